@@ -53,7 +53,9 @@ std::string to_json(const ErrorReport& error, const std::string& meant) {
 
 std::string meant_word(const Error& error) {
   std::vector<std::string> candidates;
-  for (std::string part : split(text_of(error, "allowed"), ',')) {
+  const std::string allowed = text_of(error, "allowed");
+  // Where ; separates them, commas are part of what is allowed.
+  for (std::string part : split(allowed, allowed.find(';') == std::string::npos ? ',' : ';')) {
     for (const std::string_view lead : {" ", "or "})
       if (part.starts_with(lead)) part.erase(0, lead.size());
     candidates.push_back(part);

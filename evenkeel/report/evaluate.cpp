@@ -62,13 +62,13 @@ std::string to_json(const Evaluation& evaluation) {
   for (const Recording& recording : evaluation.recordings)
     for (const std::string& note : recording.notes)
       notes.push_back(fmt::format("{}: {}", recording.name, note));
-  Json axes = Json::object();
+  std::map<std::string, std::string> axes;
   for (const Recording& recording : evaluation.recordings)
     if (!recording.axes.empty()) axes[recording.name] = recording.axes;
   return internal::line_of({{"placements", std::move(placements)},
-                            {"axes", std::move(axes)},
                             {"verdict", internal::json_of(evaluation.verdict)},
-                            {"notes", std::move(notes)}});
+                            {"notes", std::move(notes)}},
+                           axes);
 }
 
 std::string to_text(const Evaluation& evaluation) {

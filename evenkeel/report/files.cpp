@@ -16,11 +16,11 @@ std::string to_json(const Conversion& conversion) {
                {"output", conversion.output},
                {"what", done.what},
                {"from", done.from},
-               {"to", done.to},
-               {"axes", Json::object()}};
-  if (!done.axes.empty()) json["axes"][conversion.input] = done.axes;
+               {"to", done.to}};
   if (done.layers.known()) json["layers"] = done.layers.numbers();
-  return internal::line_of(json);
+  std::map<std::string, std::string> axes;
+  if (!done.axes.empty()) axes[conversion.input] = done.axes;
+  return internal::line_of(std::move(json), axes);
 }
 
 std::string to_text(const Conversion& conversion) {

@@ -243,22 +243,26 @@ std::string to_json(const Placing& placing) {
   const Placement& placement = result.placement;
   Json after = json_of(result.after);
   after["notes"] = result.notes;
-  Json json = {
-      {"solver", solver_name(result)},           {"axes", placing.axes},
-      {"num_layers", placement.num_layers()},    {"layers", internal::numbers_or_null(placement.layers())},
-      {"num_experts", placement.num_experts()},  {"num_ranks", placing.topology.num_ranks()},
-      {"objective", result.objective},           {"bound", result.bound},
-      {"proven_optimal", result.proven_optimal}, {"solve_ms", result.solve_ms},
-      {"before", json_of(result.before)},        {"after", std::move(after)},
-      {"steps", json_of(placing.steps)}};
+  Json json = {{"solver", solver_name(result)},
+               {"num_layers", placement.num_layers()},
+               {"layers", internal::numbers_or_null(placement.layers())},
+               {"num_experts", placement.num_experts()},
+               {"num_ranks", placing.topology.num_ranks()},
+               {"objective", result.objective},
+               {"bound", result.bound},
+               {"proven_optimal", result.proven_optimal},
+               {"solve_ms", result.solve_ms},
+               {"before", json_of(result.before)},
+               {"after", std::move(after)}};
   if (!placing.per_recording.empty()) json["per_recording"] = json_of(placing.per_recording);
   if (!placing.judged.empty()) json["judged"] = json_of(placing.judged);
+  if (!placing.steps.empty()) json["steps"] = json_of(placing.steps);
   if (placing.copies) json["copies"] = json_of(*placing.copies);
   if (placing.verdict) json["verdict"] = json_of(*placing.verdict, kOwnData);
   if (placing.judged_verdict) json["judged_verdict"] = json_of(*placing.judged_verdict, kOtherData);
   if (json.contains("per_recording") || json.contains("judged"))
     json["measured_on"] = kOwnData;  // all but what was judged
-  return internal::line_of(json);
+  return internal::line_of(std::move(json), placing.axes);
 }
 
 std::string to_text(const Placing& placing) {

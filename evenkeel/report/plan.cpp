@@ -59,7 +59,6 @@ std::string to_json(const PlannedStep& step) {
   const Imbalance even = imbalance(plan.rank_loads());
   return internal::line_of({{"num_experts", plan.num_experts()},
                             {"num_ranks", plan.num_ranks()},
-                            {"axes", step.axes},
                             {"planner", step.planner},
                             {"spilled", plan.spilled()},
                             {"segments", segments_of(plan)},
@@ -69,7 +68,8 @@ std::string to_json(const PlannedStep& step) {
                             {"mean_over_max", even.mean_over_max},
                             {"relative_excess", even.relative_excess},
                             {"transfer_lower_bound", step.transfer_lower_bound},
-                            {"plan_us", step.plan_us}});
+                            {"plan_us", step.plan_us}},
+                           step.axes);
 }
 
 std::string to_text(const PlannedStep& step) {

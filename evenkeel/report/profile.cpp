@@ -59,14 +59,14 @@ std::string to_json(const ProfileReport& report) {
     if (each.ranks) layers.back()["ranks"] = json_of(*each.ranks);
   }
   return internal::line_of({{"traces", report.traces},
-                            {"axes", report.axes},
                             {"tokens", internal::or_null(report.tokens)},
                             {"num_layers", profile.num_layers()},
                             {"layer_numbers", internal::numbers_or_null(profile.layers())},
                             {"num_experts", profile.num_experts()},
                             {"transitions", profile.has_transitions()},
                             {"output", report.output.empty() ? Json(nullptr) : Json(report.output)},
-                            {"layers", std::move(layers)}});
+                            {"layers", std::move(layers)}},
+                           report.axes);
 }
 
 std::string to_text(const ProfileReport& report) {

@@ -102,7 +102,6 @@ std::string to_json(const RunReport& report) {
                {"tokens_per_rank", tokens_per_rank(report)},
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
-               {"axes", report.axes},
                {"placement", internal::or_null(report.placement)}};
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));
@@ -112,7 +111,7 @@ std::string to_json(const RunReport& report) {
   json.update(internal::json_of_control(figures.control));
   for (std::size_t i = 0; i < figures.candidates.size(); ++i)
     json["planners"].push_back(json_of_candidate(report, i));
-  return internal::line_of(json);
+  return internal::line_of(std::move(json), report.axes);
 }
 
 }  // namespace evenkeel

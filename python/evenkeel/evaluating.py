@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from . import _native
 from ._arguments import file_path, invalid, public
@@ -53,9 +53,10 @@ class Evaluation(TypedDict):
     """What `evenkeel evaluate --json` prints."""
 
     placements: list[PlacementFigures]
-    axes: dict[str, str]
     verdict: VerdictFigures
     notes: list[str]
+    axes: NotRequired[dict[str, str]]
+    """How arrays that nobody named were read, by file, where there are any."""
 
 
 @public
@@ -135,15 +136,17 @@ def evaluate(
         candidate.judge_on(read, machine)
     best = min(candidates[1:], key=lambda candidate: sum(_ratio(each) for each in candidate.judgements))
     step = time.step_model(machine, topology is not None, widest_of(read), how.step_tokens)
-    return {
+    said: Evaluation = {
         "placements": [
             {"file": each.name, "results": [_figures(r, j) for r, j in zip(read, each.judgements, strict=True)]}
             for each in candidates
         ],
         "verdict": verdict_on(read, before, best, machine, step, time.steps_served()),
-        "axes": {each.name: each.axes for each in read if each.axes},
         "notes": [f"{each.name}: {note}" for each in read for note in each.notes],
     }
+    if axes_by_file := {each.name: each.axes for each in read if each.axes}:
+        said["axes"] = axes_by_file
+    return said
 
 
 @public
