@@ -298,6 +298,8 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
+  // Of a model the placement has all layers, whichever the recording is of.
+  if (format.model) format.layers.reset();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
   reading.steps = ReadOptions::Steps::if_told;

@@ -1,6 +1,9 @@
 #include "evenkeel/io/profile_file.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <span>
 #include <utility>
 
 #include "evenkeel/io/atomic_file.h"
@@ -63,26 +66,28 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
       said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
 }
 
-nlohmann::json rows(std::span<const std::int64_t> values, std::size_t width) {
-  nlohmann::json list = nlohmann::json::array();
-  for (std::size_t at = 0; at < values.size(); at += width) list.push_back(values.subspan(at, width));
-  return list;
+// A row at a time, since the text of transitions may be larger than memory.
+void write_rows(AtomicFile& file, std::span<const std::int64_t> values, std::size_t width) {
+  for (std::size_t at = 0; at < values.size(); at += width)
+    file.write(fmt::format("{}[{}]", at == 0 ? "[" : ",", fmt::join(values.subspan(at, width), ",")));
+  file.write("]");
 }
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
   const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
-  nlohmann::json json{{"format", profile_format},
-                      {"num_layers", profile.num_layers()},
-                      {"num_experts", profile.num_experts()},
-                      {"loads", rows(profile.loads(), experts)}};
-  if (profile.layers().known()) json["layers"] = profile.layers().numbers();
-  if (profile.has_transitions()) {
-    json["transitions"] = nlohmann::json::array();
-    for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
-      json["transitions"].push_back(rows(profile.transitions(LayerId(layer)), experts));
+  AtomicFile file(path);
+  file.write(fmt::format(R"({{"format":"{}",)", profile_format));
+  if (profile.layers().known())
+    file.write(fmt::format(R"("layers":[{}],)", fmt::join(profile.layers().numbers(), ",")));
+  file.write(R"("loads":)");
+  write_rows(file, profile.loads(), experts);
+  file.write(fmt::format(R"(,"num_experts":{},"num_layers":{})", experts, profile.num_layers()));
+  if (profile.has_transitions()) file.write(R"(,"transitions":[)");
+  for (int layer = 0; profile.has_transitions() && layer + 1 < profile.num_layers(); ++layer) {
+    if (layer > 0) file.write(",");
+    write_rows(file, profile.transitions(LayerId(layer)), experts);
   }
-  AtomicFile file(path);  // which has its name before the long text is made
-  file.write(json.dump() + "\n");
+  file.write(profile.has_transitions() ? "]}\n" : "}\n");
   file.commit();
 }
 

@@ -147,7 +147,10 @@ std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOpt
   if (const ArrayInfo* array = find_weights(*file); info.has_weights)
     weights = options.axes.empty() ? file->reader(array->name) : in_usual_order(*file, *array, options.axes);
   const bool ours = info.metadata.contains("format");
-  const auto kind = ours ? IdsAre::as_written : ids.name == "topk_ids" ? IdsAre::literal : IdsAre::recorded;
+  const auto kind = ours                     ? IdsAre::as_written
+                    : ids.name == "topk_ids" ? IdsAre::literal
+                    : !options.axes.empty()  ? IdsAre::said
+                                             : IdsAre::recorded;
   return open_array_trace(std::move(info), std::move(reader), std::move(weights), kind, options.num_experts);
 }
 

@@ -209,6 +209,10 @@ def place(
     assignment_bytes: float | None = None,
     across: Across | None = None,
     judge: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath] | None = None,
+    num_experts: int | None = None,
+    axes: str | None = None,
+    columns: str | None = None,
+    layers: Sequence[int] | None = None,
     model: FilePath | None = None,
     tokens_per_step: int | None = None,
     tflops: float | None = None,
@@ -250,6 +254,7 @@ def place(
         across: of several recordings, "worst" unless given: all are to be level, the worst first; "sum": what they
             add up to.
         judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
+        num_experts, axes, columns, layers: of all files, as of `RoutingProfile`.
         model: the model's config.json. Of recordings in files it says which layers they are of; those that they do not
             have keep their experts in order, or where `from_` has them, and `notes` names them.
         tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: beside `model`, what a step and a move take,
@@ -306,7 +311,11 @@ def place(
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None)
     has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
-    own = [Recording(each, i, Reading(model=model), "profile", "if told") for i, each in enumerate(recordings)]
+    how = Reading(num_experts, axes, columns, layers=layers, model=model)
+    given_judges = [] if judge is None else several(judge, RoutingProfile, "judge")
+    if all(isinstance(each, RoutingProfile) for each in [*recordings, *given_judges]):
+        how.refuse("is for files", but=("model",))
+    own = [Recording(each, i, how, "profile", "if told") for i, each in enumerate(recordings)]
     of_groups = ""
     if model is not None and num_groups is None and redundant_experts == 0:
         config = file_path(model, "model")
@@ -314,7 +323,7 @@ def place(
     if model is not None and not time.is_given() and judge is None and not has_files and not of_groups:
         raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
     natives = [each.profile for each in own]
-    judges = _judges(judge, model, own[0])
+    judges = _judges(given_judges, how, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
     if as_many_as_pay:
@@ -364,15 +373,8 @@ def _levels(steps: _native.StepSpread) -> tuple[float, float, float]:
     return steps.median, steps.p95, steps.worst
 
 
-def _judges(
-    judge: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath] | None,
-    model: FilePath | None,
-    own: Recording,
-) -> list[Recording]:
-    if judge is None:
-        return []
-    how = Reading(model=model)
-    read = [Recording(each, i, how, "judge") for i, each in enumerate(several(judge, RoutingProfile, "judge"))]
+def _judges(given: list[RoutingProfile | FilePath], how: Reading, own: Recording) -> list[Recording]:
+    read = [Recording(each, i, how, "judge") for i, each in enumerate(given)]
     for each in read:
         if each.profile.num_experts != own.profile.num_experts:
             raise invalid(

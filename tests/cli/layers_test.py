@@ -157,6 +157,16 @@ class Layers(CommandTest):
         self.assertIn("they are left out; with --model", str(again["after"]["notes"]))
         self.assertEqual(json.loads((self.folder / "after.json").read_text())["layers"], [2, 3, 4])
 
+    def test_layers_said_beside_a_model_are_the_recordings_alone(self):
+        (self.folder / "r.npy").write_bytes(npy([3, EXPERTS], [n for layer in (2, 3, 4) for n in skewed(layer)]))
+        kinds = ["hash_moe", "hash_moe", "moe", "moe", "moe"]
+        self.write("c.json", {"num_hidden_layers": 5, "n_routed_experts": EXPERTS, "mlp_layer_types": kinds})
+        words = ["place", "r.npy", "--as", "counts", "--ranks", RANKS, "--model", "c.json", "--moe-layers", "2-4"]
+        for form in ("evenkeel", "vllm", "sglang", "trtllm"):
+            self.assertEqual(self.json(*words, "--format", form, "-o", "p.json")["layers"], [2, 3, 4], form)
+            self.json("convert", "p.json", "q.json", "--ranks", RANKS)
+            self.assertEqual(len(json.loads((self.folder / "q.json").read_text())["physical_to_logical"]), 5, form)
+
     def test_a_recording_that_lacks_layers_of_its_model_is_placed(self):
         case = self.case("G_hash_layers")
         words = ["place", case / "expert_distribution_recorder_1.0.pt", "--ranks", 8, "--model", case / "config.json"]
@@ -304,17 +314,16 @@ class Layers(CommandTest):
 
     def test_counts_alone_are_placed_by_balance_and_say_so(self):
         (self.folder / "plain.csv").write_text("100,1,1,1\n1,100,1,1\n1,1,1,100\n")
-        placed = self.json("place", "plain.csv", "--ranks", 2)
+        words = ["place", "plain.csv", "--as", "counts", "--ranks", 2]
+        placed = self.json(*words)
         self.assertEqual(list(placed["objective"]), ["balance"])
         self.assertIsNone(placed["after"]["crossing"])
         self.assertTrue(any("traffic is not known" in note for note in placed["after"]["notes"]))
-        self.assert_refused(
-            ["place", "plain.csv", "--ranks", 2, "--objective", "joint"], 2, "InvalidArgument", "--traffic"
-        )
+        self.assert_refused([*words, "--objective", "joint"], 2, "InvalidArgument", "--traffic")
 
     def test_a_refusal_names_the_copies_that_make_ranks_even(self):
         (self.folder / "ten.csv").write_text(",".join(map(str, range(1, 11))) + "\n")
-        words = ["place", "ten.csv", "--ranks", 4, "--format", "vllm", "-o", "v.jsonl"]
+        words = ["place", "ten.csv", "--as", "counts", "--ranks", 4, "--format", "vllm", "-o", "v.jsonl"]
         self.assert_refused(words, 4, "Unsupported", "2 more redundant experts make it even")
         self.json(*words, "--redundant-experts", 2)
         self.assert_refused([*words, "--redundant-experts", 3], 4, "Unsupported", "3 more redundant experts")
@@ -360,19 +369,19 @@ class Evidence(CommandTest):
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens), (3, 60, 40))
         self.assertIn("tokens without experts", notes)
-        self.assertEqual(self.call("convert", "r.npy", "t.npz").returncode, 0)
+        self.assertEqual(self.call("convert", "r.npy", "t.npz", "--as", "trace").returncode, 0)
         self.assertEqual(self.json("profile", "t.npz")["layers"][0]["assignments"], 35 * 4)
         # Of a model of 256 experts it is one of them.
         values = [(i * 5) % 256 for i in range(300 * 4)]
         (self.folder / "whole.npy").write_bytes(npy([300, 1, 4], values, "|u1", "B"))
-        self.assertEqual(self.shape_of("whole.npy")[:3], (1, 256, 300))
+        self.assertEqual(self.shape_of("whole.npy", "--as", "trace")[:3], (1, 256, 300))
 
     def test_ids_that_repeat_by_themselves_are_as_they_stand(self):
         values = [(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]  # many a token has one id twice, of any id
         (self.folder / "r.npy").write_bytes(npy([400, 3, 2], values))
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens), (3, 5, 400))
-        self.assertIn("rows name an expert twice, which no router does: read as they stand", notes)
+        self.assertIn("rows name one id 2 times, which no router chooses: read as they stand", notes)
         self.assertEqual([layer["assignments"] for layer in self.noted("profile", "r.npy")["layers"]], [800] * 3)
 
     def test_rows_of_one_id_are_tokens_absent_from_a_layer(self):

@@ -156,7 +156,7 @@ TEST(WideTable, FollowsItsColumnOfLayers) {
   EXPECT_EQ(
       table_refusal("layer,e0,e1\n1,5,6\n0,70,80\n1,1,1\n"),
       "f: line 4: layer 1 is in line 2 already, and no column such as step, rank or forward_pass tells them "
-      "apart");
+      "apart; ids of tokens go by the names 'k_0', 'k_1', ...");
   expect_counts("step,layer,e0,e1\n0,1,2,3\n1,1,3,3\n0,0,70,80\n1,7,1,2\n", {0, 1, 7}, expected);
   EXPECT_EQ(table_refusal("layer,e0,e1\nx,5,6\n"), "f: line 2, column 1: 'x' is not a number");
 }
@@ -165,10 +165,13 @@ TEST(WideTable, FollowsTheIdsOfItsColumns) {
   const RoutingProfile expected(1, 4, {5, 6, 7, 8}, {});
   expect_counts("layer,expert_1,expert_0,expert_3,expert_2\n3,6,5,8,7\n", {3}, expected);
   expect_counts("layer,0,1,2,3\n3,5,6,7,8\n", {3}, expected);
-  EXPECT_THAT(table_refusal("0,1,2,3\n5,6,7,8\n", as_layers),
-              HasSubstr("line 1: counts the columns from 0 on"));
+  for (const ReadOptions& options : {ReadOptions{}, as_layers, ReadOptions{.columns = "layer,k..."}})
+    EXPECT_THAT(table_refusal("0,1,2,3\n5,6,7,8\n", options),
+                HasSubstr("line 1: counts the columns from 0 on"));
   // As pandas writes an index without a name: it only counts the lines, or nobody says that it is the layer.
-  expect_counts(",0,1,2,3\n0,5,6,7,8\n", {}, expected);
+  EXPECT_EQ(read_recording(source_of(",0,1,2,3\n0,5,6,7,8\n"), as_layers).profile, expected);
+  EXPECT_THAT(message_of<InvalidArgument>([] { read_recording(source_of(",0,1,2,3\n0,5,6,7,8\n"), {}); }),
+              HasSubstr("nobody says what its [1, 4] numbers are"));
   EXPECT_THAT(table_refusal(",0,1,2,3\n4,5,6,7,8\n"), HasSubstr("call it 'layer' if it is the layer"));
   EXPECT_EQ(table_refusal("layer,e0,e2\n3,5,6\n"),
             "f: line 1: column 'e2' is of expert 2, but 2 columns are of experts 0..1");

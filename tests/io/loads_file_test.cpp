@@ -88,7 +88,7 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   };
   EXPECT_EQ(refusal("{\"load\": [1]}"), "f: is JSON, but neither a placement nor a profile, loads or counts");
   EXPECT_EQ(refusal(R"({"loads": [1], "counts": [[1]]})"),
-            "f: has \"loads\" and \"counts\", of which one would be passed over");
+            "f: counts: stands beside 'loads', and either may be the routing; keep one");
   EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_experts": 4})"), "f: num_experts: is 4, but there are 3");
   EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_ranks": 4})"), "f: num_ranks: is 4, but there are 2");
   EXPECT_EQ(refusal(R"({"counts": [[1], [2]], "num_ranks": 3})"), "f: num_ranks: is 3, but there are 2");
@@ -97,8 +97,7 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   for (int e = 1; e <= 65536; ++e) wide += ",1";
   EXPECT_EQ(refusal("{\"loads\": [" + wide + "]}"), "f: loads: has 65537 experts; allowed: 1..65536");
   EXPECT_EQ(refusal("{\"loads\": [[" + wide + "]]}"), "f: loads: has 65537 experts; allowed: 1..65536");
-  EXPECT_EQ(refusal("{\"counts\": [[" + wide + "]]}"),
-            "f: counts: has 65537 experts; allowed: 1..65536");
+  EXPECT_EQ(refusal("{\"counts\": [[" + wide + "]]}"), "f: counts: has 65537 experts; allowed: 1..65536");
   EXPECT_EQ(refusal(R"({"loads": [1, 2.5]})"), "f: loads[1]: 2.5 is not a whole number");
   EXPECT_EQ(refusal(R"({"loads": [1, "2"]})"), "f: loads[1]: is a JSON string, not a whole number");
   EXPECT_EQ(refusal(R"({"loads": [1, -2]})"), "f: loads: element 1 is -2; a load is 0 or more");

@@ -236,21 +236,123 @@ TEST(NamelessArray, OfProbabilitiesIsRefused) {
     EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "p.json", {.axes = axes}); }),
                 HasSubstr("sums to 1: these are probabilities"));
   write_text(folder / "shares.csv", "0.25,0.75\n0.5,0.5\n");
+  EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "shares.csv"); }),
+              HasSubstr("shares of each layer's load are axes layers,experts"));
   EXPECT_THAT(read_recording(folder / "shares.csv", {.axes = "counts"}).notes,
               testing::Contains(HasSubstr("shares of the load")));
+  write_text(folder / "logits.csv", "-0.25,1.25\n0.5,0.5\n");
+  EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "logits.csv"); }),
+              HasSubstr("has fractions below 0, as logits have"));
+}
+
+TEST(NamelessArray, OfAModelHasAllItsExperts) {
+  TempFolder folder;
+  const std::string path =
+      file_with(folder, "a.npy", "", {3, 2, 2}, {0, 1, 2, 3, 1, 2, 3, 0, 4, 0, 1, 3});  // none chose expert 5
+  ModelLayers model;
+  model.moe_layers = {1, 2};
+  model.num_hidden_layers = 3;
+  model.top_k = 2;
+  model.num_experts = 6;
+  const Recording two = read_recording(path, {.model = model, .axes = "tokens,layers,k"});
+  EXPECT_EQ(two.profile.num_experts(), 6);
+  EXPECT_EQ(two.layers(), LayerNumbers({1, 2}));
+  model.num_experts = 4;
+  EXPECT_THAT(question_about(path, {.model = model, .axes = "tokens,layers,k"}), HasSubstr("experts"));
+  // Of all hidden layers those with experts are taken, and it is said; of more than there are, none.
+  model.num_experts = 6;
+  const std::string all = file_with(folder, "b.npy", "", {1, 3, 2}, {0, 1, 2, 3, 4, 1});
+  const Recording of_all = read_recording(all, {.model = model, .axes = "tokens,layers,k"});
+  EXPECT_THAT(of_all.profile.loads(), ElementsAre(0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0));
+  EXPECT_THAT(of_all.notes, testing::Contains("2 of the 3 layers are taken: 1-2"));
+  const std::string more = file_with(folder, "c.npy", "", {1, 5, 2}, {0, 1, 2, 3, 4, 1, 0, 1, 2, 3});
+  EXPECT_THAT(question_about(more, {.model = model, .axes = "tokens,layers,k"}), HasSubstr("5 layers"));
+}
+
+TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
+  TempFolder folder;
+  const auto refusal = [](const std::string& text, const ReadOptions& options = {}) {
+    return message_of<Error>([&] { read_recording(source_of(text), options); });
+  };
+  // Two of them, and a map of physical experts.
+  for (const char* text : {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})",
+                           R"({"loads": [[1, 2]], "logical_count": [[3, 4]]})"})
+    EXPECT_THAT(refusal(text), HasSubstr("and either may be the routing; keep one"));
+  EXPECT_THAT(refusal(R"({"expert_load": [[4, 6]], "physical_to_logical_map": [[0, 1]]})"),
+              HasSubstr("nobody says whether those are of physical experts"));
+  const std::string of_vllm = R"({"expert_load": [[4, 6, 1, 2]], "p2l_map": [[0, 1, 2, 0]]})";
+  EXPECT_THAT(read_recording(source_of(of_vllm)).profile.loads(), ElementsAre(6, 6, 1));
+  EXPECT_THAT(refusal("{\"expert_load\": [[4, 6]]}\n" + of_vllm + "\n"), HasSubstr("line 2: p2l_map"));
+  const Numbers ids = {0, 1}, counts = {3, 1};
+  internal::write_arrays({internal::integers_to_write("topk_ids", {1, 2}, ids),
+                          internal::integers_to_write("counts", {1, 2}, counts)},
+                         {}, folder / "two.npz", FileFormat::npz);
+  EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "two.npz"); }),
+              HasSubstr("counts: stands beside 'topk_ids'"));
+  // Layers beside a total, and names that options contradict.
+  EXPECT_THAT(refusal("expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n"),
+              HasSubstr("has columns of layers, as 'layer_0', and others"));
+  const std::string named = "count,expert,layer\n0,0,5\n1,1,7\n";
+  EXPECT_THAT(refusal(named, {.columns = "layer,expert,count"}),
+              HasSubstr("columns: layer,expert,count, but f calls them count,expert,layer"));
+  EXPECT_NO_THROW(read_recording(source_of(named), {.columns = "count,expert,layer"}));
+}
+
+TEST(Named, CountsMayLieInAnotherOrder) {
+  const std::string counts = R"({"counts": [[5, 1], [2, 7], [3, 3]]})";
+  for (const char* axes : {"counts", "layers,experts"})
+    EXPECT_THAT(read_recording(source_of(counts), {.axes = axes}).profile.loads(),
+                ElementsAre(5, 1, 2, 7, 3, 3));
+  EXPECT_THAT(read_recording(source_of(counts)).profile.loads(),
+              ElementsAre(10, 11));  // by rank, of one step
+  const Recording ranks = read_recording(source_of(R"({"logical_count": [[[1, 2], [3, 4]]], "layers": [5]})"),
+                                         {.axes = "layers,ranks,experts"});
+  EXPECT_THAT(ranks.profile.loads(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(ranks.layers(), LayerNumbers({5}));
+}
+
+TEST(NamelessArray, OfFewIdsHasNoSpaceForManyLayersAndExperts) {
+  TempFolder folder;
+  std::vector<std::int64_t> ids(20000, 1);
+  ids.back() = 60000;
+  EXPECT_THAT(
+      message_of<ParseError>([&] {
+        read_recording(file_with(folder, "a.npy", "", {1, 20000, 1}, ids), {.axes = "tokens,layers,k"});
+      }),
+      HasSubstr("has few tokens for 20000 layers of 60001 experts"));
+  EXPECT_THAT(
+      message_of<ParseError>([&] {
+        read_recording(file_with(folder, "b.npy", "", {0, 131072, 1}, {}), {.axes = "tokens,layers,k"});
+      }),
+      HasSubstr("more than 65536 layers"));
+}
+
+TEST(NamelessList, OfRecordsOrAListALineIsToldWhatToWrite) {
+  const auto refusal = [](const char* text) {
+    return message_of<ParseError>([&] { read_recording(source_of(text), {.axes = "layers,experts"}); });
+  };
+  EXPECT_THAT(refusal("[{\"layer\": 0}, {\"layer\": 1}]"),
+              HasSubstr("is a list of records; write one a line"));
+  EXPECT_THAT(refusal("[1, 2]\n[3, 4]\n"),
+              HasSubstr("a second list begins here; write one list of them all"));
 }
 
 TEST(NamelessTable, HasTheColumnsThatAreSaid) {
   // The n-th line of a layer is of the n-th token.
-  const std::string lines = "3,0,4\n5,1,2\n3,2,0\n5,3,1\n3,1,4\n";
-  for (const std::string& text : {lines, std::string("[[3,0,4],[5,1,2],[3,2,0],[5,3,1],[3,1,4]]")}) {
+  const std::string lines = "3,0,4\n5,1,2\n3,2,0\n5,3,1\n";
+  for (const std::string& text : {lines, std::string("[[3,0,4],[5,1,2],[3,2,0],[5,3,1]]")}) {
     const Recording recording = read_recording(source_of(text), {.columns = "layer,k..."});
     EXPECT_EQ(recording.layers(), LayerNumbers({3, 5}));
     ASSERT_TRUE(recording.is_trace());
-    std::vector<std::int32_t> ids(12);
-    recording.trace->read_ids({0, 3}, ids);
-    EXPECT_THAT(ids, ElementsAre(0, 4, 1, 2, 2, 0, 3, 1, 1, 4, -1, -1));
+    std::vector<std::int32_t> ids(8);
+    recording.trace->read_ids({0, 2}, ids);
+    EXPECT_THAT(ids, ElementsAre(0, 4, 1, 2, 2, 0, 3, 1));
   }
+  EXPECT_THAT(message_of<ParseError>(
+                  [&] { read_recording(source_of(lines + "3,1,4\n"), {.columns = "layer,k..."}); }),
+              HasSubstr("has 3 lines of layer 3 and 2 of layer 5, and no column of tokens"));
+  EXPECT_EQ(read_recording(source_of("7,3,0,4\n8,5,1,2\n"), {.columns = "-,layer,k..."}).layers(),
+            LayerNumbers({3, 5}));
   const Recording tokens =
       read_recording(source_of("9,3,0,4\n9,5,1,2\n4,5,3,1\n"), {.columns = "token,layer,k..."});
   std::vector<std::int32_t> ids(8);

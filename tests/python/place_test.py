@@ -184,6 +184,17 @@ class Place(PackageTest):
         self.assertEqual(moved.physical_to_logical[0].tolist(), before.physical_to_logical[0].tolist())
         self.assertIn("no placement was made for layer 0 of the placement before", " ".join(moved.notes))
 
+    def test_files_without_names_are_said_as_to_a_profile(self):
+        loads = random_arrays(3, 2, 8)[0]
+        path = self.folder / "r.npy"
+        np.save(path, loads)
+        with self.assertRaisesRegex(ek.InvalidArgument, "axes: .*layers,experts"):
+            ek.place(path, ranks=2)
+        placed = ek.place(path, ranks=2, axes="layers,experts", layers=[3, 4], judge=path)
+        self.assertEqual((placed.layers, len(placed.judged)), ([3, 4], 1))
+        with self.assertRaisesRegex(ek.InvalidArgument, "axes: is for files"):
+            ek.place(ek.RoutingProfile(loads=loads), ranks=2, axes="layers,experts")
+
     @unittest.skipUnless(command_places(), "EVENKEEL_COMMAND does not name a command that has `place`")
     def test_says_the_same_as_the_command(self):
         random_profile(7).save(self.folder / "profile.npz")

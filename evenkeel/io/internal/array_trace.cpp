@@ -11,6 +11,7 @@
 #include "evenkeel/io/internal/id_rows.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
@@ -155,6 +156,8 @@ void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& f
     if (shape[i] > max_trace_assignments_per_token)
       throw parse_error(file, key, "shape {}: more than {} assignments a token", to_text(shape),
                         max_trace_assignments_per_token);
+  if (shape.size() == 3 && shape[1] > max_layers)
+    throw parse_error(file, key, "shape {}: more than {} layers", to_text(shape), max_layers);
   info.num_tokens = shape.front();
   info.num_layers = shape.size() == 3 ? static_cast<int>(shape[1]) : 1;
   info.top_k = static_cast<int>(shape.back());

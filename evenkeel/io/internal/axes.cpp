@@ -62,6 +62,11 @@ bool is_order_of_tokens(std::string_view axes) {
   return order != nullptr && order->is_of_tokens;
 }
 
+bool is_order_of_counts(std::string_view axes) {
+  const Order* order = find_order(axes);
+  return order != nullptr && !order->is_of_tokens;
+}
+
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key) {
   constexpr std::int64_t most_layers = 256;

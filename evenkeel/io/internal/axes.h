@@ -41,8 +41,9 @@ const Order& checked_order(std::string_view axes, const std::vector<std::int64_t
 
 // "trace" or "counts", which stand for the usual order of as many dimensions as there are.
 bool is_short_form(std::string_view axes);
-// Whether they are of the ids of tokens; not so if they are a short form.
+// Whether they are of the ids of tokens, or of counts; neither if they are a short form.
 bool is_order_of_tokens(std::string_view axes);
+bool is_order_of_counts(std::string_view axes);
 
 // Throws InvalidArgument where a dimension that should be layers is longer than any model, and the one before
 // it is not: the array is in another order than its name says.

@@ -39,15 +39,19 @@ constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
 }};
 
 // By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
-// record_type besides, in front of it or behind.
+// record_type besides, in front of it or behind; so has vLLM's load its map.
 Content content_of_keys(std::string_view text) {
   Content found = Content::unknown;
+  const auto outweighs = [&](Content other) {
+    return other == Content::vllm_placement ||
+           (other == Content::vllm_statistics && found == Content::counts);
+  };
   for_each_outer_key(text, [&](std::string_view name) {
     const auto* known =
         std::find_if(deciding.begin(), deciding.end(), [&](const auto& pair) { return pair.first == name; });
     if (known == deciding.end()) return true;
-    if (found == Content::unknown || known->second == Content::vllm_placement) found = known->second;
-    return found == Content::trtllm_placement;
+    if (found == Content::unknown || outweighs(known->second)) found = known->second;
+    return found == Content::trtllm_placement || found == Content::counts;
   });
   return found;
 }

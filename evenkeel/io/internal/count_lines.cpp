@@ -88,7 +88,7 @@ class RecordTable {
       texts_.push_back(text_of(value));
     }
     if (list_) append_list(record[*list_], where, names);
-    if (!table_) begin(names, where);
+    if (!table_) begin(names, line, where);
     if (names != names_)
       throw ParseError(where, "", "has other keys, or another number of experts, than the first");
     table_->add({texts_.begin(), texts_.end()}, line);
@@ -107,11 +107,11 @@ class RecordTable {
     }
   }
 
-  void begin(const std::vector<std::string>& names, const std::string& where) {
+  void begin(const std::vector<std::string>& names, std::int64_t line, const std::string& where) {
     names_ = names;
     std::vector<std::string_view> views;
     for (const std::string& name : names_) views.push_back(name);
-    TableColumns columns = columns_of_names(views, file_, where);
+    TableColumns columns = columns_of_names(views, file_, fmt::format("line {}", line));
     if (list_ && !columns.layer)
       throw parse_error(where, *list_,
                         "is a list of experts, and nobody says of which layer; give every line a "
@@ -259,6 +259,7 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
     if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
     require_no_profile(record, where);
     const std::optional<std::string> found = list_key(record, where);
+    if (found) require_no_map(record, *found, where);
     const bool all_layers = found && has_all_layers(record, *found, where);
     if (!layers && !table) {
       key = found;

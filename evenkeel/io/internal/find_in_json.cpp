@@ -3,10 +3,12 @@
 #include <string>
 #include <utility>
 
+#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/number_lists.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -40,8 +42,6 @@ FoundStep step_of(const JsonField& json) {
 }
 
 FoundRouting loads_of(const JsonField& json) {
-  if (json->contains("loads") && json->contains("counts"))
-    throw ParseError(json.file(), "", "has \"loads\" and \"counts\", of which one would be passed over");
   const auto loads = json.find("loads");
   if (loads && (*loads)->is_array() && !(*loads)->empty() && (**loads)[0].is_array())
     return {
@@ -53,7 +53,12 @@ FoundRouting loads_of(const JsonField& json) {
   return {.kind = "loads", .format = "json", .content = step_of(json)};
 }
 
-FoundRouting counts_of(const JsonField& list, const std::string& name) {
+FoundRouting counts_of(const JsonField& list, const std::string& name, const ReadOptions& options) {
+  if (is_order_of_counts(options.axes)) {
+    const ArrayFile array =
+        file_of(nested_reals(*list, list_depth(*list), list.file(), name), list.file(), name);
+    return named_counts(array, array.arrays().front(), rows_of(name), options);
+  }
   const std::size_t depth = std::clamp(list_depth(*list), std::size_t{2}, std::size_t{3});
   std::vector<std::string> notes;
   IntArray numbers = nested_loads(*list, depth, list.file(), name, notes);
@@ -62,7 +67,26 @@ FoundRouting counts_of(const JsonField& list, const std::string& name) {
   return found;
 }
 
+// The one key of routing that a document has.
+std::string routing_key(const JsonDocument& json, const std::string& file) {
+  std::string found = json.contains("loads") ? "loads" : "";
+  for (std::string_view name : count_names) {
+    if (!json.contains(name)) continue;
+    if (!found.empty())
+      throw parse_error(file, std::string(name),
+                        "stands beside '{}', and either may be the routing; keep one", found);
+    found = name;
+  }
+  if (found.empty()) throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
+  return found;
+}
+
 FoundRouting nameless_list(JsonDocument&& list, const std::string& file, const ReadOptions& options) {
+  if (!list.empty() && list[0].is_object())
+    throw ParseError(
+        file, "",
+        "is a list of records; write one a line, as pandas' to_json(orient='records', lines=True), "
+        "or a text table");
   const std::size_t depth = std::clamp(list_depth(list), std::size_t{1}, std::size_t{3});
   // Frees the list, which takes twice the memory of its numbers.
   const auto numbers = [&](const auto& nested) {
@@ -75,6 +99,17 @@ FoundRouting nameless_list(JsonDocument&& list, const std::string& file, const R
 
 }  // namespace
 
+void require_no_map(const Json& json, std::string_view name, const std::string& file) {
+  if (name == "logical_count") return;
+  for (const char* map : {"p2l_map", "physical_to_logical_map", "last_physical_to_logical_map"})
+    if (json.contains(map))
+      throw parse_error(
+          file, map,
+          "stands beside '{}', and nobody says whether those are of physical experts; call counts "
+          "by expert 'logical_count', or leave the map out",
+          name);
+}
+
 FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options) {
   if (!json.is_object()) {
     FoundRouting found = nameless_list(std::move(json), file, options);
@@ -82,16 +117,16 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
     return found;
   }
   const JsonField fields(json, file);
-  if (json.contains("loads") || json.contains("counts")) return loads_of(fields);
-  for (std::string_view name : count_names) {
-    if (!json.contains(name)) continue;
-    FoundRouting found = counts_of(fields[name], std::string(name));
-    FoundCounts& rows = std::get<FoundCounts>(found.content);
-    rows.layers = layers_in(json, rows.num_rows, file);
-    found.format = "json";
-    return found;
-  }
-  throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
+  const std::string name = routing_key(json, file);
+  require_no_map(json, name, file);
+  const bool said = is_short_form(options.axes) ? options.axes == "counts" : is_order_of_counts(options.axes);
+  if (name == "loads" || (name == "counts" && !said)) return loads_of(fields);
+  FoundRouting found = name == "counts" ? nameless_list(JsonDocument(std::move(json[name])), file, options)
+                                        : counts_of(fields[name], name, options);
+  if (FoundCounts* rows = std::get_if<FoundCounts>(&found.content))
+    rows->layers = layers_in(json, rows->num_rows, file);
+  found.format = "json";
+  return found;
 }
 
 }  // namespace evenkeel::internal

@@ -1,5 +1,7 @@
 #include "evenkeel/io/internal/find_routing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -35,11 +37,23 @@ const ArrayInfo* find_counts(const ArrayFile& file) {
   return counts;
 }
 
+// "weight" may be that of a token's experts.
+void require_one_routing(const ArrayFile& file) {
+  std::string_view found;
+  for (std::string_view name : {"topk_ids", "routed_experts", "loads", "counts", "logical_count",
+                                "expert_counts", "expert_load", "tokens_per_expert"}) {
+    if (file.find(name) == nullptr) continue;
+    if (!found.empty())
+      throw parse_error(file.name(), std::string(name),
+                        "stands beside '{}', and either may be the routing; keep one", found);
+    found = name;
+  }
+}
+
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
+  require_one_routing(file);
   if (file.find("loads") != nullptr) {
-    if (has_ids)
-      throw ParseError(file.name(), "", "has loads and topk_ids, of which one would be passed over");
     return {.kind = "profile", .format = {}, .content = FoundProfile{read_profile(source)}};
   }
   if (!has_ids) {
@@ -52,12 +66,18 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
       return found;
     }
     if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
+    throw parse_error(file.name(), "",
+                      "has {} arrays, and none has a name that says what it is, such as topk_ids, counts or "
+                      "physical_to_logical_map",
+                      file.arrays().size());
   }
   const std::string order = is_order_of_tokens(options.axes) ? options.axes : "";
   if (const ArrayInfo* routed = file.find("routed_experts"); routed != nullptr && order.empty())
     require_layer_order(routed->shape, file.name(), routed->name);
   auto trace = open_trace(source, {.num_experts = options.num_experts, .axes = order});
-  return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}, .axes = order};
+  FoundRouting found{.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}, .axes = order};
+  if (!order.empty()) found.notes.push_back(fmt::format("read as {}: {}", order, meaning_of(found)));
+  return found;
 }
 
 FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& options) {

@@ -22,6 +22,9 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
 // num_experts must agree with them where they are there (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
 
+// Throws ParseError where counts by this name stand beside a map of physical experts, of which they may be.
+void require_no_map(const Json& json, std::string_view name, const std::string& file);
+
 // The names by which arrays, lists and tensors of counts are known.
 inline constexpr std::array<std::string_view, 6> count_names = {
     "counts", "logical_count", "expert_counts", "expert_load", "tokens_per_expert", "weight"};

@@ -294,7 +294,8 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
   if (!fills(rules, scattered.most) && !rules.no_choice)
     rules.largest_id = std::max(rules.largest_id, scattered.most);
   note_what_is_left_out(rows, dense, scattered, rules);
-  if (literal && rules.fills.empty()) note_what_stands(equal_rows(rows, rules.layers), rows.k, rules);
+  if (rules.fills.empty() && !rules.no_choice)
+    note_what_stands(literal ? equal_rows(rows, rules.layers) : scattered.rows, rows.k, rules);
   return rules;
 }
 

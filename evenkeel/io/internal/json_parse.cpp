@@ -109,6 +109,10 @@ class JsonBuilder {
     // One more than there are where the text ends too early.
     const char* const behind = text_.data() + position;
     if (behind > position_.end && position_.end != text_.data() + text_.size()) refuse_the_rest();
+    if (open_.empty() && root_.is_array() && behind[-1] == '[')
+      throw ParseError(
+          file_, byte(behind),
+          "a second list begins here; write one list of them all, [[...], [...]], or a text table");
     throw ParseError(file_, byte(behind), plain(error));
   }
 

@@ -56,7 +56,7 @@ void NamedTable::add(const Cells& cells, std::int64_t line) {
   row.step = place_of(cells, columns_.steps, steps_);
   row.part = place_of(cells, columns_.parts, parts_);
   if (columns_.token) row.token = place_of(cells, {*columns_.token}, tokens_);
-  if (columns_.index && !columns_.expert)
+  if (columns_.index && !columns_.expert && !columns_.token)
     row.token = id(cells, *columns_.index, 0, std::numeric_limits<int>::max(), "number of a line");
   rows_.push_back(row);
   for (std::size_t column : columns_.choices)
@@ -120,10 +120,13 @@ void NamedTable::require_no_doubles() const {
     std::string what = columns_.layer ? fmt::format("layer {}", first.layer) : "";
     if (columns_.expert) what += fmt::format("{}expert {}", what.empty() ? "" : ", ", first.expert);
     if (what.empty()) what = "the same step";
-    throw parse_error(file_, fmt::format("line {}", second.line), "{} is in line {} already, and {}", what,
-                      first.line,
-                      has_lines_apart() ? "both are of the same step or rank"
-                                        : "no column such as step, rank or forward_pass tells them apart");
+    throw parse_error(
+        file_, fmt::format("line {}", second.line), "{} is in line {} already, and {}", what, first.line,
+        has_lines_apart() ? "both are of the same step or rank"
+        : columns_.lines_are_experts()
+            ? "no column such as step, rank or forward_pass tells them apart"
+            : "no column such as step, rank or forward_pass tells them apart; ids of tokens go by "
+              "the names 'k_0', 'k_1', ...");
   }
 }
 
@@ -211,11 +214,21 @@ FoundRouting NamedTable::counts(const ReadOptions& options) const {
   return found;
 }
 
-// Without a column that says it, the n-th line of a layer, in a step and rank, is of the n-th token.
+// Without a column that says it, the n-th line of a layer, in a step and rank, is of the n-th token. A line
+// too few would give all that follow to another token.
 void NamedTable::number_tokens() {
   std::map<std::tuple<int, int, int>, int> seen;
-  for (Row& row : rows_) {
-    row.token = seen[{row.step, row.part, row.layer}]++;
+  for (Row& row : rows_) row.token = seen[{row.step, row.part, row.layer}]++;
+  std::map<std::pair<int, int>, std::pair<int, int>> layers;  // of a step and rank, one layer and its lines
+  for (const auto& [key, lines] : seen) {
+    const auto& [step, part, layer] = key;
+    const auto [other, fresh] = layers.try_emplace({step, part}, layer, lines);
+    if (!fresh && other->second.second != lines)
+      throw parse_error(
+          file_, "",
+          "has {} lines of layer {} and {} of layer {}, and no column of tokens: nobody knows which "
+          "lines are of one token",
+          other->second.second, other->second.first, lines, layer);
   }
 }
 

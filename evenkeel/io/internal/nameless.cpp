@@ -46,12 +46,13 @@ Facts facts_of_reals(const ArrayFile& file, const ArrayInfo& array) {
   const DoubleArray reals = read_doubles(file, array.name);
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(reals.shape.back(), 1));
   bool any_fraction = false;
-  facts.are_probabilities = width > 1 && !reals.values.empty();
+  for (const double each : reals.values)
+    if (each < 0) facts.least = -1;
+  facts.are_probabilities = width > 1 && facts.least == 0 && !reals.values.empty();
   for (std::size_t at = 0; at < reals.values.size() && facts.are_probabilities; at += width) {
     double sum = 0;
     for (const double each : std::span(reals.values).subspan(at, width)) {
       any_fraction = any_fraction || each != std::floor(each);
-      facts.are_probabilities = facts.are_probabilities && each >= 0;
       sum += each;
     }
     facts.are_probabilities = facts.are_probabilities && std::abs(sum - 1) < 0.01;
@@ -134,8 +135,9 @@ std::string column_meanings(const Lengths& shape, const Facts& facts) {
 [[noreturn]] void refuse_probabilities(const ArrayFile& file, const ArrayInfo& array) {
   throw parse_error(file.name(), array.name,
                     "every row of the {} numbers sums to 1: these are probabilities of tokens, not counts; "
-                    "record the ids that the router chose, or count them",
-                    to_text(array.shape));
+                    "record the ids that the router chose, or count them{}",
+                    to_text(array.shape),
+                    array.shape.size() == 2 ? "; shares of each layer's load are axes layers,experts" : "");
 }
 
 class Question {
@@ -151,6 +153,10 @@ class Question {
     if (options_.model)
       if (const std::string axes = order_of_model(facts); !axes.empty()) return axes;
     if (facts.are_probabilities) refuse_probabilities(file_, array_);
+    if (facts.is_floating && facts.least < 0)
+      throw parse_error(
+          file_.name(), array_.name,
+          "has fractions below 0, as logits have; record the ids that the router chose, or count them");
     ask(facts);
   }
 
@@ -291,12 +297,13 @@ FoundRouting named_counts(const ArrayFile& file, const ArrayInfo& array, CountRo
   checked_order(options.axes, array.shape, false, file.name());
   FoundRouting found = counts_in_order(file, array, options.axes, rows);
   found.axes = options.axes;
+  found.notes.insert(found.notes.begin(), fmt::format("read as {}: {}", found.axes, meaning_of(found)));
   return found;
 }
 
 template <class Number>
-ArrayFile file_of(WholeArray<Number> array, const std::string& file) {
-  ArrayInfo info{.name = "",
+ArrayFile file_of(WholeArray<Number> array, const std::string& file, const std::string& name) {
+  ArrayInfo info{.name = name,
                  .dtype = std::is_same_v<Number, double> ? Dtype::f64 : Dtype::i64,
                  .shape = array.shape,
                  .num_elements = std::ssize(array.values)};
@@ -315,8 +322,8 @@ FoundRouting nameless(WholeArray<Number> array, const std::string& file, const R
   return nameless(held, held.arrays().front(), options);
 }
 
-template ArrayFile file_of(IntArray, const std::string&);
-template ArrayFile file_of(DoubleArray, const std::string&);
+template ArrayFile file_of(IntArray, const std::string&, const std::string&);
+template ArrayFile file_of(DoubleArray, const std::string&, const std::string&);
 template FoundRouting nameless(IntArray, const std::string&, const ReadOptions&);
 template FoundRouting nameless(DoubleArray, const std::string&, const ReadOptions&);
 

@@ -26,6 +26,6 @@ FoundRouting named_counts(const ArrayFile& file, const ArrayInfo& array, CountRo
 
 // An array in memory as if it were the only one of a file.
 template <class Number>
-ArrayFile file_of(WholeArray<Number> array, const std::string& file);
+ArrayFile file_of(WholeArray<Number> array, const std::string& file, const std::string& name = "");
 
 }  // namespace evenkeel::internal

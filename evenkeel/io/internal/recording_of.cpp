@@ -31,15 +31,38 @@ LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts,
   return said.known() ? said : layers;
 }
 
-// A trace of all hidden layers, of which some have experts: those alone.
-std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options) {
+// A trace of all hidden layers, of which some have experts: those alone. Only a model says how many are
+// hidden.
+std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
+                                         std::vector<std::string>& notes) {
+  const int rows = trace->info().num_layers;
+  if (trace->info().layers.known()) return trace;
   for (const LayerNumbers& said : said_by(options)) {
-    const TraceInfo& info = trace->info();
-    if (said.known() && !info.layers.known() && std::ssize(said.numbers()) < info.num_layers &&
-        said.numbers().back() < info.num_layers)
-      return layers_of_trace(std::move(trace), said);
+    if (!said.known() || std::ssize(said.numbers()) >= rows || said.numbers().back() >= rows) continue;
+    const auto& model = options.model;
+    if (model && !options.layers && rows != model->num_hidden_layers && rows <= model->num_hidden_layers)
+      continue;
+    if (model && rows > model->num_hidden_layers + static_cast<int>(std::ssize(model->mtp_layers))) continue;
+    notes.push_back(
+        fmt::format("{} of the {} layers are taken: {}", said.numbers().size(), rows, to_text(said)));
+    return layers_of_trace(std::move(trace), said);
   }
   return trace;
+}
+
+// Of a trace nobody need have chosen the last expert, and a model says how many there are.
+void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
+  if (!options.model || options.num_experts || options.model->num_experts == 0) return;
+  if (trace.info().num_experts <= options.model->num_experts)
+    trace.set_num_experts(options.model->num_experts);
+}
+
+// A few ids may be of as many layers and experts as they like.
+void require_dense_enough(const TraceInfo& info) {
+  const std::int64_t most = (std::int64_t{1} << 24) + 64 * info.num_tokens * info.assignments_per_token();
+  if (std::int64_t{info.num_layers} * info.num_experts > most)
+    throw parse_error(info.name, "", "has few tokens for {} layers of {} experts", info.num_layers,
+                      info.num_experts);
 }
 
 RoutingProfile step_of(TraceReader& trace, std::span<const TokenRange> tokens) {
@@ -69,11 +92,14 @@ std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_p
 }
 
 void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
-  recording.trace = layers_said(std::move(found.reader), options);
+  const std::vector<std::string>& of_trace = found.reader->info().notes;
+  recording.notes.insert(recording.notes.end(), of_trace.begin(), of_trace.end());
+  recording.trace = layers_said(std::move(found.reader), options, recording.notes);
   TraceReader& trace = *recording.trace;
+  take_experts_of_model(trace, options);
   const TraceInfo& info = trace.info();
-  recording.notes.insert(recording.notes.begin(), info.notes.begin(), info.notes.end());
-  trace.set_layers(numbered(info.layers, info.num_layers, 0, options));  // its experts may be a guess
+  require_dense_enough(info);
+  trace.set_layers(numbered(info.layers, info.num_layers, options.model ? info.num_experts : 0, options));
   if (options.count != ReadOptions::Count::nothing)
     recording.profile =
         profile_trace(trace, {.transitions = options.count == ReadOptions::Count::transitions});

@@ -219,9 +219,12 @@ class RecordSum {
 };
 
 // Averages of counts are loads as well.
-FoundRouting found_loads(TorchFile& file, Pickle::Id tensor, const char* key, CountRows rows) {
-  return file.is_floating(tensor) ? found_counts(file.doubles(tensor, key), file.name(), key, rows)
-                                  : found_counts(file.integers(tensor, key), file.name(), key, rows);
+FoundRouting found_loads(TorchFile& file, Pickle::Id tensor, const std::string& key,
+                         const ReadOptions& options) {
+  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
+  const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
+                                                   : file_of(file.integers(tensor, key), file.name(), key);
+  return named_counts(array, array.arrays().front(), rows, options);
 }
 
 FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
@@ -230,15 +233,23 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   if (file.is_tensor(root))
     return file.is_floating(root) ? nameless(file.doubles(root, "tensor"), file.name(), options)
                                   : nameless(file.integers(root, "tensor"), file.name(), options);
-  if (const auto counts = pickle.find(root, "logical_count"))
-    return found_loads(file, *counts, "logical_count", CountRows::hidden_layers);
-  for (std::string_view key : count_names)
-    if (const auto counts = pickle.find(root, key); counts && file.is_tensor(*counts))
-      return found_loads(file, *counts, key.data(), CountRows::unsaid);
-  throw parse_error(file.name(), "data.pkl",
-                    "is {} without 'logical_count' or 'records', and no tensor of counts: no "
-                    "recording of SGLang",
-                    pickle.kind_name(root));
+  std::string key;
+  std::optional<Pickle::Id> counts;
+  for (std::string_view name : count_names) {
+    const auto found = pickle.find(root, name);
+    if (!found || (name != "logical_count" && !file.is_tensor(*found))) continue;
+    if (counts)
+      throw parse_error(file.name(), std::string(name),
+                        "stands beside '{}', and either may be the counts; keep one", key);
+    key = name;
+    counts = found;
+  }
+  if (!counts)
+    throw parse_error(file.name(), "data.pkl",
+                      "is {} without 'logical_count' or 'records', and no tensor of counts: no "
+                      "recording of SGLang",
+                      pickle.kind_name(root));
+  return found_loads(file, *counts, key, options);
 }
 
 }  // namespace

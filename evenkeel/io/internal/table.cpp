@@ -1,6 +1,7 @@
 #include "evenkeel/io/internal/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <optional>
 #include <utility>
@@ -22,6 +23,31 @@ std::optional<Cells> names_in_comment(TextTable& table, std::size_t columns) {
   if (names.size() != columns || !is_line_of_names(names) || !names_a_layer_or_expert(names))
     return std::nullopt;
   return names;
+}
+
+// An index of the lines, which has no name and says nothing.
+void take_index(Cells& cells, std::int64_t number, std::int64_t line, const std::string& file) {
+  const auto index = number_of_text(cells.front());
+  if (!index || !index->is_whole || index->whole != number)
+    throw parse_error(
+        file, fmt::format("line {}, column 1", line),
+        "the column has no name and does not count the lines; call it 'layer' if it is the layer");
+  cells.erase(cells.begin());
+}
+
+// What the names of a table say is not said otherwise; names that say nothing may be.
+void require_as_named(const TableColumns& said, const Cells& names, const std::string& file,
+                      const ReadOptions& options) {
+  std::optional<TableColumns> named;
+  try {
+    named = columns_of_names(names, file, "line 1");
+  } catch (const ParseError&) {
+    return;
+  }
+  if (*named != said)
+    throw InvalidArgument(
+        "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(names, ",")),
+        "to leave them out");
 }
 
 // A line of numbers and what is none is refused by its first cell that is none.
@@ -58,22 +84,11 @@ class NamelessLines {
   bool empty() const { return lines_ == 0; }
 
   FoundRouting found(const std::string& file, const ReadOptions& options) && {
-    require_no_line_of_ids(file, options);
     if (is_whole_) return nameless(IntArray{{lines_, width_}, std::move(wholes_)}, file, options);
     return nameless(DoubleArray{{lines_, width_}, std::move(reals_)}, file, options);
   }
 
  private:
-  // A first line that counts the columns would pass for the loads of a layer.
-  void require_no_line_of_ids(const std::string& file, const ReadOptions& options) const {
-    if (!is_whole_ || width_ < 3 || (options.axes.empty() && options.columns.empty())) return;
-    for (std::int64_t i = 0; i < width_; ++i)
-      if (wholes_[static_cast<std::size_t>(i)] != i) return;
-    throw parse_error(file, "line 1",
-                      "counts the columns from 0 on, as a line of names does; take it out, or call the "
-                      "columns 'expert_0', 'expert_1', ...");
-  }
-
   std::int64_t lines_ = 0;
   std::int64_t width_ = 0;
   bool is_whole_ = true;
@@ -88,21 +103,32 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
   TextTable table(text, file);
   Cells cells;
   if (!table.next(cells)) throw ParseError(file, "", nothing);
-  const std::size_t width = cells.size();
+  std::size_t width = cells.size();
   const bool named = is_line_of_names(cells);
+  const bool has_index = is_line_of_ids(cells) && !number_of_text(cells.front());
+  if (is_line_of_ids(cells) && !has_index)
+    throw ParseError(
+        file, where_of(table.line()),
+        "counts the columns from 0 on, as a line of names does; take it out, or call the columns "
+        "'expert_0', 'expert_1', ... or 'layer', 'k_0', ...; if they are numbers, write names above");
+  if (has_index) --width;
   std::optional<NamedTable> rows;
   NamelessLines numbers;
   if (!options.columns.empty()) {
     const std::vector<std::string> names = names_of_columns(options.columns, width);
-    rows.emplace(columns_of_names({names.begin(), names.end()}, file, "columns"), file);
+    const TableColumns columns = columns_of_names({names.begin(), names.end()}, file, "columns");
+    if (named) require_as_named(columns, cells, file, options);
+    rows.emplace(columns, file);
   } else if (named) {
     rows.emplace(columns_of_names(cells, file, where_of(table.line())), file);
   } else if (const auto comment = names_in_comment(table, width)) {
     rows.emplace(columns_of_names(*comment, file, where_of(table.line())), file);
-  } else {
+  } else if (!has_index) {
     require_numbers(cells, table.line(), file);
   }
-  for (bool more = named ? table.next(cells) : true; more; more = table.next(cells)) {
+  std::int64_t lines = 0;
+  for (bool more = named || has_index ? table.next(cells) : true; more; more = table.next(cells)) {
+    if (has_index) take_index(cells, lines++, table.line(), file);
     if (cells.size() != width)
       throw parse_error(file, where_of(table.line()), "has {} {} where the first had {}", cells.size(),
                         rows ? "cells" : "numbers", width);

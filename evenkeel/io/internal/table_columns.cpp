@@ -96,7 +96,9 @@ class Names {
     for (std::string_view name : names) names_.push_back(lowered(name));
     std::map<std::string_view, std::size_t> places;
     for (std::size_t i = 0; i < names_.size(); ++i)
-      if (const auto [place, fresh] = places.try_emplace(names_[i], i); !fresh)
+      if (is_skipped(i))
+        continue;
+      else if (const auto [place, fresh] = places.try_emplace(names_[i], i); !fresh)
         refuse("two columns, {} and {}, are called '{}'", place->second + 1, i + 1, given_[i]);
       else if (names_[i].find("physical") != std::string::npos || names_[i].find("slot") != std::string::npos)
         refuse(
@@ -113,7 +115,7 @@ class Names {
     made.token = only(token_names);
     Columns rest;
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      if (i == made.layer || i == made.expert || i == made.token) continue;
+      if (i == made.layer || i == made.expert || i == made.token || is_skipped(i)) continue;
       if (i == 0 && is_one_of(index_names, names_[i]))
         made.index = i;
       else if (is_called(step_names, names_[i]))
@@ -128,6 +130,8 @@ class Names {
   }
 
  private:
+  bool is_skipped(std::size_t column) const { return given_[column] == "-"; }
+
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
     throw parse_error(file_, where_, why, std::forward<Args>(args)...);
@@ -156,14 +160,19 @@ class Names {
         refuse("column '{}' is of experts, and columns {} are too", given_[*made.expert], quoted(rest));
       made.choices = by_number(rest, "choice");
     } else if (made.token) {
+      const auto is_choice = [&](std::size_t column) {
+        const auto number = numbered(names_[column]);
+        return number && is_one_of(choice_names, number->pattern);
+      };
+      if (std::ranges::any_of(rest, is_choice))
+        refuse("column '{}' is none of the token's experts, which are called 'k_0', 'k_1', ...; leave it out",
+               given_[*std::ranges::find_if_not(rest, is_choice)]);
       refuse("has a column '{}', but none of the token's experts; call those 'k_0', 'k_1', ...",
              given_[*made.token]);
-    } else if (all_are(rest, [](const std::string& pattern) {
-                 return pattern.find("layer") != std::string::npos &&
-                        pattern.find("expert") == std::string::npos;
-               })) {
+    } else if (all_are(rest, is_of_layers)) {
       take_layers(rest, made);
     } else if (made.expert) {
+      require_no_layers(rest);
       made.counts = {count_column(rest)};
     } else {
       if (rest.size() < 2)
@@ -173,6 +182,18 @@ class Names {
             rest.size());
       made.counts = by_number(rest, "expert");
     }
+  }
+
+  static bool is_of_layers(const std::string& pattern) {
+    return pattern.find("layer") != std::string::npos && pattern.find("expert") == std::string::npos;
+  }
+
+  // Beside which a total may stand.
+  void require_no_layers(const Columns& columns) const {
+    for (std::size_t column : columns)
+      if (const auto number = numbered(names_[column]); number && is_of_layers(number->pattern))
+        refuse("has columns of layers, as '{}', and others; leave these out: {}", given_[column],
+               quoted(columns));
   }
 
   template <class Predicate>
@@ -265,8 +286,18 @@ bool is_line_of_names(const Cells& cells) {
       return !cell.empty() &&
              (std::isalpha(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '_');
     });
-  return !std::ranges::all_of(cells, is_number) &&
+  return !is_line_of_ids(cells) && !std::ranges::all_of(cells, is_number) &&
          std::ranges::all_of(cells, [&](std::string_view cell) { return is_number(cell) || is_known(cell); });
+}
+
+bool is_line_of_ids(const Cells& cells) {
+  const std::size_t first = is_one_of(index_names, lowered(cells.front())) ? 1 : 0;
+  if (cells.size() < first + (first == 0 ? 3 : 1)) return false;
+  for (std::size_t i = first; i < cells.size(); ++i) {
+    const auto number = number_of_text(cells[i]);
+    if (!number || !number->is_whole || number->whole != static_cast<std::int64_t>(i - first)) return false;
+  }
+  return true;
 }
 
 bool names_a_layer_or_expert(const Cells& cells) {
@@ -292,11 +323,13 @@ TableColumns columns_of_names(const Cells& names, const std::string& file, const
 }
 
 std::vector<std::string> names_of_columns(std::string_view columns, std::size_t count) {
-  constexpr std::string_view words[] = {"step", "rank", "token", "position", "layer", "expert", "count"};
+  constexpr std::string_view words[] = {"step", "rank", "token", "position", "layer", "expert", "count", "-"};
   const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("columns", fmt::format("{}: {}", columns, why),
-                          fmt::format("{}, and last k... (ids) or experts... (counts), such as layer,k...",
-                                      fmt::join(words, ", ")));
+    throw InvalidArgument(
+        "columns", fmt::format("{}: {}", columns, why),
+        fmt::format("{} (a column to skip), and last k... (ids) or experts... (counts), such "
+                    "as layer,k...",
+                    fmt::join(words, ", ")));
   };
   std::vector<std::string> names;
   for (std::string_view rest = columns; !rest.empty();) {

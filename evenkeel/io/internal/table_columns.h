@@ -16,6 +16,8 @@ namespace evenkeel::internal {
 using Cells = std::vector<std::string_view>;
 
 struct TableColumns {
+  bool operator==(const TableColumns&) const = default;
+
   std::optional<std::size_t> layer;
   // `layer` counts MoE layers alone, so that it is an order and no number of the model.
   bool layer_is_order = false;
@@ -41,6 +43,9 @@ struct TableColumns {
 // Whether the first line of a table has names: a cell that is no number, and numbers only beside names of
 // layers, experts and steps, as ids of experts.
 bool is_line_of_names(const Cells& cells);
+// Whether the first line only counts the columns from 0 on, as pandas names them; behind a blank, which is
+// above an index of the lines, or at least three of them.
+bool is_line_of_ids(const Cells& cells);
 // Whether at least one of the names is one that only a table of routing has.
 bool names_a_layer_or_expert(const Cells& cells);
 
