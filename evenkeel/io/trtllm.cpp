@@ -88,7 +88,8 @@ PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFor
   const TrtllmYaml yaml = parse_trtllm_yaml(source);
   const auto num_slots = yaml.numbers.find("num_slots");
   if (num_slots == yaml.numbers.end()) throw ParseError(file, "num_slots", "is missing");
-  if (yaml.assignments.empty()) throw parse_error(file, std::string(assignments_key), "is missing, or has no layer");
+  if (yaml.assignments.empty())
+    throw parse_error(file, std::string(assignments_key), "is missing, or has no layer");
   std::vector<NamedRow> rows;
   std::vector<int> layers = layers_in(yaml, options, file);
   for (int layer : layers) {

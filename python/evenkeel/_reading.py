@@ -31,9 +31,8 @@ class Reading:
             if getattr(self, name) is not None:
                 number(getattr(self, name), name, 1)
         for name in ("axes", "columns"):
-            if getattr(self, name) is not None:
-                if not words(getattr(self, name), name):
-                    raise invalid(name, "is an empty text", "to leave it out")
+            if getattr(self, name) is not None and not words(getattr(self, name), name):
+                raise invalid(name, "is an empty text", "to leave it out")
         if self.as_ is not None:
             choice(self.as_, "as_", ("counts", "trace"))
             if self.axes is not None:
