@@ -359,6 +359,7 @@ def place(
     placed._steps = [
         StepLevels(each.name, _levels(one.steps), _levels(other.steps))
         for each, one, other in zip(stepped, before.judgements, after.judgements, strict=False)
+        if one.steps is not None and other.steps is not None
     ]
     if judges:
         placed._judged_verdict = verdict(judges, "data it was not made from")

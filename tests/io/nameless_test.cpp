@@ -291,7 +291,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
               HasSubstr("counts: stands beside 'topk_ids'"));
   // Layers beside a total, and names that options contradict.
   EXPECT_THAT(refusal("expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n"),
-              HasSubstr("has columns of layers, as 'layer_0', and others"));
+              HasSubstr("columns 'layer_0', 'layer_1', 'tokens' are of layers and of something else"));
   const std::string named = "count,expert,layer\n0,0,5\n1,1,7\n";
   EXPECT_THAT(refusal(named, {.columns = "layer,expert,count"}),
               HasSubstr("columns: layer,expert,count, but f calls them count,expert,layer"));

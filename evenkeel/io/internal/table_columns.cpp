@@ -188,12 +188,11 @@ class Names {
     return pattern.find("layer") != std::string::npos && pattern.find("expert") == std::string::npos;
   }
 
-  // Beside which a total may stand.
+  // Beside columns of layers a total may stand.
   void require_no_layers(const Columns& columns) const {
     for (std::size_t column : columns)
       if (const auto number = numbered(names_[column]); number && is_of_layers(number->pattern))
-        refuse("has columns of layers, as '{}', and others; leave these out: {}", given_[column],
-               quoted(columns));
+        refuse("the columns {} are of layers and of something else; leave one kind out", quoted(columns));
   }
 
   template <class Predicate>
