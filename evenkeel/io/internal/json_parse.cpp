@@ -200,7 +200,10 @@ class OuterKeys : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t) override { return ++depth_ <= max_json_depth; }
   bool key(string_t& name) override { return depth_ > 1 || take_(name); }
   bool end_object() override { return --depth_ > 0; }
-  bool start_array(std::size_t) override { return depth_ > 0 && ++depth_ <= max_json_depth; }
+  bool start_array(std::size_t) override {
+    if (depth_ == 0) return false;  // a list has no keys
+    return ++depth_ <= max_json_depth;
+  }
   bool end_array() override { return --depth_ > 0; }
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
 

@@ -101,8 +101,7 @@ std::string meaning(const Order& order, const Lengths& shape, const Facts& facts
     return of("ranks") > 1
                ? fmt::format("{} on {}", counted(experts, "expert"), counted(of("ranks"), "source rank"))
                : counted(experts, "expert") + " of one step";
-  const std::string layers =
-      fmt::format("{} of {}", counted(of("layers"), "layer"), counted(experts, "expert"));
+  std::string layers = fmt::format("{} of {}", counted(of("layers"), "layer"), counted(experts, "expert"));
   if (order.axes.starts_with("steps")) return fmt::format("{} of {}", counted(of("steps"), "step"), layers);
   if (order.axes == "layers,experts") return layers;
   return fmt::format("{} on {}", layers, counted(of("ranks"), "rank"));
@@ -308,12 +307,14 @@ ArrayFile file_of(WholeArray<Number> array, const std::string& file, const std::
                  .shape = array.shape,
                  .num_elements = std::ssize(array.values)};
   const auto held = std::make_shared<const std::vector<Number>>(std::move(array.values));
-  const auto fetch = [held](std::int64_t first_byte, std::span<std::byte> out) {
-    const auto bytes = std::as_bytes(std::span(*held));
-    std::ranges::copy(bytes.subspan(static_cast<std::size_t>(first_byte), out.size()), out.begin());
+  const auto open = [held]() -> ArrayReader::Fetch {
+    return [held](std::int64_t first_byte, std::span<std::byte> out) {
+      const auto bytes = std::as_bytes(std::span(*held));
+      std::ranges::copy(bytes.subspan(static_cast<std::size_t>(first_byte), out.size()), out.begin());
+    };
   };
   return ArrayFile(file, FileFormat::npy, std::numeric_limits<std::int64_t>::max(),
-                   {{std::move(info), [fetch] { return fetch; }}});
+                   {{std::move(info), open}});
 }
 
 template <class Number>
