@@ -344,6 +344,16 @@ class StepsOfSglang(StepsTest):
         torch.save({"rank": 0, "logical_count": torch.tensor(buffer, dtype=torch.int32)}, path)
         self.assert_steps(path, buffer)
 
+    def test_what_stands_beside_counts_counts(self):
+        path, counts = self.folder / "c.pt", torch.tensor([[3, 4], [5, 1]])
+        for layers in ([3, 7], torch.tensor([3, 7])):
+            torch.save({"counts": counts, "layers": layers, "num_experts": 2}, path)
+            self.assertEqual(ek.RoutingProfile(path).layers, [3, 7])
+        for said in ({"layers": [3]}, {"num_experts": 9}, {"weight": counts}):
+            torch.save({"counts": counts} | said, path)
+            with self.assertRaisesRegex(ek.ParseError, next(iter(said))):
+                ek.RoutingProfile(path)
+
     def test_dumps_of_mode_stat_follow_each_other(self):
         (self.folder / "dumps").mkdir()
         for i, part in enumerate((self.counts[:9], self.counts[9:])):

@@ -123,8 +123,11 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
   if (name == "loads" || (name == "counts" && !said)) return loads_of(fields);
   FoundRouting found = name == "counts" ? nameless_list(JsonDocument(std::move(json[name])), file, options)
                                         : counts_of(fields[name], name, options);
-  if (FoundCounts* rows = std::get_if<FoundCounts>(&found.content))
+  if (FoundCounts* rows = std::get_if<FoundCounts>(&found.content)) {
     rows->layers = layers_in(json, rows->num_rows, file);
+    if (const auto experts = fields.find("num_experts"))
+      require_experts_said(experts->integer(), rows->num_experts, file);
+  }
   found.format = "json";
   return found;
 }

@@ -13,6 +13,7 @@
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
+#include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/table.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/profile_file.h"
@@ -50,11 +51,21 @@ void require_one_routing(const ArrayFile& file) {
   }
 }
 
+std::optional<std::int64_t> experts_said(const ArrayFile& file) {
+  if (file.find("num_experts") == nullptr) return std::nullopt;
+  const IntArray said = read_integers(file, "num_experts");
+  if (said.values.size() != 1)
+    throw parse_error(file.name(), "num_experts", "shape {} is not one number", to_text(said.shape));
+  return said.values.front();
+}
+
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
   require_one_routing(file);
   if (file.find("loads") != nullptr) {
-    return {.kind = "profile", .format = {}, .content = FoundProfile{read_profile(source)}};
+    RoutingProfile profile = read_profile(source);
+    require_experts_said(experts_said(file), profile.num_experts(), file.name());
+    return {.kind = "profile", .format = {}, .content = FoundProfile{std::move(profile)}};
   }
   if (!has_ids) {
     if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
@@ -63,6 +74,7 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
       FoundRouting found = named_counts(file, *counts, rows_of(counts->name), options);
       FoundCounts& rows = std::get<FoundCounts>(found.content);
       rows.layers = layers_in(file, rows.num_rows);
+      require_experts_said(experts_said(file), rows.num_experts, file.name());
       return found;
     }
     if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
@@ -126,6 +138,11 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
 }
 
 }  // namespace
+
+void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file) {
+  if (said.value_or(there) != there)
+    throw parse_error(file, "num_experts", "is {}, but the counts are of {}", *said, there);
+}
 
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {
   switch (content) {

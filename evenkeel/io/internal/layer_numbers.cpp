@@ -19,19 +19,6 @@ namespace {
 
 constexpr const char* layers_key = "layers";
 
-LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file) {
-  if (std::ssize(stated) != num_rows)
-    throw parse_error(file, layers_key, "has {} numbers for {} layers", stated.size(), num_rows);
-  std::vector<int> numbers;
-  for (std::int64_t layer : stated) {
-    if (layer <= (numbers.empty() ? -1 : numbers.back()) || layer >= max_layers)
-      throw parse_error(file, layers_key, "{} is not above the layer before, in 0..{}", layer,
-                        max_layers - 1);
-    numbers.push_back(static_cast<int>(layer));
-  }
-  return LayerNumbers(std::move(numbers));
-}
-
 // What rows without numbers may be, the likeliest first.
 std::vector<std::vector<int>> possible_layers(const ModelLayers& model, RowsOf of) {
   std::vector<std::vector<int>> possible = {model.moe_layers, model.all_layers()};
@@ -51,6 +38,19 @@ std::vector<int> all_layers(int count) {
 }
 
 }  // namespace
+
+LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file) {
+  if (std::ssize(stated) != num_rows)
+    throw parse_error(file, layers_key, "has {} numbers for {} layers", stated.size(), num_rows);
+  std::vector<int> numbers;
+  for (std::int64_t layer : stated) {
+    if (layer <= (numbers.empty() ? -1 : numbers.back()) || layer >= max_layers)
+      throw parse_error(file, layers_key, "{} is not above the layer before, in 0..{}", layer,
+                        max_layers - 1);
+    numbers.push_back(static_cast<int>(layer));
+  }
+  return LayerNumbers(std::move(numbers));
+}
 
 LayerNumbers layers_in(const ArrayFile& file, int num_rows) {
   if (file.find(layers_key) == nullptr) return {};

@@ -18,6 +18,7 @@ namespace evenkeel::internal {
 
 // The array or key "layers" of our formats; none where there is none. Throws ParseError unless it has
 // `num_rows` ascending numbers.
+LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file);
 LayerNumbers layers_in(const ArrayFile& file, int num_rows);
 LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file);
 ArrayToWrite layers_to_write(const LayerNumbers& layers);

@@ -8,6 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/forward_passes.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
@@ -227,6 +228,23 @@ FoundRouting found_loads(TorchFile& file, Pickle::Id tensor, const std::string& 
   return named_counts(array, array.arrays().front(), rows, options);
 }
 
+// What stands beside counts in a dict: [layers], a tensor or a list, and a number of experts.
+void take_said(TorchFile& file, FoundCounts& rows) {
+  const Pickle& pickle = file.pickle();
+  if (const auto layers = pickle.find(pickle.root(), "layers")) {
+    std::vector<std::int64_t> numbers;
+    if (pickle.kind(*layers) == Pickle::Kind::list)
+      for (const Pickle::Id each : pickle.items(*layers))
+        numbers.push_back(pickle.kind(each) == Pickle::Kind::integer ? pickle.integer(each) : -1);
+    else
+      numbers = file.integers(*layers, "layers").values;
+    rows.layers = layers_of(numbers, rows.num_rows, file.name());
+  }
+  const auto experts = pickle.find(pickle.root(), "num_experts");
+  if (experts && pickle.kind(*experts) == Pickle::Kind::integer)
+    require_experts_said(pickle.integer(*experts), rows.num_experts, file.name());
+}
+
 FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   const Pickle& pickle = file.pickle();
   const Pickle::Id root = pickle.root();
@@ -249,7 +267,9 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
                       "is {} without 'logical_count' or 'records', and no tensor of counts: no "
                       "recording of SGLang",
                       pickle.kind_name(root));
-  return found_loads(file, *counts, key, options);
+  FoundRouting found = found_loads(file, *counts, key, options);
+  take_said(file, std::get<FoundCounts>(found.content));
+  return found;
 }
 
 }  // namespace
