@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/find_routing.h"
@@ -67,20 +68,6 @@ FoundRouting counts_of(const JsonField& list, const std::string& name, const Rea
   return found;
 }
 
-// The one key of routing that a document has.
-std::string routing_key(const JsonDocument& json, const std::string& file) {
-  std::string found = json.contains("loads") ? "loads" : "";
-  for (std::string_view name : count_names) {
-    if (!json.contains(name)) continue;
-    if (!found.empty())
-      throw parse_error(file, std::string(name),
-                        "stands beside '{}', and either may be the routing; keep one", found);
-    found = name;
-  }
-  if (found.empty()) throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
-  return found;
-}
-
 FoundRouting nameless_list(JsonDocument&& list, const std::string& file, const ReadOptions& options) {
   if (!list.empty() && list[0].is_object())
     throw ParseError(
@@ -117,7 +104,11 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
     return found;
   }
   const JsonField fields(json, file);
-  const std::string name = routing_key(json, file);
+  std::vector<std::string_view> names = {"loads"};
+  names.insert(names.end(), count_names.begin(), count_names.end());
+  const std::string name = only_of(
+      names, [&](std::string_view key) { return json.contains(key); }, file);
+  if (name.empty()) throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
   require_no_map(json, name, file);
   const bool said = is_short_form(options.axes) ? options.axes == "counts" : is_order_of_counts(options.axes);
   if (name == "loads" || (name == "counts" && !said)) return loads_of(fields);

@@ -25,32 +25,6 @@ namespace {
 
 using Sources = std::vector<ByteSource>;
 
-// The one array of counts by a name that is known; none where there is none.
-const ArrayInfo* find_counts(const ArrayFile& file) {
-  const ArrayInfo* counts = nullptr;
-  for (std::string_view name : count_names) {
-    const ArrayInfo* found = file.find(name);
-    if (found != nullptr && counts != nullptr)
-      throw parse_error(file.name(), found->name,
-                        "stands beside '{}', and either may be the counts; keep one", counts->name);
-    if (found != nullptr) counts = found;
-  }
-  return counts;
-}
-
-// "weight" may be that of a token's experts.
-void require_one_routing(const ArrayFile& file) {
-  std::string_view found;
-  for (std::string_view name : {"topk_ids", "routed_experts", "loads", "counts", "logical_count",
-                                "expert_counts", "expert_load", "tokens_per_expert"}) {
-    if (file.find(name) == nullptr) continue;
-    if (!found.empty())
-      throw parse_error(file.name(), std::string(name),
-                        "stands beside '{}', and either may be the routing; keep one", found);
-    found = name;
-  }
-}
-
 std::optional<std::int64_t> experts_said(const ArrayFile& file) {
   if (file.find("num_experts") == nullptr) return std::nullopt;
   const IntArray said = read_integers(file, "num_experts");
@@ -61,7 +35,14 @@ std::optional<std::int64_t> experts_said(const ArrayFile& file) {
 
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
-  require_one_routing(file);
+  // Beside ids a weight may be that of a token's experts.
+  const auto has = [&](std::string_view name) {
+    return file.find(name) != nullptr && !(has_ids && name == "weight");
+  };
+  constexpr std::string_view names[] = {"topk_ids",    "routed_experts",    "loads",
+                                        "counts",      "logical_count",     "expert_counts",
+                                        "expert_load", "tokens_per_expert", "weight"};
+  only_of(names, has, file.name());
   if (file.find("loads") != nullptr) {
     RoutingProfile profile = read_profile(source);
     require_experts_said(experts_said(file), profile.num_experts(), file.name());
@@ -69,7 +50,8 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
   }
   if (!has_ids) {
     if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
-    if (const ArrayInfo* counts = find_counts(file)) {
+    if (const std::string name = only_of(count_names, has, file.name()); !name.empty()) {
+      const ArrayInfo* counts = file.find(name);
       if (options.axes.empty()) require_layer_order(counts->shape, file.name(), counts->name);
       FoundRouting found = named_counts(file, *counts, rows_of(counts->name), options);
       FoundCounts& rows = std::get<FoundCounts>(found.content);
@@ -138,6 +120,19 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
 }
 
 }  // namespace
+
+std::string only_of(std::span<const std::string_view> names, const std::function<bool(std::string_view)>& has,
+                    const std::string& file) {
+  std::string found;
+  for (std::string_view name : names) {
+    if (!has(name)) continue;
+    if (!found.empty())
+      throw parse_error(file, std::string(name),
+                        "stands beside '{}', and either may be the routing; keep one", found);
+    found = name;
+  }
+  return found;
+}
 
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file) {
   if (said.value_or(there) != there)

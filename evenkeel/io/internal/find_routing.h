@@ -2,6 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/io/internal/content.h"
@@ -26,6 +31,10 @@ RoutingProfile profile_of_json(const Json& json, const std::string& file);
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file);
 // Throws ParseError where counts by this name stand beside a map of physical experts, of which they may be.
 void require_no_map(const Json& json, std::string_view name, const std::string& file);
+
+// The one of these names that a file has; empty where it has none. Throws ParseError where it has two.
+std::string only_of(std::span<const std::string_view> names, const std::function<bool(std::string_view)>& has,
+                    const std::string& file);
 
 // The names by which arrays, lists and tensors of counts are known.
 inline constexpr std::array<std::string_view, 6> count_names = {

@@ -251,23 +251,17 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   if (file.is_tensor(root))
     return file.is_floating(root) ? nameless(file.doubles(root, "tensor"), file.name(), options)
                                   : nameless(file.integers(root, "tensor"), file.name(), options);
-  std::string key;
-  std::optional<Pickle::Id> counts;
-  for (std::string_view name : count_names) {
+  const auto is_counts = [&](std::string_view name) {
     const auto found = pickle.find(root, name);
-    if (!found || (name != "logical_count" && !file.is_tensor(*found))) continue;
-    if (counts)
-      throw parse_error(file.name(), std::string(name),
-                        "stands beside '{}', and either may be the counts; keep one", key);
-    key = name;
-    counts = found;
-  }
-  if (!counts)
+    return found && (name == "logical_count" || file.is_tensor(*found));
+  };
+  const std::string key = only_of(count_names, is_counts, file.name());
+  if (key.empty())
     throw parse_error(file.name(), "data.pkl",
                       "is {} without 'logical_count' or 'records', and no tensor of counts: no "
                       "recording of SGLang",
                       pickle.kind_name(root));
-  FoundRouting found = found_loads(file, *counts, key, options);
+  FoundRouting found = found_loads(file, *pickle.find(root, key), key, options);
   take_said(file, std::get<FoundCounts>(found.content));
   return found;
 }
