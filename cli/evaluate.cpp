@@ -49,7 +49,7 @@ NamedPlacement read_named(const std::string& path, const std::string& option, in
   return {.name = path, .placement = std::move(placement), .argument = option};
 }
 
-// Where the command line does not say it, the placements do, and all the same.
+// The placements say how many ranks there are where the command line does not; all must say the same.
 Machine machine_of(const CLI::App& app, const EvaluateArguments& options) {
   Machine machine = options.machine;
   if (is_machine_given(app)) return machine;

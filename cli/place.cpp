@@ -186,22 +186,14 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
   return how;
 }
 
-// What is not for a server may be built into the model's checkpoint, whose groups of experts then stay whole
-// unless --groups says otherwise. Returns what the user must know, or nothing.
+// The model's groups of experts stay whole unless --groups says otherwise, where the placement is not for a
+// server: `permute` may then build it into the checkpoint. Returns what the user must know, or nothing.
 std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& options, int num_experts,
                                  int num_ranks, PlaceOptions& how) {
   if (options.files.model.empty() || options.format != PlacementFormat::evenkeel ||
       options.redundant_experts == kAuto || is_given(app, "--groups"))
     return "";
   return keep_groups_whole(read_model_groups(options.files.model, num_experts), num_experts, num_ranks, how);
-}
-
-// What the result says of some of the model's layers, with the others: they stay as they are.
-Placement of_all_layers(const PlaceInputs& input, const PlaceOptions& how,
-                        const std::optional<ModelLayers>& model, PlaceResult& result) {
-  Placement all = model ? without_idle_layers(result.placement, input.profiles()) : result.placement;
-  if (how.from) all = with_layers_before(all, *how.from, model, result.notes);
-  return model ? with_unplaced_layers(all, model->moe_layers, *model, result.notes) : all;
 }
 
 PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement) {
@@ -277,7 +269,7 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
   if (!others.empty()) placing.judged = on(others, placing.judged_verdict);
 }
 
-// Of recordings that tell their steps apart.
+// The levels of each recording that tells its steps apart.
 std::vector<NamedSteps> steps_of(const PlaceInputs& input, const Placing& placing) {
   std::vector<NamedSteps> all;
   const NamedPlacement before{.placement = placing.options.from, .argument = "--from"};
@@ -298,7 +290,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
-  // Of a model the placement has all layers, whichever the recording is of.
+  // The file has all layers of a model, whichever the recording is of.
   if (format.model) format.layers.reset();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
@@ -323,7 +315,8 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
-  const Placement all = of_all_layers(input, how, format.model, result);
+  const Placement all =
+      of_all_layers(result.placement, input.profiles(), how.from, format.model, result.notes);
   if (!options.output.empty())
     std::ranges::move(
         write_placement_as(options.format, file_of(options, result, all), format, options.output),

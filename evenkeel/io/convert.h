@@ -11,8 +11,8 @@
 namespace evenkeel {
 
 struct ConvertOptions {
-  // Of routing; its num_experts also of a placement in another system's format. Layers and model are those of
-  // `placement`.
+  // Says how routing is read; num_experts is also that of a placement in another system's format. Layers and
+  // model are those of `placement`.
   ReadOptions reading = {};
   // Of placements: the format to write, ours where nobody says, and what that or the one read needs.
   std::optional<PlacementFormat> to = {};

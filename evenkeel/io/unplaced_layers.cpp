@@ -59,20 +59,8 @@ std::string named(const std::vector<int>& layers) {
   return fmt::format("layer{} {}", layers.size() == 1 ? "" : "s", to_text(LayerNumbers(layers)));
 }
 
-}  // namespace
-
-Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
-                               const ModelLayers& model, std::vector<std::string>& notes) {
-  if (!placement.layers().known()) return placement;
-  const std::vector<int> unplaced = only_in(layers, placement);
-  if (unplaced.empty()) return placement;
-  notes.push_back(fmt::format(
-      "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
-      std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
-  return joined(placement, Placement(std::vector<LayerPlacement>(unplaced.size(), in_order(placement)),
-                                     LayerNumbers(unplaced)));
-}
-
+// `placement` without the layers that none of the profiles has a load of: their homes mean nothing. As it is
+// where it has no numbers, or no layer would be left.
 Placement without_idle_layers(const Placement& placement, std::span<const RoutingProfile> profiles) {
   if (!placement.layers().known()) return placement;
   std::vector<int> used;
@@ -84,6 +72,8 @@ Placement without_idle_layers(const Placement& placement, std::span<const Routin
   return placement.paired_with({"the profile", LayerNumbers(std::move(used)), num_used}, "it", "placement");
 }
 
+// `placement` with those of the model's layers that only `before` has, as they are there. A note names them,
+// also where no model says which have experts and none is taken. Both have numbers, else nothing is done.
 Placement with_layers_before(const Placement& placement, const Placement& before,
                              const std::optional<ModelLayers>& model, std::vector<std::string>& notes) {
   if (!placement.layers().known() || !before.layers().known()) return placement;
@@ -98,6 +88,28 @@ Placement with_layers_before(const Placement& placement, const Placement& before
   const LayerNumbers kept(std::move(others));
   const int num_kept = static_cast<int>(kept.numbers().size());
   return joined(placement, before.paired_with({"the model", kept, num_kept}, "the placement before", "from"));
+}
+
+}  // namespace
+
+Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
+                               const ModelLayers& model, std::vector<std::string>& notes) {
+  if (!placement.layers().known()) return placement;
+  const std::vector<int> unplaced = only_in(layers, placement);
+  if (unplaced.empty()) return placement;
+  notes.push_back(fmt::format(
+      "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
+      std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
+  return joined(placement, Placement(std::vector<LayerPlacement>(unplaced.size(), in_order(placement)),
+                                     LayerNumbers(unplaced)));
+}
+
+Placement of_all_layers(const Placement& placement, std::span<const RoutingProfile> profiles,
+                        const std::optional<Placement>& before, const std::optional<ModelLayers>& model,
+                        std::vector<std::string>& notes) {
+  Placement all = model ? without_idle_layers(placement, profiles) : placement;
+  if (before) all = with_layers_before(all, *before, model, notes);
+  return model ? with_unplaced_layers(all, model->moe_layers, *model, notes) : all;
 }
 
 }  // namespace evenkeel

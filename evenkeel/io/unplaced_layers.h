@@ -19,13 +19,10 @@ namespace evenkeel {
 Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
                                const ModelLayers& model, std::vector<std::string>& notes);
 
-// `placement` without the layers that none of the profiles has a load of: their homes mean nothing. As it is
-// where it has no numbers, or no layer would be left.
-Placement without_idle_layers(const Placement& placement, std::span<const RoutingProfile> profiles);
-
-// `placement` with those of the model's layers that only `before` has, as they are there. A note names them,
-// also where no model says which have experts and none is taken. Both have numbers, else nothing is done.
-Placement with_layers_before(const Placement& placement, const Placement& before,
-                             const std::optional<ModelLayers>& model, std::vector<std::string>& notes);
+// A placement made from the profiles, with the model's other layers as above, or as `before` has them; layers
+// without load are among those. Without a model, as it is; a note names what `before` has more.
+Placement of_all_layers(const Placement& placement, std::span<const RoutingProfile> profiles,
+                        const std::optional<Placement>& before, const std::optional<ModelLayers>& model,
+                        std::vector<std::string>& notes);
 
 }  // namespace evenkeel

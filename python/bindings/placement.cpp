@@ -138,13 +138,10 @@ std::vector<std::string> write(const Placement& placement, const Path& path, con
 std::pair<Placement, std::vector<std::string>> of_all_layers(
     const Placement& placement, const std::vector<const RoutingProfile*>& recordings,
     const std::optional<Placement>& before, const std::optional<Path>& path) {
-  const std::optional<ModelLayers> model = model_of(path);
   std::vector<std::string> notes;
   std::vector<RoutingProfile> profiles;
   for (const RoutingProfile* recording : recordings) profiles.push_back(recording->without_transitions());
-  Placement all = model ? without_idle_layers(placement, profiles) : placement;
-  if (before) all = with_layers_before(all, *before, model, notes);
-  if (model) all = with_unplaced_layers(all, model->moe_layers, *model, notes);
+  Placement all = evenkeel::of_all_layers(placement, profiles, before, model_of(path), notes);
   return {std::move(all), std::move(notes)};
 }
 

@@ -289,10 +289,10 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
                          {}, folder / "two.npz", FileFormat::npz);
   EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "two.npz"); }),
               HasSubstr("counts: stands beside 'topk_ids'"));
-  for (const char* text :
-       {R"({"logical_count": [[3, 4]], "num_experts": 9})", R"({"weight": [[3, 4]], "layers": [1, 2]})"})
-    EXPECT_THAT(refusal(text), testing::AnyOf(HasSubstr("num_experts: is 9, but the counts are of 2"),
-                                              HasSubstr("layers: has 2 numbers for 1 layers")));
+  EXPECT_THAT(refusal(R"({"logical_count": [[3, 4]], "num_experts": 9})"),
+              HasSubstr("num_experts: is 9, but the counts are of 2"));
+  EXPECT_THAT(refusal(R"({"weight": [[3, 4]], "layers": [1, 2]})"),
+              HasSubstr("layers: has 2 numbers for 1 layers"));
   // Layers beside a total, and names that options contradict.
   EXPECT_THAT(refusal("expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n"),
               HasSubstr("columns 'layer_0', 'layer_1', 'tokens' are of layers and of something else"));

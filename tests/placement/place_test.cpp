@@ -19,19 +19,6 @@ namespace {
 using Solver = PlaceOptions::Solver;
 using Objective = PlaceOptions::Objective;
 
-RoutingProfile random_profile(std::uint64_t seed, int layers, int experts, int tokens = 300) {
-  std::mt19937_64 random(seed);
-  RoutingProfile profile(layers, experts);
-  std::vector<std::int32_t> ids;
-  for (int i = 0; i < tokens * layers * 2; ++i) {
-    // Squared, so that some experts are hot.
-    const double draw = std::uniform_real_distribution<double>(0, 1)(random);
-    ids.push_back(static_cast<std::int32_t>(draw * draw * experts));
-  }
-  profile.add_tokens(ids, 2);
-  return profile;
-}
-
 PlacementProblem problem_of(const RoutingProfile& profile, const Topology& topology,
                             const PlaceOptions& options) {
   return {.profile = profile,

@@ -18,6 +18,19 @@ std::unique_ptr<TraceReader> SmallTrace::reader() const {
       std::vector<float>{}, sequences);
 }
 
+RoutingProfile random_profile(std::uint64_t seed, int layers, int experts, int tokens) {
+  std::mt19937_64 random(seed);
+  RoutingProfile profile(layers, experts);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < tokens * layers * 2; ++i) {
+    // Squared, so that some experts are hot.
+    const double draw = std::uniform_real_distribution<double>(0, 1)(random);
+    ids.push_back(static_cast<std::int32_t>(draw * draw * experts));
+  }
+  profile.add_tokens(ids, 2);
+  return profile;
+}
+
 SmallTrace random_trace(std::mt19937_64& random) {
   SmallTrace trace{.num_layers = draw(random, 1, 4),
                    .top_k = draw(random, 1, 3),

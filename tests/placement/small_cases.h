@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "evenkeel/plan/placement.h"
+#include "evenkeel/routing/profile.h"
 #include "evenkeel/routing/trace.h"
 #include "evenkeel/topology/topology.h"
 
@@ -28,6 +29,8 @@ struct SmallTrace {
   std::unique_ptr<TraceReader> reader() const;
 };
 
+// Of tokens with two experts each, some of which are hot; with transitions.
+RoutingProfile random_profile(std::uint64_t seed, int layers, int experts, int tokens = 300);
 SmallTrace random_trace(std::mt19937_64& random);
 // Every expert on one rank, or on several where copies are allowed.
 Placement random_placement(std::mt19937_64& random, int num_layers, int num_experts, int num_ranks,

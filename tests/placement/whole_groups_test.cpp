@@ -4,29 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <random>
 #include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/place.h"
 #include "evenkeel/plan/contiguous_order.h"
+#include "tests/placement/small_cases.h"
 #include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
-
-RoutingProfile profile_of_tokens(std::uint64_t seed, int layers, int experts, int tokens = 300) {
-  std::mt19937_64 random(seed);
-  RoutingProfile profile(layers, experts);
-  std::vector<std::int32_t> ids;
-  for (int i = 0; i < tokens * layers * 2; ++i) {
-    // Squared, so that some experts are hot.
-    const double draw = std::uniform_real_distribution<double>(0, 1)(random);
-    ids.push_back(static_cast<std::int32_t>(draw * draw * experts));
-  }
-  profile.add_tokens(ids, 2);
-  return profile;
-}
 
 // Written down anew: the new ids of a group's experts are those of one group.
 void expect_whole_groups(const LayerPlacement& layer, int num_groups) {
@@ -37,7 +24,7 @@ void expect_whole_groups(const LayerPlacement& layer, int num_groups) {
 }
 
 TEST(Place, KeepsAModelsGroupsWholeWhateverTheNodes) {
-  const RoutingProfile profile = profile_of_tokens(1, 3, 48);
+  const RoutingProfile profile = random_profile(1, 3, 48);
   for (const auto& [groups, nodes, ranks_per_node] :
        std::vector<std::array<int, 3>>{{4, 1, 2}, {4, 2, 2}, {4, 1, 8}, {4, 2, 8}, {8, 2, 2}, {3, 2, 3}}) {
     SCOPED_TRACE(testing::Message() << groups << " groups, " << nodes << " nodes of " << ranks_per_node);
@@ -50,7 +37,7 @@ TEST(Place, KeepsAModelsGroupsWholeWhateverTheNodes) {
     for (int layer = 0; layer < 3; ++layer) expect_whole_groups(placed.placement.layer(layer), groups);
     options.from = placed.placement;
     options.max_moves = 10;
-    const PlaceResult moved = place(profile_of_tokens(2, 3, 48), topology, options);
+    const PlaceResult moved = place(random_profile(2, 3, 48), topology, options);
     for (int layer = 0; layer < 3; ++layer) expect_whole_groups(moved.placement.layer(layer), groups);
   }
 }

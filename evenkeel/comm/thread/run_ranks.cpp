@@ -65,7 +65,7 @@ std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
   return failure;
 }
 
-// What run_ranks() throws where only `made` threads could be.
+// run_ranks() throws this where only `made` threads could be started.
 std::exception_ptr why_not_started(int ranks, int made, const std::exception& error) noexcept {
   try {
     if (const auto* refused = dynamic_cast<const std::system_error*>(&error))

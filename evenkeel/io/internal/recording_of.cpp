@@ -31,8 +31,7 @@ LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts,
   return said.known() ? said : layers;
 }
 
-// A trace of all hidden layers, of which some have experts: those alone. Only a model says how many are
-// hidden.
+// Takes the layers with experts of a trace that has all hidden layers. Only a model says how many are hidden.
 std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
                                          std::vector<std::string>& notes) {
   const int rows = trace->info().num_layers;
@@ -50,7 +49,7 @@ std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, con
   return trace;
 }
 
-// Of a trace nobody need have chosen the last expert, and a model says how many there are.
+// A model says how many experts there are; the last may be one that no token of a trace chose.
 void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
   if (!options.model || options.num_experts || options.model->num_experts == 0) return;
   if (trace.info().num_experts <= options.model->num_experts)

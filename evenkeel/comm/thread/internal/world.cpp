@@ -91,7 +91,7 @@ std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_coun
   const std::lock_guard lock(mutex_);
   const SplitKey key(parent, split_count, color);
   auto found = splits_.find(key);
-  // Where there is no memory for the group, there is no split either, which the next would take.
+  // The group is made first: a split without one, for want of memory, would be what the next rank takes.
   if (found == splits_.end())
     found =
         splits_.emplace(key, Split{std::make_shared<Group>(*this, members), static_cast<int>(members.size())})
