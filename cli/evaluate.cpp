@@ -22,6 +22,7 @@ struct EvaluateArguments {
   std::vector<std::string> recordings;
   std::vector<std::string> placements;
   std::string from;
+  std::string dispatch;
   FileArguments files;
   Machine machine;
   TimeModel time;
@@ -41,12 +42,16 @@ std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& op
   return recordings;
 }
 
-NamedPlacement read_named(const std::string& path, const std::string& option, int num_ranks) {
+NamedPlacement read_named(const std::string& path, const std::string& option, const std::string& dispatch,
+                          int num_ranks) {
   Placement placement = read_placement_file(path, num_ranks);
   if (placement.num_ranks() != num_ranks)
     throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, placement.num_ranks()),
                           fmt::format("one for {} ranks", num_ranks));
-  return {.name = path, .placement = std::move(placement), .argument = option};
+  return {.name = path,
+          .placement = std::move(placement),
+          .argument = option,
+          .dispatch = dispatch_for(dispatch, detect_placement_format(path))};
 }
 
 // The placements say how many ranks there are where the command line does not; all must say the same.
@@ -81,12 +86,13 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   const std::vector<Recording> recordings = read_all(app, options);
   std::vector<NamedPlacement> placements = {{}};  // contiguous homes
   for (const std::string& path : options.placements)
-    placements.push_back(read_named(path, "--placement", ranks));
+    placements.push_back(read_named(path, "--placement", options.dispatch, ranks));
   std::vector<JudgedPlacement> judged;
   for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));
   const JudgedPlacement against =
-      options.from.empty() ? judged.front()
-                           : judge(read_named(options.from, "--from", ranks), recordings, topology);
+      options.from.empty()
+          ? judged.front()
+          : judge(read_named(options.from, "--from", options.dispatch, ranks), recordings, topology);
   const Recording& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());
@@ -113,6 +119,7 @@ Subcommand add_evaluate(CLI::App& command) {
       ->allow_extra_args(false)
       ->type_name("FILE");
   app->add_option("--from", options->from, "What runs now, instead of contiguous homes")->type_name("FILE");
+  add_dispatch(*app, options->dispatch);
   add_machine(*app, options->machine);
   add_whole(*app, "--step-tokens", options->step_tokens, 1, kAnySize,
             "Traces are also judged in steps of so many tokens");

@@ -103,6 +103,23 @@ Placement read_placement_file(const std::string& path, std::optional<int> num_ra
   return read_placement_as(path, {.num_ranks = num_ranks}).placement;
 }
 
+void add_dispatch(CLI::App& app, std::string& dispatch) {
+  app.add_option("--dispatch", dispatch,
+                 "The server's rule for copies (default: by the format; sglang: static, others: even)")
+      ->type_name("even|static|nearest");
+}
+
+Dispatch dispatch_for(const std::string& said, std::optional<PlacementFormat> format) {
+  const bool draws = format == PlacementFormat::sglang;
+  if (said.empty()) return draws ? Dispatch::fixed : Dispatch::even;
+  const Dispatch dispatch = parse_dispatch(said, "--dispatch");
+  if (dispatch != Dispatch::even && format && !draws && format != PlacementFormat::evenkeel)
+    throw InvalidArgument("--dispatch",
+                          fmt::format("{} is SGLang's, and the file is for {}", said, name_of(*format)),
+                          "even, or --format sglang");
+  return dispatch;
+}
+
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
                         std::optional<std::int64_t> layer, int num_experts, int num_ranks) {
   if (placement.num_experts() != num_experts || placement.num_ranks() != num_ranks)

@@ -10,6 +10,7 @@
 
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/read_recording.h"
+#include "evenkeel/placement/dispatch.h"
 
 namespace evenkeel::cli {
 
@@ -48,6 +49,10 @@ void require_no_recording(const std::string& output, const std::vector<std::stri
 std::vector<std::string> placement_format_names();
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
+// --dispatch, which is empty where it is not given.
+void add_dispatch(CLI::App& app, std::string& dispatch);
+// What it says; else the default rule of a server that loads this format: SGLang's static, the others' even.
+Dispatch dispatch_for(const std::string& said, std::optional<PlacementFormat> format);
 // The homes for the layer of the loads that is asked for, or their only one (Placement::row_for()). Throws
 // InvalidArgument if there is none such, or if the placement is for other experts or ranks.
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,

@@ -51,6 +51,7 @@ struct PlaceArguments {
   std::optional<int> max_moves;
   std::optional<int> layer_updates_per_iter;
   PlacementFormat format = PlacementFormat::evenkeel;
+  std::string dispatch;
   std::optional<std::int64_t> step_tokens;
   bool steps = false;
   bool json = false;
@@ -180,6 +181,7 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
     how.redundant_experts = static_cast<int>(
         parse_whole("--redundant-experts", options.redundant_experts, 0, std::int64_t{1} << 24));
   how.num_groups = static_cast<int>(options.groups);
+  how.dispatch = dispatch_for(options.dispatch, options.format);
   how.sources = std::move(sources);
   if (!options.from.empty()) how.from = read_placement_file(options.from, num_ranks);
   how.max_moves = options.max_moves.value_or(0);
@@ -251,10 +253,12 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
            const std::optional<StepModel>& model, Placing& placing) {
   const NamedPlacement before{.name = options.from.empty() ? "contiguous" : options.from,
                               .placement = placing.options.from,
-                              .argument = "--from"};
+                              .argument = "--from",
+                              .dispatch = placing.options.dispatch};
   const NamedPlacement after{.name = options.output.empty() ? "the placement" : options.output,
                              .placement = placing.result.placement,
-                             .argument = "--judge"};
+                             .argument = "--judge",
+                             .dispatch = placing.options.dispatch};
   const auto on = [&](std::span<const Recording> recordings, std::optional<Verdict>& verdict) {
     const JudgedPlacement was = evenkeel::judge(before, recordings, placing.topology);
     const JudgedPlacement is = evenkeel::judge(after, recordings, placing.topology);
@@ -272,16 +276,25 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
 // The levels of each recording that tells its steps apart.
 std::vector<NamedSteps> steps_of(const PlaceInputs& input, const Placing& placing) {
   std::vector<NamedSteps> all;
-  const NamedPlacement before{.placement = placing.options.from, .argument = "--from"};
+  const NamedPlacement before{
+      .placement = placing.options.from, .argument = "--from", .dispatch = placing.options.dispatch};
+  const NamedPlacement after{.placement = placing.result.placement, .dispatch = placing.options.dispatch};
   for (const Recording& each : input.recordings) {
     if (each.steps.empty() || input.files.empty()) continue;  // or the steps were placed for
-    const auto spread = [&](const Placement& placement) {
-      return *evenkeel::judge(each.profile, each.steps, placing.topology, placement).steps;
-    };
-    all.push_back(
-        {each.name, spread(before.on(each, placing.topology.num_ranks())), spread(placing.result.placement)});
+    all.push_back({each.name, *before.judged_on(each, placing.topology).steps,
+                   *after.judged_on(each, placing.topology).steps});
   }
   return all;
+}
+
+// By each rule, max/mean of the worst recording: SGLang takes one of them, by how it is started.
+void say_served(const PlaceInputs& input, const Placement& all, Placing& placing) {
+  for (const Dispatch dispatch : dispatches) {
+    const NamedPlacement served{.placement = all, .dispatch = dispatch};
+    double& worst = placing.served[std::string(name_of(dispatch))];
+    for (const Recording& each : input.recordings)
+      worst = std::max(worst, served.judged_on(each, placing.topology).quality.max_over_mean_mean);
+  }
 }
 
 void run(const CLI::App& app, const PlaceArguments& options) {
@@ -331,6 +344,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   add_axes_of(judges, placing.axes);
   for (std::size_t i = 0; i < result.per_recording.size(); ++i)
     placing.per_recording.push_back({input.names[i], result.per_recording[i]});
+  if (options.format == PlacementFormat::sglang && how.redundant_experts > 0) say_served(input, all, placing);
   placing.steps = steps_of(input, placing);
   judge(options, input, judges, model, placing);
   print_result(placing, options.json);
@@ -379,6 +393,7 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
 void add_output(CLI::App& app, PlaceArguments& options) {
   add_time_model(app, options.time);
   add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
+  add_dispatch(app, options.dispatch);
   add_numbering(app, options.files);
   add_hidden_layers(app, options.files);
   add_whole(app, "--layer-updates-per-iter", options.layer_updates_per_iter, 0, max_layers,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/draws.h"
 #include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
@@ -33,9 +34,10 @@ class Solve {
       : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
 
   PlaceResult run() const {
-    if (options_.from) return incrementally();
-    if (recordings_.size() > 1) return across_recordings();
-    if (internal::has_replicas(options_)) return with_replicas();
+    if (options_.from) return as_served(incrementally());
+    if (options_.redundant_experts > 0) return with_copies();
+    if (recordings_.size() > 1) return across_recordings(options_.num_groups);
+    if (grouped()) return with_replicas(options_.num_groups);
     if (options_.objective == PlaceOptions::Objective::joint) return jointly();
     return internal::place_in_two_stages(problem_, options_, deadline_);
   }
@@ -73,31 +75,82 @@ class Solve {
     return all;
   }
 
-  ReplicaProblem replica_problem(std::span<const double> loads) const {
+  ReplicaProblem replica_problem(std::span<const double> loads, int num_groups) const {
     return {.num_layers = problem_.profile.num_layers(),
             .num_experts = problem_.profile.num_experts(),
             .loads = loads,
             .num_physical = problem_.profile.num_experts() + options_.redundant_experts,
             .num_ranks = problem_.topology.num_ranks(),
-            .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-            .num_groups = options_.num_groups,
+            .num_nodes = num_groups > 1 ? problem_.topology.num_nodes() : 1,
+            .num_groups = num_groups,
             .limits = limits()};
   }
 
-  PlaceResult with_replicas() const {
-    const std::vector<double> all = loads();
-    const ReplicaProblem problem = replica_problem(all);
-    require_distinct_experts(problem);
-    return with_names(replicate(problem), "mean over layers");
+  PlaceResult with_copies() const {
+    const auto with_groups = [&](int num_groups) {
+      return as_served(recordings_.size() > 1 ? across_recordings(num_groups) : with_replicas(num_groups));
+    };
+    PlaceResult solved = with_groups(options_.num_groups);
+    if (!copies_may_stay_in_nodes()) return solved;
+    // Each expert a group of its own, all of whose copies are in one node.
+    PlaceResult in_nodes = with_groups(problem_.profile.num_experts());
+    return in_nodes.objective.at("max_over_mean") < solved.objective.at("max_over_mean") ? in_nodes : solved;
   }
 
-  PlaceResult across_recordings() const {
+  bool copies_may_stay_in_nodes() const {
+    if (options_.dispatch == Dispatch::even || grouped() || problem_.topology.num_nodes() == 1) return false;
+    try {
+      PlaceOptions in_nodes = options_;
+      in_nodes.num_groups = problem_.profile.num_experts();
+      internal::validate_options(problem_.profile, problem_.topology, in_nodes, recordings_.size() > 1);
+      const std::vector<double> all = loads();
+      require_distinct_experts(replica_problem(all, in_nodes.num_groups));
+    } catch (const Error&) {
+      return false;  // nodes of unlike size, or with fewer experts than a rank has slots
+    }
+    return true;
+  }
+
+  // Figures are by the server's rule; under a rule that draws, ranks are renamed for it.
+  PlaceResult as_served(PlaceResult solved) const {
+    if (options_.dispatch == Dispatch::even) return solved;
+    solved.placement = solved.placement.numbered(problem_.profile.layers());
+    if (options_.dispatch == Dispatch::fixed && !options_.from && is_equally_full(solved.placement))
+      solved.placement =
+          renamed_for_draws(solved.placement, recordings_, problem_.topology, limits(/*stages_left=*/2));
+    std::vector<double> worst(static_cast<std::size_t>(solved.placement.num_layers()), 0);
+    const CopyShares shares(solved.placement, problem_.topology, options_.dispatch);
+    for (const RoutingProfile& each : recordings_) {
+      const PlacementQuality quality = placement_quality(each, problem_.topology, solved.placement, shares);
+      for (std::size_t l = 0; l < worst.size(); ++l) worst[l] = std::max(worst[l], quality.max_over_mean[l]);
+    }
+    add_max_over_mean(solved, mean(worst), 1, "any placement, however tokens go to its copies");
+    return solved;
+  }
+
+  static bool is_equally_full(const Placement& placement) {
+    for (int layer = 0; layer < placement.num_layers(); ++layer)
+      for (RankId rank : indices<RankId>(placement.num_ranks()))
+        if (placement.layer(layer).natives(rank).size() != placement.layer(layer).natives(RankId(0)).size())
+          return false;
+    return true;
+  }
+
+  PlaceResult with_replicas(int num_groups) const {
     const std::vector<double> all = loads();
-    const ReplicaProblem problem = replica_problem(all);
+    const ReplicaProblem problem = replica_problem(all, num_groups);
+    require_distinct_experts(problem);
+    return with_names(replicate(problem), num_groups > 1, "mean over layers");
+  }
+
+  PlaceResult across_recordings(int num_groups) const {
+    const std::vector<double> all = loads();
+    const ReplicaProblem problem = replica_problem(all, num_groups);
     require_distinct_experts(problem);
     const RobustSolution robust =
         replicate_robustly({.num_recordings = static_cast<int>(recordings_.size()), .of_each = problem});
-    PlaceResult solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
+    PlaceResult solved =
+        with_names(robust.placed, num_groups > 1, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
     const std::vector<double>& speeds = problem_.topology.description().speeds;
     if (std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
@@ -125,7 +178,8 @@ class Solve {
   }
 
   // Ranks get the names with which least is sent.
-  PlaceResult with_names(const ReplicaSolution& replicas, const std::string& what) const {
+  PlaceResult with_names(const ReplicaSolution& replicas, bool nodes_stay_together,
+                         const std::string& what) const {
     require_capacity(replicas.slots_per_rank);
     PlaceResult solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
@@ -133,7 +187,7 @@ class Solve {
                                    : problem_.profile.has_transitions();
     if (traffic_known)
       solved.placement =
-          relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
+          relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, nodes_stay_together, limits());
     const char* ways = options_.whole_groups            ? "place, groups staying whole"
                        : grouped()                      ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
@@ -280,17 +334,18 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
                             .traffic = options.traffic,
                             .pairs = options.pairs,
                             .sources = even.empty() ? options.sources : even,
-                            .cost = options.cost};
+                            .cost = options.cost,
+                            .dispatch = options.dispatch};
   };
   const PlacementProblem problem = problem_on(topology);
   PlaceResult result = Solve(problem_on(solved_on), recordings, options, deadline).run();
   result.solve_ms = deadline.seconds() * 1e3;
+  result.placement = result.placement.numbered(numbers_of(profile, options));
   result.before = placement_quality(problem, placement_before(profile, topology, options));
   result.after = placement_quality(problem, result.placement);
   const std::vector<std::string> notes = notes_of(problem, options);
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   conclude(result, options.limits);
-  result.placement = result.placement.numbered(numbers_of(profile, options));
   return result;
 }
 
@@ -323,8 +378,9 @@ PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& to
   const Placement before = placement_before(sum, topology, paired(sum, options));
   // Where assignments come from is known of all recordings together alone.
   for (const RoutingProfile& recording : recordings)
-    result.per_recording.push_back({placement_quality(recording, topology, before),
-                                    placement_quality(recording, topology, result.placement)});
+    result.per_recording.push_back(
+        {placement_quality(recording, topology, before, options.dispatch),
+         placement_quality(recording, topology, result.placement, options.dispatch)});
   return result;
 }
 

@@ -22,6 +22,8 @@
 //                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
 //
+// The dispatch steers redundant experts; with `from` it is only judged by.
+//
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
 // free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
 // all pairs beside from, and where nothing is known of traffic.
@@ -64,6 +66,10 @@ struct PlaceOptions {
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
   // Of several recordings: every one counts, the worst first; or what they add up to.
   Across across = Across::worst;
+  // The server's rule for copies, by which all figures of balance are. Other than even: an expert's copies
+  // stay in one node where ranks are then more level, so that a node's first copy does not get all of the
+  // node's tokens; fixed: ranks also get the names with which the draws fall best (draws.h).
+  Dispatch dispatch = Dispatch::even;
 };
 
 // One of several recordings, before and after.

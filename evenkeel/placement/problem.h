@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/placement/dispatch.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/topology/topology.h"
@@ -79,8 +80,9 @@ struct PlacementProblem {
   ClusterSizes sizes = ClusterSizes::equal;
   TrafficModel traffic = TrafficModel::layer_to_layer;
   PairObjective pairs = PairObjective::worst_pair;
-  const SourceCounts& sources;  // empty under layer_to_layer
-  PlacementCost cost = {};      // for the joint objective
+  const SourceCounts& sources;         // empty under layer_to_layer
+  PlacementCost cost = {};             // for the joint objective
+  Dispatch dispatch = Dispatch::even;  // by which copies are judged
 };
 
 // How long and how far a solver may go, and whom it tells.

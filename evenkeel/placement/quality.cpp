@@ -13,17 +13,22 @@ namespace evenkeel {
 
 namespace {
 
-std::vector<double> rank_loads(const PlacementProblem& problem, const Placement& placement, LayerId layer) {
+std::vector<double> rank_loads(const RoutingProfile& profile, const Placement& placement,
+                               const CopyShares& shares, LayerId layer) {
   std::vector<double> sums(static_cast<std::size_t>(placement.num_ranks()), 0.0);
   const LayerPlacement& homes = placement.layer(layer.value());
-  const auto loads = problem.profile.loads(layer);
+  const auto loads = profile.loads(layer);
   for (ExpertId expert : indices<ExpertId>(homes.num_experts())) {
     const auto of_expert = homes.homes(expert);
-    for (RankId rank : of_expert)
-      sums[rank.offset()] +=
-          static_cast<double>(loads[expert.offset()]) / static_cast<double>(of_expert.size());
+    const auto parts = shares.of(layer.value(), expert);
+    for (std::size_t copy = 0; copy < of_expert.size(); ++copy)
+      sums[of_expert[copy].offset()] += static_cast<double>(loads[expert.offset()]) * parts[copy];
   }
   return sums;
+}
+
+CopyShares shares_in(const PlacementProblem& problem, const Placement& placement) {
+  return CopyShares(placement, problem.topology, problem.dispatch);
 }
 
 void require_fit(const PlacementProblem& problem, const Placement& placement) {
@@ -56,11 +61,13 @@ double max_over_mean(const std::vector<double>& loads, const Topology& topology)
   return load > 0 ? slowest * speed / load : 1;
 }
 
-void add_balance(const PlacementProblem& problem, const Placement& placement, PlacementQuality& quality) {
+void add_balance(const PlacementProblem& problem, const Placement& placement, const CopyShares& shares,
+                 PlacementQuality& quality) {
   const int layers = problem.profile.num_layers();
   quality.max_over_mean_mean = quality.mean_over_max_mean = 0;
   for (LayerId layer : indices<LayerId>(layers)) {
-    const double ratio = max_over_mean(rank_loads(problem, placement, layer), problem.topology);
+    const double ratio =
+        max_over_mean(rank_loads(problem.profile, placement, shares, layer), problem.topology);
     quality.max_over_mean.push_back(ratio);
     quality.max_over_mean_mean += ratio / layers;
     quality.max_over_mean_worst = std::max(quality.max_over_mean_worst, ratio);
@@ -94,12 +101,10 @@ double exchange_ms(const PlacementProblem& problem, const RankTraffic& traffic, 
   return slowest;
 }
 
-}  // namespace
-
-PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement) {
-  require_fit(problem, placement);
+PlacementQuality quality_of(const PlacementProblem& problem, const Placement& placement,
+                            const CopyShares& shares) {
   PlacementQuality quality;
-  add_balance(problem, placement, quality);
+  add_balance(problem, placement, shares, quality);
   quality.traffic_known =
       problem.traffic == TrafficModel::dispatch_combine || problem.profile.has_transitions();
   if (!quality.traffic_known) return quality;
@@ -111,10 +116,24 @@ PlacementQuality placement_quality(const PlacementProblem& problem, const Placem
   return quality;
 }
 
+}  // namespace
+
+PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement) {
+  require_fit(problem, placement);
+  return quality_of(problem, placement, shares_in(problem, placement));
+}
+
 PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
-                                   const Placement& placement) {
+                                   const Placement& placement, const CopyShares& shares) {
   const SourceCounts none;
-  return placement_quality({.profile = recording, .topology = topology, .sources = none}, placement);
+  const PlacementProblem problem{.profile = recording, .topology = topology, .sources = none};
+  require_fit(problem, placement);
+  return quality_of(problem, placement, shares);
+}
+
+PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
+                                   const Placement& placement, Dispatch dispatch) {
+  return placement_quality(recording, topology, placement, CopyShares(placement, topology, dispatch));
 }
 
 double pair_objective(const PlacementProblem& problem, const Placement& placement) {
@@ -136,19 +155,22 @@ double pair_objective(const PlacementProblem& problem, const Placement& placemen
 
 double balance_objective(const PlacementProblem& problem, const Placement& placement) {
   require_fit(problem, placement);
+  const CopyShares shares = shares_in(problem, placement);
   double objective = 0;
   for (LayerId layer : indices<LayerId>(placement.num_layers())) {
     const double mean = static_cast<double>(problem.profile.total_load(layer)) / placement.num_ranks();
-    for (double load : rank_loads(problem, placement, layer)) objective += std::abs(load - mean);
+    for (double load : rank_loads(problem.profile, placement, shares, layer))
+      objective += std::abs(load - mean);
   }
   return objective;
 }
 
 double joint_objective_ms(const PlacementProblem& problem, const Placement& placement) {
   require_fit(problem, placement);
+  const CopyShares shares = shares_in(problem, placement);
   double objective = 0;
   for (LayerId layer : indices<LayerId>(placement.num_layers())) {
-    const std::vector<double> loads = rank_loads(problem, placement, layer);
+    const std::vector<double> loads = rank_loads(problem.profile, placement, shares, layer);
     double slowest = 0;
     for (RankId rank : indices<RankId>(loads.size()))
       slowest = std::max(

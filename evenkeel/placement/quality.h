@@ -3,12 +3,14 @@
 
 #include <vector>
 
+#include "evenkeel/placement/dispatch.h"
 #include "evenkeel/placement/problem.h"
 #include "evenkeel/routing/imbalance.h"
 
 namespace evenkeel {
 
-// Traffic in transitions (layer_to_layer) or assignments one way (dispatch_combine), over all layers.
+// Traffic in transitions (layer_to_layer) or assignments one way (dispatch_combine), over all layers; what
+// goes to an expert is split evenly over its copies there, whatever the dispatch.
 struct PlacementQuality {
   std::vector<double> max_over_mean;  // [L] of the ranks' loads, by speed where ranks differ
   double max_over_mean_mean = 1;      // over layers
@@ -28,9 +30,11 @@ struct PlacementQuality {
 
 // All below throw InvalidArgument for a placement of other layers, experts or ranks than the problem's.
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
-// As above for any recording, with the traffic from layer to layer.
+// As above for any recording, with the traffic from layer to layer; `shares` are those of the placement.
 PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
-                                   const Placement& placement);
+                                   const Placement& placement, const CopyShares& shares);
+PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
+                                   const Placement& placement, Dispatch dispatch = Dispatch::even);
 
 // Eq. 8 of a placement: over layers, traffic / bandwidth in GB/s of the most expensive ordered pair of ranks,
 // or of all pairs together, as the problem's PairObjective says. Under dispatch_combine the way out counts.

@@ -224,6 +224,19 @@ void put_summary(Page& page, const Placing& placing) {
   page.put("\n");
 }
 
+// What a server that was started otherwise would serve.
+void put_served(Page& page, const Placing& placing) {
+  if (placing.served.empty()) return;
+  Table table({"SGLang started with", "--dispatch", "max/mean load"});
+  table.add({"no all-to-all backend, or counts and our hook", "even", fixed(placing.served.at("even"))});
+  table.add(
+      {"--moe-a2a-backend, --ep-dispatch-algorithm static", "static", fixed(placing.served.at("static"))});
+  table.add(
+      {"--moe-a2a-backend, --ep-dispatch-algorithm dynamic", "nearest", fixed(placing.served.at("nearest"))});
+  page.put(table);
+  page.put("\n");
+}
+
 void put_traffic(Page& page, const Placing& placing) {
   const PlaceResult& result = placing.result;
   if (!result.after.traffic_known) return;
@@ -248,6 +261,7 @@ std::string to_json(const Placing& placing) {
                {"layers", internal::numbers_or_null(placement.layers())},
                {"num_experts", placement.num_experts()},
                {"num_ranks", placing.topology.num_ranks()},
+               {"dispatch", name_of(placing.options.dispatch)},
                {"objective", result.objective},
                {"bound", result.bound},
                {"proven_optimal", result.proven_optimal},
@@ -257,6 +271,7 @@ std::string to_json(const Placing& placing) {
   if (!placing.per_recording.empty()) json["per_recording"] = json_of(placing.per_recording);
   if (!placing.judged.empty()) json["judged"] = json_of(placing.judged);
   if (!placing.steps.empty()) json["steps"] = json_of(placing.steps);
+  if (!placing.served.empty()) json["served"] = placing.served;
   if (placing.copies) json["copies"] = json_of(*placing.copies);
   if (placing.verdict) json["verdict"] = json_of(*placing.verdict, kOwnData);
   if (placing.judged_verdict) json["judged_verdict"] = json_of(*placing.judged_verdict, kOtherData);
@@ -277,6 +292,7 @@ std::string to_text(const Placing& placing) {
   put_recordings(page, "max/mean load, made from", name_before(placing), placing.per_recording);
   put_recordings(page, "max/mean load, judged on", name_before(placing), placing.judged);
   put_steps(page, placing);
+  put_served(page, placing);
   put_objectives(page, placing);
   put_traffic(page, placing);
   for (const auto& [data, verdict] :

@@ -35,6 +35,7 @@ struct Placing {
   std::vector<NamedQuality> per_recording = {};  // of several that it was made from
   std::vector<NamedQuality> judged = {};         // of others
   std::vector<NamedSteps> steps = {};            // of what it was made from, where files tell steps apart
+  std::map<std::string, double> served = {};     // for SGLang with copies: max/mean by each rule of dispatch
   std::optional<CopyChoice> copies = {};         // where the number of copies was to be chosen
   std::optional<Verdict> verdict = {};           // on what it was made from, where a time model was given
   std::optional<Verdict> judged_verdict = {};    // on the others

@@ -74,10 +74,28 @@ def class_parts(text, class_name, wanted):
     return ast.unparse(found)
 
 
-def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks):
+def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, nodes=1, algorithm="static"):
     """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata."""
-    sglang = sglang_locations(text, hidden_layers, experts, slots, ranks, init_expert_location=str(path))
+    options = {"init_expert_location": str(path), "ep_dispatch_algorithm": algorithm}
+    sglang = sglang_locations(text, hidden_layers, experts, slots, ranks, nodes, **options)
     return sglang.compute_initial_expert_location_metadata(None, rank)
+
+
+def sglang_parts(locations, algorithm):
+    """`[layers, slots]`: the part of its expert's load that each slot computes, over the locations of all ranks."""
+    parts = numpy.zeros(locations[0].physical_to_logical_map.shape)
+    for location in locations:
+        if algorithm == "static":
+            chosen = location.logical_to_rank_dispatch_physical_map.numpy()
+            for of_layer, slots in zip(parts, chosen, strict=True):
+                numpy.add.at(of_layer, slots, 1 / len(locations))
+            continue
+        # One of the valid slots at random, for each assignment.
+        for of_layer, experts in zip(parts, location.logical_to_all_physical_map.numpy(), strict=True):
+            for slots in experts:
+                valid = slots[slots >= 0]
+                numpy.add.at(of_layer, valid, 1 / len(valid) / len(locations))
+    return parts
 
 
 def sglang_location_by_eplb(text, logical_count, *, experts, slots, ranks):
@@ -86,8 +104,16 @@ def sglang_location_by_eplb(text, logical_count, *, experts, slots, ranks):
     return sglang.ExpertLocationMetadata.init_by_eplb(None, logical_count)
 
 
-def sglang_locations(text, hidden_layers, experts, slots, ranks, **options):
+def stand_in_elastic_ep():
+    """Elastic EP, whose module needs the whole server, is off."""
+    for name in ("sglang", "sglang.srt", "sglang.srt.elastic_ep", "sglang.srt.elastic_ep.elastic_ep"):
+        module = sys.modules.setdefault(name, types.ModuleType(name))
+    module.elastic_expanded_world_enabled = lambda: False
+
+
+def sglang_locations(text, hidden_layers, experts, slots, ranks, nodes=1, **options):
     """SGLang's module expert_location, for a model of one group."""
+    stand_in_elastic_ep()
     settings = {
         "ep_num_redundant_experts": slots - experts,
         "ep_dispatch_algorithm": "static",
@@ -112,10 +138,9 @@ def sglang_locations(text, hidden_layers, experts, slots, ranks, **options):
             "Optional": typing.Optional,
             "get_exec": lambda: SimpleNamespace(moe=moe),
             "get_device": lambda: SimpleNamespace(device="cpu"),
-            "get_parallel": lambda: SimpleNamespace(ep_size=ranks, nnodes=1, elastic_ep_initial_size=None),
+            "get_parallel": lambda: SimpleNamespace(ep_size=ranks, nnodes=nodes, elastic_ep_initial_size=None),
         },
     )
-    sglang._prefer_same_node_experts = lambda: False
     config = sglang.ModelConfigForExpertLocation(hidden_layers, experts)
     sglang.ModelConfigForExpertLocation.from_model_config = staticmethod(lambda model_config: config)
     return sglang

@@ -19,8 +19,8 @@ bool has_load(const RoutingProfile& profile, LayerId layer) {
 
 // Mean over the layers with load; a step without any has nothing to be uneven.
 std::optional<double> max_over_mean_of_step(const RoutingProfile& step, const Topology& topology,
-                                            const Placement& placement) {
-  const PlacementQuality quality = placement_quality(step, topology, placement);
+                                            const Placement& placement, const CopyShares& shares) {
+  const PlacementQuality quality = placement_quality(step, topology, placement, shares);
   double sum = 0;
   int layers = 0;
   for (LayerId layer : indices<LayerId>(step.num_layers())) {
@@ -105,11 +105,11 @@ void decide(std::optional<double> horizon, Verdict& verdict) {
 }  // namespace
 
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
-                         const Topology& topology, const Placement& placement) {
+                         const Topology& topology, const Placement& placement, const CopyShares& shares) {
   std::vector<double> ratios;
   for (const RoutingProfile& step : steps)
-    if (const auto ratio = max_over_mean_of_step(step, topology, placement)) ratios.push_back(*ratio);
-  return {.quality = placement_quality(recording, topology, placement),
+    if (const auto ratio = max_over_mean_of_step(step, topology, placement, shares)) ratios.push_back(*ratio);
+  return {.quality = placement_quality(recording, topology, placement, shares),
           .steps = spread_of(std::move(ratios))};
 }
 
@@ -123,12 +123,20 @@ Placement NamedPlacement::on(const Recording& recording, int num_ranks) const {
   return placement->paired_with(recording.rows(), name, argument);
 }
 
+RecordingJudgement NamedPlacement::judged_on(const Recording& recording, const Topology& topology) const {
+  const Placement homes = on(recording, topology.num_ranks());
+  if (!placement)
+    return judge(recording.profile, recording.steps, topology, homes, {homes, topology, dispatch});
+  const std::vector<int> rows =
+      paired_rows(recording.rows(), {name, placement->layers(), placement->num_layers()}, argument);
+  return judge(recording.profile, recording.steps, topology, homes,
+               CopyShares(*placement, topology, dispatch).of_rows(rows));
+}
+
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology) {
   JudgedPlacement judged{.placement = std::move(placement), .on = {}};
-  for (const Recording& each : recordings)
-    judged.on.push_back(
-        judge(each.profile, each.steps, topology, judged.placement.on(each, topology.num_ranks())));
+  for (const Recording& each : recordings) judged.on.push_back(judged.placement.judged_on(each, topology));
   return judged;
 }
 

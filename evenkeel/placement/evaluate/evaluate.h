@@ -1,7 +1,8 @@
 // A placement judged on recordings, those that it was made from or any other: how level it is over a whole
 // recording and in its steps, what a step would take, what it takes to move there, and when that pays.
 //
-// Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that
+// Level       max/mean of the ranks' loads, by the rule with which the server chooses copies. A placement
+// that
 //             is even over an hour is not even in a step, so steps are judged one by one.
 // Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. Waiting for
 //             weights and what is sent are left out. max/mean x assignments of a step / ranks x time of an
@@ -34,18 +35,27 @@ struct RecordingJudgement {
   std::optional<StepSpread> steps;  // where it has steps
 };
 
-// `steps` are of the same layers and experts as the recording. Throws as placement_quality() does.
+// `steps` are of the same layers and experts as the recording, `shares` those of the placement. Throws as
+// placement_quality() does.
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
-                         const Topology& topology, const Placement& placement);
+                         const Topology& topology, const Placement& placement, const CopyShares& shares);
+inline RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
+                                const Topology& topology, const Placement& placement,
+                                Dispatch dispatch = Dispatch::even) {
+  return judge(recording, steps, topology, placement, {placement, topology, dispatch});
+}
 
 // A placement and how messages call it; contiguous homes where there is none.
 struct NamedPlacement {
   std::string name = "contiguous";
   std::optional<Placement> placement = {};
   std::string argument = {};  // what errors are about
+  Dispatch dispatch = Dispatch::even;
 
   // The homes of the recording's layers. Throws InvalidArgument where it is for others, or other experts.
   Placement on(const Recording& recording, int num_ranks) const;
+  // As on(), judged: what copies of layers that were not recorded draw counts too.
+  RecordingJudgement judged_on(const Recording& recording, const Topology& topology) const;
 };
 
 struct JudgedPlacement {

@@ -1,0 +1,121 @@
+#include "evenkeel/placement/draws.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/placement/internal/copy_rule.h"
+#include "evenkeel/placement/internal/deadline.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::CopyRanks;
+using internal::CopyRule;
+using Copies = std::vector<CopyRanks>;
+
+constexpr std::int64_t kMostDraws = 1'000'000;
+constexpr std::int64_t kMostTries = 256;
+constexpr double kLevelUnderDraws = 1.002;
+
+int num_physical(const Copies& copies) {
+  return std::accumulate(copies.begin(), copies.end(), 0,
+                         [](int sum, const CopyRanks& of) { return sum + static_cast<int>(of.size()); });
+}
+
+// Every rank deals out the copies of an expert to all ranks that have none near.
+std::int64_t num_tries(const Copies& copies, int num_ranks) {
+  const auto replicated = std::ranges::count_if(copies, [](const CopyRanks& of) { return of.size() > 1; });
+  const std::int64_t draws = std::int64_t{replicated} * num_ranks * num_ranks;
+  return std::clamp<std::int64_t>(kMostDraws / std::max<std::int64_t>(draws, 1), 4, kMostTries);
+}
+
+Copies renamed(const Copies& copies, const std::vector<int>& names) {
+  Copies all = copies;
+  for (CopyRanks& ranks : all) {
+    for (int& rank : ranks) rank = names[static_cast<std::size_t>(rank)];
+    std::ranges::sort(ranks);
+  }
+  return all;
+}
+
+class DrawnLayer {
+ public:
+  DrawnLayer(std::span<const RoutingProfile> recordings, const Topology& topology, LayerId layer)
+      : recordings_(recordings), topology_(topology), layer_(layer), random_(layer.value() + 1U) {}
+
+  // Over recordings the largest load of a rank over the mean; `rule` comes out as after this layer.
+  double heaviest(const Copies& copies, CopyRule& rule) const {
+    const auto shares = rule.shares(copies);
+    double worst = 0;
+    for (const RoutingProfile& recording : recordings_) {
+      const auto loads = recording.loads(layer_);
+      std::vector<double> of_rank(static_cast<std::size_t>(topology_.num_ranks()), 0.0);
+      for (std::size_t e = 0; e < copies.size(); ++e)
+        for (std::size_t copy = 0; copy < copies[e].size(); ++copy) {
+          const RankId rank(copies[e][copy]);
+          of_rank[rank.offset()] += static_cast<double>(loads[e]) * shares[e][copy] / topology_.speed(rank);
+        }
+      const auto total = static_cast<double>(recording.total_load(layer_));
+      if (total > 0) worst = std::max(worst, std::ranges::max(of_rank) * topology_.num_ranks() / total);
+    }
+    return worst;
+  }
+
+  // New names, each rank staying in its node.
+  std::vector<int> any_names() {
+    std::vector<int> names(static_cast<std::size_t>(topology_.num_ranks()));
+    std::iota(names.begin(), names.end(), 0);
+    for (std::size_t i = names.size(); i-- > 1;) {
+      const std::size_t j = random_() % (i + 1);
+      if (topology_.same_node(RankId(names[i]), RankId(names[j])) &&
+          topology_.same_node(RankId(i), RankId(j)))
+        std::swap(names[i], names[j]);
+    }
+    return names;
+  }
+
+ private:
+  std::span<const RoutingProfile> recordings_;
+  const Topology& topology_;
+  LayerId layer_;
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+Placement renamed_for_draws(const Placement& placement, std::span<const RoutingProfile> recordings,
+                            const Topology& topology, const SolveLimits& limits) {
+  const internal::Deadline deadline(limits);
+  CopyRule rule(topology, Dispatch::fixed);
+  std::vector<LayerPlacement> layers;
+  int next = 0;  // the model's layer that the server comes to
+  for (LayerId layer : indices<LayerId>(placement.num_layers())) {
+    const Copies given = internal::copies_in(placement.layer(layer.value()));
+    for (const int number = placement.layers().number_of(layer.value()); next < number; ++next)
+      rule.shares(internal::dealt_round(num_physical(given), placement.num_experts(), topology.num_ranks()));
+    ++next;
+    DrawnLayer drawn(recordings, topology, layer);
+    Copies best = given;
+    CopyRule after = rule;
+    double heaviest = drawn.heaviest(best, after);
+    for (std::int64_t left = num_tries(given, topology.num_ranks());
+         left > 0 && heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
+      Copies other = renamed(given, drawn.any_names());
+      CopyRule after_other = rule;
+      const double found = drawn.heaviest(other, after_other);
+      if (found >= heaviest) continue;
+      heaviest = found;
+      best = std::move(other);
+      after = std::move(after_other);
+    }
+    rule = std::move(after);
+    layers.emplace_back(best, placement.num_ranks());
+  }
+  return Placement(std::move(layers), placement.layers());
+}
+
+}  // namespace evenkeel

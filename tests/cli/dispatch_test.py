@@ -1,0 +1,165 @@
+"""--dispatch: what `place` promises and `evaluate` finds is what SGLang's ranks serve from the written file.
+
+SGLang's rules are restated here from srt/eplb/expert_location.py of 0.5.23; tests/peers/dispatch_test.py runs its own code.
+"""
+
+import json
+import math
+import random
+import unittest
+
+from command import CommandTest, npz
+
+RULES = ("even", "static", "nearest")
+
+
+def drawn_loads(seed, layers, experts):
+    draw = random.Random(seed)
+    return [[int(draw.lognormvariate(9, 1)) + 1 for _ in range(experts)] for _ in range(layers)]
+
+
+def nearest_slot(slots, rank, each, ranks_per_node):
+    """The slot that a rank takes without choosing, or None."""
+    if len(slots) == 1:
+        return slots[0]
+    own = [slot for slot in slots if slot // each == rank]
+    if own:
+        return own[0]
+    node = rank // ranks_per_node
+    near = [slot for slot in slots if slot // each // ranks_per_node == node]
+    return near[0] if 0 < len(near) < len(slots) else None
+
+
+def dealt(slots, ranks, draw):
+    whole, rest = divmod(ranks, len(slots))
+    all_dealt = slots * whole + draw.sample(slots, k=rest)
+    draw.shuffle(all_dealt)
+    return all_dealt
+
+
+def parts_of(rows, experts, ranks, nodes, rule):
+    """[layers][slots]: the part of its expert's load that each slot computes."""
+    each = len(rows[0]) // ranks
+    parts = [[0.0] * len(row) for row in rows]
+    for rank in range(ranks):
+        draw = random.Random(42)
+        for row, of_slot in zip(rows, parts, strict=True):
+            for expert in range(experts):
+                slots = [slot for slot, held in enumerate(row) if held == expert]
+                if rule == "even":
+                    taken = slots
+                else:
+                    slot = nearest_slot(slots, rank, each, ranks // nodes)
+                    taken = slots if slot is None else [slot]
+                if rule == "static" and len(taken) > 1:
+                    waiting = [r for r in range(ranks) if nearest_slot(slots, r, each, ranks // nodes) is None]
+                    taken = [dealt(slots, len(waiting), draw)[waiting.index(rank)]]
+                for slot in taken:
+                    of_slot[slot] += 1 / len(taken) / ranks
+    return parts
+
+
+def max_over_mean(rows, parts, loads, ranks):
+    """[layers] of the ranks' loads."""
+    ratios = []
+    for row, of_slot, of_expert in zip(rows, parts, loads, strict=True):
+        sums = [0.0] * ranks
+        for slot, expert in enumerate(row):
+            sums[slot // (len(row) // ranks)] += of_slot[slot] * of_expert[expert]
+        ratios.append(max(sums) * ranks / sum(sums))
+    return ratios
+
+
+class DispatchTest(CommandTest):
+    def write_counts(self, loads):
+        """Counts of a model whose first layer is dense, as SGLang records them."""
+        experts = len(loads[0])
+        rows = [[0] * experts, *loads]
+        (self.folder / "counts.npz").write_bytes(npz("logical_count", (len(rows), experts), sum(rows, [])))
+
+    def place(self, *options):
+        done = self.call("place", "counts.npz", "--format", "sglang", "-o", "placed.json", "--json", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def rows(self):
+        return json.loads((self.folder / "placed.json").read_text())["physical_to_logical_map"]
+
+    def test_promised_is_served_under_every_rule(self):
+        cases = [
+            (8, 1, 8, 1, 32),
+            (8, 2, 16, 1, 32),
+            (16, 4, 32, 1, 32),
+            (16, 2, 16, 4, 32),
+            (12, 12, 12, 1, 24),
+            (8, 2, 0, 1, 32),
+        ]
+        for seed, (ranks, nodes, copies, groups, experts) in enumerate(cases):
+            loads = drawn_loads(seed, 2, experts)
+            self.write_counts(loads)
+            machine = ["--ranks", ranks, "--nodes", nodes]
+            for rule in RULES:
+                with self.subTest(ranks=ranks, nodes=nodes, copies=copies, groups=groups, rule=rule):
+                    how = ["--redundant-experts", copies, "--groups", groups, "--dispatch", rule]
+                    said = self.place(*machine, *how)
+                    rows = self.rows()
+                    served = max_over_mean(
+                        rows, parts_of(rows, experts, ranks, nodes, rule), [[1] * experts, *loads], ranks
+                    )[1:]
+                    self.assertEqual(said["dispatch"], rule)
+                    self.assertTrue(math.isclose(said["after"]["max_over_mean_mean"], sum(served) / 2, rel_tol=1e-9))
+                    self.assertTrue(math.isclose(said["after"]["max_over_mean_worst"], max(served), rel_tol=1e-9))
+                    for other in RULES:
+                        again = max_over_mean(
+                            rows, parts_of(rows, experts, ranks, nodes, other), [[1] * experts, *loads], ranks
+                        )[1:]
+                        self.assertAlmostEqual(self.evaluated(other, *machine), sum(again) / 2, places=9)
+                        if copies:
+                            self.assertAlmostEqual(said["served"][other], sum(again) / 2, places=9)
+
+    def evaluated(self, rule, *machine):
+        done = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--dispatch", rule, *machine, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        placed = json.loads(done.stdout)["placements"][1]
+        self.assertEqual(placed["dispatch"], rule)
+        return placed["results"][0]["max_over_mean_mean"]
+
+    def test_a_file_for_sglang_is_judged_by_its_default_and_others_evenly(self):
+        self.write_counts(drawn_loads(7, 2, 32))
+        machine = ["--ranks", 8, "--redundant-experts", 8]
+        self.assertEqual(self.place(*machine)["dispatch"], "static")
+        self.call("place", "counts.npz", *machine, "-o", "ours.json")
+        done = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--placement", "ours.json", "--json")
+        self.assertEqual(
+            [each["dispatch"] for each in json.loads(done.stdout)["placements"]], ["even", "static", "even"]
+        )
+
+    def test_copies_stay_in_a_node_where_its_first_copy_would_get_all_of_it(self):
+        self.write_counts(drawn_loads(8, 2, 64))
+        said = self.place("--ranks", 32, "--nodes", 2, "--redundant-experts", 64, "--dispatch", "nearest")
+        self.assertLess(said["after"]["max_over_mean_mean"], 1.02)
+        self.call("place", "counts.npz", "--ranks", 32, "--nodes", 2, "--redundant-experts", 64, "-o", "placed.json")
+        self.assertGreater(self.evaluated("nearest", "--ranks", 32, "--nodes", 2), 1.1)
+
+    def test_what_sglang_serves_otherwise_is_said(self):
+        self.write_counts(drawn_loads(9, 2, 32))
+        done = self.call(
+            "place", "counts.npz", "--ranks", 8, "--redundant-experts", 8, "--format", "sglang", "-o", "placed.json"
+        )
+        self.assertIn("--ep-dispatch-algorithm dynamic", done.stdout)
+        self.assertIn("--ep-dispatch-algorithm static", done.stdout)
+
+    def test_refusals(self):
+        self.write_counts(drawn_loads(1, 2, 32))
+        machine = ["--ranks", 8, "--redundant-experts", 8]
+        for words, message in [
+            ((*machine, "--dispatch", "random"), "--dispatch: 'random'; allowed: even, static, nearest"),
+            ((*machine, "--dispatch", "static", "--format", "trtllm", "-o", "x.yaml"),
+             "--dispatch: static is SGLang's, and the file is for trtllm; allowed: even, or --format sglang"),
+        ]:  # fmt: skip
+            done = self.call("place", "counts.npz", *words)
+            self.assertEqual((done.returncode, done.stderr), (2, f"evenkeel: {message}\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
