@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/draws.h"
+#include "evenkeel/placement/as_served.h"
 #include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
@@ -16,6 +16,7 @@
 #include "evenkeel/placement/internal/two_stages.h"
 #include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/ranks/ranks.h"
+#include "evenkeel/placement/replicas/every_node.h"
 #include "evenkeel/placement/replicas/replicas.h"
 #include "evenkeel/placement/robust/robust.h"
 #include "evenkeel/placement/traffic.h"
@@ -24,6 +25,10 @@
 namespace evenkeel {
 
 namespace {
+
+LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& options) {
+  return profile.layers().known() || !options.from ? profile.layers() : options.from->layers();
+}
 
 // The answers of the solvers, without the qualities before and after.
 class Solve {
@@ -88,17 +93,29 @@ class Solve {
 
   PlaceResult with_copies() const {
     const auto with_groups = [&](int num_groups) {
-      return as_served(recordings_.size() > 1 ? across_recordings(num_groups) : with_replicas(num_groups));
+      return recordings_.size() > 1 ? across_recordings(num_groups) : with_replicas(num_groups);
     };
     PlaceResult solved = with_groups(options_.num_groups);
-    if (!copies_may_stay_in_nodes()) return solved;
-    // Each expert a group of its own, all of whose copies are in one node.
-    PlaceResult in_nodes = with_groups(problem_.profile.num_experts());
-    return in_nodes.objective.at("max_over_mean") < solved.objective.at("max_over_mean") ? in_nodes : solved;
+    if (options_.dispatch == Dispatch::even) return solved;
+    std::vector<Placement> ways = {solved.placement};
+    if (nodes_matter()) {
+      // Each expert a group of its own, all of whose copies are in one node; or copies on every node.
+      if (copies_fit_in_nodes()) ways.push_back(with_groups(problem_.profile.num_experts()).placement);
+      const std::vector<double> sum(problem_.profile.loads().begin(), problem_.profile.loads().end());
+      ReplicaProblem problem = replica_problem(sum, /*num_groups=*/1);
+      problem.num_nodes = problem_.topology.num_nodes();
+      if (const auto everywhere = replicate_on_every_node(problem))
+        ways.push_back(placement_of(*everywhere, problem.num_experts));
+    }
+    for (Placement& way : ways) way = way.numbered(problem_.profile.layers());
+    solved.placement =
+        most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch, limits());
+    return as_served(std::move(solved));
   }
 
-  bool copies_may_stay_in_nodes() const {
-    if (options_.dispatch == Dispatch::even || grouped() || problem_.topology.num_nodes() == 1) return false;
+  bool nodes_matter() const { return !grouped() && problem_.topology.num_nodes() > 1; }
+
+  bool copies_fit_in_nodes() const {
     try {
       PlaceOptions in_nodes = options_;
       in_nodes.num_groups = problem_.profile.num_experts();
@@ -111,13 +128,10 @@ class Solve {
     return true;
   }
 
-  // Figures are by the server's rule; under a rule that draws, ranks are renamed for it.
+  // Figures are by the server's rule; without a choice of copies every rule is the same.
   PlaceResult as_served(PlaceResult solved) const {
-    if (options_.dispatch == Dispatch::even) return solved;
-    solved.placement = solved.placement.numbered(problem_.profile.layers());
-    if (options_.dispatch == Dispatch::fixed && !options_.from && is_equally_full(solved.placement))
-      solved.placement =
-          renamed_for_draws(solved.placement, recordings_, problem_.topology, limits(/*stages_left=*/2));
+    const bool is_even = options_.dispatch == Dispatch::nearest && problem_.topology.num_nodes() == 1;
+    if (options_.dispatch == Dispatch::even || is_even) return solved;
     std::vector<double> worst(static_cast<std::size_t>(solved.placement.num_layers()), 0);
     const CopyShares shares(solved.placement, problem_.topology, options_.dispatch);
     for (const RoutingProfile& each : recordings_) {
@@ -126,14 +140,6 @@ class Solve {
     }
     add_max_over_mean(solved, mean(worst), 1, "any placement, however tokens go to its copies");
     return solved;
-  }
-
-  static bool is_equally_full(const Placement& placement) {
-    for (int layer = 0; layer < placement.num_layers(); ++layer)
-      for (RankId rank : indices<RankId>(placement.num_ranks()))
-        if (placement.layer(layer).natives(rank).size() != placement.layer(layer).natives(RankId(0)).size())
-          return false;
-    return true;
   }
 
   PlaceResult with_replicas(int num_groups) const {
@@ -209,7 +215,7 @@ class Solve {
         .limits = limits(),
         .num_recordings = static_cast<int>(recordings_.size())};
     IncrementalResult moved = place_incrementally(moving);
-    PlaceResult solved{.placement = std::move(moved.placement)};
+    PlaceResult solved{.placement = moved.placement.numbered(numbers_of(problem_.profile, options_))};
     add_max_over_mean(solved, mean(moved.max_over_mean), 1, "any placement");
     solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
                                        moved.moves, options_.max_moves));
@@ -296,10 +302,6 @@ Topology nodes_for_groups(const Topology& topology, const PlaceOptions& options)
         fmt::format("{} ranks cannot hold {} groups whole", topology.num_ranks(), options.num_groups),
         "a number of ranks that divides the groups, or that they divide");
   return with_parts_as_nodes(topology, *parts);
-}
-
-LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& options) {
-  return profile.layers().known() || !options.from ? profile.layers() : options.from->layers();
 }
 
 // Every objective within the gap, and what a reader must know where that is not all there is to say.

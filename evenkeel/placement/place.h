@@ -66,9 +66,8 @@ struct PlaceOptions {
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
   // Of several recordings: every one counts, the worst first; or what they add up to.
   Across across = Across::worst;
-  // The server's rule for copies, by which all figures of balance are. Other than even: an expert's copies
-  // stay in one node where ranks are then more level, so that a node's first copy does not get all of the
-  // node's tokens; fixed: ranks also get the names with which the draws fall best (draws.h).
+  // The server's rule for copies, by which all figures of balance are, and by which copies are placed
+  // (as_served.h).
   Dispatch dispatch = Dispatch::even;
 };
 

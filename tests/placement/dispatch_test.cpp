@@ -6,7 +6,6 @@
 #include <random>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/draws.h"
 #include "evenkeel/placement/internal/python_random.h"
 #include "evenkeel/placement/place.h"
 
@@ -37,7 +36,8 @@ TEST(PythonRandom, DrawsWhatPythonDraws) {
   EXPECT_THAT(numbers, ElementsAre(3, 2, 4, 1, 5, 7, 0, 6));
 }
 
-// Four ranks in two nodes. Expert 0 is on ranks 0, 1 and 2; expert 1 on 2 and 3, all in one node; 2 on 3 alone.
+// Four ranks in two nodes. Expert 0 is on ranks 0, 1 and 2; expert 1 on 2 and 3, all in one node; 2 on 3
+// alone.
 TEST(CopyShares, NearestTakesOnesOwnThenTheFirstOfTheNodeThenAll) {
   const Placement placement({LayerPlacement({{0, 1, 2}, {3, 2}, {3}}, 4)});
   const Topology two_nodes = Topology::uniform(2, 2);
@@ -60,7 +60,8 @@ TEST(CopyShares, AddUpToOneUnderEveryRule) {
     std::vector<std::vector<int>> homes(16);
     for (auto& of_expert : homes)
       for (int rank = 0; rank < topology.num_ranks(); ++rank)
-        if (random() % 3 == 0 || (rank + 1 == topology.num_ranks() && of_expert.empty())) of_expert.push_back(rank);
+        if (random() % 3 == 0 || (rank + 1 == topology.num_ranks() && of_expert.empty()))
+          of_expert.push_back(rank);
     const Placement placement({LayerPlacement(homes, topology.num_ranks())});
     for (const Dispatch dispatch : dispatches) {
       const CopyShares shares(placement, topology, dispatch);

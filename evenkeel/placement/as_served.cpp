@@ -1,6 +1,7 @@
-#include "evenkeel/placement/draws.h"
+#include "evenkeel/placement/as_served.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -85,37 +86,60 @@ class DrawnLayer {
   std::mt19937 random_;
 };
 
+// Ranks may trade what they hold only where all hold equally much.
+bool are_equally_full(const Copies& copies, int num_ranks) {
+  std::vector<int> held(static_cast<std::size_t>(num_ranks), 0);
+  for (const CopyRanks& ranks : copies)
+    for (const int rank : ranks) ++held[static_cast<std::size_t>(rank)];
+  return std::ranges::adjacent_find(held, std::not_equal_to{}) == held.end();
+}
+
+// A layer, how level it is, and the rule as after it.
+struct Judged {
+  Copies copies;
+  CopyRule after;
+  double heaviest = 0;
+};
+
+Judged judged(const DrawnLayer& layer, Copies copies, const CopyRule& before) {
+  Judged found{.copies = std::move(copies), .after = before};
+  found.heaviest = layer.heaviest(found.copies, found.after);
+  return found;
+}
+
 }  // namespace
 
-Placement renamed_for_draws(const Placement& placement, std::span<const RoutingProfile> recordings,
-                            const Topology& topology, const SolveLimits& limits) {
+Placement most_level_as_served(std::span<const Placement> placements,
+                               std::span<const RoutingProfile> recordings, const Topology& topology,
+                               Dispatch dispatch, const SolveLimits& limits) {
   const internal::Deadline deadline(limits);
-  CopyRule rule(topology, Dispatch::fixed);
+  CopyRule rule(topology, dispatch);
   std::vector<LayerPlacement> layers;
+  const LayerNumbers& numbers = placements.front().layers();
   int next = 0;  // the model's layer that the server comes to
-  for (LayerId layer : indices<LayerId>(placement.num_layers())) {
-    const Copies given = internal::copies_in(placement.layer(layer.value()));
-    for (const int number = placement.layers().number_of(layer.value()); next < number; ++next)
-      rule.shares(internal::dealt_round(num_physical(given), placement.num_experts(), topology.num_ranks()));
+  for (LayerId layer : indices<LayerId>(placements.front().num_layers())) {
+    const Copies first = internal::copies_in(placements.front().layer(layer.value()));
+    for (; dispatch == Dispatch::fixed && next < numbers.number_of(layer.value()); ++next)
+      rule.shares(
+          internal::dealt_round(num_physical(first), static_cast<int>(first.size()), topology.num_ranks()));
     ++next;
     DrawnLayer drawn(recordings, topology, layer);
-    Copies best = given;
-    CopyRule after = rule;
-    double heaviest = drawn.heaviest(best, after);
-    for (std::int64_t left = num_tries(given, topology.num_ranks());
-         left > 0 && heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
-      Copies other = renamed(given, drawn.any_names());
-      CopyRule after_other = rule;
-      const double found = drawn.heaviest(other, after_other);
-      if (found >= heaviest) continue;
-      heaviest = found;
-      best = std::move(other);
-      after = std::move(after_other);
+    Judged best = judged(drawn, first, rule);
+    for (const Placement& other : placements.subspan(1)) {
+      Judged found = judged(drawn, internal::copies_in(other.layer(layer.value())), rule);
+      if (found.heaviest < best.heaviest) best = std::move(found);
     }
-    rule = std::move(after);
-    layers.emplace_back(best, placement.num_ranks());
+    const Copies given = best.copies;
+    const bool may_trade = dispatch == Dispatch::fixed && are_equally_full(given, topology.num_ranks());
+    for (std::int64_t left = num_tries(given, topology.num_ranks());
+         may_trade && left > 0 && best.heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
+      Judged found = judged(drawn, renamed(given, drawn.any_names()), rule);
+      if (found.heaviest < best.heaviest) best = std::move(found);
+    }
+    rule = std::move(best.after);
+    layers.emplace_back(best.copies, topology.num_ranks());
   }
-  return Placement(std::move(layers), placement.layers());
+  return Placement(std::move(layers), numbers);
 }
 
 }  // namespace evenkeel
