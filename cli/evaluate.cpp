@@ -51,7 +51,7 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
   return {.name = path,
           .placement = std::move(placement),
           .argument = option,
-          .dispatch = dispatch_for(dispatch, detect_placement_format(path))};
+          .dispatch = dispatch_for(detect_placement_format(path), dispatch, "--dispatch")};
 }
 
 // The placements say how many ranks there are where the command line does not; all must say the same.

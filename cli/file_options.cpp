@@ -109,17 +109,6 @@ void add_dispatch(CLI::App& app, std::string& dispatch) {
       ->type_name("even|static|nearest");
 }
 
-Dispatch dispatch_for(const std::string& said, std::optional<PlacementFormat> format) {
-  const bool draws = format == PlacementFormat::sglang;
-  if (said.empty()) return draws ? Dispatch::fixed : Dispatch::even;
-  const Dispatch dispatch = parse_dispatch(said, "--dispatch");
-  if (dispatch != Dispatch::even && format && !draws && format != PlacementFormat::evenkeel)
-    throw InvalidArgument("--dispatch",
-                          fmt::format("{} is SGLang's, and the file is for {}", said, name_of(*format)),
-                          "even, or --format sglang");
-  return dispatch;
-}
-
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
                         std::optional<std::int64_t> layer, int num_experts, int num_ranks) {
   if (placement.num_experts() != num_experts || placement.num_ranks() != num_ranks)

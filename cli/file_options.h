@@ -10,7 +10,6 @@
 
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/read_recording.h"
-#include "evenkeel/placement/dispatch.h"
 
 namespace evenkeel::cli {
 
@@ -51,8 +50,6 @@ std::vector<std::string> placement_format_names();
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
 // --dispatch, which is empty where it is not given.
 void add_dispatch(CLI::App& app, std::string& dispatch);
-// What it says; else the default rule of a server that loads this format: SGLang's static, the others' even.
-Dispatch dispatch_for(const std::string& said, std::optional<PlacementFormat> format);
 // The homes for the layer of the loads that is asked for, or their only one (Placement::row_for()). Throws
 // InvalidArgument if there is none such, or if the placement is for other experts or ranks.
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,

@@ -181,7 +181,7 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
     how.redundant_experts = static_cast<int>(
         parse_whole("--redundant-experts", options.redundant_experts, 0, std::int64_t{1} << 24));
   how.num_groups = static_cast<int>(options.groups);
-  how.dispatch = dispatch_for(options.dispatch, options.format);
+  how.dispatch = dispatch_for(options.format, options.dispatch, "--dispatch");
   how.sources = std::move(sources);
   if (!options.from.empty()) how.from = read_placement_file(options.from, num_ranks);
   how.max_moves = options.max_moves.value_or(0);

@@ -163,6 +163,18 @@ std::span<const PlacementFormat> placement_formats() {
   return all_formats;
 }
 
+Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view said,
+                      const std::string& option) {
+  const bool is_sglangs = format == PlacementFormat::sglang;
+  if (said.empty()) return is_sglangs ? Dispatch::fixed : Dispatch::even;
+  const Dispatch dispatch = parse_dispatch(said, option);
+  if (dispatch != Dispatch::even && format && !is_sglangs && format != PlacementFormat::evenkeel)
+    throw InvalidArgument(option,
+                          fmt::format("{} is SGLang's, and the file is for {}", said, name_of(*format)),
+                          "even, or a file for sglang");
+  return dispatch;
+}
+
 bool counts_model_layers(PlacementFormat format) {
   return format == sglang || format == trtllm;
 }

@@ -14,6 +14,7 @@
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/model_layers.h"
 #include "evenkeel/io/placement_file.h"
+#include "evenkeel/plan/dispatch.h"
 
 namespace evenkeel {
 
@@ -28,6 +29,11 @@ PlacementFormat parse_placement_format(std::string_view name, const std::string&
 
 // SGLang's and TensorRT-LLM's number the model's layers, dense ones too; the others MoE layers alone.
 bool counts_model_layers(PlacementFormat format);
+
+// The rule that `said` names; where it is empty, that of a server which loads such a file, unless it is
+// started otherwise. Throws InvalidArgument, which calls it `option`, where no such server has the rule.
+Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view said,
+                      const std::string& option = "dispatch");
 
 struct PlacementFormatOptions {
   // Which of the model's layers, counted from 0 with the dense ones, each layer of the placement is;

@@ -7,15 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/placement/internal/copy_rule.h"
 #include "evenkeel/placement/internal/deadline.h"
+#include "evenkeel/plan/copy_rule.h"
 
 namespace evenkeel {
 
 namespace {
 
-using internal::CopyRanks;
-using internal::CopyRule;
 using Copies = std::vector<CopyRanks>;
 
 constexpr std::int64_t kMostDraws = 1'000'000;
@@ -118,15 +116,14 @@ Placement most_level_as_served(std::span<const Placement> placements,
   const LayerNumbers& numbers = placements.front().layers();
   int next = 0;  // the model's layer that the server comes to
   for (LayerId layer : indices<LayerId>(placements.front().num_layers())) {
-    const Copies first = internal::copies_in(placements.front().layer(layer.value()));
+    const Copies first = copies_in(placements.front().layer(layer.value()));
     for (; dispatch == Dispatch::fixed && next < numbers.number_of(layer.value()); ++next)
-      rule.shares(
-          internal::dealt_round(num_physical(first), static_cast<int>(first.size()), topology.num_ranks()));
+      rule.shares(dealt_round(num_physical(first), static_cast<int>(first.size()), topology.num_ranks()));
     ++next;
     DrawnLayer drawn(recordings, topology, layer);
     Judged best = judged(drawn, first, rule);
     for (const Placement& other : placements.subspan(1)) {
-      Judged found = judged(drawn, internal::copies_in(other.layer(layer.value())), rule);
+      Judged found = judged(drawn, copies_in(other.layer(layer.value())), rule);
       if (found.heaviest < best.heaviest) best = std::move(found);
     }
     const Copies given = best.copies;

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
-#include "evenkeel/placement/dispatch.h"
+#include "evenkeel/plan/dispatch.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/topology/topology.h"

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "evenkeel/placement/dispatch.h"
 #include "evenkeel/placement/problem.h"
+#include "evenkeel/plan/dispatch.h"
 #include "evenkeel/routing/imbalance.h"
 
 namespace evenkeel {

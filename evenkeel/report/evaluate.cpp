@@ -56,9 +56,9 @@ std::string to_json(const Evaluation& evaluation) {
     Json results = Json::array();
     for (std::size_t i = 0; i < each.on.size(); ++i)
       results.push_back(json_of(evaluation.recordings[i], each.on[i]));
-    placements.push_back({{"file", each.placement.name},
-                          {"dispatch", name_of(each.placement.dispatch)},
-                          {"results", std::move(results)}});
+    Json placement = {{"file", each.placement.name}, {"results", std::move(results)}};
+    if (each.placement.dispatch != Dispatch::even) placement["dispatch"] = name_of(each.placement.dispatch);
+    placements.push_back(std::move(placement));
   }
   Json notes = Json::array();
   for (const Recording& recording : evaluation.recordings)

@@ -261,13 +261,13 @@ std::string to_json(const Placing& placing) {
                {"layers", internal::numbers_or_null(placement.layers())},
                {"num_experts", placement.num_experts()},
                {"num_ranks", placing.topology.num_ranks()},
-               {"dispatch", name_of(placing.options.dispatch)},
                {"objective", result.objective},
                {"bound", result.bound},
                {"proven_optimal", result.proven_optimal},
                {"solve_ms", result.solve_ms},
                {"before", json_of(result.before)},
                {"after", std::move(after)}};
+  if (placing.options.dispatch != Dispatch::even) json["dispatch"] = name_of(placing.options.dispatch);
   if (!placing.per_recording.empty()) json["per_recording"] = json_of(placing.per_recording);
   if (!placing.judged.empty()) json["judged"] = json_of(placing.judged);
   if (!placing.steps.empty()) json["steps"] = json_of(placing.steps);

@@ -15,6 +15,7 @@
 
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
+#include "evenkeel/io/placement_format.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
@@ -32,6 +33,17 @@ Placement homes_for(const RoutingProfile& recording, const std::string& name, co
   if (!placement)
     return Placement::contiguous(recording.num_layers(), recording.num_experts(), topology.num_ranks());
   return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
+}
+
+RecordingJudgement judge_on(const RoutingProfile& recording, const std::string& name,
+                            const std::vector<RoutingProfile>& steps, const Topology& topology,
+                            const std::optional<Placement>& placement, const std::string& placement_name,
+                            const std::string& argument, const std::string& dispatch) {
+  const NamedPlacement judged{.name = placement_name,
+                              .placement = placement,
+                              .argument = argument,
+                              .dispatch = parse_dispatch(dispatch)};
+  return judged.judged_on({.name = name, .profile = recording, .steps = steps}, topology);
 }
 
 // Facts about the machine and a step, each by the name of the argument that states it.
@@ -111,11 +123,15 @@ void bind_evaluate(nb::module_& module) {
   bind_time_model(module);
   module.def("homes_for", &homes_for, nb::arg("recording"), nb::arg("name"), nb::arg("topology"),
              nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"));
+  module.def("judge", &judge_on, nb::arg("recording"), nb::arg("name"), nb::arg("steps"), nb::arg("topology"),
+             nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"),
+             nb::arg("dispatch"));
   module.def(
-      "judge",
-      [](const RoutingProfile& recording, const std::vector<RoutingProfile>& steps, const Topology& topology,
-         const Placement& placement) { return judge(recording, steps, topology, placement); },
-      nb::arg("recording"), nb::arg("steps"), nb::arg("topology"), nb::arg("placement"));
+      "dispatch_for",
+      [](const std::filesystem::path& path, const std::string& said) {
+        return std::string(name_of(dispatch_for(detect_placement_format(path.string()), said)));
+      },
+      nb::arg("path"), nb::arg("said"));
   module.def("move_between", &move_between, nb::arg("before"), nb::arg("after"), nb::arg("model"));
   module.def(
       "verdict_of",

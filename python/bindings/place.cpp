@@ -126,6 +126,8 @@ void bind_options(nb::module_& module) {
              options.from = from;
              options.max_moves = max_moves;
            })
+      .def("set_dispatch",
+           [](PlaceOptions& options, const std::string& name) { options.dispatch = parse_dispatch(name); })
       .def_rw("redundant_experts", &PlaceOptions::redundant_experts)
       .def_rw("num_groups", &PlaceOptions::num_groups)
       .def("keep_groups_of_model",

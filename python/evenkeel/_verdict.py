@@ -14,6 +14,7 @@ from .placement import Placement
 from .profile import RoutingProfile
 
 T = TypeVar("T")
+Dispatch = Literal["even", "static", "nearest"]
 
 
 class VerdictFigures(TypedDict):
@@ -68,10 +69,16 @@ class Candidate:
     """A placement, or contiguous homes, on recordings of some of its layers."""
 
     def __init__(
-        self, placement: Placement | FilePath | None, name: str, ranks: int, argument: str = "placements"
+        self,
+        placement: Placement | FilePath | None,
+        name: str,
+        ranks: int,
+        argument: str = "placements",
+        dispatch: str | None = None,
     ) -> None:
         self.name = name
         self.argument = argument
+        self.dispatch = dispatch or "even"
         self.native: _native.Placement | None = None
         self.judgements: list[_native.RecordingJudgement] = []
         if isinstance(placement, Placement):
@@ -79,6 +86,7 @@ class Candidate:
         elif placement is not None:
             self.name = file_path(placement, argument)
             self.native = Placement.load(self.name, num_ranks=ranks)._native
+            self.dispatch = _native.dispatch_for(self.name, dispatch or "")
         if self.native is not None and self.native.num_ranks != ranks:
             raise invalid(argument, f"{self.name} is for {self.native.num_ranks} ranks", f"one for {ranks} ranks")
 
@@ -93,8 +101,13 @@ class Candidate:
         return _native.homes_for(recording.profile, recording.name, machine, self.native, self.name, self.argument)
 
     def judge_on(self, recordings: list[Recording], machine: _native.Topology) -> None:
+        for each in recordings:
+            self.on(each, machine)  # whose errors come first
         self.judgements = [
-            _native.judge(each.profile, each.steps, machine, self.on(each, machine)) for each in recordings
+            _native.judge(
+                each.profile, each.name, each.steps, machine, self.native, self.name, self.argument, self.dispatch
+            )
+            for each in recordings
         ]
 
 

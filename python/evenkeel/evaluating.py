@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict, get_args
 
 from . import _native
-from ._arguments import file_path, invalid, public
+from ._arguments import choice, file_path, invalid, public
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
     Candidate,
+    Dispatch,
     Recording,
     TimeModel,
     VerdictFigures,
@@ -47,6 +48,8 @@ class PlacementFigures(TypedDict):
 
     file: str
     results: list[RecordingFigures]
+    dispatch: NotRequired[str]
+    """The server's rule for copies that it was judged by, unless that is "even"."""
 
 
 class Evaluation(TypedDict):
@@ -68,6 +71,7 @@ def evaluate(
     *,
     topology: FilePath | None = None,
     from_: Placement | FilePath | None = None,
+    dispatch: Dispatch | None = None,
     step_tokens: int | None = None,
     model: FilePath | None = None,
     tokens_per_step: int | None = None,
@@ -94,6 +98,9 @@ def evaluate(
         ranks, nodes, topology: the machine, as for `place`. Without `ranks` and `topology`, as many ranks as the
             placements say, which must agree.
         from_: what runs now, which a move starts from; contiguous homes by default.
+        dispatch: which copy of an expert a server sends a token to: "even", "static" or "nearest"
+            (docs/servers.md#which-copy-a-token-goes-to). By default by the format of each file: "static" for SGLang's,
+            else "even".
         step_tokens: files of traces are also judged in steps of so many tokens. Files that say their steps always are.
         model: the model's config.json: how large an expert is, and how many each token visits.
         tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
@@ -129,18 +136,16 @@ def evaluate(
     read = [Recording(each, i, how) for i, each in enumerate(given_recordings)]
     if step_tokens is not None and not any(each.is_trace for each in read):
         raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
+    rule = None if dispatch is None else choice(dispatch, "dispatch", get_args(Dispatch))
     candidates = [Candidate(None, "contiguous", machine.num_ranks)]
-    candidates += [Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
-    before = candidates[0] if from_ is None else Candidate(from_, "from_", machine.num_ranks, "from_")
+    candidates += [Candidate(each, f"placement {i}", machine.num_ranks, dispatch=rule) for i, each in enumerate(given)]
+    before = candidates[0] if from_ is None else Candidate(from_, "from_", machine.num_ranks, "from_", rule)
     for candidate in [*candidates, before]:
         candidate.judge_on(read, machine)
     best = min(candidates[1:], key=lambda candidate: sum(_ratio(each) for each in candidate.judgements))
     step = time.step_model(machine, topology is not None, widest_of(read), how.step_tokens)
     said: Evaluation = {
-        "placements": [
-            {"file": each.name, "results": [_figures(r, j) for r, j in zip(read, each.judgements, strict=True)]}
-            for each in candidates
-        ],
+        "placements": [_placement_figures(each, read) for each in candidates],
         "verdict": verdict_on(read, before, best, machine, step, time.steps_served()),
         "notes": [f"{each.name}: {note}" for each in read for note in each.notes],
     }
@@ -201,6 +206,16 @@ def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
 
 def _ratio(judgement: _native.RecordingJudgement) -> float:
     return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
+
+
+def _placement_figures(candidate: Candidate, read: list[Recording]) -> PlacementFigures:
+    figures: PlacementFigures = {
+        "file": candidate.name,
+        "results": [_figures(r, j) for r, j in zip(read, candidate.judgements, strict=True)],
+    }
+    if candidate.dispatch != "even":
+        figures["dispatch"] = candidate.dispatch
+    return figures
 
 
 def _figures(recording: Recording, judgement: _native.RecordingJudgement) -> RecordingFigures:

@@ -16,6 +16,7 @@ from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
     Candidate,
+    Dispatch,
     Recording,
     TimeModel,
     VerdictFigures,
@@ -195,6 +196,7 @@ def place(
     topology: str | os.PathLike[str] | None = None,
     redundant_experts: int | Literal["auto"] = 0,
     num_groups: int | None = None,
+    dispatch: Dispatch = "even",
     solver: Solver = "fast",
     sizes: Sizes = "equal",
     objective: Objective = "two-stage",
@@ -235,6 +237,8 @@ def place(
         num_groups: expert groups, each of which stays in one node. Unless given, 1; but with a `model` whose router
             chooses groups of experts first, these groups stay whole, so that `evenkeel permute` takes the placement
             (docs/checkpoints.md); `notes` says so.
+        dispatch: which copy of an expert the server sends a token to, which is placed for and by which all figures are:
+            "even"; SGLang's "static" or "nearest" (docs/servers.md#which-copy-a-token-goes-to).
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
         sizes: "equal" (as many experts on each rank, as servers need) or "free".
@@ -275,6 +279,7 @@ def place(
     options.set_sizes(choice(sizes, "sizes", get_args(Sizes)) == "free")
     options.set_objective(choice(objective, "objective", get_args(Objective)) == "joint")
     options.set_traffic(choice(traffic, "traffic", get_args(Traffic)) == "dispatch-combine")
+    options.set_dispatch(choice(dispatch, "dispatch", get_args(Dispatch)))
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
     for name, value in [("assignment_us", assignment_us), ("assignment_bytes", assignment_bytes)]:
         if value is not None and objective != "joint":
@@ -341,8 +346,8 @@ def place(
         file_path(model, "model") if model is not None and has_files else None,
     )
     placed._read_notes += unplaced
-    after = Candidate(placed, "the placement", machine.num_ranks, "judge")
-    before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_")
+    after = Candidate(placed, "the placement", machine.num_ranks, "judge", dispatch)
+    before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_", dispatch)
 
     def verdict(read: list[Recording], measured_on: str) -> PlaceVerdict | None:
         for candidate in (before, after):

@@ -52,7 +52,7 @@ class Layers(CommandTest):
     def test_a_server_finds_each_layer_s_row_at_the_layer_s_number(self):
         recording = self.hidden_counts("r.json", 6, {2, 3, 5})
         placed = self.json("place", recording, "--ranks", RANKS, "--redundant-experts", 4, "--format", "sglang",
-                           "-o", "s.json")  # fmt: skip
+                           "--dispatch", "even", "-o", "s.json")  # fmt: skip
         rows = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
         self.assertEqual(len(rows), 6)
         got = [max_over_mean(rows[n], skewed(n)) for n in (2, 3, 5)]
@@ -131,7 +131,7 @@ class Layers(CommandTest):
                     self.json(*words, "--format", "vllm-ascend", "-o", "a.json")
                     ascend = json.loads((self.folder / "a.json").read_text())
                     self.assertEqual((ascend["moe_layer_count"], len(ascend["layer_list"])), (5, 5))
-                    self.json(*words, "--format", "sglang", "-o", "s.json")
+                    self.json(*words, "--format", "sglang", "--dispatch", "even", "-o", "s.json")
                     sglang = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
                     self.assertEqual(sglang, [rows[str(n)] for n in range(5)])
                     self.json(*words, "--format", "trtllm", "-o", "t.yaml")

@@ -245,6 +245,7 @@ class KindsTest(PackageTest):
         from_python = ek.place(ek.RoutingProfile(path, **said), ranks=ranks, redundant_experts=ranks)
         for server in ("sglang", "trtllm"):
             words = [*as_words(said), "--ranks", ranks, "--redundant-experts", ranks, "--format", server]
+            words += ["--dispatch", "even"]
             placed = self.call("place", path, *words, "-o", f"command.{ENDINGS[server]}")
             from_python.save(self.folder / f"python.{ENDINGS[server]}", format=server)
             for name, after in [("command", placed["after"]), ("python", vars(from_python.after))]:

@@ -1,4 +1,4 @@
-#include "evenkeel/placement/dispatch.h"
+#include "evenkeel/plan/dispatch.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,14 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/internal/copy_rule.h"
+#include "evenkeel/plan/copy_rule.h"
+#include "evenkeel/plan/internal/python_random.h"
 
 namespace evenkeel {
 
-namespace internal {
-
 namespace {
+
+using internal::PythonRandom;
 
 constexpr std::uint32_t kSeed = 42;  // of compute_logical_to_rank_dispatch_physical_map()
 
@@ -20,7 +21,7 @@ constexpr std::uint32_t kSeed = 42;  // of compute_logical_to_rank_dispatch_phys
 
 CopyRule::CopyRule(const Topology& topology, Dispatch dispatch) : topology_(&topology), dispatch_(dispatch) {
   if (dispatch == Dispatch::fixed)
-    of_rank_.assign(static_cast<std::size_t>(topology.num_ranks()), PythonRandom(kSeed));
+    of_rank_.assign(static_cast<std::size_t>(topology.num_ranks()), PythonRandom::seeded(kSeed));
 }
 
 int CopyRule::nearest(const CopyRanks& copies, int rank) const {
@@ -39,7 +40,7 @@ void CopyRule::draw(const CopyRanks& copies, const std::vector<int>& left, std::
   const auto ranks = static_cast<std::uint32_t>(left.size());
   std::vector<std::uint32_t> dealt;
   for (std::size_t i = 0; i < left.size(); ++i) {
-    PythonRandom& random = of_rank_[static_cast<std::size_t>(left[i])];
+    PythonRandom random(of_rank_[static_cast<std::size_t>(left[i])]);
     dealt.clear();
     for (std::uint32_t k = 0; k < ranks / count * count; ++k) dealt.push_back(k % count);
     for (const std::uint32_t copy : random.sample(count, ranks % count)) dealt.push_back(copy);
@@ -91,8 +92,6 @@ std::vector<CopyRanks> copies_in(const LayerPlacement& layer) {
   return copies;
 }
 
-}  // namespace internal
-
 std::string_view name_of(Dispatch dispatch) {
   if (dispatch == Dispatch::even) return "even";
   return dispatch == Dispatch::fixed ? "static" : "nearest";
@@ -118,19 +117,18 @@ CopyShares::CopyShares(const Placement& placement, const Topology& topology, Dis
       }
     return;
   }
-  internal::CopyRule rule(topology, dispatch);
+  CopyRule rule(topology, dispatch);
   int next = 0;  // the model's layer that the server comes to
   for (int row = 0; row < placement.num_layers(); ++row) {
-    const auto copies = internal::copies_in(placement.layer(row));
+    const auto copies = copies_in(placement.layer(row));
     const auto physical = std::accumulate(copies.begin(), copies.end(), std::size_t{0},
                                           [](std::size_t sum, const auto& of) { return sum + of.size(); });
     for (; dispatch == Dispatch::fixed && next < placement.layers().number_of(row); ++next)
-      rule.shares(
-          internal::dealt_round(static_cast<int>(physical), placement.num_experts(), placement.num_ranks()));
+      rule.shares(dealt_round(static_cast<int>(physical), placement.num_experts(), placement.num_ranks()));
     next = placement.layers().number_of(row) + 1;
     const auto shares = rule.shares(copies);
     for (ExpertId expert : indices<ExpertId>(num_experts_)) {
-      const internal::CopyRanks& ranks = copies[expert.offset()];
+      const CopyRanks& ranks = copies[expert.offset()];
       for (RankId home : placement.layer(row).homes(expert)) {
         const auto at = std::ranges::lower_bound(ranks, home.value()) - ranks.begin();
         shares_.push_back(shares[expert.offset()][static_cast<std::size_t>(at)]);

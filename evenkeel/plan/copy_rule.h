@@ -1,14 +1,13 @@
 // The rules of Dispatch other than even, for one layer after the other.
 #pragma once
 
-#include <cstdint>
+#include <random>
 #include <span>
 #include <vector>
 
-#include "evenkeel/placement/dispatch.h"
-#include "evenkeel/placement/internal/python_random.h"
+#include "evenkeel/plan/dispatch.h"
 
-namespace evenkeel::internal {
+namespace evenkeel {
 
 // The ranks of an expert's copies, ascending.
 using CopyRanks = std::vector<int>;
@@ -27,7 +26,7 @@ class CopyRule {
 
   const Topology* topology_;
   Dispatch dispatch_;
-  std::vector<PythonRandom> of_rank_;  // each rank draws for itself
+  std::vector<std::mt19937> of_rank_;  // each rank draws for itself
 };
 
 // As SGLang fills the layers that a file is not about: slot s holds expert s mod E.
@@ -36,4 +35,4 @@ std::vector<CopyRanks> dealt_round(int num_physical, int num_experts, int num_ra
 // Each expert's copies in a layer.
 std::vector<CopyRanks> copies_in(const LayerPlacement& layer);
 
-}  // namespace evenkeel::internal
+}  // namespace evenkeel

@@ -16,7 +16,29 @@ namespace evenkeel::internal {
 
 class PythonRandom {
  public:
-  explicit PythonRandom(std::uint32_t seed) : twister_(seeded(seed)) {}
+  // Draws from a twister that seeded() made, and moves it on.
+  explicit PythonRandom(std::mt19937& twister) : twister_(&twister) {}
+
+  // init_by_array() of MT19937 with one key.
+  static std::mt19937 seeded(std::uint32_t seed) {
+    State state;
+    auto& words = state.words;
+    words[0] = 19650218U;
+    const auto mixed = [&](std::size_t i) { return words[i - 1] ^ (words[i - 1] >> 30U); };
+    for (std::size_t i = 1; i < kWords; ++i)
+      words[i] = 1812433253U * mixed(i) + static_cast<std::uint32_t>(i);
+    std::size_t at = 1;
+    const auto next = [&] {
+      if (++at < kWords) return;
+      words[0] = words[kWords - 1];
+      at = 1;
+    };
+    for (std::size_t k = 0; k < kWords; ++k, next()) words[at] = (words[at] ^ (mixed(at) * 1664525U)) + seed;
+    for (std::size_t k = 1; k < kWords; ++k, next())
+      words[at] = (words[at] ^ (mixed(at) * 1566083941U)) - static_cast<std::uint32_t>(at);
+    words[0] = 0x80000000U;
+    return std::mt19937(state);
+  }
 
   // Of 0..n-1; n is 1 or more.
   std::uint32_t below(std::uint32_t n) {
@@ -62,28 +84,7 @@ class PythonRandom {
     }
   };
 
-  // init_by_array() of MT19937 with one key.
-  static std::mt19937 seeded(std::uint32_t seed) {
-    State state;
-    auto& words = state.words;
-    words[0] = 19650218U;
-    const auto mixed = [&](std::size_t i) { return words[i - 1] ^ (words[i - 1] >> 30U); };
-    for (std::size_t i = 1; i < kWords; ++i)
-      words[i] = 1812433253U * mixed(i) + static_cast<std::uint32_t>(i);
-    std::size_t at = 1;
-    const auto next = [&] {
-      if (++at < kWords) return;
-      words[0] = words[kWords - 1];
-      at = 1;
-    };
-    for (std::size_t k = 0; k < kWords; ++k, next()) words[at] = (words[at] ^ (mixed(at) * 1664525U)) + seed;
-    for (std::size_t k = 1; k < kWords; ++k, next())
-      words[at] = (words[at] ^ (mixed(at) * 1566083941U)) - static_cast<std::uint32_t>(at);
-    words[0] = 0x80000000U;
-    return std::mt19937(state);
-  }
-
-  std::uint32_t drawn(int bits) { return static_cast<std::uint32_t>(twister_()) >> (32 - bits); }
+  std::uint32_t drawn(int bits) { return static_cast<std::uint32_t>((*twister_)()) >> (32 - bits); }
 
   // sample() takes from a list up to this length, and above it draws again what it has.
   static std::uint32_t largest_pool(std::uint32_t count) {
@@ -93,7 +94,7 @@ class PythonRandom {
     return largest;
   }
 
-  std::mt19937 twister_;
+  std::mt19937* twister_;
 };
 
 }  // namespace evenkeel::internal
