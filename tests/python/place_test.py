@@ -87,6 +87,27 @@ class Place(PackageTest):
                 nodes = {rank // 2 for e in range(4) for rank in placed.homes(layer, 4 * group + e)}
                 self.assertEqual(len(nodes), 1)
 
+    def test_copies_are_placed_and_judged_by_the_server_s_rule(self):
+        draw = np.random.default_rng(3)
+        profile = ek.RoutingProfile(loads=draw.lognormal(9, 1, (2, 64)).astype(np.int64))
+        machine = {"ranks": 16, "nodes": 2, "redundant_experts": 32}
+        even = ek.place(profile, **machine)
+        for dispatch in ("static", "nearest"):
+            placed = ek.place(profile, **machine, dispatch=dispatch)
+            said = ek.evaluate(profile, [even, placed], ranks=16, nodes=2, dispatch=dispatch)["placements"]
+            self.assertEqual([each.get("dispatch") for each in said], [None, dispatch, dispatch])
+            of_even, of_placed = (each["results"][0]["max_over_mean_mean"] for each in said[1:])
+            self.assertAlmostEqual(of_placed, placed.after.max_over_mean_mean, places=12)
+            self.assertLess(of_placed, of_even)
+            placed.save(self.folder / "sglang.json", format="sglang", layers=[0, 1])
+            (of_file,) = ek.evaluate(profile, self.folder / "sglang.json", ranks=16, nodes=2)["placements"][1:]
+            self.assertEqual(of_file["dispatch"], "static")  # what SGLang does unless told
+        with self.assertRaisesRegex(ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"):
+            ek.place(profile, **machine, dispatch="fixed")
+        placed.save(self.folder / "trtllm.yaml", format="trtllm", layers=[0, 1])
+        with self.assertRaisesRegex(ek.InvalidArgument, "static is SGLang's, and the file is for trtllm"):
+            ek.evaluate(profile, self.folder / "trtllm.yaml", ranks=16, nodes=2, dispatch="static")
+
     def test_few_experts_move_from_a_placement(self):
         profile = random_profile(3)
         start = ek.Placement.contiguous(4, 16, 4)
