@@ -328,6 +328,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
+  if (options.format == PlacementFormat::vllm_ascend && how.redundant_experts > 0)
+    result.notes.emplace_back(
+        "vLLM-Ascend's devices draw copies anew at each start: max/mean is what they serve on average");
   const Placement all =
       of_all_layers(result.placement, input.profiles(), how.from, format.model, result.notes);
   if (!options.output.empty())

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <random>
 
 #include "evenkeel/placement/place.h"
+#include "evenkeel/placement/replicas/every_node.h"
 
 namespace evenkeel {
 namespace {
@@ -38,6 +42,46 @@ TEST(PlaceForDispatch, RanksAreRenamedUntilTheDrawsFallWell) {
   EXPECT_LT(drawn.after.max_over_mean_mean, by_chance);
   EXPECT_NEAR(placement_quality(profile, topology, drawn.placement).max_over_mean_mean,
               even.after.max_over_mean_mean, 1e-12);
+}
+
+// Of random shapes: every slot is filled, the hottest experts are once on every node, and nothing is drawn
+// for them.
+TEST(ReplicateOnEveryNode, PutsTheHottestExpertsOnceOnEachNode) {
+  std::mt19937 random(4);
+  int solved = 0;
+  for (int round = 0; round < 200; ++round) {
+    const int nodes = 2 + static_cast<int>(random() % 3);
+    const int ranks = nodes * (2 + static_cast<int>(random() % 3));
+    const int experts = 8 + static_cast<int>(random() % 24);
+    const int physical = (experts / ranks + 1 + static_cast<int>(random() % 3)) * ranks;
+    std::vector<double> loads;
+    for (int e = 0; e < experts; ++e) loads.push_back(1.0 + static_cast<double>(random() % 1000));
+    const ReplicaProblem problem{.num_layers = 1,
+                                 .num_experts = experts,
+                                 .loads = loads,
+                                 .num_physical = physical,
+                                 .num_ranks = ranks,
+                                 .num_nodes = nodes};
+    const auto solution = replicate_on_every_node(problem);
+    if (!solution) continue;
+    ++solved;
+    const Placement placement = placement_of(*solution, experts);  // which has no expert twice on a rank
+    const Topology topology = Topology::uniform(nodes, ranks / nodes);
+    const int everywhere = (physical - experts) / (nodes - 1);
+    std::vector<int> by_load(static_cast<std::size_t>(experts));
+    std::iota(by_load.begin(), by_load.end(), 0);
+    std::ranges::stable_sort(by_load, std::greater{},
+                             [&](int e) { return loads[static_cast<std::size_t>(e)]; });
+    for (int i = 0; i < everywhere; ++i) {
+      const auto homes = placement.layer(0).homes(ExpertId(by_load[static_cast<std::size_t>(i)]));
+      std::vector<int> on;
+      for (RankId rank : homes) on.push_back(topology.node_of(rank).value());
+      for (int node = 0; node < nodes; ++node) EXPECT_GE(std::ranges::count(on, node), 1) << round;
+    }
+    for (RankId rank : indices<RankId>(ranks))
+      EXPECT_EQ(std::ssize(placement.layer(0).natives(rank)), physical / ranks) << round;
+  }
+  EXPECT_GT(solved, 100);
 }
 
 TEST(PlaceForDispatch, WithoutCopiesEveryRuleIsTheSame) {
