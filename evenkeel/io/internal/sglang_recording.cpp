@@ -28,10 +28,6 @@ struct PhysicalMap {
   std::int64_t physical = 0;
   int num_experts = 0;
   std::vector<std::int64_t> experts = {};
-
-  std::int64_t expert(std::int64_t layer, std::int64_t id) const {
-    return experts[static_cast<std::size_t>(layer * physical + id)];
-  }
 };
 
 PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
@@ -85,13 +81,13 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   tokens.top_k = static_cast<int>(width);
   for (std::int64_t token = 0; token < num_tokens; ++token) {
     for (std::int64_t layer = 0; layer < map.layers; ++layer) {
+      const auto ids = of_pass.values.begin() + (layer * num_tokens + token) * width;
+      const auto experts = map.experts.begin() + layer * map.physical;
       for (std::int64_t j = 0; j < width; ++j) {
-        const std::int64_t id =
-            of_pass.values[static_cast<std::size_t>((layer * num_tokens + token) * width + j)];
-        if (id < no_expert || id >= map.physical)
-          throw parse_error(file, key, "physical expert {} of token {} in layer {} is outside 0..{}", id,
+        if (ids[j] < no_expert || ids[j] >= map.physical)
+          throw parse_error(file, key, "physical expert {} of token {} in layer {} is outside 0..{}", ids[j],
                             token, layer, map.physical - 1);
-        tokens.ids.push_back(id == no_expert ? no_expert : static_cast<std::int32_t>(map.expert(layer, id)));
+        tokens.ids.push_back(ids[j] == no_expert ? no_expert : static_cast<std::int32_t>(experts[ids[j]]));
       }
     }
   }
@@ -262,15 +258,6 @@ class RecordSum {
   std::int64_t num_tokens_ = 0;
 };
 
-// Averages of counts are loads as well.
-FoundRouting found_loads(TorchFile& file, Pickle::Id tensor, const std::string& key,
-                         const ReadOptions& options) {
-  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
-  const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
-                                                   : file_of(file.integers(tensor, key), file.name(), key);
-  return named_counts(array, array.arrays().front(), rows, options);
-}
-
 // What stands beside counts in a dict: [layers], a tensor or a list, and a number of experts.
 void take_said(TorchFile& file, FoundCounts& rows) {
   const Pickle& pickle = file.pickle();
@@ -304,7 +291,12 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
                       "is {} without 'logical_count' or 'records', and no tensor of counts: no "
                       "recording of SGLang",
                       pickle.kind_name(root));
-  FoundRouting found = found_loads(file, *pickle.find(root, key), key, options);
+  // Averages of counts are loads as well.
+  const Pickle::Id tensor = *pickle.find(root, key);
+  const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
+                                                   : file_of(file.integers(tensor, key), file.name(), key);
+  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
+  FoundRouting found = named_counts(array, array.arrays().front(), rows, options);
   take_said(file, std::get<FoundCounts>(found.content));
   return found;
 }

@@ -64,12 +64,12 @@ void add_rank(const ArrayFile& file, Statistics& all) {
 // last, with all layers each.
 IntArray complete_counts(const Statistics& all, const std::string& file) {
   if (all.loads.empty()) throw ParseError(file, "", "has no counts");
-  const int first = all.loads.begin()->first.first;
-  const int last = all.loads.rbegin()->first.first;
+  const std::int64_t first = all.loads.begin()->first.first;
+  const std::int64_t last = all.loads.rbegin()->first.first;
   IntArray counts{.shape = {last - first + 1, std::ssize(all.layers), all.num_experts}, .values = {}};
-  for (int iteration = first; iteration <= last; ++iteration)
+  for (std::int64_t iteration = first; iteration <= last; ++iteration)
     for (const int layer : all.layers) {
-      const auto loads = all.loads.find({iteration, layer});
+      const auto loads = all.loads.find({static_cast<int>(iteration), layer});
       if (loads == all.loads.end())
         throw parse_error(file, "", "iteration {} has no layer {}", iteration, layer);
       counts.values.insert(counts.values.end(), loads->second.begin(), loads->second.end());
