@@ -1,7 +1,6 @@
 #include "evenkeel/io/placement_format.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
@@ -212,9 +212,10 @@ void require_name(PlacementFormat format, const std::string& path) {
 
 }  // namespace
 
-std::span<const PlacementFormat> placement_formats() {
-  static constexpr std::array all = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
-  return all;
+std::vector<std::string> placement_format_names() {
+  std::vector<std::string> names;
+  for (const Format& each : formats) names.emplace_back(each.name);
+  return names;
 }
 
 bool counts_model_layers(PlacementFormat format) {
@@ -226,29 +227,21 @@ std::string_view name_of(PlacementFormat format) {
 }
 
 PlacementFormat parse_placement_format(std::string_view name, const std::string& option) {
-  std::vector<std::string_view> names;
-  for (const Format& each : formats) {
-    if (name == each.name) return each.format;
-    names.push_back(each.name);
-  }
-  throw InvalidArgument(option, fmt::format("'{}' is no format of placements", name),
-                        fmt::format("{}", fmt::join(names, ", ")));
+  return formats[parse_word(option, std::string(name), placement_format_names())].format;
 }
 
 std::vector<int> parse_layers(const std::string& option, std::string_view text) {
   std::vector<int> layers;
-  while (true) {
-    const std::string_view part = text.substr(0, text.find(','));
+  for (const std::string& part : split(text, ',')) {
     const std::size_t dash = part.find('-');
     const int first = layer_number(option, part.substr(0, dash));
-    const int last = dash == std::string_view::npos ? first : layer_number(option, part.substr(dash + 1));
+    const int last = dash == std::string::npos ? first : layer_number(option, part.substr(dash + 1));
     if (last < first || (!layers.empty() && first <= layers.back()))
       throw InvalidArgument(option, fmt::format("'{}' does not ascend", part),
                             "ascending numbers and ranges, as in 3-60 or 0,2,4-6");
     for (int layer = first; layer <= last; ++layer) layers.push_back(layer);
-    if (part.size() == text.size()) return layers;
-    text.remove_prefix(part.size() + 1);
   }
+  return layers;
 }
 
 void require_placement_writable(PlacementFormat format, const PlacementShape& shape,

@@ -359,8 +359,7 @@ TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
 TEST(PlacementFormats, AreKnownByName) {
   for (PlacementFormat format : foreign) EXPECT_EQ(parse_placement_format(name_of(format)), format);
   EXPECT_EQ(message_of<InvalidArgument>([] { parse_placement_format("deepspeed"); }),
-            "format: 'deepspeed' is no format of placements; allowed: evenkeel, sglang, vllm, vllm-ascend, "
-            "trtllm");
+            "format: 'deepspeed'; allowed: evenkeel, sglang, vllm, vllm-ascend, trtllm");
 }
 
 TEST(Layers, AreNumbersAndRanges) {
