@@ -93,12 +93,6 @@ void require_no_recording(const std::string& output, const std::vector<std::stri
   }
 }
 
-std::vector<std::string> placement_format_names() {
-  std::vector<std::string> names;
-  for (PlacementFormat format : placement_formats()) names.emplace_back(name_of(format));
-  return names;
-}
-
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks) {
   return read_placement_as(path, {.num_ranks = num_ranks}).placement;
 }

@@ -44,8 +44,6 @@ void add_axes_of(std::span<const Recording> recordings, std::map<std::string, st
 // Throws InvalidArgument where writing `output` would replace one of the recordings.
 void require_no_recording(const std::string& output, const std::vector<std::string>& recordings);
 
-// "evenkeel", "sglang"...: what --format and --to take, in the order of placement_formats().
-std::vector<std::string> placement_format_names();
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
 // --dispatch, which is empty where it is not given.

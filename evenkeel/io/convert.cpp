@@ -13,6 +13,7 @@
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/recording_of.h"
+#include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 
@@ -126,7 +127,7 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   const ByteSource source(in);
   const ModeOfSources mode({in});
   const Content content = detect_content(source);
-  if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
+  if (content == Content::vllm_placement && !options.to && mentions(source, vllm_stats_type))
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
                           "the format of a placement; for the statistics keep their lines alone in a file");
   if (const auto from = placement_format_of(content)) return convert_placement(source, *from, out, options);

@@ -32,22 +32,6 @@ std::vector<ExpertId> read_ids(const JsonField& list, int num_experts) {
   return ids;
 }
 
-// The numbers of the layers and their lists go side by side.
-std::map<int, std::vector<ExpertId>> read_layers(const JsonField& json, int num_experts) {
-  const JsonField numbers = json["model_layers"];
-  const auto layers = numbers.integers();
-  const JsonField lists = json["old_to_new"];
-  if (!lists->is_array() || lists->size() != layers.size())
-    lists.fail("is not a list of {} layers", layers.size());
-  std::map<int, std::vector<ExpertId>> ids;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i] < 0 || layers[i] >= max_layers || ids.contains(static_cast<int>(layers[i])))
-      numbers.fail("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1);
-    ids.emplace(static_cast<int>(layers[i]), read_ids(lists[i], num_experts));
-  }
-  return ids;
-}
-
 }  // namespace
 
 ExpertMap read_expert_map(const ByteSource& source) {
@@ -56,7 +40,17 @@ ExpertMap read_expert_map(const ByteSource& source) {
   require_format(json, expert_map_format);
   ExpertMap map{.num_experts = json["num_experts"].integer(1, max_experts),
                 .num_ranks = json["num_ranks"].integer(1, max_ranks)};
-  map.new_ids = read_layers(json, map.num_experts);
+  // The numbers of the layers and their lists go side by side.
+  const JsonField numbers = json["model_layers"];
+  const auto layers = numbers.integers();
+  const JsonField lists = json["old_to_new"];
+  if (!lists->is_array() || lists->size() != layers.size())
+    lists.fail("is not a list of {} layers", layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] < 0 || layers[i] >= max_layers || map.new_ids.contains(static_cast<int>(layers[i])))
+      numbers.fail("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1);
+    map.new_ids.emplace(static_cast<int>(layers[i]), read_ids(lists[i], map.num_experts));
+  }
   return map;
 }
 

@@ -8,6 +8,7 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
@@ -32,25 +33,16 @@ JsonField of_layer(const JsonField& lists, std::size_t layer, const Shape& shape
   return lists[layer];
 }
 
-// Where each rank's physical experts begin in one layer: as the file says, or all ranks equally many.
-std::vector<std::int64_t> rank_offsets(const JsonField& json, std::size_t layer, std::size_t num_physical,
+// As the file says, or all ranks equally many.
+std::vector<std::int64_t> rank_offsets(const JsonField& json, std::size_t layer, const NamedRow& row,
                                        const Shape& shape) {
-  const std::size_t ranks = static_cast<std::size_t>(shape.num_ranks);
-  std::vector<std::int64_t> offsets;
-  if (const auto stated = json.stated("rank_offsets")) {
-    const JsonField list = of_layer(*stated, layer, shape);
-    offsets = list.integers();
-    if (offsets.size() != ranks + 1 || offsets.front() != 0 || !std::ranges::is_sorted(offsets) ||
-        offsets.back() != static_cast<std::int64_t>(num_physical))
-      list.fail("is not {} ascending offsets from 0 to {}", ranks + 1, num_physical);
-    return offsets;
-  }
-  if (num_physical % ranks != 0)
-    json["physical_to_logical"][layer].fail(
-        "{} physical experts are not equally many on {} ranks, and there are no rank_offsets", num_physical,
-        ranks);
-  for (std::size_t rank = 0; rank <= ranks; ++rank)
-    offsets.push_back(static_cast<std::int64_t>(rank * (num_physical / ranks)));
+  const auto stated = json.stated("rank_offsets");
+  if (!stated) return even_offsets(row, shape.num_ranks, json.file(), ", and there are no rank_offsets");
+  const JsonField list = of_layer(*stated, layer, shape);
+  auto offsets = list.integers();
+  if (std::ssize(offsets) != shape.num_ranks + 1 || offsets.front() != 0 ||
+      !std::ranges::is_sorted(offsets) || offsets.back() != std::ssize(row.experts))
+    list.fail("is not {} ascending offsets from 0 to {}", shape.num_ranks + 1, row.experts.size());
   return offsets;
 }
 
@@ -70,42 +62,11 @@ void put_owners_first(const JsonField& json, std::size_t layer, const Shape& sha
 }
 
 LayerPlacement read_layer(const JsonField& json, std::size_t layer, const Shape& shape) {
-  const JsonField list = json["physical_to_logical"][layer];
-  const auto physical = list.integers();
-  const auto offsets = rank_offsets(json, layer, physical.size(), shape);
-  std::vector<std::vector<int>> homes(static_cast<std::size_t>(shape.num_experts));
-  for (int rank = 0; rank < shape.num_ranks; ++rank) {
-    const auto begin = static_cast<std::size_t>(offsets[static_cast<std::size_t>(rank)]);
-    const auto end = static_cast<std::size_t>(offsets[static_cast<std::size_t>(rank) + 1]);
-    for (std::size_t i = begin; i < end; ++i) {
-      if (physical[i] < 0 || physical[i] >= shape.num_experts)
-        list[i].fail("expert {} is outside 0..{}", physical[i], shape.num_experts - 1);
-      auto& of_expert = homes[static_cast<std::size_t>(physical[i])];
-      if (!of_expert.empty() && of_expert.back() == rank)
-        list[i].fail("rank {} holds expert {} twice", rank, physical[i]);
-      of_expert.push_back(rank);
-    }
-  }
-  const auto homeless = std::ranges::find_if(homes, [](const auto& of_expert) { return of_expert.empty(); });
-  if (homeless != homes.end()) list.fail("expert {} is on no rank", homeless - homes.begin());
+  const JsonField list = of_layer(json["physical_to_logical"], layer, shape);
+  const NamedRow row{list.key(), list.integers()};
+  auto homes = homes_in(row, rank_offsets(json, layer, row, shape), shape.num_experts, json.file());
   put_owners_first(json, layer, shape, homes);
   return LayerPlacement(homes, shape.num_ranks);
-}
-
-// Every expert needs a physical one in every layer: a file too short for its own numbers is refused before
-// anything is made of their size.
-Shape read_shape(const JsonField& json) {
-  require_format(json, placement_format);
-  const Shape shape{.num_layers = json["num_layers"].integer(1, max_layers),
-                    .num_experts = json["num_experts"].integer(1, max_experts),
-                    .num_ranks = json["num_ranks"].integer(1, max_ranks)};
-  const JsonField layers = json["physical_to_logical"];
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(shape.num_layers); ++layer) {
-    const JsonField list = of_layer(layers, layer, shape);
-    if (!list->is_array() || list->size() < static_cast<std::size_t>(shape.num_experts))
-      list.fail("is not a list of at least {} experts", shape.num_experts);
-  }
-  return shape;
 }
 
 std::optional<double> optional_number(const JsonField& json, const char* key) {
@@ -169,7 +130,10 @@ PlacementFile read_placement(const ByteSource& source) {
                       name_of(format));
   const JsonDocument document = read_json(source);
   const JsonField json(document, file);
-  const Shape shape = read_shape(json);
+  require_format(json, placement_format);
+  const Shape shape{.num_layers = json["num_layers"].integer(1, max_layers),
+                    .num_experts = json["num_experts"].integer(1, max_experts),
+                    .num_ranks = json["num_ranks"].integer(1, max_ranks)};
   std::vector<LayerPlacement> layers;
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(shape.num_layers); ++layer)
     layers.push_back(read_layer(json, layer, shape));

@@ -1,7 +1,6 @@
 #include "evenkeel/io/placement_format.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,15 +9,14 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/server_placements.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/sglang.h"
-#include "evenkeel/io/trtllm.h"
 #include "evenkeel/io/unplaced_layers.h"
-#include "evenkeel/io/vllm.h"
-#include "evenkeel/io/vllm_ascend.h"
 
 namespace evenkeel {
 
@@ -28,14 +26,30 @@ namespace {
 
 using enum PlacementFormat;
 
-constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
-constexpr std::array<std::string_view, 5> format_names = {"evenkeel", "sglang", "vllm", "vllm-ascend",
-                                                          "trtllm"};
+// All that tells the formats apart.
+struct Format {
+  PlacementFormat format;
+  std::string_view name;
+  Content content;
+  std::string_view server = {};                          // as messages call whoever loads it
+  ServerPlacement (*read)(const ByteSource&) = nullptr;  // none for our own
+  std::string (*text)(const ServerRows&) = nullptr;
+  bool counts_model_layers = false;
+  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
+  bool json_only = false;
+};
 
-// Beside what the caller says: what the file did from which the placement was read.
-PlacementFormatOptions completed(PlacementFormatOptions options, const PlacementFile& file) {
-  if (!options.layer_updates_per_iter) options.layer_updates_per_iter = file.layer_updates_per_iter;
-  return options;
+constexpr std::array<Format, 5> formats = {{
+    {evenkeel, "evenkeel", Content::placement},
+    {sglang, "sglang", Content::sglang_placement, "SGLang", read_sglang, sglang_text, true, true},
+    {vllm, "vllm", Content::vllm_placement, "vLLM", read_vllm, vllm_text},
+    {vllm_ascend, "vllm-ascend", Content::vllm_ascend_placement, "vLLM-Ascend", read_vllm_ascend,
+     vllm_ascend_text, false, true},
+    {trtllm, "trtllm", Content::trtllm_placement, "TensorRT-LLM", read_trtllm, trtllm_text, true},
+}};
+
+const Format& facts_of(PlacementFormat format) {
+  return formats[static_cast<std::size_t>(format)];
 }
 
 void require_agreement(const PlacementFile& file, const PlacementFormatOptions& options,
@@ -59,17 +73,16 @@ Placement numbered_by(const Placement& placement, const PlacementFormatOptions& 
 }
 
 // SGLang's file has a row for dense layers too, which nothing but its plainness tells from the others.
-void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptions& options,
-                           PlacementFormat to) {
+void require_no_dense_rows(const PlacementFile& file, const std::vector<PhysicalRow>& rows,
+                           const PlacementFormatOptions& options, PlacementFormat to) {
   const auto from = file.provenance.find("read_from");
-  if (options.layers || options.model || from == file.provenance.end() || from->second != name_of(sglang))
+  if (to == sglang || options.layers || options.model || from == file.provenance.end() ||
+      from->second != name_of(sglang))
     return;
+  const PhysicalRow round = dealt_round(rows.front().size(), file.placement.num_experts());
   std::vector<int> plain;
-  const auto rows = physical_rows(file.placement, name_of(to));
   for (int row = 0; row < file.placement.num_layers(); ++row)
-    if (is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts(),
-                       file.placement.num_ranks()))
-      plain.push_back(file.placement.layers().number_of(row));
+    if (rows[static_cast<std::size_t>(row)] == round) plain.push_back(file.placement.layers().number_of(row));
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",
@@ -98,7 +111,7 @@ Placement fitted_to_model(PlacementFormat format, const Placement& placement, co
 // there.
 void note_rows_by_count(PlacementFormat format, const Placement& placement, std::vector<std::string>& notes) {
   const LayerNumbers& layers = placement.layers();
-  if ((format != vllm && format != vllm_ascend) || !layers.known() ||
+  if (format == evenkeel || counts_model_layers(format) || !layers.known() ||
       layers.numbers().back() + 1 == placement.num_layers())
     return;
   notes.push_back(fmt::format(
@@ -107,37 +120,79 @@ void note_rows_by_count(PlacementFormat format, const Placement& placement, std:
       name_of(format), placement.num_layers(), to_text(layers)));
 }
 
+// Of a file that numbers its rows those that are these layers.
+void keep_layers(ServerPlacement& said, const std::vector<int>& layers, const std::string& file) {
+  LayerNumbers kept(layers, "moe_layers");
+  std::vector<NamedRow> rows;
+  for (const int layer : kept.numbers()) {
+    const auto row = said.layers.row_of(layer, static_cast<int>(said.rows.size()));
+    if (!row)
+      throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer),
+                            to_text(said.layers));
+    rows.push_back(std::move(said.rows[static_cast<std::size_t>(*row)]));
+  }
+  said.rows = std::move(rows);
+  said.layers = std::move(kept);
+}
+
+int largest_expert(const ServerPlacement& said) {
+  std::int64_t largest = 0;
+  for (const NamedRow& row : said.rows)
+    for (const std::int64_t expert : row.experts) largest = std::max(largest, expert);
+  return static_cast<int>(std::min<std::int64_t>(largest, max_experts - 1));
+}
+
+// What the file does not say, the caller does.
+Placement placement_of(ServerPlacement said, const PlacementFormatOptions& options, const std::string& file) {
+  const std::optional<int> num_ranks = said.num_ranks ? said.num_ranks : options.num_ranks;
+  if (!num_ranks)
+    throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", file), "1 or more");
+  if (*num_ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *num_ranks), "1 or more");
+  if (said.rows.empty()) throw ParseError(file, "", "has no layer");
+  if (!said.num_experts) said.num_experts = options.num_experts;
+  const int num_experts = said.num_experts ? *said.num_experts : largest_expert(said) + 1;
+  std::vector<LayerPlacement> layers;
+  for (const NamedRow& row : said.rows) {
+    if (const auto slots = std::ssize(row.experts); slots != said.num_slots.value_or(slots))
+      throw parse_error(file, row.key, "has {} slots, but num_slots is {}", slots, *said.num_slots);
+    layers.emplace_back(homes_in(row, even_offsets(row, *num_ranks, file), num_experts, file), *num_ranks);
+  }
+  return Placement(std::move(layers), std::move(said.layers));
+}
+
 PlacementFile read_as(PlacementFormat format, const ByteSource& source,
                       const PlacementFormatOptions& options) {
-  switch (format) {
-    case sglang:
-      return read_sglang_placement(source, options);
-    case vllm:
-      return {.placement = read_vllm_placement(source, options)};
-    case vllm_ascend:
-      return {.placement = read_vllm_ascend_placement(source, options)};
-    case trtllm:
-      return read_trtllm_placement(source, options);
-    case evenkeel:
-      break;
-  }
-  return read_placement(source);
+  if (format == evenkeel) return read_placement(source);
+  ServerPlacement said = facts_of(format).read(source);
+  if (counts_model_layers(format) && options.layers)
+    keep_layers(said, *options.layers, source.name());
+  else if (format == sglang && options.model)
+    keep_layers(said, options.model->moe_layers, source.name());
+  const auto updates = said.layer_updates_per_iter;
+  return {.placement = placement_of(std::move(said), options, source.name()),
+          .provenance = {{"read_from", std::string(name_of(format))}},
+          .layer_updates_per_iter = updates};
 }
 
 void write_as(PlacementFormat format, const PlacementFile& file, const PlacementFormatOptions& options,
               const std::string& path) {
-  switch (format) {
-    case evenkeel:
-      return write_placement(file, path);
-    case sglang:
-      return write_sglang_placement(file.placement, completed(options, file), path);
-    case vllm:
-      return write_vllm_placement(file.placement, path);
-    case vllm_ascend:
-      return write_vllm_ascend_placement(file.placement, path);
-    case trtllm:
-      return write_trtllm_placement(file.placement, completed(options, file), path);
+  if (format == evenkeel) return write_placement(file, path);
+  const Format& facts = facts_of(format);
+  ServerRows rows{.rows = physical_rows(file.placement, facts.server),
+                  .num_experts = file.placement.num_experts(),
+                  .num_ranks = file.placement.num_ranks()};
+  require_no_dense_rows(file, rows.rows, options, format);
+  if (facts.counts_model_layers) {
+    rows.layers = layer_numbers_of({"the placement", file.placement.layers(), file.placement.num_layers()},
+                                   options, facts.name);
+    rows.num_hidden_layers = num_hidden_layers(rows.layers, options);
   }
+  rows.layer_updates_per_iter =
+      options.layer_updates_per_iter.value_or(file.layer_updates_per_iter.value_or(0));
+  if (rows.layer_updates_per_iter < 0)
+    throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", rows.layer_updates_per_iter),
+                          "0 or more");
+  write_file(path, facts.text(rows));
 }
 
 int layer_number(const std::string& option, std::string_view text) {
@@ -150,17 +205,17 @@ int layer_number(const std::string& option, std::string_view text) {
 }
 
 void require_name(PlacementFormat format, const std::string& path) {
-  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
-  const bool json_only = format == sglang || format == vllm_ascend;
-  if (json_only && !path.ends_with(".json"))
+  if (facts_of(format).json_only && !path.ends_with(".json"))
     throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
                           "a name that ends in .json");
 }
 
 }  // namespace
 
-std::span<const PlacementFormat> placement_formats() {
-  return all_formats;
+std::vector<std::string> placement_format_names() {
+  std::vector<std::string> names;
+  for (const Format& each : formats) names.emplace_back(each.name);
+  return names;
 }
 
 Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view said,
@@ -176,34 +231,29 @@ Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view sa
 }
 
 bool counts_model_layers(PlacementFormat format) {
-  return format == sglang || format == trtllm;
+  return facts_of(format).counts_model_layers;
 }
 
 std::string_view name_of(PlacementFormat format) {
-  return format_names[static_cast<std::size_t>(format)];
+  return facts_of(format).name;
 }
 
 PlacementFormat parse_placement_format(std::string_view name, const std::string& option) {
-  for (PlacementFormat format : all_formats)
-    if (name == name_of(format)) return format;
-  throw InvalidArgument(option, fmt::format("'{}' is no format of placements", name),
-                        fmt::format("{}", fmt::join(format_names, ", ")));
+  return formats[parse_word(option, std::string(name), placement_format_names())].format;
 }
 
 std::vector<int> parse_layers(const std::string& option, std::string_view text) {
   std::vector<int> layers;
-  while (true) {
-    const std::string_view part = text.substr(0, text.find(','));
+  for (const std::string& part : split(text, ',')) {
     const std::size_t dash = part.find('-');
     const int first = layer_number(option, part.substr(0, dash));
-    const int last = dash == std::string_view::npos ? first : layer_number(option, part.substr(dash + 1));
+    const int last = dash == std::string::npos ? first : layer_number(option, part.substr(dash + 1));
     if (last < first || (!layers.empty() && first <= layers.back()))
       throw InvalidArgument(option, fmt::format("'{}' does not ascend", part),
                             "ascending numbers and ranges, as in 3-60 or 0,2,4-6");
     for (int layer = first; layer <= last; ++layer) layers.push_back(layer);
-    if (part.size() == text.size()) return layers;
-    text.remove_prefix(part.size() + 1);
   }
+  return layers;
 }
 
 void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
@@ -220,7 +270,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   if (counts_model_layers(format)) {
     const auto numbers = layer_numbers_of(
         {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
-    if (format == sglang || options.num_hidden_layers) num_hidden_layers(numbers, options);
+    num_hidden_layers(numbers, options);
   }
   require_writable(path);
 }
@@ -235,8 +285,6 @@ std::vector<std::string> write_placement_as(PlacementFormat format, const Placem
     file.placement = fitted_to_model(format, file.placement, *options.model, notes);
   else if (!options.layers)
     note_rows_by_count(format, file.placement, notes);
-  if (format == vllm || format == vllm_ascend || format == trtllm)
-    require_no_dense_rows(file, options, format);
   write_as(format, file, options, path);
   return notes;
 }
@@ -247,8 +295,7 @@ std::optional<PlacementFormat> detect_placement_format(const ByteSource& source)
 
 std::optional<int> num_ranks_in(const ByteSource& source) {
   const auto format = detect_placement_format(source);
-  if (format == sglang || format == vllm) return std::nullopt;
-  if (format == trtllm) return trtllm_num_ranks(source);
+  if (format && format != evenkeel) return facts_of(*format).read(source).num_ranks;
   return read_placement_as(source).placement.num_ranks();
 }
 
@@ -263,13 +310,8 @@ PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatO
 namespace internal {
 
 std::optional<PlacementFormat> placement_format_of(Content content) {
-  // In the order of all_formats.
-  constexpr std::array contents = {Content::placement, Content::sglang_placement, Content::vllm_placement,
-                                   Content::vllm_ascend_placement, Content::trtllm_placement};
-  const auto* found = std::ranges::find(contents, content);
-  return found == contents.end()
-             ? std::nullopt
-             : std::optional(all_formats[static_cast<std::size_t>(found - contents.begin())]);
+  const auto* found = std::ranges::find(formats, content, &Format::content);
+  return found == formats.end() ? std::nullopt : std::optional(found->format);
 }
 
 PlacementFile read_placement_known(PlacementFormat format, const ByteSource& source,
@@ -277,7 +319,6 @@ PlacementFile read_placement_known(PlacementFormat format, const ByteSource& sou
   const std::string& name = source.name();
   PlacementFile file = read_as(format, source, options);
   file.placement = numbered_by(file.placement, options, name);
-  if (format != evenkeel) file.provenance["read_from"] = name_of(format);
   require_agreement(file, options, name);
   return file;
 }

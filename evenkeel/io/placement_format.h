@@ -6,7 +6,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +19,8 @@ namespace evenkeel {
 
 enum class PlacementFormat { evenkeel, sglang, vllm, vllm_ascend, trtllm };
 
-// All of them, in the order of the enumeration.
-std::span<const PlacementFormat> placement_formats();
-// "evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm".
+// "evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm", in the order of the enumeration.
+std::vector<std::string> placement_format_names();
 std::string_view name_of(PlacementFormat format);
 // Throws InvalidArgument, which calls it `option` and names those there are.
 PlacementFormat parse_placement_format(std::string_view name, const std::string& option = "format");

@@ -56,28 +56,18 @@ TEST(PlacementFile, OfRandomHomesWithCopiesReadsBackOwnersIncluded) {
 
 TEST(PlacementFile, IsRankMajorWithTheFieldsOfItsFormat) {
   TempFolder folder;
-  write_placement(
-      {.placement = Placement::contiguous(2, 4, 2), .objective = {}, .bound = {}, .provenance = {}},
-      folder / "p.json");
-  EXPECT_EQ(
-      Json::parse(read_text(folder / "p.json")),
-      Json::parse(R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
+  write_placement({.placement = Placement::contiguous(2, 4, 2)}, folder / "p.json");
+  EXPECT_EQ(Json::parse(read_text(folder / "p.json")),
+            Json::parse(
+                R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
                             "physical_to_logical": [[0, 1, 2, 3], [0, 1, 2, 3]], "provenance": {}})"));
-  write_placement(
-      {.placement = Placement::contiguous(1, 5, 2), .objective = {}, .bound = {}, .provenance = {}},
-      folder / "p.json");
+  write_placement({.placement = Placement::contiguous(1, 5, 2)}, folder / "p.json");
   EXPECT_EQ(Json::parse(read_text(folder / "p.json"))["rank_offsets"], Json::parse("[[0, 2, 5]]"));
 }
 
-const Json whole_placement =
-    Json::parse(R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
+const Json whole_placement = Json::parse(
+    R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
                                    "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]]})");
-
-std::string placement_refusal(const char* key, const Json& value) {
-  Json changed = whole_placement;
-  changed[key] = value;
-  return message_of<ParseError>([&] { read_placement(source_of(changed.dump())); });
-}
 
 TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
   TempFolder folder;
@@ -100,38 +90,42 @@ TEST(PlacementFile, ReadsWhatAnotherProgramWrote) {
 }
 
 TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
-  EXPECT_EQ(placement_refusal("format", "sglang"), "f: format: is \"sglang\", not \"evenkeel.placement.v1\"");
-  EXPECT_EQ(placement_refusal("num_ranks", 0), "f: num_ranks: is 0; allowed: 1..65536");
-  EXPECT_EQ(placement_refusal("num_experts", "4"), "f: num_experts: is a JSON string, not a whole number");
-  EXPECT_EQ(placement_refusal("num_layers", 3), "f: physical_to_logical: is not a list of 3 layers");
-  EXPECT_EQ(placement_refusal("num_experts", 60000),
-            "f: physical_to_logical[0]: is not a list of at least 60000 experts");
-  EXPECT_EQ(placement_refusal("num_ranks", 3),
-            "f: physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, "
-            "and there are no rank_offsets");
-  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 1, 2, 4], [3, 1, 0, 2]]")),
-            "f: physical_to_logical[0][3]: expert 4 is outside 0..3");
-  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 1, 2, 3], [3, 1, 0, 1]]")),
-            "f: physical_to_logical[1]: expert 2 is on no rank");
-  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 0, 2, 3], [3, 1, 0, 2]]")),
-            "f: physical_to_logical[0][1]: rank 0 holds expert 0 twice");
-  EXPECT_EQ(placement_refusal("rank_offsets", Json::parse("[[0, 2, 4]]")),
-            "f: rank_offsets: is not a list of 2 layers");
-  EXPECT_EQ(placement_refusal("rank_offsets", Json::parse("[[0, 2, 4], [0, 5, 4]]")),
-            "f: rank_offsets[1]: is not 3 ascending offsets from 0 to 4");
-  EXPECT_EQ(placement_refusal("owners", Json::parse("[[0, 0, 1, 1], [0, 0, 0, 1]]")),
-            "f: owners[1]: rank 0 owns expert 0 but has no copy of it");
-  EXPECT_EQ(placement_refusal("owners", Json::parse("[[0], [0]]")),
-            "f: owners[0]: has 1 ranks for 4 experts");
-  EXPECT_EQ(placement_refusal("objective", "low"), "f: objective: is a JSON string, not a number");
-  EXPECT_EQ(placement_refusal("layers", Json::parse("[3]")), "f: layers: has 1 numbers for 2 layers");
-  EXPECT_EQ(placement_refusal("layers", Json::parse("[3, 3]")),
-            "f: layers: 3 is not above the layer before, in 0..65535");
-  EXPECT_EQ(placement_refusal("layers", Json::parse("[3, 65536]")),
-            "f: layers: 65536 is not above the layer before, in 0..65535");
-  EXPECT_EQ(placement_refusal("layer_updates_per_iter", -1),
-            "f: layer_updates_per_iter: is -1; allowed: 0..65536");
-  EXPECT_EQ(placement_refusal("provenance", 1), "f: provenance: is not a JSON object");
+  const struct {
+    const char* key;
+    const char* value;
+    const char* message;
+  } refused[] = {
+      {"format", "\"sglang\"", "format: is \"sglang\", not \"evenkeel.placement.v1\""},
+      {"num_ranks", "0", "num_ranks: is 0; allowed: 1..65536"},
+      {"num_experts", "\"4\"", "num_experts: is a JSON string, not a whole number"},
+      {"num_layers", "3", "physical_to_logical: is not a list of 3 layers"},
+      {"num_experts", "60000", "physical_to_logical[0]: 4 physical experts cannot be 60000 experts"},
+      {"num_ranks", "3",
+       "physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, and there are no "
+       "rank_offsets"},
+      {"physical_to_logical", "[[0, 1, 2, 4], [3, 1, 0, 2]]",
+       "physical_to_logical[0]: physical expert 3 is expert 4, outside 0..3"},
+      {"physical_to_logical", "[[0, 1, 2, 3], [3, 1, 0, 1]]",
+       "physical_to_logical[1]: expert 2 of 4 is on no rank"},
+      {"physical_to_logical", "[[0, 0, 2, 3], [3, 1, 0, 2]]",
+       "physical_to_logical[0]: rank 0 holds expert 0 twice; a placement has an expert once on a rank"},
+      {"rank_offsets", "[[0, 2, 4]]", "rank_offsets: is not a list of 2 layers"},
+      {"rank_offsets", "[[0, 2, 4], [0, 5, 4]]", "rank_offsets[1]: is not 3 ascending offsets from 0 to 4"},
+      {"owners", "[[0, 0, 1, 1], [0, 0, 0, 1]]", "owners[1]: rank 0 owns expert 0 but has no copy of it"},
+      {"owners", "[[0], [0]]", "owners[0]: has 1 ranks for 4 experts"},
+      {"objective", "\"low\"", "objective: is a JSON string, not a number"},
+      {"layers", "[3]", "layers: has 1 numbers for 2 layers"},
+      {"layers", "[3, 3]", "layers: 3 is not above the layer before, in 0..65535"},
+      {"layers", "[3, 65536]", "layers: 65536 is not above the layer before, in 0..65535"},
+      {"layer_updates_per_iter", "-1", "layer_updates_per_iter: is -1; allowed: 0..65536"},
+      {"provenance", "1", "provenance: is not a JSON object"},
+  };
+  for (const auto& [key, value, message] : refused) {
+    Json changed = whole_placement;
+    changed[key] = Json::parse(value);
+    EXPECT_EQ(message_of<ParseError>([&] { read_placement(source_of(changed.dump())); }),
+              std::string("f: ") + message);
+  }
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") +
                 ": is npy; a placement is JSON. A map of slots to experts in an array is taken as "

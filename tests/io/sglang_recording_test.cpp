@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
@@ -24,33 +22,49 @@ int expert_of(int layer, int p) {
   return (layer + p) % kExperts;
 }
 
-TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
-  const Recording file = read_recording(test_data("sglang_stat.pt"));
-  EXPECT_EQ(file.kind, "recording");
-  EXPECT_EQ(file.format, "sglang");
-  EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
-  ASSERT_FALSE(file.is_trace());
-  EXPECT_FALSE(file.profile.has_transitions());
-  std::vector<std::int64_t> expected;
-  for (int l = 1; l <= kMoeLayers; ++l)
-    for (int e = 0; e < kExperts; ++e) {
-      std::int64_t sum = 0;
-      for (int s = 0; s < 3; ++s) sum += (7 * s + 5 * l + 3 * e) % 11;
-      expected.push_back(sum);
+using Loads = std::vector<std::vector<std::int64_t>>;  // [steps][layers, experts]
+
+Loads steps_of_mode(const std::string& mode) {
+  const int steps = mode == "per_token" ? 2 : 3;
+  Loads all(static_cast<std::size_t>(steps), std::vector<std::int64_t>(kMoeLayers * kExperts, 0));
+  for (int n = 0; n < steps; ++n)
+    for (int l = 1; l <= kMoeLayers; ++l) {
+      const auto load = [&](int expert) -> std::int64_t& {
+        return all[static_cast<std::size_t>(n)][static_cast<std::size_t>((l - 1) * kExperts + expert)];
+      };
+      for (int e = 0; mode == "stat" && e < kExperts; ++e) load(e) = (7 * n + 5 * l + 3 * e) % 11;
+      for (int p = 0; mode == "per_pass" && p < kPhysical; ++p)
+        load(expert_of(l, p)) += (5 * n + 3 * l + p) % 7;
+      for (int t = 0; mode == "per_token" && t < 3 - n; ++t)
+        for (int j = 0; j < 2; ++j) ++load(expert_of(l, (3 * t + l + 5 * j + n) % kPhysical));
     }
-  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(kMoeLayers, kExperts, expected, {}));
+  return all;
 }
 
-TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
-  const Recording file = read_recording(test_data("sglang_per_pass.pt"));
-  EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
-  std::vector<std::int64_t> expected(kMoeLayers * kExperts, 0);
-  for (int n = 0; n < 3; ++n)
-    for (int l = 1; l <= kMoeLayers; ++l)
-      for (int p = 0; p < kPhysical; ++p)
-        expected[static_cast<std::size_t>((l - 1) * kExperts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
-  ASSERT_FALSE(file.is_trace());
-  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(kMoeLayers, kExperts, expected, {}));
+Loads step_loads(const std::string& path) {
+  const Recording file = read_recording(path, {.steps = ReadOptions::Steps::kept});
+  Loads all;
+  for (const RoutingProfile& step : file.steps) all.emplace_back(step.loads().begin(), step.loads().end());
+  return all;
+}
+
+TEST(SglangRecording, OfEveryModeHasForwardPassesThatAddUpWithoutDenseLayers) {
+  for (const std::string mode : {"stat", "per_pass", "per_token"}) {
+    SCOPED_TRACE(mode);
+    const std::string path = test_data("sglang_" + mode + ".pt");
+    const Recording file = read_recording(path);
+    EXPECT_EQ(file.kind, "recording");
+    EXPECT_EQ(file.format, "sglang");
+    EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
+    EXPECT_EQ(file.is_trace(), mode == "per_token");
+    EXPECT_EQ(file.profile.has_transitions(), mode == "per_token");
+    const Loads steps = steps_of_mode(mode);
+    EXPECT_EQ(step_loads(path), steps);
+    std::vector<std::int64_t> sum(kMoeLayers * kExperts, 0);
+    for (const auto& step : steps)
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += step[i];
+    EXPECT_THAT(file.profile.loads(), testing::ElementsAreArray(sum));
+  }
 }
 
 TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
@@ -70,12 +84,6 @@ TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
   std::vector<std::int32_t> ids(expected.size());
   file.trace->read_ids({0, 5}, ids);
   EXPECT_EQ(ids, expected);
-}
-
-TEST(SglangRecording, ByTokenHasTransitions) {
-  const RoutingProfile profile = profile_in(test_data("sglang_per_token.pt"));
-  EXPECT_TRUE(profile.has_transitions());
-  EXPECT_EQ(profile.total_load(LayerId(0)), 10);
   EXPECT_FALSE(
       profile_in(test_data("sglang_per_token.pt"), {.count = ReadOptions::Count::loads}).has_transitions());
 }
@@ -121,42 +129,19 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   EXPECT_EQ(profile_in(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
-// Of every step of a recording, the loads of all its layers.
-std::vector<std::vector<std::int64_t>> step_loads(const std::string& path) {
-  const Recording file = read_recording(path, {.steps = ReadOptions::Steps::kept});
-  std::vector<std::vector<std::int64_t>> all;
-  for (const RoutingProfile& step : file.steps) all.emplace_back(step.loads().begin(), step.loads().end());
-  return all;
-}
-
-TEST(SglangRecording, KeepsForwardPassesApart) {
-  std::vector<std::vector<std::int64_t>> stat(3);
-  std::vector<std::vector<std::int64_t>> passes(3, std::vector<std::int64_t>(kMoeLayers * kExperts, 0));
-  std::vector<std::vector<std::int64_t>> tokens(2, std::vector<std::int64_t>(kMoeLayers * kExperts, 0));
-  const auto at = [](int l, int e) { return static_cast<std::size_t>((l - 1) * kExperts + e); };
-  for (int n = 0; n < 3; ++n)
-    for (int l = 1; l <= kMoeLayers; ++l) {
-      for (int e = 0; e < kExperts; ++e)
-        stat[static_cast<std::size_t>(n)].push_back((7 * n + 5 * l + 3 * e) % 11);
-      for (int p = 0; p < kPhysical; ++p)
-        passes[static_cast<std::size_t>(n)][at(l, expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
-      for (int t = 0; n < 2 && t < 3 - n; ++t)
-        for (int j = 0; j < 2; ++j)
-          ++tokens[static_cast<std::size_t>(n)][at(l, expert_of(l, (3 * t + l + 5 * j + n) % kPhysical))];
-    }
-  EXPECT_EQ(step_loads(test_data("sglang_stat.pt")), stat);
-  EXPECT_EQ(step_loads(test_data("sglang_per_pass.pt")), passes);
-  EXPECT_EQ(step_loads(test_data("sglang_per_token.pt")), tokens);
-  // A folder of several dumps: those of mode stat follow each other, a rank's own pass is there once.
+// Those of mode stat follow each other; a rank's own pass is there once.
+TEST(SglangRecording, OfSeveralDumpsKeepsForwardPassesApart) {
   TempFolder folder;
   std::filesystem::copy(test_data("sglang_stat.pt"), folder / "expert_distribution_recorder_1.5.pt");
   std::filesystem::copy(test_data("sglang_stat.pt"), folder / "expert_distribution_recorder_2.5.pt");
-  EXPECT_EQ(step_loads(folder / ".").size(), 6u);
+  Loads twice = steps_of_mode("stat");
+  for (const auto& step : steps_of_mode("stat")) twice.push_back(step);
+  EXPECT_EQ(step_loads(folder / "."), twice);
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), folder / "expert_distribution_recorder_3.5.pt");
+  EXPECT_THAT(message_of<ParseError>([&] { step_loads(folder / "."); }), HasSubstr("they are of two modes"));
   TempFolder runs;
-  const std::string first = runs / "expert_distribution_recorder_1.5_0.pt";
-  const std::string second = runs / "expert_distribution_recorder_2.5_0.pt";
-  std::filesystem::copy(test_data("sglang_per_pass.pt"), first);
-  std::filesystem::copy(test_data("sglang_per_pass.pt"), second);
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), runs / "expert_distribution_recorder_1.5_0.pt");
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), runs / "expert_distribution_recorder_2.5_0.pt");
   const std::string message = message_of<ParseError>([&] { step_loads(runs / "."); });
   EXPECT_THAT(message, HasSubstr("records[0]: is forward pass 10 of rank 0, as "));
   EXPECT_THAT(message, HasSubstr("they are of two runs; read each run apart"));

@@ -51,8 +51,21 @@ INSTANTIATE_TEST_SUITE_P(
         "max_batch_size: 8\nmoe_load_balancer: {num_slots: 4, layer_updates_per_iter: 2, "
         "initial_global_assignments: "
         "{3: [0, 1, 2, 3], 10: [2, 3, 0, 1]}}\n",
+        "# made by hand\n---\nnum_slots: 4\nlayer_updates_per_iter: 2\ninitial_global_assignments:\n"
+        "  3: [0, 1,\n      2, 3]  # the hot ones first\n  10:\n  - 2\n  - 3\n  - 0\n  - 1\n",
+        // As editors of other machines save it.
+        "\xef\xbb\xbfnum_slots: 4\r\nlayer_updates_per_iter: 2\r\n\r\ninitial_global_assignments:\r\n"
+        "  3: [0, 1, 2,\r\n  3]\r\n  10:\r\n  - 2\r\n  - 3\r\n  - 0\r\n  - 1\r\n",
         "%YAML 1.1\n---\ninitial_global_assignments: !!map\n  3: [0, 1, 2, 3]\n  10: [2, 3, 0, 1]\n"
         "'layer_updates_per_iter' : 2\n\"num_slots\": 4\n...\n"));
+
+TEST(TrtllmYaml, ThatSaysItsRanksIsForThoseAlone) {
+  const auto source = source_of("ep_size: 2\nnum_slots: 4\ninitial_global_assignments:\n  3: [0, 1, 2, 3]\n");
+  EXPECT_EQ(read_placement_as(source).placement.num_ranks(), 2);
+  EXPECT_EQ(num_ranks_in(source), 2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(source, {.num_ranks = 4}); }),
+            "ranks: 4, but f is for 2 ranks; allowed: 2, or a placement for 4");
+}
 
 TEST(TrtllmYaml, HasListsThatStandForOthers) {
   const PlacementFile file = read_trtllm(
@@ -74,39 +87,46 @@ TEST(TrtllmYaml, OfAFewListsCannotTakeMemoryForMany) {
 }
 
 TEST(TrtllmYaml, ThatWouldBeReadAsOtherNumbersIsRefused) {
-  const auto with_row = [](const std::string& row) {
-    return trtllm_refusal("num_slots: 4\ninitial_global_assignments:\n  3: " + row + "\n");
+  const std::pair<const char*, const char*> rows[] = {
+      {"[0, 1 2, 3]", "'1 2' is not an expert"},    {"[0 1 2 3]", "'0 1 2 3' is not an expert"},
+      {"[0, 1, 2, 010]", "'010' is not an expert"}, {"[0, 1, 2, 0x3]", "'0x3' is not an expert"},
+      {"[0, 1, 2, '3']", "'3' is not an expert"},   {"[0, 1, 2, 3.0]", "'3.0' is not an expert"},
+      {"[0, 1, 1x, 3]", "'1x' is not an expert"},   {"[0, 1, [2], 3]", "a list is not an expert"},
+      {"0", "'0' is not a list of experts"},        {"*none", "is an alias of nothing before it"},
   };
-  EXPECT_EQ(with_row("[0, 1 2, 3]"), "f: line 3: '1 2' is not an expert");
-  EXPECT_EQ(with_row("[0 1 2 3]"), "f: line 3: '0 1 2 3' is not an expert");
-  EXPECT_EQ(with_row("[0, 1, 2, 010]"), "f: line 3: '010' is not an expert");
-  EXPECT_EQ(with_row("[0, 1, 2, 0x3]"), "f: line 3: '0x3' is not an expert");
-  EXPECT_EQ(with_row("[0, 1, 2, '3']"), "f: line 3: '3' is not an expert");
-  EXPECT_EQ(with_row("[0, 1, 2, 3.0]"), "f: line 3: '3.0' is not an expert");
-  EXPECT_EQ(with_row("[0, 1, , 3]").substr(0, 18), "f: line 3: is not ");
-  EXPECT_EQ(with_row("[0, 1, [2], 3]"), "f: line 3: a list is not an expert");
-  EXPECT_EQ(with_row("0"), "f: line 3: '0' is not a list of experts");
-  EXPECT_EQ(with_row("*none"), "f: line 3: is an alias of nothing before it");
+  for (const auto& [row, message] : rows)
+    EXPECT_EQ(trtllm_refusal("num_slots: 4\ninitial_global_assignments:\n  3: " + std::string(row) + "\n"),
+              std::string("f: line 3: ") + message);
 }
 
-TEST(TrtllmYaml, WithAKeyTwiceOrUnknownIsRefused) {
+TEST(TrtllmYaml, ThatIsDamagedIsRefusedWithItsPlace) {
   const std::string map = "  initial_global_assignments: {0: [0, 1]}\n";
-  EXPECT_EQ(trtllm_refusal("a:\n" + map + "  num_slots: 2\n  num_slots: 2\n"),
-            "f: line 4: num_slots is given twice");
-  EXPECT_EQ(trtllm_refusal("a:\n" + map + map), "f: line 3: initial_global_assignments is given twice");
-  EXPECT_EQ(trtllm_refusal("a:\n" + map + "  slots: 2\n"),
-            "f: line 3: 'slots' is no key of a TensorRT-LLM load balancer");
-  EXPECT_EQ(trtllm_refusal("initial_global_assignments: {0: [0, 1], 0: [1, 0]}\nnum_slots: 2\n"),
-            "f: line 1: layer 0 is given twice");
-  EXPECT_EQ(trtllm_refusal("a:\n" + map + "b:\n" + map),
-            "f: line 4: is a second map with initial_global_assignments; the first is in line 2");
-  EXPECT_EQ(trtllm_refusal("num_slots: 2\n---\n" + map.substr(2)),
-            "f: line 2: begins a second document; one is read");
-}
-
-TEST(TrtllmYaml, ThatIsNestedWithoutEndIsRefused) {
-  EXPECT_EQ(trtllm_refusal("num_slots: " + std::string(1000, '[')), "f: line 1: nested deeper than 16");
-  EXPECT_EQ(trtllm_refusal("num_slots: &a [*a]\n"), "f: line 1: num_slots: a list is not a whole number");
+  const std::pair<std::string, const char*> damaged[] = {
+      {"num_slots: 4\n", "is YAML without a map that has initial_global_assignments"},
+      {"num_slots: 4\ninitial_global_assignments: {}\n", "initial_global_assignments: has no layer"},
+      {"initial_global_assignments:\n  0: [0, 1]\n", "num_slots: is missing"},
+      {"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1]\n",
+       "initial_global_assignments.0: has 2 slots, but num_slots is 4"},
+      {"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1,\n",
+       "line 4: is not YAML: did not find expected node content while parsing a flow node that begins in "
+       "line 4"},
+      {"num_slots: 4\ninitial_global_assignments:\n  a: [0, 1]\n",
+       "line 3: 'a' is not the number of a layer"},
+      {"num_slots: 4\ninitial_global_assignments:\n  1: [0]\n  1: [0]\n", "line 4: layer 1 is given twice"},
+      {"num_slots: four\n" + map.substr(2), "line 1: num_slots: 'four' is not a whole number"},
+      {"ep_size: 0\n" + map.substr(2), "line 1: ep_size is 0; allowed: 1..65536"},
+      {"a:\n" + map + "  num_slots: 2\n  num_slots: 2\n", "line 4: num_slots is given twice"},
+      {"a:\n" + map + map, "line 3: initial_global_assignments is given twice"},
+      {"a:\n" + map + "  slots: 2\n", "line 3: 'slots' is no key of a TensorRT-LLM load balancer"},
+      {"initial_global_assignments: {0: [0, 1], 0: [1, 0]}\nnum_slots: 2\n",
+       "line 1: layer 0 is given twice"},
+      {"a:\n" + map + "b:\n" + map,
+       "line 4: is a second map with initial_global_assignments; the first is in line 2"},
+      {"num_slots: 2\n---\n" + map.substr(2), "line 2: begins a second document; one is read"},
+      {"num_slots: " + std::string(1000, '['), "line 1: nested deeper than 16"},
+      {"num_slots: &a [*a]\n" + map.substr(2), "line 1: num_slots: a list is not a whole number"},
+  };
+  for (const auto& [text, message] : damaged) EXPECT_EQ(trtllm_refusal(text), std::string("f: ") + message);
 }
 
 }  // namespace

@@ -10,10 +10,10 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/readers.h"
+#include "evenkeel/io/internal/server_placements.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/text_table.h"
 #include "evenkeel/io/internal/torch_file.h"
-#include "evenkeel/io/internal/trtllm_yaml.h"
 
 namespace evenkeel::internal {
 
@@ -23,7 +23,7 @@ namespace {
 constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"physical_to_logical", Content::placement},
     {sglang_map_key, Content::sglang_placement},
-    {"initial_global_assignments", Content::trtllm_placement},
+    {assignments_key, Content::trtllm_placement},
     {"record_type", Content::vllm_placement},
     {"p2l_map", Content::vllm_statistics},
     {"moe_layer_count", Content::vllm_ascend_placement},
@@ -56,6 +56,11 @@ Content content_of_keys(std::string_view text) {
   return found;
 }
 
+// A map of TensorRT-LLM's may stand anywhere in a larger file of options.
+bool has_trtllm_map(const ByteSource& source) {
+  return source.size() <= max_text_bytes && mentions(source, assignments_key);
+}
+
 // Of JSON lines the first. `head` is the file's first MiB.
 Content content_of_json(const std::string& head, const ByteSource& source) {
   const auto is_open = [](Content found) {
@@ -64,7 +69,7 @@ Content content_of_json(const std::string& head, const ByteSource& source) {
   Content found = content_of_keys(head);
   if (is_open(found) && source.size() > std::ssize(head))
     found = content_of_keys(beginning_of(source, max_text_bytes));
-  if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
+  if (found == Content::unknown && has_trtllm_map(source)) return Content::trtllm_placement;
   return found;
 }
 
@@ -87,8 +92,8 @@ bool is_text(std::string_view text) {
 // Of JSON lines the others are looked at too.
 Content content_of_lines(Content first, const std::string& head, const ByteSource& source) {
   if (first == Content::vllm_placement) {
-    const VllmRecords records = find_vllm_records(source);
-    return records.statistics && !records.placement ? Content::vllm_statistics : first;
+    const bool has_placement = mentions(source, vllm_mapping_type) || !mentions(source, vllm_stats_type);
+    return has_placement ? first : Content::vllm_statistics;
   }
   const bool may_be_counts = first == Content::unknown || first == Content::counts;
   return may_be_counts && is_json_lines(head) ? Content::count_lines : first;
@@ -112,9 +117,8 @@ Content detect_content(const ByteSource& source) {
     return content_of_lines(content_of_json(json, source), json, source);
   }
   if (text[first] == '[') return Content::counts;
-  if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
-  // A map inside a larger file of options.
-  if (is_text(text) && mentions_trtllm_map(source)) return Content::trtllm_placement;
+  if (is_text(text) && (text.find("num_slots:") != std::string_view::npos || has_trtllm_map(source)))
+    return Content::trtllm_placement;
   return begins_like_table(text) ? Content::counts : Content::unknown;
 }
 

@@ -152,7 +152,7 @@ FoundRouting find_routing(Content content, const ByteSource& source, const ReadO
     case Content::count_lines:
       return find_count_lines(source, options);
     case Content::vllm_placement:
-      if (!find_vllm_records(source).statistics) break;
+      if (!mentions(source, vllm_stats_type)) break;
       [[fallthrough]];
     case Content::vllm_statistics:
       return find_vllm_statistics(source, options);

@@ -22,7 +22,7 @@ JsonDocument::~JsonDocument() {
 }
 
 JsonField JsonField::operator[](std::string_view member) const {
-  if (!value_->is_object()) throw ParseError(*file_, "", "is not a JSON object");
+  if (!value_->is_object()) fail("is not a JSON object");
   if (auto found = find(member)) return *std::move(found);
   throw ParseError(*file_, key_ + (key_.empty() ? "" : ".") + std::string(member), "is missing");
 }

@@ -71,11 +71,6 @@ ArrayToWrite layers_to_write(const LayerNumbers& layers) {
   return integers_to_write(layers_key, {std::ssize(*numbers)}, *numbers, numbers);
 }
 
-std::vector<int> layer_numbers(const Placement& placement, const PlacementFormatOptions& options,
-                               std::string_view format) {
-  return layer_numbers_of({"the placement", placement.layers(), placement.num_layers()}, options, format);
-}
-
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format) {
   if (placement.layers.known()) return placement.layers.numbers();
@@ -148,23 +143,6 @@ int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOpti
         fmt::format("{}, but the placement's last layer is number {} of the model", stated, numbers.back()),
         fmt::format("{}..{}", least, max_layers));
   return stated;
-}
-
-std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& options, const std::string& file) {
-  if (!options.layers && !options.model) return all_layers(num_rows);
-  const LayerNumbers chosen(options.layers ? *options.layers : options.model->moe_layers, "moe_layers");
-  if (chosen.known() && chosen.numbers().back() >= num_rows)
-    throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, chosen.numbers().back()),
-                          fmt::format("0..{}", num_rows - 1));
-  return chosen.numbers();
-}
-
-RowsShape rows_shape(const std::string& file, const PlacementFormatOptions& options) {
-  if (!options.num_ranks)
-    throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", file), "1 or more");
-  if (*options.num_ranks < 1)
-    throw InvalidArgument("ranks", fmt::format("{} ranks", *options.num_ranks), "1 or more");
-  return {.file = file, .num_ranks = *options.num_ranks, .num_experts = options.num_experts};
 }
 
 }  // namespace evenkeel::internal

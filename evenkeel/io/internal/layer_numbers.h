@@ -10,7 +10,6 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/array_writer.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/routing/layer_numbers.h"
 
@@ -44,13 +43,7 @@ LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
 // its name.
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format);
-std::vector<int> layer_numbers(const Placement& placement, const PlacementFormatOptions& options,
-                               std::string_view format);
 // options.num_hidden_layers, checked to hold all of `numbers`.
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options);
-// options.layers, checked against the rows there are in a file; all where nobody says.
-std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& options, const std::string& file);
-// Throws InvalidArgument if the number of ranks is not given.
-RowsShape rows_shape(const std::string& file, const PlacementFormatOptions& options);
 
 }  // namespace evenkeel::internal

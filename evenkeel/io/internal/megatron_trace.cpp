@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
+#include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -27,35 +30,23 @@ struct Record {
   std::vector<std::int32_t> ids;  // [tokens, k]
 };
 
-// The ids of one token.
-void append_ids(const JsonField& row, Record& record) {
-  const auto ids = row.integers();
-  if (std::ssize(ids) != record.top_k) row.fail("has {} experts, but topk is {}", ids.size(), record.top_k);
-  for (std::int64_t id : ids) {
-    if (id < no_expert || id >= max_trace_experts)
-      row.fail("expert {} is outside -1..{}", id, max_trace_experts - 1);
-    record.ids.push_back(static_cast<std::int32_t>(id));
-  }
-}
-
 Record record_of(const JsonField& json) {
-  const auto number = [&](const char* key, std::int64_t most) {
-    const JsonField field = json[key];
-    const std::int64_t value = field.integer();
-    if (value < 0 || value > most) field.fail("is {}; allowed: 0..{}", value, most);
-    return value;
-  };
-  constexpr std::int64_t any = std::int64_t{1} << 62;
-  Record record{.rank = number("rank", any),
-                .step = number("step", any),
-                .layer = static_cast<int>(number("layer", max_layers - 1)),
-                .num_tokens = number("num_tokens", any),
-                .top_k = static_cast<int>(number("topk", max_trace_assignments_per_token)),
+  Record record{.rank = json["rank"].integer(),
+                .step = json["step"].integer(),
+                .layer = json["layer"].integer(0, max_layers - 1),
+                .num_tokens = json["num_tokens"].integer(),
+                .top_k = json["topk"].integer(0, max_trace_assignments_per_token),
                 .ids = {}};
   const JsonField rows = json["top_indices"];
-  if (!rows->is_array() || std::ssize(*rows) != record.num_tokens)
-    rows.fail("is not a list of num_tokens = {} rows", record.num_tokens);
-  for (std::size_t i = 0; i < rows->size(); ++i) append_ids(rows[i], record);
+  const IntArray ids = nested_integers(*rows, 2, json.file(), rows.key());
+  if (ids.shape[0] != record.num_tokens || (record.num_tokens > 0 && ids.shape[1] != record.top_k))
+    rows.fail("shape {} is not [num_tokens, topk], [{}, {}]", to_text(ids.shape), record.num_tokens,
+              record.top_k);
+  for (const std::int64_t id : ids.values) {
+    if (id < no_expert || id >= max_trace_experts)
+      rows.fail("expert {} is outside -1..{}", id, max_trace_experts - 1);
+    record.ids.push_back(static_cast<std::int32_t>(id));
+  }
   return record;
 }
 
@@ -84,25 +75,21 @@ class Batches {
       throw parse_error(where, "num_tokens",
                         "layer {} has {} tokens where another layer of the same step has {}", record.layer,
                         record.num_tokens, batch.num_tokens);
-    numbers_.try_emplace(record.layer);
+    layers_.insert(record.layer);
     top_k_ = std::max(top_k_, record.top_k);
     batch.layers.emplace(record.layer, std::move(record));
   }
 
   TokenIds tokens(const std::string& file) && {
-    TokenIds all{.ids = {}, .layers = {}, .top_k = std::max(top_k_, 1)};
-    for (auto& [number, place] : numbers_) {
-      place = all.layers.size();
-      all.layers.push_back(number);
-    }
-    const std::size_t width = static_cast<std::size_t>(all.top_k);
-    const std::size_t of_token = all.layers.size() * width;
-    if (static_cast<std::int64_t>(of_token) > max_trace_assignments_per_token)
+    TokenIds all{
+        .ids = {}, .layers = {layers_.begin(), layers_.end()}, .top_k = std::max(top_k_, 1), .steps = {}};
+    const std::int64_t of_token = std::ssize(all.layers) * all.top_k;
+    if (of_token > max_trace_assignments_per_token)
       throw parse_error(file, "", "has {} assignments a token", of_token);
     std::map<std::pair<std::int64_t, int>, std::vector<TokenRange>> steps;
     std::int64_t tokens = 0;
     for (Batch& batch : batches_) {
-      append(batch, of_token, width, all.ids, file);
+      append(batch, of_token, all, file);
       // Ranks wait for each other in every micro-batch.
       steps[{batch.step, batch.nth}].push_back({tokens, tokens + batch.num_tokens});
       tokens += batch.num_tokens;
@@ -112,22 +99,19 @@ class Batches {
   }
 
  private:
-  void append(Batch& batch, std::size_t of_token, std::size_t width, std::vector<std::int32_t>& ids,
-              const std::string& file) {
-    const std::size_t begin = ids.size();
-    std::size_t given = 0;
-    for (const auto& [layer, record] : batch.layers) given += record.ids.size();
-    const std::size_t cells = static_cast<std::size_t>(batch.num_tokens) * of_token;
+  static void append(Batch& batch, std::int64_t of_token, TokenIds& all, const std::string& file) {
+    std::int64_t given = 0;
+    for (const auto& [layer, record] : batch.layers) given += std::ssize(record.ids);
+    const std::int64_t cells = batch.num_tokens * of_token;
     // Where almost no layer was recorded together with another, the trace would be mostly holes.
-    if (cells > (std::size_t{1} << 20) + 64 * given)
+    if (cells > (std::int64_t{1} << 20) + 64 * given)
       throw ParseError(file, "", "has steps with so few of the layers that no trace can be made of them");
-    ids.resize(begin + cells, no_expert);
+    all.ids.resize(all.ids.size() + static_cast<std::size_t>(cells), no_expert);
     for (auto& [layer, record] : batch.layers) {
-      const std::size_t place = numbers_.at(layer) * width;
-      const std::size_t top_k = static_cast<std::size_t>(record.top_k);
-      for (std::size_t token = 0; token < static_cast<std::size_t>(batch.num_tokens); ++token)
-        std::copy_n(record.ids.begin() + static_cast<std::ptrdiff_t>(token * top_k), top_k,
-                    ids.begin() + static_cast<std::ptrdiff_t>(begin + token * of_token + place));
+      const auto place = std::ranges::lower_bound(all.layers, layer) - all.layers.begin();
+      const auto to = all.ids.end() - cells + place * all.top_k;
+      for (std::int64_t token = 0; token < batch.num_tokens; ++token)
+        std::copy_n(record.ids.begin() + token * record.top_k, record.top_k, to + token * of_token);
       record.ids = {};
     }
   }
@@ -136,19 +120,17 @@ class Batches {
   std::map<Key, int> seen_;           // by rank, step and layer
   std::map<Key, std::size_t> index_;  // by rank, step and micro-batch, into batches_
   std::vector<Batch> batches_;
-  std::map<int, std::size_t> numbers_;  // of the layers, and their places
+  std::set<int> layers_;
   int top_k_ = 0;
 };
 
 }  // namespace
 
 FoundRouting find_megatron_trace(const std::vector<ByteSource>& ranks, std::optional<int> num_experts) {
-  if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Batches batches;
   for (const auto& source : ranks) {
     for_each_json_line(source, [&](JsonDocument&& json, std::int64_t line) {
       const std::string where = fmt::format("{}: line {}", source.name(), line);
-      if (!json.is_object()) throw ParseError(where, "", "is not a JSON object");
       if (is_decoder(json)) batches.take(record_of({json, where}), where);
     });
   }

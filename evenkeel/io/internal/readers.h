@@ -31,12 +31,9 @@ bool is_trtllm_statistics(const ArrayFile& file);
 // experts there are. Throws ParseError unless all iterations have all layers.
 FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info);
 
-// Which records a file of vLLM's JSON lines has; one file may have both.
-struct VllmRecords {
-  bool placement = false;   // eplb_initial_mapping
-  bool statistics = false;  // eplb_load_stats
-};
-VllmRecords find_vllm_records(const ByteSource& source);
+// The types of vLLM's records in JSON lines; one file may have both.
+inline constexpr std::string_view vllm_mapping_type = "eplb_initial_mapping";  // a placement
+inline constexpr std::string_view vllm_stats_type = "eplb_load_stats";
 // The counts of physical experts, added to the experts that the record's own map says they were, over all
 // `eplb_load_stats` records. A record is a step: vLLM writes one after each, with the loads of all ranks, and
 // its numbers begin anew whenever it rearranges experts. vLLM counts MoE layers alone, and does not say their

@@ -2,19 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/find_routing.h"
-#include "evenkeel/io/internal/forward_passes.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"
-#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
@@ -28,10 +28,6 @@ struct PhysicalMap {
   std::int64_t physical = 0;
   int num_experts = 0;
   std::vector<std::int64_t> experts = {};
-
-  std::int64_t expert(std::int64_t layer, std::int64_t id) const {
-    return experts[static_cast<std::size_t>(layer * physical + id)];
-  }
 };
 
 PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
@@ -43,12 +39,13 @@ PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
   IntArray map = file.integers(*found, map_key);
   if (map.shape.size() != 2 || map.values.empty())
     throw parse_error(file.name(), map_key, "shape {} is not [layers, physical experts]", to_text(map.shape));
-  const std::int64_t largest = *std::max_element(map.values.begin(), map.values.end());
-  const std::int64_t smallest = *std::min_element(map.values.begin(), map.values.end());
   const std::int64_t most = num_experts.value_or(max_trace_experts) - 1;
-  if (smallest < 0 || largest > most)
-    throw parse_error(file.name(), map_key, "names expert {}, outside 0..{}",
-                      smallest < 0 ? smallest : largest, most);
+  std::int64_t largest = 0;
+  for (const std::int64_t expert : map.values) {
+    if (expert < 0 || expert > most)
+      throw parse_error(file.name(), map_key, "names expert {}, outside 0..{}", expert, most);
+    largest = std::max(largest, expert);
+  }
   return {.layers = map.shape[0],
           .physical = map.shape[1],
           .num_experts = num_experts.value_or(static_cast<int>(largest) + 1),
@@ -84,24 +81,75 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   tokens.top_k = static_cast<int>(width);
   for (std::int64_t token = 0; token < num_tokens; ++token) {
     for (std::int64_t layer = 0; layer < map.layers; ++layer) {
+      const auto ids = of_pass.values.begin() + (layer * num_tokens + token) * width;
+      const auto experts = map.experts.begin() + layer * map.physical;
       for (std::int64_t j = 0; j < width; ++j) {
-        const std::int64_t id =
-            of_pass.values[static_cast<std::size_t>((layer * num_tokens + token) * width + j)];
-        if (id < no_expert || id >= map.physical)
-          throw parse_error(file, key, "physical expert {} of token {} in layer {} is outside 0..{}", id,
+        if (ids[j] < no_expert || ids[j] >= map.physical)
+          throw parse_error(file, key, "physical expert {} of token {} in layer {} is outside 0..{}", ids[j],
                             token, layer, map.physical - 1);
-        tokens.ids.push_back(id == no_expert ? no_expert : static_cast<std::int32_t>(map.expert(layer, id)));
+        tokens.ids.push_back(ids[j] == no_expert ? no_expert : static_cast<std::int32_t>(experts[ids[j]]));
       }
     }
   }
 }
 
-// As large as there are experts, which may be far more than the map and the records have numbers.
-void require_space(const PhysicalMap& map, std::int64_t steps, std::int64_t elements_in_file,
-                   const std::string& file) {
-  if (steps * map.layers * map.num_experts > (std::int64_t{1} << 20) + 16 * elements_in_file)
-    throw parse_error(file, map_key, "has space for few of {} experts", map.num_experts);
-}
+// Which records are of one forward pass, and so of one step.
+//
+// Every rank records every pass under the same number, in a file of its own. A rank may record a pass twice
+// (once for a draft model, without load); where both have load, they are of two runs of the server, or of two
+// recordings of one, and nobody knows which records belong together.
+class ForwardPasses {
+ public:
+  // The step of a record, by which all are numbered from 0 in the order in which they are met; `where` is its
+  // key. Throws ParseError: a pass that a rank has twice, or records without numbers in several files.
+  std::size_t step_of(const TorchFile& file, Pickle::Id record, const std::string& where, bool has_load) {
+    const auto pass = integer_in(file.pickle(), record, "forward_pass_id");
+    if (count_ == 0) {
+      numbered_ = pass.has_value();
+      first_file_ = file.name();
+    }
+    if (pass.has_value() != numbered_ || (!numbered_ && file.name() != first_file_))
+      throw parse_error(file.name(), where + ".forward_pass_id",
+                        "is {} here and {} in {}: nobody knows which records of the two are of one step; "
+                        "read the files one by one",
+                        pass ? "there" : "missing", numbered_ ? "there" : "missing", first_file_);
+    if (!pass) return count_++;
+    const std::int64_t rank = integer_in(file.pickle(), record, "rank").value_or(0);
+    if (has_load) {
+      const auto [first, fresh] = loads_.try_emplace({*pass, rank, gatherer_of(file.pickle(), record)},
+                                                     fmt::format("{}: {}", file.name(), where));
+      if (!fresh)
+        throw parse_error(file.name(), where,
+                          "is forward pass {} of rank {}, as {} is: they are of two runs; read each "
+                          "run apart",
+                          *pass, rank, first->second);
+    }
+    const auto [step, fresh] = steps_.try_emplace(*pass, count_);
+    if (fresh) ++count_;
+    return step->second;
+  }
+
+ private:
+  static std::optional<std::int64_t> integer_in(const Pickle& pickle, Pickle::Id record,
+                                                std::string_view key) {
+    const auto found = pickle.find(record, key);
+    if (!found || pickle.kind(*found) != Pickle::Kind::integer) return std::nullopt;
+    return pickle.integer(*found);
+  }
+
+  // The name of a record's batch, which a server with two batches at a time gives it; empty without one.
+  static std::string gatherer_of(const Pickle& pickle, Pickle::Id record) {
+    const auto found = pickle.find(record, "gatherer_key");
+    return found && pickle.kind(*found) == Pickle::Kind::text ? pickle.text(*found) : "";
+  }
+
+  std::map<std::int64_t, std::size_t> steps_;
+  // By pass, rank and gatherer, where a record with load is.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::string>, std::string> loads_;
+  bool numbered_ = false;
+  std::string first_file_;
+  std::size_t count_ = 0;
+};
 
 // The records of one or several files, of ranks or dumps of one model.
 class RecordSum {
@@ -115,51 +163,48 @@ class RecordSum {
     if (pickle.kind(*records) != Pickle::Kind::list || pickle.items(*records).empty())
       throw ParseError(file.name(), "records", "is not a list of forward passes");
     const auto items = pickle.items(*records);
-    const bool by_token = pickle.find(items.front(), ids_key).has_value();
     const PhysicalMap map = read_map(file, options_.num_experts);
-    if (map.layers > max_layers)
-      throw parse_error(file.name(), map_key, "has more than {} layers", max_layers);
-    require_space(map, 1, map.layers * map.physical, file.name());
-    require_same_model(file.name(), map.layers, map.num_experts, by_token);
+    require_same_model(file.name(), map.layers, map.num_experts,
+                       pickle.find(items.front(), ids_key) ? ids_key : counts_key);
     for (std::size_t i = 0; i < items.size(); ++i)
-      add_record(file, items[i], map, by_token, fmt::format("records[{}]", i));
+      add_record(file, items[i], map, fmt::format("records[{}]", i));
   }
 
   FoundRouting found(const std::string& file) && {
-    if (by_token_) {
+    if (mode_ == ids_key) {
       for (int layer = 0; layer < layers_; ++layer) tokens_.layers.push_back(layer);
       return found_tokens(std::move(tokens_), experts_, file);
     }
-    IntArray counts{.shape = {layers_, experts_}, .values = std::move(counts_)};
-    if (options_.keeps_steps())
-      counts.shape.insert(counts.shape.begin(), std::ssize(counts.values) / (layers_ * experts_));
-    return found_counts(std::move(counts), file, "records", CountRows::hidden_layers);
+    const std::int64_t steps = std::ssize(counts_) / (layers_ * experts_);
+    return found_counts(IntArray{{steps, layers_, experts_}, std::move(counts_)}, file, "records",
+                        CountRows::hidden_layers);
   }
 
  private:
+  // What the records of a mode are.
   static constexpr const char* ids_key = "topk_ids_of_layer";
   static constexpr const char* counts_key = "global_physical_count";
+  static constexpr const char* stat_key = "logical_count";
 
-  void require_same_model(const std::string& file, std::int64_t layers, int experts, bool by_token) {
+  void require_same_model(const std::string& file, std::int64_t layers, std::int64_t experts,
+                          std::string_view mode) {
     if (first_.empty()) {
       first_ = file;
       layers_ = layers;
-      experts_ = experts;
-      by_token_ = by_token;
+      experts_ = static_cast<int>(experts);
+      mode_ = mode;
     }
     if (layers != layers_ || experts != experts_)
       throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}", layers, experts, first_,
                         layers_, experts_);
-    if (by_token != by_token_)
-      throw parse_error(file, "", "has {}, but {} has not: they are of two modes",
-                        by_token ? ids_key : "counts", first_);
+    if (mode != mode_)
+      throw parse_error(file, "", "has {}, but {} has {}: they are of two modes", mode, first_, mode_);
   }
 
-  void add_record(TorchFile& file, Pickle::Id record, const PhysicalMap& map, bool by_token,
-                  const std::string& where) {
-    const char* const name = by_token ? ids_key : counts_key;
-    const std::string key = fmt::format("{}.{}", where, name);
-    const auto found = file.pickle().find(record, name);
+  void add_record(TorchFile& file, Pickle::Id record, const PhysicalMap& map, const std::string& where) {
+    const bool by_token = mode_ == ids_key;
+    const std::string key = fmt::format("{}.{}", where, mode_);
+    const auto found = file.pickle().find(record, mode_);
     if (!found) throw ParseError(file.name(), key, "is missing");
     const IntArray of_pass = file.integers(*found, key);
     const std::int64_t none = by_token ? no_expert : 0;
@@ -176,32 +221,26 @@ class RecordSum {
 
   // Mode stat: counts of all ranks, by step, [steps, layers, experts]. Those of one file may be averages.
   void add_stat(TorchFile& file) {
-    const auto found = file.pickle().find(file.pickle().root(), "logical_count");
+    const auto found = file.pickle().find(file.pickle().root(), stat_key);
     if (!found || file.is_floating(*found))
-      throw ParseError(file.name(), "logical_count",
+      throw ParseError(file.name(), stat_key,
                        "is missing, or of averages, which are not added up over files");
-    const IntArray counts = file.integers(*found, "logical_count");
+    const IntArray counts = file.integers(*found, stat_key);
     const auto& shape = counts.shape;
     if (shape.size() < 2 || shape.size() > 3 || counts.values.empty())
-      throw parse_error(file.name(), "logical_count", "shape {} is not [steps, layers, experts]",
-                        to_text(shape));
-    require_loads(counts.values, file.name(), "logical_count");
-    const PhysicalMap size{.layers = shape[shape.size() - 2], .num_experts = static_cast<int>(shape.back())};
-    require_same_model(file.name(), size.layers, size.num_experts, false);
-    for (std::size_t at = 0; at < counts.values.size();) {
-      records_ += size.num_experts;
-      for (std::int64_t& sum : sum_of(options_.keeps_steps() ? passes_.new_step() : 0, size, file.name()))
-        if (__builtin_add_overflow(sum, counts.values[at++], &sum))
-          throw ParseError(file.name(), "logical_count", "the total of loads is above 2^63-1");
-    }
+      throw parse_error(file.name(), stat_key, "shape {} is not [steps, layers, experts]", to_text(shape));
+    require_loads(counts.values, file.name(), stat_key);
+    require_same_model(file.name(), shape[shape.size() - 2], shape.back(), stat_key);
+    counts_.insert(counts_.end(), counts.values.begin(), counts.values.end());
   }
 
-  // [layers, experts] of a step.
+  // [layers, experts] of a step. There may be far more experts than the map and the records have numbers.
   std::span<std::int64_t> sum_of(std::size_t step, const PhysicalMap& map, const std::string& file) {
     const auto size = static_cast<std::size_t>(layers_ * experts_);
-    records_ += map.physical;
+    numbers_met_ += map.layers * map.physical;
     if (counts_.size() < (step + 1) * size) {
-      require_space(map, static_cast<std::int64_t>(step) + 1, records_ * map.layers, file);
+      if (static_cast<std::int64_t>((step + 1) * size) > (std::int64_t{1} << 20) + 16 * numbers_met_)
+        throw parse_error(file, map_key, "has space for few of {} experts", experts_);
       counts_.resize((step + 1) * size, 0);
     }
     return std::span(counts_).subspan(step * size, size);
@@ -210,23 +249,14 @@ class RecordSum {
   const ReadOptions& options_;
   ForwardPasses passes_;
   std::string first_;
+  std::string_view mode_;
   std::int64_t layers_ = 0;
   int experts_ = 0;
-  bool by_token_ = false;
-  std::int64_t records_ = 0;          // physical experts of a layer that were met
+  std::int64_t numbers_met_ = 0;
   std::vector<std::int64_t> counts_;  // [steps, layers, experts]
   TokenIds tokens_;
   std::int64_t num_tokens_ = 0;
 };
-
-// Averages of counts are loads as well.
-FoundRouting found_loads(TorchFile& file, Pickle::Id tensor, const std::string& key,
-                         const ReadOptions& options) {
-  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
-  const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
-                                                   : file_of(file.integers(tensor, key), file.name(), key);
-  return named_counts(array, array.arrays().front(), rows, options);
-}
 
 // What stands beside counts in a dict: [layers], a tensor or a list, and a number of experts.
 void take_said(TorchFile& file, FoundCounts& rows) {
@@ -261,7 +291,12 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
                       "is {} without 'logical_count' or 'records', and no tensor of counts: no "
                       "recording of SGLang",
                       pickle.kind_name(root));
-  FoundRouting found = found_loads(file, *pickle.find(root, key), key, options);
+  // Averages of counts are loads as well.
+  const Pickle::Id tensor = *pickle.find(root, key);
+  const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
+                                                   : file_of(file.integers(tensor, key), file.name(), key);
+  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
+  FoundRouting found = named_counts(array, array.arrays().front(), rows, options);
   take_said(file, std::get<FoundCounts>(found.content));
   return found;
 }
@@ -269,7 +304,6 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
 }  // namespace
 
 FoundRouting find_sglang_recording(const std::vector<ByteSource>& files, const ReadOptions& options) {
-  if (files.empty()) throw InvalidArgument("files", "no file", "one or more");
   TorchFile first(files.front());
   const Pickle& pickle = first.pickle();
   FoundRouting found;

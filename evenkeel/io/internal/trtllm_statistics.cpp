@@ -16,10 +16,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-struct Key {
-  int iteration = 0;
-  int layer = 0;
-};
+using Key = std::pair<int, int>;  // iteration and layer
 
 // "104_3": iteration 104, layer 3.
 std::optional<Key> key_of(std::string_view name) {
@@ -29,8 +26,8 @@ std::optional<Key> key_of(std::string_view name) {
   };
   Key key;
   const std::size_t middle = name.find('_');
-  if (middle == std::string_view::npos || !number(name.substr(0, middle), key.iteration) ||
-      !number(name.substr(middle + 1), key.layer))
+  if (middle == std::string_view::npos || !number(name.substr(0, middle), key.first) ||
+      !number(name.substr(middle + 1), key.second))
     return std::nullopt;
   return key;
 }
@@ -38,22 +35,22 @@ std::optional<Key> key_of(std::string_view name) {
 struct Statistics {
   std::int64_t num_experts = 0;
   std::set<int> layers;
-  std::map<int, std::map<int, std::vector<std::int64_t>>> loads;  // by iteration and layer
+  std::map<Key, std::vector<std::int64_t>> loads;
 };
 
 void add_rank(const ArrayFile& file, Statistics& all) {
   for (const ArrayInfo& info : file.arrays()) {
     const auto key = key_of(info.name);
     if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER");
-    if (key->layer >= max_layers)
+    if (key->second >= max_layers)
       throw parse_error(file.name(), info.name, "has a layer above {}", max_layers - 1);
     if (all.num_experts == 0 && info.shape.size() == 1) all.num_experts = info.shape[0];
     if (info.shape.size() != 1 || info.shape[0] != all.num_experts || info.shape[0] < 1)
       throw parse_error(file.name(), info.name, "shape {} is not [{} experts]", to_text(info.shape),
                         all.num_experts);
     const IntArray counts = read_whole_numbers(file, info.name);
-    all.layers.insert(key->layer);
-    auto& loads = all.loads[key->iteration][key->layer];
+    all.layers.insert(key->second);
+    auto& loads = all.loads[*key];
     loads.resize(counts.values.size(), 0);
     for (std::size_t e = 0; e < loads.size(); ++e)
       if (counts.values[e] < 0 || __builtin_add_overflow(loads[e], counts.values[e], &loads[e]))
@@ -63,17 +60,21 @@ void add_rank(const ArrayFile& file, Statistics& all) {
   }
 }
 
-// As TensorRT-LLM's own reader demands: all iterations from the first to the last, with all layers each.
-void require_complete(const Statistics& all, const std::string& file) {
-  int expected = all.loads.begin()->first;
-  for (const auto& [iteration, loads] : all.loads) {
-    if (iteration != expected)
-      throw parse_error(file, "", "iteration {} is missing before {}", expected, iteration);
-    for (const int layer : all.layers)
-      if (!loads.contains(layer))
+// [iterations, layers, experts]. As TensorRT-LLM's own reader demands: all iterations from the first to the
+// last, with all layers each.
+IntArray complete_counts(const Statistics& all, const std::string& file) {
+  if (all.loads.empty()) throw ParseError(file, "", "has no counts");
+  const std::int64_t first = all.loads.begin()->first.first;
+  const std::int64_t last = all.loads.rbegin()->first.first;
+  IntArray counts{.shape = {last - first + 1, std::ssize(all.layers), all.num_experts}, .values = {}};
+  for (std::int64_t iteration = first; iteration <= last; ++iteration)
+    for (const int layer : all.layers) {
+      const auto loads = all.loads.find({static_cast<int>(iteration), layer});
+      if (loads == all.loads.end())
         throw parse_error(file, "", "iteration {} has no layer {}", iteration, layer);
-    ++expected;
-  }
+      counts.values.insert(counts.values.end(), loads->second.begin(), loads->second.end());
+    }
+  return counts;
 }
 
 }  // namespace
@@ -86,7 +87,6 @@ bool is_trtllm_statistics(const ArrayFile& file) {
 }
 
 FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info) {
-  if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Statistics all;
   if (meta_info != nullptr) {
     const auto json = read_json(*meta_info);
@@ -94,13 +94,7 @@ FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const 
   }
   for (const auto& source : ranks) add_rank(*open_array_file(source), all);
   const std::string& file = ranks.front().name();
-  if (all.loads.empty()) throw ParseError(file, "", "has no counts");
-  require_complete(all, file);
-  IntArray counts{.shape = {std::ssize(all.loads), std::ssize(all.layers), all.num_experts}, .values = {}};
-  for (const auto& [iteration, by_layer] : all.loads)
-    for (const auto& [layer, loads] : by_layer)
-      counts.values.insert(counts.values.end(), loads.begin(), loads.end());
-  FoundRouting found = found_counts(std::move(counts), file, "counts", CountRows::moe_layers);
+  FoundRouting found = found_counts(complete_counts(all, file), file, "counts", CountRows::moe_layers);
   std::get<FoundCounts>(found.content).layers = LayerNumbers({all.layers.begin(), all.layers.end()});
   found.kind = "statistics";
   found.format = "trtllm";

@@ -1,27 +1,141 @@
-#include "evenkeel/io/internal/trtllm_yaml.h"
-
+// TensorRT-LLM's load balancer: numbers by name, and lists of experts by layer, in YAML that libyaml parses.
 #include <fmt/format.h>
+#include <yaml.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
+#include <deque>
+#include <map>
+#include <set>
 #include <utility>
 
+#include "evenkeel/base/check.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/server_placements.h"
 #include "evenkeel/io/internal/text.h"
-#include "evenkeel/io/internal/yaml.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> number_keys = {"num_slots", "layer_updates_per_iter", "ep_size"};
+constexpr int max_yaml_depth = 16;
 
-bool is_number_key(std::string_view key) {
-  return std::find(number_keys.begin(), number_keys.end(), key) != number_keys.end();
-}
+struct NumberKey {
+  std::string_view name;
+  int least;
+  int most;
+  std::optional<int> ServerPlacement::*said;
+};
+constexpr std::array<NumberKey, 3> number_keys = {{
+    {"num_slots", 0, max_experts, &ServerPlacement::num_slots},
+    {"layer_updates_per_iter", 0, max_layers, &ServerPlacement::layer_updates_per_iter},
+    {"ep_size", 1, max_ranks, &ServerPlacement::num_ranks},
+}};
+
+struct YamlNode {
+  enum class Kind : std::uint8_t { scalar, list, map };
+  Kind kind;
+  bool is_plain = false;  // a scalar without quotes
+  std::uint32_t line = 0;
+  std::string text = {};                    // of a scalar
+  std::vector<const YamlNode*> items = {};  // of a list its elements, of a map key, value, key, value...
+
+  bool is(std::string_view key) const { return kind == Kind::scalar && text == key; }
+};
+
+// Makes nodes of libyaml's events. An alias (*id001, which PyYAML writes for a list that is there twice) is
+// the node that it stands for, so that a small file cannot become a large tree, but can have a node inside
+// itself.
+class YamlParser {
+ public:
+  YamlParser(std::string_view text, const std::string& file) : file_(file) {
+    EVENKEEL_CHECK(yaml_parser_initialize(&parser_) == 1);
+    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
+    yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
+  }
+  ~YamlParser() {
+    yaml_event_delete(&event_);
+    yaml_parser_delete(&parser_);
+  }
+  YamlParser(const YamlParser&) = delete;
+  YamlParser& operator=(const YamlParser&) = delete;
+
+  // All nodes in the order of the text. Throws ParseError with the line's number: the text is not YAML, is
+  // nested too deep, or has an alias of nothing, or a second document.
+  std::deque<YamlNode> parse() {
+    next();  // the text begins
+    if (next() == YAML_STREAM_END_EVENT) return {};
+    parse_node(0);
+    next();  // the document ends
+    if (next() != YAML_STREAM_END_EVENT) refuse("begins a second document; one is read");
+    return std::move(nodes_);
+  }
+
+ private:
+  // None at the end of a list or map.
+  const YamlNode* parse_node(int depth) {
+    const yaml_event_type_t type = next();
+    const auto& data = event_.data;
+    if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) return nullptr;
+    if (type == YAML_ALIAS_EVENT) {
+      const auto found = anchors_.find(view(data.alias.anchor));
+      if (found == anchors_.end()) refuse("is an alias of nothing before it");
+      return found->second;
+    }
+    YamlNode& node = nodes_.emplace_back();
+    node.line = line();
+    if (type == YAML_SCALAR_EVENT) {
+      node.is_plain = data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+      node.text.assign(reinterpret_cast<const char*>(data.scalar.value), data.scalar.length);
+      name(node, data.scalar.anchor);
+      return &node;
+    }
+    if (depth == max_yaml_depth) refuse("nested deeper than {}", max_yaml_depth);
+    const bool is_list = type == YAML_SEQUENCE_START_EVENT;
+    node.kind = is_list ? YamlNode::Kind::list : YamlNode::Kind::map;
+    name(node, is_list ? data.sequence_start.anchor : data.mapping_start.anchor);
+    while (const YamlNode* item = parse_node(depth + 1)) node.items.push_back(item);
+    return &node;
+  }
+
+  void name(const YamlNode& node, const yaml_char_t* anchor) {
+    if (anchor != nullptr) anchors_.insert_or_assign(std::string(view(anchor)), &node);
+  }
+
+  static std::string_view view(const yaml_char_t* text) { return reinterpret_cast<const char*>(text); }
+
+  yaml_event_type_t next() {
+    yaml_event_delete(&event_);
+    event_ = {};
+    if (yaml_parser_parse(&parser_, &event_) != 1) refuse_syntax();
+    return event_.type;
+  }
+
+  std::uint32_t line() const { return static_cast<std::uint32_t>(event_.start_mark.line + 1); }
+
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("line {}", line()), why, std::forward<Args>(args)...);
+  }
+
+  [[noreturn]] void refuse_syntax() const {
+    const char* const problem = parser_.problem == nullptr ? "cannot be parsed" : parser_.problem;
+    if (parser_.error == YAML_READER_ERROR)
+      throw parse_error(file_, fmt::format("byte {}", parser_.problem_offset), "is not YAML: {}", problem);
+    std::string why = fmt::format("is not YAML: {}", problem);
+    if (parser_.context != nullptr)
+      why += fmt::format(" {} that begins in line {}", parser_.context, parser_.context_mark.line + 1);
+    throw ParseError(file_, fmt::format("line {}", parser_.problem_mark.line + 1), why);
+  }
+
+  const std::string& file_;
+  yaml_parser_t parser_{};
+  yaml_event_t event_{};
+  std::deque<YamlNode> nodes_;
+  std::map<std::string, const YamlNode*, std::less<>> anchors_;
+};
 
 // In the one notation that every version of YAML takes for the same number: 010 is 8 in YAML 1.1.
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -32,146 +146,126 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return digits.size() > 1 && digits.front() == '0' ? std::nullopt : std::optional(value);
 }
 
-class TrtllmParser {
- public:
-  TrtllmParser(const std::deque<YamlNode>& nodes, const std::string& file, std::size_t text_bytes)
-      : nodes_(nodes),
-        file_(file),
-        budget_((std::int64_t{1} << 20) + 4 * static_cast<std::int64_t>(text_bytes)) {}
+std::optional<std::int64_t> plain_number(const YamlNode& node) {
+  return node.is_plain ? whole_number(node.text) : std::nullopt;
+}
 
-  TrtllmYaml parse() {
-    TrtllmYaml read;
-    const auto& places = balancer().places;
-    bool has_assignments = false;
-    for (std::size_t i = 0; i < places.size(); i += 2) {
-      if (is_key(places[i], assignments_key)) {
-        if (std::exchange(has_assignments, true)) refuse(places[i], "{} is given twice", assignments_key);
-        take_assignments(places[i + 1], read);
-      } else {
-        take_number(places[i], places[i + 1], read);
-      }
+class BalancerReader {
+ public:
+  BalancerReader(std::string_view text, const std::string& file)
+      : nodes_(YamlParser(text, file).parse()),
+        file_(file),
+        budget_((std::int64_t{1} << 20) + 4 * std::ssize(text)) {}
+
+  ServerPlacement read() {
+    ServerPlacement all;
+    std::set<std::string_view> seen;
+    const auto& items = balancer().items;
+    for (std::size_t i = 0; i < items.size(); i += 2) {
+      const YamlNode& key = *items[i];
+      if (key.is(assignments_key))
+        read_assignments(*items[i + 1], all);
+      else
+        read_number(key, *items[i + 1], all);
+      if (!seen.insert(key.text).second) refuse(key, "{} is given twice", key.text);
     }
-    return read;
+    if (!all.num_slots) throw ParseError(file_, "num_slots", "is missing");
+    if (all.rows.empty()) throw ParseError(file_, assignments_key, "has no layer");
+    return all;
   }
 
  private:
-  using Place = YamlNode::Place;
   using Kind = YamlNode::Kind;
 
   template <class... Args>
-  [[noreturn]] void refuse(const Place& place, fmt::format_string<Args...> why, Args&&... args) const {
-    throw parse_error(file_, fmt::format("line {}", place.line), why, std::forward<Args>(args)...);
-  }
-
-  static bool is_key(const Place& place, std::string_view key) {
-    return place.node->kind == Kind::scalar && place.node->text == key;
+  [[noreturn]] void refuse(const YamlNode& node, fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("line {}", node.line), why, std::forward<Args>(args)...);
   }
 
   // A scalar's text, or what else there is.
-  static std::string shown(const Place& place) {
+  static std::string shown(const YamlNode& node) {
     constexpr std::size_t most = 60;
-    if (place.node->kind != Kind::scalar) return place.node->kind == Kind::list ? "a list" : "a map";
-    const std::string& text = place.node->text;
-    return text.size() <= most ? fmt::format("'{}'", text) : fmt::format("'{}...'", text.substr(0, most));
+    if (node.kind != Kind::scalar) return node.kind == Kind::list ? "a list" : "a map";
+    return fmt::format("'{}{}'", node.text.substr(0, most), node.text.size() <= most ? "" : "...");
   }
 
-  // The map that has the assignments, wherever it stands; of a file without assignments its outermost.
+  // The map that has the assignments, wherever it stands.
   const YamlNode& balancer() const {
     const YamlNode* found = nullptr;
-    for (const YamlNode& node : nodes_) {
-      if (node.kind != Kind::map || !has_assignments(node)) continue;
-      if (found != nullptr)
-        refuse({node.line, &node}, "is a second map with {}; the first is in line {}", assignments_key,
-               found->line);
-      found = &node;
-    }
-    if (found != nullptr) return *found;
-    if (nodes_.empty() || nodes_.front().kind != Kind::map)
-      throw parse_error(file_, "", "is YAML without a map that has {}", assignments_key);
-    return nodes_.front();
+    for (const YamlNode& node : nodes_)
+      for (std::size_t i = 0; node.kind == Kind::map && i < node.items.size(); i += 2) {
+        if (!node.items[i]->is(assignments_key) || found == &node) continue;
+        if (found != nullptr)
+          refuse(node, "is a second map with {}; the first is in line {}", assignments_key, found->line);
+        found = &node;
+      }
+    if (found == nullptr) throw parse_error(file_, "", "is YAML without a map that has {}", assignments_key);
+    return *found;
   }
 
-  static bool has_assignments(const YamlNode& map) {
-    for (std::size_t i = 0; i < map.places.size(); i += 2)
-      if (is_key(map.places[i], assignments_key)) return true;
-    return false;
-  }
-
-  void take_number(const Place& key, const Place& value, TrtllmYaml& read) const {
-    if (key.node->kind != Kind::scalar || !is_number_key(key.node->text))
-      refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
-    const std::string& name = key.node->text;
+  void read_number(const YamlNode& key, const YamlNode& value, ServerPlacement& all) const {
+    const auto* known =
+        std::ranges::find_if(number_keys, [&](const NumberKey& each) { return key.is(each.name); });
+    if (known == number_keys.end()) refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
     const auto number = plain_number(value);
-    if (!number) refuse(value, "{}: {} is not a whole number", name, shown(value));
-    if (!read.numbers.emplace(name, *number).second) refuse(key, "{} is given twice", name);
+    if (!number) refuse(value, "{}: {} is not a whole number", known->name, shown(value));
+    if (*number < known->least || *number > known->most)
+      refuse(value, "{} is {}; allowed: {}..{}", known->name, *number, known->least, known->most);
+    all.*known->said = static_cast<int>(*number);
   }
 
-  void take_assignments(const Place& layers, TrtllmYaml& read) {
-    if (layers.node->kind != Kind::map)
+  void read_assignments(const YamlNode& layers, ServerPlacement& all) {
+    if (layers.kind != Kind::map)
       refuse(layers, "{} is {}, not a map of layers", assignments_key, shown(layers));
-    const auto& places = layers.node->places;
-    for (std::size_t i = 0; i < places.size(); i += 2) {
-      const Place& key = places[i];
-      const auto layer = key.node->kind == Kind::scalar ? whole_number(key.node->text) : std::nullopt;
+    std::map<int, PhysicalRow> rows;
+    for (std::size_t i = 0; i < layers.items.size(); i += 2) {
+      const YamlNode& key = *layers.items[i];
+      const auto layer = whole_number(key.text);
       if (!layer || *layer < 0 || *layer >= max_layers)
         refuse(key, "{} is not the number of a layer", shown(key));
-      const auto [row, fresh] = read.assignments.try_emplace(*layer);
-      if (!fresh) refuse(key, "layer {} is given twice", *layer);
-      take_row(places[i + 1], row->second);
+      if (!rows.emplace(static_cast<int>(*layer), read_row(*layers.items[i + 1])).second)
+        refuse(key, "layer {} is given twice", *layer);
     }
+    std::vector<int> numbers;
+    for (auto& [layer, row] : rows) {
+      numbers.push_back(layer);
+      all.rows.push_back({fmt::format("{}.{}", assignments_key, layer), std::move(row)});
+    }
+    all.layers = LayerNumbers(std::move(numbers));
   }
 
-  void take_row(const Place& list, PhysicalRow& row) {
-    if (list.node->kind != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
-    for (const Place& slot : list.node->places) {
-      const auto expert = plain_number(slot);
-      if (!expert) refuse(slot, "{} is not an expert", shown(slot));
-      // A list may stand for many by its aliases.
-      if (--budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
+  PhysicalRow read_row(const YamlNode& list) {
+    if (list.kind != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
+    // A list may stand for many by its aliases.
+    budget_ -= std::ssize(list.items);
+    if (budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
+    PhysicalRow row;
+    for (const YamlNode* slot : list.items) {
+      const auto expert = plain_number(*slot);
+      if (!expert) refuse(*slot, "{} is not an expert", shown(*slot));
       row.push_back(*expert);
     }
+    return row;
   }
 
-  static std::optional<std::int64_t> plain_number(const Place& place) {
-    return place.node->is_plain ? whole_number(place.node->text) : std::nullopt;
-  }
-
-  const std::deque<YamlNode>& nodes_;
+  const std::deque<YamlNode> nodes_;
   const std::string& file_;
   std::int64_t budget_;  // experts that may still be read
 };
 
 }  // namespace
 
-bool begins_like_trtllm_yaml(std::string_view head) {
-  while (!head.empty()) {
-    const std::size_t end = head.find('\n');
-    std::string_view line = head.substr(0, end);
-    head.remove_prefix(end == std::string_view::npos ? head.size() : end + 1);
-    line.remove_prefix(std::min(line.find_first_not_of(" \t\r{"), line.size()));
-    if (line.empty() || line.starts_with('#') || line.starts_with("---") || line.starts_with('%')) continue;
-    std::string_view key = line.substr(0, line.find(':'));
-    if (key.size() == line.size()) return false;
-    if (key.size() > 2 && (key.front() == '"' || key.front() == '\'') && key.back() == key.front())
-      key = key.substr(1, key.size() - 2);
-    return key == assignments_key || is_number_key(key);
-  }
-  return false;
-}
-
-bool mentions_trtllm_map(const ByteSource& source) {
-  if (source.size() > max_text_bytes) return false;
-  bool found = false;
-  for_each_piece(source, assignments_key.size() - 1, [&](std::string_view text) {
-    found = text.find(assignments_key) != std::string_view::npos;
-    return !found;
-  });
-  return found;
-}
-
-TrtllmYaml parse_trtllm_yaml(const ByteSource& source) {
+ServerPlacement read_trtllm(const ByteSource& source) {
   const std::string text = read_text(source, "YAML");
-  return TrtllmParser(parse_yaml(without_mark(text), source.name()), source.name(), text.size()).parse();
+  return BalancerReader(without_mark(text), source.name()).read();
+}
+
+std::string trtllm_text(const ServerRows& placement) {
+  std::string text = fmt::format("{}:\n", assignments_key);
+  for (std::size_t i = 0; i < placement.rows.size(); ++i)
+    text += fmt::format("  {}: {}\n", placement.layers[i], row_text(placement.rows[i]));
+  return text + fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", placement.layer_updates_per_iter,
+                            placement.rows.front().size());
 }
 
 }  // namespace evenkeel::internal
