@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "evenkeel/io/array_file.h"
-#include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
 
@@ -30,24 +28,26 @@ ModelLayers layers_by(const ConfigKeys& config, const Family* family) {
 }  // namespace
 
 ModelLayers read_model_layers(const ByteSource& source) {
-  std::string file;
-  const JsonDocument json = read_model_config(source, file);
-  std::vector<ConfigKeys> all = nested_configs(json, file);
+  const LanguageConfig file = read_language_config(source);
+  std::vector<ConfigKeys> all = file.nested;
   std::erase_if(all, [](const ConfigKeys& config) { return !speaks_of_experts(config); });
   if (all.empty())
-    throw parse_error(file, "",
-                      "names no experts; a model that has them says how many ({}) and in which layers",
-                      fmt::join(expert_count_keys, ", "));
-  const auto counted =
-      std::ranges::find_if(all, [](const ConfigKeys& config) { return hidden_layers(config).has_value(); });
-  const Family* family = language_config(json, file).family;
-  if (counted == all.end()) return layers_by(all.front(), family);
-  const ModelLayers layers = layers_by(*counted, family);
+    file.whole.fail("", "names no experts; a model that has them says how many ({}) and in which layers",
+                    fmt::join(expert_count_keys, ", "));
+  const ConfigKeys outermost = all.front();
+  std::erase_if(all, [](const ConfigKeys& config) { return !hidden_layers(config); });
+  const ModelLayers layers = layers_by(all.empty() ? outermost : all.front(), file.family);
   for (const ConfigKeys& other : all)
-    if (&other > &*counted && hidden_layers(other) && layers_by(other, family) != layers)
+    if (layers_by(other, file.family) != layers)
       other.fail("",
                  "says other layers than the config around it; right would be the same, or one of the two");
   return layers;
+}
+
+RoutingGroups read_model_groups(const ByteSource& source, int experts) {
+  const LanguageConfig config = read_language_config(source);
+  if (config.family == nullptr || !config.family->tensors || num_experts(config.keys) != experts) return {};
+  return routing_groups(config.keys, *config.family, experts).value_or(RoutingGroups{});
 }
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// Which of a model's layers have experts, from its Hugging Face config.json
-// (docs/formats.md#layers-with-experts).
+// Which of a model's layers have experts, and whether its router chooses groups of them first, from its
+// Hugging Face config.json (docs/formats.md#layers-with-experts, docs/checkpoints.md#groups).
 //
 //   read_model_layers("DeepSeek-V3/").moe_layers    // 3, 4, ..., 60
 #pragma once
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/model/routing_groups.h"
 
 namespace evenkeel {
 
@@ -33,5 +34,9 @@ struct ModelLayers {
 // alone. Throws ParseError, naming the keys and what would be right: none says which layers have experts, two
 // of them disagree, or a list does not fit the number of layers.
 ModelLayers read_model_layers(const ByteSource& source);
+
+// Of a model of so many experts a layer whose checkpoint can be permuted: a file, or a folder that holds
+// config.json. One group where the config says nothing of groups, has other experts or is of another model.
+RoutingGroups read_model_groups(const ByteSource& source, int num_experts);
 
 }  // namespace evenkeel

@@ -3,34 +3,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <optional>
+#include <regex>
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
-#include "evenkeel/io/internal/routing_groups.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-std::string known_names() {
-  std::vector<std::string_view> names;
-  for (const Family& family : known_families())
-    if (family.tensors) names.push_back(family.name());
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 const Family& family_of(const LanguageConfig& config) {
   const std::string& file = config.whole.file();
   if (config.family == nullptr) {
     const std::vector<std::string> architectures = architectures_of(config.whole);
+    std::vector<std::string_view> known;
+    for (const Family& family : known_families())
+      if (family.tensors) known.push_back(family.name());
     throw Unsupported(fmt::format(
         "{}: model_type '{}' (architectures: {}) is not one whose experts this can permute; known: {}", file,
         config.model_type, architectures.empty() ? "none" : fmt::format("{}", fmt::join(architectures, ", ")),
-        known_names()));
+        fmt::join(known, ", ")));
   }
   const Family& family = *config.family;
   if (!family.tensors)
@@ -40,17 +36,91 @@ const Family& family_of(const LanguageConfig& config) {
   return family;
 }
 
-RoutingGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
-  const std::optional<RoutingGroups> groups = routing_groups(config, family, num_experts);
-  if (!groups)
-    config.fail(group_count_key,
-                "is missing; {} chooses groups of experts first, and the number of groups must be "
-                "known (1 where there are none)",
-                family.name());
-  return *groups;
+// With a plain dot for one that a regular expression escapes.
+std::string without_escapes(const std::string& text) {
+  static const std::regex escaped(R"(\\\.|\[\.\])");
+  return std::regex_replace(text, escaped, ".");
 }
 
+// Whether a pattern (a regular expression, or one of a shell) may match some experts of a layer and not
+// others: unless nothing, a name, or any number stands behind "experts".
+bool may_pick_experts(const std::string& text) {
+  static const std::regex picks(
+      R"(experts(?!\.?(?:$|[A-Za-z_)|$/:]|\*|\.[*+]|\(?(?:\\d|\[0-9\])[+*]|\\w\+|\[\^\.\]\+)))");
+  return std::regex_search(text, picks);
+}
+
+// What a list or an object says of the experts that it names by one name:
+// "model.layers.3.mlp.experts.*.up_proj".
+struct NamedExperts {
+  std::map<int, std::string> texts;  // by number, as it is written
+  std::string says;
+};
+
+class Check {
+ public:
+  Check(int num_experts, const std::string& file) : num_experts_(num_experts), file_(file) {}
+
+  void value(const Json& json) const {
+    if (json.is_string()) return value(Json::array({json}));
+    if (!json.is_structured()) return;
+    std::map<std::string, NamedExperts> named;
+    for (const auto& [key, child] : json.items()) {
+      const bool listed = json.is_array() && child.is_string();
+      if (!listed) value(child);
+      if (listed || json.is_object())
+        take(listed ? child.get<std::string>() : key, listed ? Json() : child, named);
+    }
+    for (const auto& [name, experts] : named) require_complete(experts.texts);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& text, const std::string& why) const {
+    throw Unsupported(fmt::format(
+        "{}: '{}' speaks of one expert by its number, which this cannot renumber; {}", file_, text, why));
+  }
+
+  void take(const std::string& given, const Json& says, std::map<std::string, NamedExperts>& named) const {
+    if (given.find("experts") == std::string::npos) return;
+    static const std::regex numbered(R"(experts\.(\d{1,6}))");
+    const std::string text = without_escapes(given);
+    std::smatch found;
+    if (std::regex_search(text, found, numbered)) {
+      NamedExperts& alike = named
+                                .try_emplace(found.prefix().str() + "experts.*" + found.suffix().str(),
+                                             NamedExperts{.texts = {}, .says = says.dump()})
+                                .first->second;
+      if (alike.says != says.dump())
+        refuse(given, fmt::format("it says {}, and of another expert {}; the same of all would do",
+                                  says.dump(), alike.says));
+      alike.texts.emplace(std::stoi(found[1]), given);
+    } else if (may_pick_experts(text)) {
+      throw Unsupported(fmt::format(
+          "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
+          "\\d+ or .* for all of them would do",
+          file_, given));
+    }
+  }
+
+  void require_complete(const std::map<int, std::string>& texts) const {
+    for (int expert = 0; expert < num_experts_; ++expert)
+      if (!texts.contains(expert))
+        refuse(texts.begin()->second,
+               fmt::format("it names {} of the {} experts, and {} is not among them; all or none would do",
+                           texts.size(), num_experts_, expert));
+    if (std::ssize(texts) != num_experts_)
+      refuse(texts.rbegin()->second, fmt::format("config.json says that there are {} experts", num_experts_));
+  }
+
+  const int num_experts_;
+  const std::string& file_;
+};
+
 }  // namespace
+
+void require_all_or_no_experts(const Json& config, int num_experts, const std::string& file) {
+  Check(num_experts, file).value(config);
+}
 
 void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
                           const std::string& where) {
@@ -72,22 +142,20 @@ void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& 
 }
 
 CheckpointConfig read_checkpoint_config(const ByteSource& source) {
-  const std::string& file = source.name();
-  const JsonDocument json = read_config_json(source);
-  if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
-  const LanguageConfig config = language_config(json, file);
-  CheckpointConfig checkpoint;
-  checkpoint.family = &family_of(config);
+  const LanguageConfig config = read_language_config(source);
+  const Family& family = family_of(config);
   const std::optional<int> layers = hidden_layers(config.keys);
   if (!layers) config.keys.fail("num_hidden_layers", "is missing");
-  checkpoint.num_layers = *layers;
-  checkpoint.num_experts = num_experts(config.keys);
-  if (checkpoint.num_experts == 0)
-    config.keys.fail(checkpoint.family->weights ? checkpoint.family->weights->experts : "num_experts",
-                     "is missing");
-  checkpoint.groups = groups_of(config.keys, *checkpoint.family, checkpoint.num_experts);
-  require_all_or_no_experts(json, checkpoint.num_experts, file);
-  return checkpoint;
+  const int experts = num_experts(config.keys);
+  if (experts == 0) config.keys.fail(family.weights ? family.weights->experts : "num_experts", "is missing");
+  const std::optional<RoutingGroups> groups = routing_groups(config.keys, family, experts);
+  if (!groups)
+    config.keys.fail("n_group",
+                     "is missing; {} chooses groups of experts first, and the number of groups must be "
+                     "known (1 where there are none)",
+                     family.name());
+  require_all_or_no_experts(config.file->json, experts, config.file->name);
+  return {.family = &family, .num_layers = *layers, .num_experts = experts, .groups = *groups};
 }
 
 }  // namespace evenkeel::internal

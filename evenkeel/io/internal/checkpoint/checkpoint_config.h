@@ -24,8 +24,8 @@ struct CheckpointConfig {
 void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
                           const std::string& where);
 
-// Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers
-// (numbered_experts.cpp). A list that names all experts of a layer, and an object that says the same of each,
+// Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers.
+// A list that names all experts of a layer, and an object that says the same of each,
 // stay true under any order. Throws Unsupported, quoting one entry and what is missing, where one names some
 // only or says different things of them: it would have to be renumbered, and each tool writes it in its own
 // way.
