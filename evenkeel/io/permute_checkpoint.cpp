@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
+#include <optional>
 #include <span>
 
 #include "evenkeel/base/error.h"
@@ -31,8 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
-// Shards that are open at once; the experts of a layer lie in a few.
-constexpr std::size_t most_open = 64;
 
 // A checkpoint as far as its names tell.
 struct Model {
@@ -45,7 +43,7 @@ struct Model {
 
 Model read_model(const std::string& folder) {
   Model model{.folder = folder, .config = {}, .tensors = {}, .layers = {}, .files = list_files(folder)};
-  model.config = read_checkpoint_config((fs::path(folder) / "config.json").string());
+  model.config = read_checkpoint_config(folder);
   for (const std::string& file : model.files.files)
     if (may_speak_of_quantization(file)) {
       const ByteSource source((fs::path(folder) / file).string());
@@ -56,25 +54,19 @@ Model read_model(const std::string& folder) {
   return model;
 }
 
-std::vector<int> hidden_layers(const Model& model) {
-  std::vector<int> hidden;
-  for (const MoeLayer& layer : model.layers)
-    if (layer.layer < model.config.num_layers) hidden.push_back(layer.layer);
-  return hidden;
-}
-
 // A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also
 // for those of multi-token prediction, which come after.
 std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
                                  const Placement& placement) {
-  std::vector<int> hidden = hidden_layers(model);
+  const auto end = std::ranges::lower_bound(all, model.config.num_layers);
+  const LayerNumbers hidden({all.begin(), end}), extra({end, all.end()});
   if (placement.num_layers() == std::ssize(all)) return all;
-  if (placement.num_layers() == std::ssize(hidden)) return hidden;
+  if (placement.num_layers() == std::ssize(hidden.numbers())) return hidden.numbers();
+  const std::size_t count = hidden.numbers().size();
   std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",
-                                placement.num_layers(), hidden.size(), to_text(LayerNumbers(hidden)));
-  std::string allowed = fmt::format("{} layers", hidden.size());
-  if (all.size() > hidden.size()) {
-    const LayerNumbers extra({all.begin() + std::ssize(hidden), all.end()});
+                                placement.num_layers(), count, to_text(hidden));
+  std::string allowed = fmt::format("{} layers", count);
+  if (extra.known()) {
     why += fmt::format(" and {} for multi-token prediction ({})", extra.numbers().size(), to_text(extra));
     allowed += fmt::format(", or {}", all.size());
   }
@@ -143,14 +135,14 @@ class Writer {
 
   void write_weights(const Renumbering& renumbering, std::size_t file) {
     AtomicFile out = new_file(model_.tensors.files[file].name);
-    for (const ByteRange& range : renumbering.ranges(file)) copy(source(range.file), range, out);
+    for (const ByteRange& range : renumbering.ranges(file))
+      copy(path_of(model_.tensors.files[range.file].name), range, out);
     finish(out);
   }
 
   void write_copy(const std::string& file) {
-    const ByteSource whole(path_of(file));
     AtomicFile out = new_file(file);
-    copy(whole, {.begin = 0, .bytes = whole.size()}, out);
+    copy(path_of(file), {.bytes = ByteSource(path_of(file)).size()}, out);
     finish(out);
   }
 
@@ -162,20 +154,15 @@ class Writer {
     return AtomicFile((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
   }
 
-  const ByteSource& source(std::size_t file) {
-    if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
-    const auto found = open_.find(file);
-    if (found != open_.end()) return found->second;
-    return open_.emplace(file, path_of(model_.tensors.files[file].name)).first->second;
-  }
-
   // The buffer holds whole ids.
-  void copy(const ByteSource& from, ByteRange range, AtomicFile& out) {
+  void copy(const std::string& path, ByteRange range, AtomicFile& out) {
+    if (!source_ || source_->name() != path) source_.emplace(path);
     while (range.bytes > 0) {
       const auto piece = std::span(buffer_).first(
           static_cast<std::size_t>(std::min<std::int64_t>(range.bytes, std::ssize(buffer_))));
-      from.read(range.begin, piece);
-      if (range.ids != nullptr) range.ids->renumber(piece, from.name());
+      source_->read(range.begin, piece);
+      if (range.ids != nullptr)
+        range.ids->renumber(piece, path, model_.tensors.tensors[range.ids->tensor].at.name);
       out.write(piece);
       range.begin += std::ssize(piece);
       range.bytes -= std::ssize(piece);
@@ -201,30 +188,19 @@ class Writer {
   const PermuteOptions& options_;
   PermutedCheckpoint& done_;
   std::vector<std::byte> buffer_;
-  std::map<std::size_t, ByteSource> open_;
+  std::optional<ByteSource> source_;  // the last that was read
   std::int64_t total_ = 0;
   std::int64_t unreported_ = 0;
 };
 
-PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, const Orders& orders) {
-  PermutedCheckpoint done;
-  done.family = model.config.family->name();
-  for (const MoeLayer& layer : model.layers)
-    (orders.contains(layer.layer) ? done.layers : done.kept_layers).push_back(layer.layer);
-  done.tensors_permuted = renumbering.count_permuted();
-  done.tensors_renamed = renumbering.count_renamed();
-  done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
-  return done;
-}
-
 void write_all(const Model& model, const Renumbering& renumbering, const fs::path& output,
                const PermuteOptions& options, PermutedCheckpoint& done) {
-  std::set<std::string> weights;
-  for (const WeightFile& file : model.tensors.files) weights.insert(file.name);
   Writer writer(model, output, options, done);
   writer.make_folders();
   for (const std::string& file : model.files.files) {
-    if (weights.contains(file) || file == expert_map_name) continue;
+    const bool is_weights =
+        std::ranges::find(model.tensors.files, file, &WeightFile::name) != model.tensors.files.end();
+    if (is_weights || file == expert_map_name) continue;
     writer.write_copy(file);
     if (may_be_weights(file)) done.other_weights.push_back(file);
   }
@@ -239,13 +215,19 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
   const Model model = read_model(checkpoint);
   const Orders orders = orders_of(model, placement);
   const ExpertMap map = map_of(model, placement, orders);
+  PermutedCheckpoint done;
+  done.family = model.config.family->name();
   Renumbering renumbering(model.tensors);
-  for (const MoeLayer& layer : model.layers)
-    if (const auto order = orders.find(layer.layer); order != orders.end())
-      renumbering.renumber(layer, order->second);
+  for (const MoeLayer& layer : model.layers) {
+    const auto order = orders.find(layer.layer);
+    (order == orders.end() ? done.kept_layers : done.layers).push_back(layer.layer);
+    if (order != orders.end()) renumbering.renumber(layer, order->second);
+  }
+  done.tensors_permuted = renumbering.count_permuted();
+  done.tensors_renamed = renumbering.count_renamed();
+  done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
 
   Unfinished folder = output_folder(output, checkpoint);
-  PermutedCheckpoint done = summary(model, renumbering, orders);
   done.leftovers = leftovers_of(folder);
   write_all(model, renumbering, folder.beside(), options, done);
   {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct MoeLayer {
   // themselves go on from the hidden layers.
   int layer = 0;
   // [part][expert]: index into the checkpoint's tensors. A part is "w1.weight", "down_proj.weight", ...
-  std::vector<std::vector<std::size_t>> by_expert;
+  std::map<std::string, std::map<int, std::size_t>> by_expert;
   // Tensors with a row for each expert: stacked experts, router weights and biases.
   std::vector<std::size_t> by_row;
   // Tensors whose numbers are ids of experts.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -15,12 +14,6 @@
 namespace evenkeel::internal {
 
 namespace {
-
-bool is_identity(std::span<const ExpertId> order) {
-  for (std::size_t id = 0; id < order.size(); ++id)
-    if (order[id].offset() != id) return false;
-  return true;
-}
 
 // Neighbours in one file become one range.
 void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
@@ -33,44 +26,44 @@ void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
   }
 }
 
-std::int64_t width_of_ids(const SafetensorsTensor& tensor) {
+std::size_t width_of_ids(const SafetensorsTensor& tensor) {
   const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
   if (type != nullptr && is_integer(type->type) && tensor.bytes() % type->item_size == 0)
-    return type->item_size;
+    return static_cast<std::size_t>(type->item_size);
   throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
                                 tensor.name, tensor.dtype));
 }
 
 }  // namespace
 
-void IdTable::renumber(std::span<std::byte> bytes, const std::string& file) const {
-  const std::size_t step = static_cast<std::size_t>(width);
-  for (std::size_t at = 0; at + step <= bytes.size(); at += step) {
+void TensorSource::renumber(std::span<std::byte> ids, const std::string& file,
+                            const std::string& name) const {
+  for (std::size_t at = 0; at + id_bytes <= ids.size(); at += id_bytes) {
     std::uint64_t id = 0;
-    std::memcpy(&id, &bytes[at], step);
+    std::memcpy(&id, &ids[at], id_bytes);
     if (id >= new_ids.size())
-      throw parse_error(file, tensor,
-                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be "
-                        "0..{}",
-                        width, id, new_ids.size() - 1);
+      throw parse_error(file, name,
+                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be 0..{}",
+                        id_bytes, id, new_ids.size() - 1);
     const auto made = static_cast<std::uint64_t>(new_ids[id].value());
-    std::memcpy(&bytes[at], &made, step);
+    std::memcpy(&ids[at], &made, id_bytes);
   }
 }
 
 Renumbering::Renumbering(const CheckpointTensors& checkpoint)
-    : checkpoint_(checkpoint), source_(checkpoint.tensors.size()), row_order_(checkpoint.tensors.size()) {
-  std::iota(source_.begin(), source_.end(), std::size_t{0});
+    : checkpoint_(checkpoint), sources_(checkpoint.tensors.size()) {
+  for (std::size_t tensor = 0; tensor < sources_.size(); ++tensor) sources_[tensor].tensor = tensor;
 }
 
 void Renumbering::renumber(const MoeLayer& layer, std::span<const ExpertId> order) {
-  if (is_identity(order)) return;
-  for (const auto& part : layer.by_expert)
-    for (std::size_t id = 0; id < order.size(); ++id) source_[part[id]] = part[order[id].offset()];
-  for (const std::size_t tensor : layer.by_row) row_order_[tensor] = order;
+  if (std::ranges::is_sorted(order)) return;
+  for (const auto& [part, tensors] : layer.by_expert)
+    for (const auto& [id, tensor] : tensors)
+      sources_[tensor].tensor = tensors.at(order[static_cast<std::size_t>(id)].value());
+  for (const std::size_t tensor : layer.by_row) sources_[tensor].row_order = {order.begin(), order.end()};
   for (const std::size_t tensor : layer.id_tables) {
-    const SafetensorsTensor& at = checkpoint_.tensors[tensor].at;
-    id_tables_[tensor] = {.tensor = at.name, .width = width_of_ids(at), .new_ids = new_ids(order)};
+    sources_[tensor].new_ids = new_ids(order);
+    sources_[tensor].id_bytes = width_of_ids(checkpoint_.tensors[tensor].at);
   }
 }
 
@@ -83,35 +76,35 @@ std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
   });
   std::vector<ByteRange> ranges;
   append_range({.file = file, .begin = 0, .bytes = checkpoint_.files[file].data_begin}, ranges);
-  for (const std::size_t tensor : tensors) append(tensor, ranges);
+  for (const std::size_t tensor : tensors) {
+    const TensorSource& from = sources_[tensor];
+    const StoredTensor& stored = checkpoint_.tensors[from.tensor];
+    ByteRange rest = {.file = stored.file,
+                      .begin = checkpoint_.files[stored.file].data_begin + stored.at.begin,
+                      .bytes = stored.at.bytes(),
+                      .ids = from.new_ids.empty() ? nullptr : &from};
+    const std::int64_t begin = rest.begin;
+    for (const ExpertId expert : from.row_order) {
+      const std::int64_t row = stored.at.bytes() / num_rows(stored.at);
+      append_range({.file = stored.file, .begin = begin + expert.value() * row, .bytes = row}, ranges);
+      rest.begin += row;
+      rest.bytes -= row;
+    }
+    // Rows of no expert stay behind.
+    append_range(rest, ranges);
+  }
   return ranges;
 }
 
-void Renumbering::append(std::size_t tensor, std::vector<ByteRange>& ranges) const {
-  const StoredTensor& source = checkpoint_.tensors[source_[tensor]];
-  const std::int64_t begin = checkpoint_.files[source.file].data_begin + source.at.begin;
-  if (const auto ids = id_tables_.find(tensor); ids != id_tables_.end())
-    return append_range(
-        {.file = source.file, .begin = begin, .bytes = source.at.bytes(), .ids = &ids->second}, ranges);
-  const auto order = row_order_[tensor];
-  if (order.empty())
-    return append_range({.file = source.file, .begin = begin, .bytes = source.at.bytes()}, ranges);
-  const std::int64_t row = source.at.bytes() / num_rows(source.at);
-  for (const ExpertId expert : order)
-    append_range({.file = source.file, .begin = begin + expert.value() * row, .bytes = row}, ranges);
-  // Rows of no expert stay behind.
-  const std::int64_t moved = row * std::ssize(order);
-  append_range({.file = source.file, .begin = begin + moved, .bytes = source.at.bytes() - moved}, ranges);
-}
-
 std::int64_t Renumbering::count_permuted() const {
-  return std::ranges::count_if(row_order_, [](const auto& order) { return !order.empty(); }) +
-         std::ssize(id_tables_);
+  return std::ranges::count_if(
+      sources_, [](const TensorSource& from) { return !from.row_order.empty() || !from.new_ids.empty(); });
 }
 
 std::int64_t Renumbering::count_renamed() const {
   std::int64_t count = 0;
-  for (std::size_t tensor = 0; tensor < source_.size(); ++tensor) count += source_[tensor] != tensor ? 1 : 0;
+  for (std::size_t tensor = 0; tensor < sources_.size(); ++tensor)
+    count += sources_[tensor].tensor != tensor ? 1 : 0;
   return count;
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,31 +13,32 @@
 
 namespace evenkeel::internal {
 
-// Numbers in a tensor that are ids of experts, and what they become.
-struct IdTable {
-  std::string tensor;
-  std::int64_t width = 0;  // bytes of one
-  std::vector<ExpertId> new_ids;
+// The bytes that a tensor gets, and what becomes of them.
+struct TensorSource {
+  std::size_t tensor = 0;                // whose bytes they are
+  std::vector<ExpertId> row_order = {};  // empty: rows as they are
+  // Not empty: the bytes are ids of experts, of so many bytes each, which become these.
+  std::vector<ExpertId> new_ids = {};
+  std::size_t id_bytes = 0;
 
-  // Little-endian numbers; `file` is what a message calls theirs. Throws ParseError for one that is no
+  // Little-endian numbers; `name` is what a message calls theirs. Throws ParseError for one that is no
   // expert's.
-  void renumber(std::span<std::byte> bytes, const std::string& file) const;
+  void renumber(std::span<std::byte> ids, const std::string& file, const std::string& name) const;
 };
 
 struct ByteRange {
   std::size_t file = 0;  // of the checkpoint's weight files
   std::int64_t begin = 0;
   std::int64_t bytes = 0;
-  const IdTable* ids = nullptr;  // not null: its bytes are ids to be renumbered
+  const TensorSource* ids = nullptr;  // not null: its bytes are ids to be renumbered
 };
 
 class Renumbering {
  public:
-  // Both must outlive this. Until a layer is renumbered, every tensor keeps its bytes.
+  // Which must outlive this. Until a layer is renumbered, every tensor keeps its bytes.
   explicit Renumbering(const CheckpointTensors& checkpoint);
 
-  // Expert order[n] becomes expert n. The order must outlive this. Throws Unsupported if a table of ids is
-  // not of whole numbers.
+  // Expert order[n] becomes expert n. Throws Unsupported if a table of ids is not of whole numbers.
   void renumber(const MoeLayer& layer, std::span<const ExpertId> order);
 
   // The whole of one file, from its first byte on, in pieces of files. This must outlive them.
@@ -48,12 +48,8 @@ class Renumbering {
   std::int64_t count_renamed() const;
 
  private:
-  void append(std::size_t tensor, std::vector<ByteRange>& ranges) const;
-
   const CheckpointTensors& checkpoint_;
-  std::vector<std::size_t> source_;                   // [tensor] the one whose bytes it gets
-  std::vector<std::span<const ExpertId>> row_order_;  // [tensor] empty: rows as they are
-  std::map<std::size_t, IdTable> id_tables_;          // [tensor]
+  std::vector<TensorSource> sources_;  // [tensor]
 };
 
 }  // namespace evenkeel::internal
