@@ -13,7 +13,6 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/model_layers.h"
 #include "evenkeel/model/family.h"
 
 namespace evenkeel {
@@ -108,9 +107,14 @@ class Reader {
 
   AttentionShape attention() const {
     const AttentionRule& rule = rule_.attention;
-    AttentionShape shape = rule.kind == AttentionRule::Kind::latent       ? latent_attention()
-                           : rule.kind == AttentionRule::Kind::compressed ? compressed_attention()
-                                                                          : grouped_attention();
+    AttentionShape shape;
+    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+    if (rule.kind == AttentionRule::Kind::latent)
+      read_latent(shape);
+    else if (rule.kind == AttentionRule::Kind::compressed)
+      read_compressed(shape);
+    else
+      read_grouped(shape);
     shape.input_biases = !rule.biases.key.empty() && keys_.flag(rule.biases.key, rule.biases.absent);
     shape.output_bias = shape.input_biases && rule.output_bias;
     shape.output_gate = rule.output_gate;
@@ -119,9 +123,7 @@ class Reader {
     return shape;
   }
 
-  AttentionShape compressed_attention() const {
-    AttentionShape shape;
-    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+  void read_compressed(AttentionShape& shape) const {
     shape.kv_heads = 1;
     shape.head_dim = width("head_dim");
     shape.compressed = CompressedAttention{.query_rank = width("q_lora_rank"),
@@ -129,7 +131,6 @@ class Reader {
                                            .output_groups = keys_.integer("o_groups", 1, max_heads),
                                            .sparse_rate = compression_rate(sparse_layer, 4),
                                            .heavy_rate = compression_rate(heavy_layer, 128)};
-    return shape;
   }
 
   std::int64_t compression_rate(std::string_view kind, int usual) const {
@@ -139,9 +140,7 @@ class Reader {
     return ConfigKeys(rates).integer_or(kind, 1, max_width, usual);
   }
 
-  AttentionShape grouped_attention() const {
-    AttentionShape shape;
-    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+  void read_grouped(AttentionShape& shape) const {
     shape.kv_heads = key_heads("num_key_value_heads", shape.heads);
     if (!keys_.is_there("head_dim") && rule_.attention.stated_head_dim)
       keys_.fail("head_dim", "is missing; its class has one that is not the hidden size over the heads");
@@ -150,24 +149,18 @@ class Reader {
                  model_.hidden);
     shape.head_dim =
         keys_.integer_or("head_dim", 1, max_width, static_cast<int>(model_.hidden / shape.heads));
-    return shape;
   }
 
-  AttentionShape latent_attention() const {
-    AttentionShape shape;
-    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+  void read_latent(AttentionShape& shape) const {
     shape.kv_heads = keys_.integer("num_key_value_heads", 1, max_heads);
-    LatentAttention latent;
     if (!keys_.is_there("q_lora_rank") && !keys_.is_null("q_lora_rank"))
       keys_.fail("q_lora_rank", "is missing; null says that queries are not compressed");
-    latent.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0);
-    latent.kv_rank = width("kv_lora_rank");
-    latent.nope_dim = width("qk_nope_head_dim");
-    latent.rope_dim = width("qk_rope_head_dim");
-    latent.value_dim = width("v_head_dim");
-    shape.head_dim = latent.query_dim();
-    shape.latent = latent;
-    return shape;
+    shape.latent = LatentAttention{.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0),
+                                   .kv_rank = width("kv_lora_rank"),
+                                   .nope_dim = width("qk_nope_head_dim"),
+                                   .rope_dim = width("qk_rope_head_dim"),
+                                   .value_dim = width("v_head_dim")};
+    shape.head_dim = shape.latent->query_dim();
   }
 
   // A number of key heads, which divides that of all heads.
@@ -329,16 +322,14 @@ class Reader {
   }
 
   MambaShape mamba(const MambaKeys& keys) const {
-    MambaShape shape;
-    shape.heads = keys_.integer(keys.heads, 1, max_heads);
-    shape.width =
-        keys.expand.empty() ? shape.heads * width(keys.head_dim) : width(keys.expand) * model_.hidden;
-    shape.groups = keys_.integer(keys.groups, 1, max_heads);
-    shape.state = width(keys.state);
-    shape.kernel = width(keys.kernel);
-    shape.conv_bias = keys_.flag(keys.conv_bias, true);
-    shape.biases = keys_.flag(keys.biases, false);
-    return shape;
+    const int heads = keys_.integer(keys.heads, 1, max_heads);
+    return {.heads = heads,
+            .width = keys.expand.empty() ? heads * width(keys.head_dim) : width(keys.expand) * model_.hidden,
+            .groups = keys_.integer(keys.groups, 1, max_heads),
+            .state = width(keys.state),
+            .kernel = width(keys.kernel),
+            .biases = keys_.flag(keys.biases, false),
+            .conv_bias = keys_.flag(keys.conv_bias, true)};
   }
 
   void read_experts() {
@@ -423,6 +414,35 @@ class Reader {
 
 ModelDescription read_model_description(const ByteSource& source) {
   return Reader(read_language_config(source)).read();
+}
+
+std::vector<int> ModelLayers::all_layers() const {
+  std::vector<int> all = moe_layers;
+  all.insert(all.end(), mtp_layers.begin(), mtp_layers.end());
+  return all;
+}
+
+ModelLayers read_model_layers(const ByteSource& source) {
+  const LanguageConfig file = read_language_config(source);
+  std::vector<ConfigKeys> all = file.nested;
+  std::erase_if(all, [](const ConfigKeys& config) { return !speaks_of_experts(config); });
+  if (all.empty())
+    file.whole.fail("", "names no experts; a model that has them says how many ({}) and in which layers",
+                    fmt::join(expert_count_keys, ", "));
+  const ConfigKeys outermost = all.front();
+  std::erase_if(all, [](const ConfigKeys& config) { return !hidden_layers(config); });
+  const ModelLayers layers = layers_of(all.empty() ? outermost : all.front(), file.family);
+  for (const ConfigKeys& other : all)
+    if (layers_of(other, file.family) != layers)
+      other.fail("",
+                 "says other layers than the config around it; right would be the same, or one of the two");
+  return layers;
+}
+
+RoutingGroups read_model_groups(const ByteSource& source, int experts) {
+  const LanguageConfig config = read_language_config(source);
+  if (config.family == nullptr || !config.family->tensors || num_experts(config.keys) != experts) return {};
+  return routing_groups(config.keys, *config.family, experts).value_or(RoutingGroups{});
 }
 
 }  // namespace evenkeel

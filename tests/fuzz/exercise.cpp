@@ -20,7 +20,6 @@
 #include "evenkeel/io/internal/pickle.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/model_config.h"
-#include "evenkeel/io/model_layers.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"

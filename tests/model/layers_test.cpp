@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 #include "tests/io/support.h"
 
 namespace evenkeel {
@@ -69,6 +69,7 @@ TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   expect({{"moe_layers", {1, 3, 5}}, {"interleave_moe_layer_step", 2}}, {1, 3, 5});
   expect({{"moe_layers", {0, 5}}}, {0, 5});
   expect({{"moe_layers_enum", "3,4"}}, {3, 4});
+  expect({{"moe_layers_enum", "3, 4"}}, {3, 4});
   expect({{"expert_layer_period", 2}, {"expert_layer_offset", 1}}, {1, 3, 5});
   expect({{"expert_layer_period", 4}, {"expert_layer_offset", 0}}, {0, 4});
   expect({{"moe_layer_start_index", 1}, {"moe_layer_end_index", 4}, {"moe_layer_interval", 2}}, {1, 3});
@@ -220,6 +221,7 @@ TEST(ModelLayers, ListsThatDoNotFitTheLayersAreRefused) {
       {{{"moe_layers", {0, 1, 0, 1, 0, 1}}}, {"names layer 0 twice"}},
       {{{"moe_layers_enum", "3,,4"}}, {"no list of layer numbers"}},
       {{{"mlp_only_layers", {-1}}}, {"names layer -1"}},
+      {{{"mlp_only_layers", {1, 1}}}, {"names layer 1 twice"}},
       {{{"hybrid_override_pattern", "ME*E-X"}}, {"has 'X'; known: M, E, *, -"}},
   });
 }

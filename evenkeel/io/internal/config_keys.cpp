@@ -8,23 +8,9 @@ std::string ConfigKeys::name(std::string_view member) const {
   return key() + (key().empty() ? "" : ".") + std::string(member);
 }
 
-bool ConfigKeys::is_false(std::string_view member) const {
-  const auto value = find(member);
-  return value && **value == false;
-}
-
-bool ConfigKeys::is_list(std::string_view member) const {
-  const auto value = find(member);
-  return value && (*value)->is_array();
-}
-
 JsonField ConfigKeys::at(std::string_view member) const {
   if (const auto value = stated(member)) return *value;
   fail(member, "is missing");
-}
-
-int ConfigKeys::integer_or(std::string_view member, int least, int most, int absent) const {
-  return is_there(member) ? integer(member, least, most) : absent;
 }
 
 int ConfigKeys::same_integer(std::string_view member, int least, int most) const {

@@ -28,13 +28,15 @@ class ConfigKeys : public JsonField {
   std::string name(std::string_view member) const;
   bool is_there(std::string_view member) const { return stated(member).has_value(); }
   bool is_null(std::string_view member) const { return find(member) && !is_there(member); }
-  bool is_false(std::string_view member) const;
-  bool is_list(std::string_view member) const;
+  bool is_false(std::string_view member) const { return is_there(member) && *at(member) == false; }
+  bool is_list(std::string_view member) const { return is_there(member) && at(member)->is_array(); }
 
   // Throw ParseError if the key is missing.
   JsonField at(std::string_view member) const;
   int integer(std::string_view member, int least, int most) const { return at(member).integer(least, most); }
-  int integer_or(std::string_view member, int least, int most, int absent) const;
+  int integer_or(std::string_view member, int least, int most, int absent) const {
+    return is_there(member) ? integer(member, least, most) : absent;
+  }
   // A number, or a list of it for every layer.
   int same_integer(std::string_view member, int least, int most) const;
   bool flag(std::string_view member, bool absent) const;

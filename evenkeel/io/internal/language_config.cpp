@@ -41,48 +41,39 @@ const KnownWords<bool> network_words = {
 // Mamba, attention and a dense network beside experts.
 const KnownWords<bool> block_letters = {{"M", false}, {"E", true}, {"*", false}, {"-", false}};
 
-// A number of a formula.
-struct FormulaKey {
-  static constexpr int needed = -2;
-
-  std::string_view key = {};
-  int absent = needed;  // what it is where the key is missing; needed: the key must be there
-};
-
-// Layer i has experts where first <= i <= last and i mod step = remainder, unless `dense` lists it.
+// Layer i has experts where first <= i <= last (-1: the last of all) and i mod step = remainder, unless
+// `dense` lists it: the keys that say these numbers.
 struct Formula {
-  FormulaKey first = {"", 0};
-  FormulaKey last = {"", -1};  // -1: the last of all
-  FormulaKey step = {"", 1};
-  FormulaKey remainder = {"", 0};  // -1: step - 1, which counts layers from 1
+  std::string_view first = {};
+  std::string_view last = {};
+  std::string_view step = {};
+  std::string_view remainder = {};
   std::string_view dense = {};
-  // Models of text and images have lists with a number for each kind of experts.
-  bool by_kind = false;
+  std::string_view needed = {};  // one of these, where a class and its readers differ in what it is without
+  bool from_one = false;         // without a key for the remainder: layers are counted from 1
+  bool by_kind = false;          // of text and images: may be lists with a number for each kind of experts
 
-  // As a list, moe_layer_freq is a rule of its own.
-  static bool states(const ConfigKeys& config, std::string_view key) {
-    return config.is_there(key) && !(key == flag_lists[0] && config.is_list(key));
-  }
   std::vector<std::string_view> stated(const ConfigKeys& config) const {
-    std::vector<std::string_view> keys = {first.key, last.key, step.key, remainder.key, dense};
-    std::erase_if(keys, [&](std::string_view key) { return !states(config, key); });
+    std::vector<std::string_view> keys = {first, last, step, remainder, dense};
+    // As a list, moe_layer_freq is a rule of its own.
+    std::erase_if(keys, [&](std::string_view key) {
+      return !config.is_there(key) || (key == flag_lists[0] && config.is_list(key));
+    });
     return keys;
   }
 };
-
-constexpr FormulaKey counted_from_one = {"", -1};
 const std::array<Formula, 7> formulas = {{
-    {.first = {"first_k_dense_replace", 0}, .step = {"moe_layer_freq", 1}},
-    {.first = {"num_dense_layers", 0}},
-    {.step = {"interleave_moe_layer_step", 1}, .remainder = counted_from_one},
-    {.step = {"moe_layer_frequency", 1}, .remainder = counted_from_one},
-    {.step = {"expert_layer_period"}, .remainder = {"expert_layer_offset"}},
-    {.step = {"decoder_sparse_step", 1}, .remainder = counted_from_one, .dense = "mlp_only_layers"},
-    // Left out, the first is 0 for some readers and 1 for others.
-    {.first = {"moe_layer_start_index"},
-     .last = {"moe_layer_end_index", -1},
-     .step = {"moe_layer_interval", 1},
-     .remainder = counted_from_one,
+    {.first = "first_k_dense_replace", .step = "moe_layer_freq"},
+    {.first = "num_dense_layers"},
+    {.step = "interleave_moe_layer_step", .from_one = true},
+    {.step = "moe_layer_frequency", .from_one = true},
+    {.step = "expert_layer_period", .remainder = "expert_layer_offset", .needed = "expert_layer_period"},
+    {.step = "decoder_sparse_step", .dense = "mlp_only_layers", .from_one = true},
+    {.first = "moe_layer_start_index",
+     .last = "moe_layer_end_index",
+     .step = "moe_layer_interval",
+     .needed = "moe_layer_start_index",
+     .from_one = true,
      .by_kind = true},
 }};
 // More kinds would only cost time.
@@ -195,20 +186,11 @@ void require_length(const ConfigKeys& config, std::string_view key, std::size_t 
               count.mtp > 0 ? fmt::format("{} or {}", hidden, all) : fmt::format("{}", hidden));
 }
 
-// A number of a formula, of one kind of experts.
-int number_of(const ConfigKeys& config, const Formula& formula, const FormulaKey& number, std::size_t kind,
-              int least, int most) {
-  if (number.absent != FormulaKey::needed && !formula.states(config, number.key)) return number.absent;
-  if (!formula.by_kind || !config.is_list(number.key)) return config.integer(number.key, least, most);
-  const JsonField list = config.at(number.key);
-  if (kind >= list->size()) list.fail("has {} numbers, where another of its keys has more", list->size());
-  return list[kind].integer(least, most);
-}
-
 void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
                  std::vector<LayerRule>& rules) {
   const std::vector<std::string_view> keys = formula.stated(config);
   if (keys.empty()) return;
+  if (!formula.needed.empty()) config.at(formula.needed);
   std::size_t kinds = 0;
   for (const std::string_view key : keys)
     if (formula.by_kind && config.is_list(key)) kinds = std::max(kinds, config.at(key)->size());
@@ -218,17 +200,22 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
   if (config.is_there(formula.dense))
     dense = flags_of_numbers(config, formula.dense, config.at(formula.dense).integers(), {hidden, 0});
   for (std::size_t kind = 0; kind < std::max<std::size_t>(kinds, 1); ++kind) {
-    const auto number = [&](const FormulaKey& key, int least, int most) {
-      return number_of(config, formula, key, kind, least, most);
+    const auto number = [&](std::string_view key, int least, int absent) {
+      if (std::ranges::find(keys, key) == keys.end()) return absent;
+      if (!formula.by_kind || !config.is_list(key)) return config.integer(key, least, max_layers);
+      const JsonField list = config.at(key);
+      if (kind >= list->size()) list.fail("has {} numbers, where another of its keys has more", list->size());
+      return list[kind].integer(least, max_layers);
     };
-    const int first = number(formula.first, 0, max_layers);
-    const int last = number(formula.last, -1, max_layers);
-    const int step = number(formula.step, 1, max_layers);
-    const int remainder = number(formula.remainder, 0, step - 1);
+    const int first = number(formula.first, 0, 0);
+    const int last = number(formula.last, -1, -1);
+    const int step = number(formula.step, 1, 1);
+    const int remainder = !formula.remainder.empty() ? config.integer(formula.remainder, 0, step - 1)
+                          : formula.from_one         ? step - 1
+                                                     : 0;
     Flags flags;
     for (int layer = 0; layer < hidden; ++layer)
-      flags.push_back(layer >= first && (last == -1 || layer <= last) &&
-                      layer % step == (remainder == -1 ? step - 1 : remainder) &&
+      flags.push_back(layer >= first && (last == -1 || layer <= last) && layer % step == remainder &&
                       !dense[static_cast<std::size_t>(layer)]);
     const std::string of_kind = kinds > 0 ? fmt::format(" (number {} of each list)", kind) : "";
     rules.push_back({config.name(fmt::format("{}{}", fmt::join(keys, ", "), of_kind)), std::move(flags)});
@@ -416,7 +403,9 @@ std::vector<bool> table_layers(const ConfigKeys& config, int hidden, int absent)
   return flags;
 }
 
-ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
+ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
+  const Family* const own = known_family(config.word("model_type"));
+  const Family* const family = own != nullptr ? own : around;
   if (config.is_there("encoder_sparse_step"))
     config.fail("encoder_sparse_step",
                 "is of a model with encoder and decoder, which number their layers each by itself");

@@ -11,7 +11,7 @@
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/internal/config_keys.h"
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/model/family.h"
 #include "evenkeel/model/routing_groups.h"
 
@@ -52,8 +52,8 @@ int num_experts(const ConfigKeys& config);
 std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Family& family, int num_experts);
 // Of `hidden` layers those that choose experts by a table of tokens: the first `absent` where no key says it.
 std::vector<bool> table_layers(const ConfigKeys& config, int hidden, int absent);
-// `family` decides where no key says it; null where none is known. Throws ParseError as read_model_layers()
-// does.
-ModelLayers layers_of(const ConfigKeys& config, const Family* family);
+// Where no key says it, the family of its own model type decides, else that of the config around it; null
+// where none is known. Throws ParseError as read_model_layers() does.
+ModelLayers layers_of(const ConfigKeys& config, const Family* around);
 
 }  // namespace evenkeel::internal
