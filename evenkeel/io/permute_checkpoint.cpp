@@ -1,13 +1,18 @@
 #include "evenkeel/io/permute_checkpoint.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <system_error>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/system_limits.h"
@@ -15,12 +20,11 @@
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
-#include "evenkeel/io/internal/checkpoint/folders.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
-#include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/unfinished.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel {
@@ -31,6 +35,51 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
+
+// Paths from the folder on, sorted. Links to files are files.
+struct FolderFiles {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+};
+
+// Everything but .git and .cache, which hold other tools' records of the files as they were downloaded.
+FolderFiles list_files(const std::string& folder) {
+  FolderFiles found;
+  try {
+    if (!fs::is_directory(folder)) throw ParseError(folder, "", "is not a folder");
+    for (auto at = fs::recursive_directory_iterator(folder); at != fs::recursive_directory_iterator(); ++at) {
+      const std::string name = at->path().lexically_relative(folder).string();
+      if (name == ".git" || name == ".cache") {
+        at.disable_recursion_pending();
+      } else if (at->is_regular_file()) {
+        found.files.push_back(name);
+      } else if (at->is_directory() && !at->is_symlink()) {
+        found.folders.push_back(name);
+      } else {
+        throw Unsupported(
+            fmt::format("{}: is neither a file nor a folder nor a link to a file; such cannot be copied",
+                        at->path().string()));
+      }
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw ParseError(folder, "", "cannot be read: " + error.code().message());
+  }
+  std::ranges::sort(found.files);
+  std::ranges::sort(found.folders);
+  return found;
+}
+
+// By its name, what may hold weights in a format that is not permuted.
+bool may_be_weights(const std::string& file) {
+  constexpr std::array<std::string_view, 5> endings{".safetensors", ".bin", ".pt", ".pth", ".gguf"};
+  if (file.ends_with("training_args.bin")) return false;
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return file.ends_with(ending); });
+}
+
+// By its name, what may say how single modules are quantized: quant_model_description.json and its like.
+bool may_speak_of_quantization(const std::string& file) {
+  return file.find("quant") != std::string::npos && file.ends_with(".json") && !file.ends_with(index_ending);
+}
 
 // A checkpoint as far as its names tell.
 struct Model {
@@ -86,6 +135,28 @@ Placement placed_layers(const Model& model, const Placement& placement) {
                                "placement");
 }
 
+// Group g of a model is its experts [g E / G, (g + 1) E / G). A token's experts come from the few groups
+// whose best experts score highest, so a new order computes the same only if it takes whole groups to whole
+// groups. Throws Infeasible where it does not, with `where` ("layer 3") and two experts that show it.
+void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
+                          const std::string& where) {
+  if (!groups.bind()) return;
+  const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
+  for (std::size_t id = 0; id < order.size(); ++id) {
+    const std::size_t first = id / size * size;  // of the new group that this id is in
+    const std::size_t group = order[id].offset() / size;
+    const std::size_t expected = order[first].offset() / size;
+    if (group == expected) continue;
+    throw Infeasible(fmt::format(
+        "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
+        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
+        "else; "
+        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
+        where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
+        groups.chosen, groups.count, size));
+  }
+}
+
 // By the layer's number in the model.
 using Orders = std::map<int, std::vector<ExpertId>>;
 
@@ -118,6 +189,77 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
   return composed(before, map);
 }
 
+[[noreturn]] void refuse(const fs::path& path, const std::string& why, const std::string& allowed = "") {
+  throw InvalidArgument("output", fmt::format("{} {}", path.string(), why), allowed);
+}
+
+// Absolute, with links in what exists resolved.
+fs::path resolved(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) refuse(path, "cannot be written: " + error.message());
+  if (!full.has_filename()) full = full.parent_path();  // "out/"
+  return full;
+}
+
+// Only a folder's own file system can rename another into its place.
+void require_free(const fs::path& place) {
+  struct stat here {};
+  if (::lstat(place.c_str(), &here) != 0) return;
+  if (!S_ISDIR(here.st_mode))
+    refuse(place, "exists and is not a folder", "a folder that is empty or not there yet");
+  std::error_code error;
+  if (!fs::is_empty(place, error) || error)
+    refuse(place, "is not empty", "a folder that is empty or not there yet");
+  struct stat above {};
+  if (::stat(place.parent_path().c_str(), &above) == 0 &&
+      (above.st_dev != here.st_dev || above.st_ino == here.st_ino))
+    refuse(place, "is where a file system is mounted", "a new folder inside it");
+}
+
+void require_outside(const fs::path& place, const fs::path& input) {
+  const auto [in_input, in_place] = std::mismatch(input.begin(), input.end(), place.begin(), place.end());
+  if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
+}
+
+// Makes a folder with what the umask leaves of another one's permissions; its owner may write in it. 0, or an
+// errno.
+int make_folder_like(const char* name, const std::string& other) {
+  return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
+}
+
+// A folder that appears whole or not at all, with the permissions of `input`, or fewer where an empty folder
+// is there that has fewer: filled beside its place until commit().
+Unfinished output_folder(const std::string& path, const std::string& input) {
+  const fs::path place = resolved(path);
+  require_outside(place, resolved(input));
+  require_free(place);
+  const std::optional<unsigned> there = mode_of(place.string());
+  try {
+    return Unfinished(place, [&](const char* name) {
+      const int error = make_folder_like(name, input);
+      if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
+      return error;
+    });
+  } catch (const std::system_error& error) {
+    refuse(place, "cannot be made: " + describe_errno(error.code().value()));
+  }
+}
+
+// Folders that killed runs have left beside the place.
+std::vector<std::string> leftovers_of(const Unfinished& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.place().parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (Unfinished::is_beside(folder.place(), name) && entry.path() != folder.beside() &&
+        entry.is_directory(error))
+      found.push_back(entry.path().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 // Writes files from ranges of others, and counts.
 class Writer {
  public:
@@ -133,29 +275,25 @@ class Writer {
         throw InvalidArgument((output_ / folder).string(), "cannot be made: " + describe_errno(error));
   }
 
-  void write_weights(const Renumbering& renumbering, std::size_t file) {
-    AtomicFile out = new_file(model_.tensors.files[file].name);
-    for (const ByteRange& range : renumbering.ranges(file))
-      copy(path_of(model_.tensors.files[range.file].name), range, out);
-    finish(out);
+  // Open to whoever may read its source.
+  void write(const std::string& file, const std::vector<ByteRange>& ranges) {
+    AtomicFile out((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
+    for (const ByteRange& range : ranges) copy(range, out);
+    out.commit();
+    ++done_.num_files;
+    report();
   }
 
   void write_copy(const std::string& file) {
-    AtomicFile out = new_file(file);
-    copy(path_of(file), {.bytes = ByteSource(path_of(file)).size()}, out);
-    finish(out);
+    write(file, {{.file = file, .bytes = ByteSource(path_of(file)).size()}});
   }
 
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
 
-  // Open to whoever may read its source.
-  AtomicFile new_file(const std::string& file) const {
-    return AtomicFile((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
-  }
-
   // The buffer holds whole ids.
-  void copy(const std::string& path, ByteRange range, AtomicFile& out) {
+  void copy(ByteRange range, AtomicFile& out) {
+    const std::string path = path_of(range.file);
     if (!source_ || source_->name() != path) source_.emplace(path);
     while (range.bytes > 0) {
       const auto piece = std::span(buffer_).first(
@@ -177,12 +315,6 @@ class Writer {
     if (options_.progress) options_.progress(done_.total_bytes, total_);
   }
 
-  void finish(AtomicFile& out) {
-    out.commit();
-    ++done_.num_files;
-    report();
-  }
-
   const Model& model_;
   const fs::path& output_;
   const PermuteOptions& options_;
@@ -198,14 +330,15 @@ void write_all(const Model& model, const Renumbering& renumbering, const fs::pat
   Writer writer(model, output, options, done);
   writer.make_folders();
   for (const std::string& file : model.files.files) {
-    const bool is_weights =
-        std::ranges::find(model.tensors.files, file, &WeightFile::name) != model.tensors.files.end();
-    if (is_weights || file == expert_map_name) continue;
+    if (file == expert_map_name) continue;
+    const auto weights = std::ranges::find(model.tensors.files, file, &WeightFile::name);
+    if (weights != model.tensors.files.end()) {
+      writer.write(file, renumbering.ranges(static_cast<std::size_t>(weights - model.tensors.files.begin())));
+      continue;
+    }
     writer.write_copy(file);
     if (may_be_weights(file)) done.other_weights.push_back(file);
   }
-  for (std::size_t file = 0; file < model.tensors.files.size(); ++file)
-    writer.write_weights(renumbering, file);
 }
 
 }  // namespace
@@ -234,7 +367,9 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
     const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
     write_expert_map(map, (folder.beside() / expert_map_name).string());
   }
-  commit(folder);
+  flush_folder(folder.beside());
+  if (const int error = folder.rename(); error != 0)
+    refuse(folder.place(), "cannot be made: " + describe_errno(error));
   return done;
 }
 

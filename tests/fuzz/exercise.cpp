@@ -14,7 +14,6 @@
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
-#include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/pickle.h"

@@ -57,87 +57,57 @@ struct NamedExperts {
   std::string says;
 };
 
-class Check {
- public:
-  Check(int num_experts, const std::string& file) : num_experts_(num_experts), file_(file) {}
+using NamesOfExperts = std::map<std::string, NamedExperts>;
 
-  void value(const Json& json) const {
-    if (json.is_string()) return value(Json::array({json}));
-    if (!json.is_structured()) return;
-    std::map<std::string, NamedExperts> named;
-    for (const auto& [key, child] : json.items()) {
-      const bool listed = json.is_array() && child.is_string();
-      if (!listed) value(child);
-      if (listed || json.is_object())
-        take(listed ? child.get<std::string>() : key, listed ? Json() : child, named);
-    }
-    for (const auto& [name, experts] : named) require_complete(experts.texts);
-  }
+[[noreturn]] void refuse_expert(const std::string& file, const std::string& text, const std::string& why) {
+  throw Unsupported(fmt::format("{}: '{}' speaks of one expert by its number, which this cannot renumber; {}",
+                                file, text, why));
+}
 
- private:
-  [[noreturn]] void refuse(const std::string& text, const std::string& why) const {
+void take_name(const std::string& given, const Json& says, const std::string& file, NamesOfExperts& named) {
+  if (given.find("experts") == std::string::npos) return;
+  static const std::regex numbered(R"(experts\.(\d{1,6}))");
+  const std::string text = without_escapes(given);
+  std::smatch found;
+  if (std::regex_search(text, found, numbered)) {
+    const std::string pattern = found.prefix().str() + "experts.*" + found.suffix().str();
+    NamedExperts& alike =
+        named.try_emplace(pattern, NamedExperts{.texts = {}, .says = says.dump()}).first->second;
+    if (alike.says != says.dump())
+      refuse_expert(file, given,
+                    fmt::format("it says {}, and of another expert {}; the same of all would do", says.dump(),
+                                alike.says));
+    alike.texts.emplace(std::stoi(found[1]), given);
+  } else if (may_pick_experts(text)) {
     throw Unsupported(fmt::format(
-        "{}: '{}' speaks of one expert by its number, which this cannot renumber; {}", file_, text, why));
+        "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
+        "\\d+ or .* for all of them would do",
+        file, given));
   }
-
-  void take(const std::string& given, const Json& says, std::map<std::string, NamedExperts>& named) const {
-    if (given.find("experts") == std::string::npos) return;
-    static const std::regex numbered(R"(experts\.(\d{1,6}))");
-    const std::string text = without_escapes(given);
-    std::smatch found;
-    if (std::regex_search(text, found, numbered)) {
-      NamedExperts& alike = named
-                                .try_emplace(found.prefix().str() + "experts.*" + found.suffix().str(),
-                                             NamedExperts{.texts = {}, .says = says.dump()})
-                                .first->second;
-      if (alike.says != says.dump())
-        refuse(given, fmt::format("it says {}, and of another expert {}; the same of all would do",
-                                  says.dump(), alike.says));
-      alike.texts.emplace(std::stoi(found[1]), given);
-    } else if (may_pick_experts(text)) {
-      throw Unsupported(fmt::format(
-          "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
-          "\\d+ or .* for all of them would do",
-          file_, given));
-    }
-  }
-
-  void require_complete(const std::map<int, std::string>& texts) const {
-    for (int expert = 0; expert < num_experts_; ++expert)
-      if (!texts.contains(expert))
-        refuse(texts.begin()->second,
-               fmt::format("it names {} of the {} experts, and {} is not among them; all or none would do",
-                           texts.size(), num_experts_, expert));
-    if (std::ssize(texts) != num_experts_)
-      refuse(texts.rbegin()->second, fmt::format("config.json says that there are {} experts", num_experts_));
-  }
-
-  const int num_experts_;
-  const std::string& file_;
-};
+}
 
 }  // namespace
 
 void require_all_or_no_experts(const Json& config, int num_experts, const std::string& file) {
-  Check(num_experts, file).value(config);
-}
-
-void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
-                          const std::string& where) {
-  if (!groups.bind()) return;
-  const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
-  for (std::size_t id = 0; id < order.size(); ++id) {
-    const std::size_t first = id / size * size;  // of the new group that this id is in
-    const std::size_t group = order[id].offset() / size;
-    const std::size_t expected = order[first].offset() / size;
-    if (group == expected) continue;
-    throw Infeasible(fmt::format(
-        "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
-        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
-        "else; "
-        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
-        where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
-        groups.chosen, groups.count, size));
+  if (config.is_string()) return require_all_or_no_experts(Json::array({config}), num_experts, file);
+  if (!config.is_structured()) return;
+  NamesOfExperts named;
+  for (const auto& [key, child] : config.items()) {
+    const bool listed = config.is_array() && child.is_string();
+    if (!listed) require_all_or_no_experts(child, num_experts, file);
+    if (listed) take_name(child.get<std::string>(), Json(), file, named);
+    if (config.is_object()) take_name(key, child, file, named);
+  }
+  for (const auto& [name, experts] : named) {
+    for (int expert = 0; expert < num_experts; ++expert)
+      if (!experts.texts.contains(expert))
+        refuse_expert(
+            file, experts.texts.begin()->second,
+            fmt::format("it names {} of the {} experts, and {} is not among them; all or none would do",
+                        experts.texts.size(), num_experts, expert));
+    if (std::ssize(experts.texts) != num_experts)
+      refuse_expert(file, experts.texts.rbegin()->second,
+                    fmt::format("config.json says that there are {} experts", num_experts));
   }
 }
 

@@ -80,17 +80,15 @@ std::map<std::string, std::string> read_checkpoint_index(const ByteSource& sourc
 
 CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   const std::string root = root_of(folder);
-  CheckpointTensors checkpoint;
-  if (root == whole_checkpoint) {
-    read_file(folder, root, checkpoint);
-    return checkpoint;
-  }
   const std::string index = (fs::path(folder) / root).string();
-  const auto indexed_tensors = read_checkpoint_index(index);
+  const bool whole = root == whole_checkpoint;
+  const auto indexed = whole ? std::map<std::string, std::string>() : read_checkpoint_index(index);
   std::set<std::string> names;
-  for (const auto& [tensor, file] : indexed_tensors) names.insert(file);
+  if (whole) names.insert(root);
+  for (const auto& [tensor, file] : indexed) names.insert(file);
+  CheckpointTensors checkpoint;
   for (const std::string& name : names) read_file(folder, name, checkpoint);
-  require_as_indexed(checkpoint, indexed_tensors, index);
+  if (!whole) require_as_indexed(checkpoint, indexed, index);
   return checkpoint;
 }
 
