@@ -24,7 +24,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/model_groups.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/unplaced_layers.h"
 #include "evenkeel/placement/traffic.h"

@@ -1,13 +1,18 @@
 #include "evenkeel/io/permute_checkpoint.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <system_error>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/system_limits.h"
@@ -15,12 +20,11 @@
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
-#include "evenkeel/io/internal/checkpoint/folders.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
-#include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/unfinished.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel {
@@ -31,8 +35,51 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
-// Shards that are open at once; the experts of a layer lie in a few.
-constexpr std::size_t most_open = 64;
+
+// Paths from the folder on, sorted. Links to files are files.
+struct FolderFiles {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+};
+
+// Everything but .git and .cache, which hold other tools' records of the files as they were downloaded.
+FolderFiles list_files(const std::string& folder) {
+  FolderFiles found;
+  try {
+    if (!fs::is_directory(folder)) throw ParseError(folder, "", "is not a folder");
+    for (auto at = fs::recursive_directory_iterator(folder); at != fs::recursive_directory_iterator(); ++at) {
+      const std::string name = at->path().lexically_relative(folder).string();
+      if (name == ".git" || name == ".cache") {
+        at.disable_recursion_pending();
+      } else if (at->is_regular_file()) {
+        found.files.push_back(name);
+      } else if (at->is_directory() && !at->is_symlink()) {
+        found.folders.push_back(name);
+      } else {
+        throw Unsupported(
+            fmt::format("{}: is neither a file nor a folder nor a link to a file; such cannot be copied",
+                        at->path().string()));
+      }
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw ParseError(folder, "", "cannot be read: " + error.code().message());
+  }
+  std::ranges::sort(found.files);
+  std::ranges::sort(found.folders);
+  return found;
+}
+
+// By its name, what may hold weights in a format that is not permuted.
+bool may_be_weights(const std::string& file) {
+  constexpr std::array<std::string_view, 5> endings{".safetensors", ".bin", ".pt", ".pth", ".gguf"};
+  if (file.ends_with("training_args.bin")) return false;
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return file.ends_with(ending); });
+}
+
+// By its name, what may say how single modules are quantized: quant_model_description.json and its like.
+bool may_speak_of_quantization(const std::string& file) {
+  return file.find("quant") != std::string::npos && file.ends_with(".json") && !file.ends_with(index_ending);
+}
 
 // A checkpoint as far as its names tell.
 struct Model {
@@ -45,7 +92,7 @@ struct Model {
 
 Model read_model(const std::string& folder) {
   Model model{.folder = folder, .config = {}, .tensors = {}, .layers = {}, .files = list_files(folder)};
-  model.config = read_checkpoint_config((fs::path(folder) / "config.json").string());
+  model.config = read_checkpoint_config(folder);
   for (const std::string& file : model.files.files)
     if (may_speak_of_quantization(file)) {
       const ByteSource source((fs::path(folder) / file).string());
@@ -56,25 +103,19 @@ Model read_model(const std::string& folder) {
   return model;
 }
 
-std::vector<int> hidden_layers(const Model& model) {
-  std::vector<int> hidden;
-  for (const MoeLayer& layer : model.layers)
-    if (layer.layer < model.config.num_layers) hidden.push_back(layer.layer);
-  return hidden;
-}
-
 // A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also
 // for those of multi-token prediction, which come after.
 std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
                                  const Placement& placement) {
-  std::vector<int> hidden = hidden_layers(model);
+  const auto end = std::ranges::lower_bound(all, model.config.num_layers);
+  const LayerNumbers hidden({all.begin(), end}), extra({end, all.end()});
   if (placement.num_layers() == std::ssize(all)) return all;
-  if (placement.num_layers() == std::ssize(hidden)) return hidden;
+  if (placement.num_layers() == std::ssize(hidden.numbers())) return hidden.numbers();
+  const std::size_t count = hidden.numbers().size();
   std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",
-                                placement.num_layers(), hidden.size(), to_text(LayerNumbers(hidden)));
-  std::string allowed = fmt::format("{} layers", hidden.size());
-  if (all.size() > hidden.size()) {
-    const LayerNumbers extra({all.begin() + std::ssize(hidden), all.end()});
+                                placement.num_layers(), count, to_text(hidden));
+  std::string allowed = fmt::format("{} layers", count);
+  if (extra.known()) {
     why += fmt::format(" and {} for multi-token prediction ({})", extra.numbers().size(), to_text(extra));
     allowed += fmt::format(", or {}", all.size());
   }
@@ -92,6 +133,28 @@ Placement placed_layers(const Model& model, const Placement& placement) {
   const LayerNumbers wanted(placed.empty() ? all : placed);
   return placement.paired_with({"the checkpoint", wanted, static_cast<int>(wanted.numbers().size())}, "it",
                                "placement");
+}
+
+// Group g of a model is its experts [g E / G, (g + 1) E / G). A token's experts come from the few groups
+// whose best experts score highest, so a new order computes the same only if it takes whole groups to whole
+// groups. Throws Infeasible where it does not, with `where` ("layer 3") and two experts that show it.
+void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
+                          const std::string& where) {
+  if (!groups.bind()) return;
+  const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
+  for (std::size_t id = 0; id < order.size(); ++id) {
+    const std::size_t first = id / size * size;  // of the new group that this id is in
+    const std::size_t group = order[id].offset() / size;
+    const std::size_t expected = order[first].offset() / size;
+    if (group == expected) continue;
+    throw Infeasible(fmt::format(
+        "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
+        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
+        "else; "
+        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
+        where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
+        groups.chosen, groups.count, size));
+  }
 }
 
 // By the layer's number in the model.
@@ -126,6 +189,77 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
   return composed(before, map);
 }
 
+[[noreturn]] void refuse(const fs::path& path, const std::string& why, const std::string& allowed = "") {
+  throw InvalidArgument("output", fmt::format("{} {}", path.string(), why), allowed);
+}
+
+// Absolute, with links in what exists resolved.
+fs::path resolved(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) refuse(path, "cannot be written: " + error.message());
+  if (!full.has_filename()) full = full.parent_path();  // "out/"
+  return full;
+}
+
+// Only a folder's own file system can rename another into its place.
+void require_free(const fs::path& place) {
+  struct stat here {};
+  if (::lstat(place.c_str(), &here) != 0) return;
+  if (!S_ISDIR(here.st_mode))
+    refuse(place, "exists and is not a folder", "a folder that is empty or not there yet");
+  std::error_code error;
+  if (!fs::is_empty(place, error) || error)
+    refuse(place, "is not empty", "a folder that is empty or not there yet");
+  struct stat above {};
+  if (::stat(place.parent_path().c_str(), &above) == 0 &&
+      (above.st_dev != here.st_dev || above.st_ino == here.st_ino))
+    refuse(place, "is where a file system is mounted", "a new folder inside it");
+}
+
+void require_outside(const fs::path& place, const fs::path& input) {
+  const auto [in_input, in_place] = std::mismatch(input.begin(), input.end(), place.begin(), place.end());
+  if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
+}
+
+// Makes a folder with what the umask leaves of another one's permissions; its owner may write in it. 0, or an
+// errno.
+int make_folder_like(const char* name, const std::string& other) {
+  return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
+}
+
+// A folder that appears whole or not at all, with the permissions of `input`, or fewer where an empty folder
+// is there that has fewer: filled beside its place until commit().
+Unfinished output_folder(const std::string& path, const std::string& input) {
+  const fs::path place = resolved(path);
+  require_outside(place, resolved(input));
+  require_free(place);
+  const std::optional<unsigned> there = mode_of(place.string());
+  try {
+    return Unfinished(place, [&](const char* name) {
+      const int error = make_folder_like(name, input);
+      if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
+      return error;
+    });
+  } catch (const std::system_error& error) {
+    refuse(place, "cannot be made: " + describe_errno(error.code().value()));
+  }
+}
+
+// Folders that killed runs have left beside the place.
+std::vector<std::string> leftovers_of(const Unfinished& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.place().parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (Unfinished::is_beside(folder.place(), name) && entry.path() != folder.beside() &&
+        entry.is_directory(error))
+      found.push_back(entry.path().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 // Writes files from ranges of others, and counts.
 class Writer {
  public:
@@ -141,41 +275,32 @@ class Writer {
         throw InvalidArgument((output_ / folder).string(), "cannot be made: " + describe_errno(error));
   }
 
-  void write_weights(const Renumbering& renumbering, std::size_t file) {
-    AtomicFile out = new_file(model_.tensors.files[file].name);
-    for (const ByteRange& range : renumbering.ranges(file)) copy(source(range.file), range, out);
-    finish(out);
+  // Open to whoever may read its source.
+  void write(const std::string& file, const std::vector<ByteRange>& ranges) {
+    AtomicFile out((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
+    for (const ByteRange& range : ranges) copy(range, out);
+    out.commit();
+    ++done_.num_files;
+    report();
   }
 
   void write_copy(const std::string& file) {
-    const ByteSource whole(path_of(file));
-    AtomicFile out = new_file(file);
-    copy(whole, {.begin = 0, .bytes = whole.size()}, out);
-    finish(out);
+    write(file, {{.file = file, .bytes = ByteSource(path_of(file)).size()}});
   }
 
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
 
-  // Open to whoever may read its source.
-  AtomicFile new_file(const std::string& file) const {
-    return AtomicFile((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
-  }
-
-  const ByteSource& source(std::size_t file) {
-    if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
-    const auto found = open_.find(file);
-    if (found != open_.end()) return found->second;
-    return open_.emplace(file, path_of(model_.tensors.files[file].name)).first->second;
-  }
-
   // The buffer holds whole ids.
-  void copy(const ByteSource& from, ByteRange range, AtomicFile& out) {
+  void copy(ByteRange range, AtomicFile& out) {
+    const std::string path = path_of(range.file);
+    if (!source_ || source_->name() != path) source_.emplace(path);
     while (range.bytes > 0) {
       const auto piece = std::span(buffer_).first(
           static_cast<std::size_t>(std::min<std::int64_t>(range.bytes, std::ssize(buffer_))));
-      from.read(range.begin, piece);
-      if (range.ids != nullptr) range.ids->renumber(piece, from.name());
+      source_->read(range.begin, piece);
+      if (range.ids != nullptr)
+        range.ids->renumber(piece, path, model_.tensors.tensors[range.ids->tensor].at.name);
       out.write(piece);
       range.begin += std::ssize(piece);
       range.bytes -= std::ssize(piece);
@@ -190,46 +315,30 @@ class Writer {
     if (options_.progress) options_.progress(done_.total_bytes, total_);
   }
 
-  void finish(AtomicFile& out) {
-    out.commit();
-    ++done_.num_files;
-    report();
-  }
-
   const Model& model_;
   const fs::path& output_;
   const PermuteOptions& options_;
   PermutedCheckpoint& done_;
   std::vector<std::byte> buffer_;
-  std::map<std::size_t, ByteSource> open_;
+  std::optional<ByteSource> source_;  // the last that was read
   std::int64_t total_ = 0;
   std::int64_t unreported_ = 0;
 };
 
-PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, const Orders& orders) {
-  PermutedCheckpoint done;
-  done.family = model.config.family->name();
-  for (const MoeLayer& layer : model.layers)
-    (orders.contains(layer.layer) ? done.layers : done.kept_layers).push_back(layer.layer);
-  done.tensors_permuted = renumbering.count_permuted();
-  done.tensors_renamed = renumbering.count_renamed();
-  done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
-  return done;
-}
-
 void write_all(const Model& model, const Renumbering& renumbering, const fs::path& output,
                const PermuteOptions& options, PermutedCheckpoint& done) {
-  std::set<std::string> weights;
-  for (const WeightFile& file : model.tensors.files) weights.insert(file.name);
   Writer writer(model, output, options, done);
   writer.make_folders();
   for (const std::string& file : model.files.files) {
-    if (weights.contains(file) || file == expert_map_name) continue;
+    if (file == expert_map_name) continue;
+    const auto weights = std::ranges::find(model.tensors.files, file, &WeightFile::name);
+    if (weights != model.tensors.files.end()) {
+      writer.write(file, renumbering.ranges(static_cast<std::size_t>(weights - model.tensors.files.begin())));
+      continue;
+    }
     writer.write_copy(file);
     if (may_be_weights(file)) done.other_weights.push_back(file);
   }
-  for (std::size_t file = 0; file < model.tensors.files.size(); ++file)
-    writer.write_weights(renumbering, file);
 }
 
 }  // namespace
@@ -239,20 +348,28 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
   const Model model = read_model(checkpoint);
   const Orders orders = orders_of(model, placement);
   const ExpertMap map = map_of(model, placement, orders);
+  PermutedCheckpoint done;
+  done.family = model.config.family->name();
   Renumbering renumbering(model.tensors);
-  for (const MoeLayer& layer : model.layers)
-    if (const auto order = orders.find(layer.layer); order != orders.end())
-      renumbering.renumber(layer, order->second);
+  for (const MoeLayer& layer : model.layers) {
+    const auto order = orders.find(layer.layer);
+    (order == orders.end() ? done.kept_layers : done.layers).push_back(layer.layer);
+    if (order != orders.end()) renumbering.renumber(layer, order->second);
+  }
+  done.tensors_permuted = renumbering.count_permuted();
+  done.tensors_renamed = renumbering.count_renamed();
+  done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
 
   Unfinished folder = output_folder(output, checkpoint);
-  PermutedCheckpoint done = summary(model, renumbering, orders);
   done.leftovers = leftovers_of(folder);
   write_all(model, renumbering, folder.beside(), options, done);
   {
     const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
     write_expert_map(map, (folder.beside() / expert_map_name).string());
   }
-  commit(folder);
+  flush_folder(folder.beside());
+  if (const int error = folder.rename(); error != 0)
+    refuse(folder.place(), "cannot be made: " + describe_errno(error));
   return done;
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/plan/dispatch.h"
 

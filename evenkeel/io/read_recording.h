@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/routing/recording.h"
 
 namespace evenkeel {

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <ranges>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -32,8 +32,11 @@ double number(const JsonField& field, const TopologyRange& range) {
   return number;
 }
 
-void require_list(const JsonField& list, std::size_t size) {
-  if (!list->is_array() || list->size() != size) list.fail("is not a list of {}", size);
+// Calls `take` with each element of a list of one for each rank.
+template <class Take>
+void for_each_rank(const JsonField& list, std::size_t ranks, const Take& take) {
+  if (!list->is_array() || list->size() != ranks) list.fail("is not a list of {}", ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) take(list[rank], rank);
 }
 
 // A key that is misspelt would otherwise leave its default in force.
@@ -72,55 +75,34 @@ std::vector<int> read_nodes(const JsonField& json) {
   return nodes;
 }
 
-// Matrices of bandwidth and, optionally, latency, row by sender.
-std::vector<Link> read_matrix(const JsonField& json, std::size_t ranks) {
-  const JsonField bandwidth = json["gigabytes_per_s"];
-  const auto latency = json.find("latency_us");
+// A number for each pair of ranks, row by sender. Nobody looks at the diagonal.
+void read_matrix(const JsonField& rows, const TopologyRange& range, double Link::*field, std::size_t ranks,
+                 std::vector<Link>& links) {
   if (ranks > static_cast<std::size_t>(max_matrix_ranks))
-    bandwidth.fail("is for {} ranks; at most {}", ranks, max_matrix_ranks);
-  require_list(bandwidth, ranks);
-  if (latency) require_list(*latency, ranks);
-  std::vector<Link> links;
-  for (std::size_t from = 0; from < ranks; ++from) {
-    const JsonField row = bandwidth[from];
-    require_list(row, ranks);
-    const auto latencies = latency ? std::optional((*latency)[from]) : std::nullopt;
-    if (latencies) require_list(*latencies, ranks);
-    for (std::size_t to = 0; to < ranks; ++to) {
-      Link& link = links.emplace_back();
-      if (from == to) continue;
-      link.gigabytes_per_s = number(row[to], bandwidth_range);
-      if (latencies) link.latency_us = number((*latencies)[to], latency_range);
-    }
-  }
-  return links;
+    rows.fail("is for {} ranks; at most {}", ranks, max_matrix_ranks);
+  links.resize(ranks * ranks);
+  for_each_rank(rows, ranks, [&](const JsonField& row, std::size_t from) {
+    for_each_rank(row, ranks, [&](const JsonField& each, std::size_t to) {
+      if (from != to) links[from * ranks + to].*field = number(each, range);
+    });
+  });
 }
 
 void read_links(const JsonField& json, Topology::Description& description) {
   const bool levels = json.find("within") || json.find("across");
-  const bool matrix = json.find("gigabytes_per_s") || json.find("latency_us");
+  const auto latency = json.find("latency_us");
+  const bool matrix = json.find("gigabytes_per_s") || latency;
   if (levels && matrix)
     throw ParseError(json.file(), "gigabytes_per_s", "stands beside within and across; give one of the two");
-  if (matrix) description.links = read_matrix(json, description.node_of_rank.size());
+  const std::size_t ranks = description.node_of_rank.size();
+  if (matrix)
+    read_matrix(json["gigabytes_per_s"], bandwidth_range, &Link::gigabytes_per_s, ranks, description.links);
+  if (latency) read_matrix(*latency, latency_range, &Link::latency_us, ranks, description.links);
   if (!levels) return;
   description.within = read_link(json["within"]);
   // Without another node nothing crosses.
   const bool one_node = std::ranges::max(description.node_of_rank) == 0;
   description.across = one_node && !json.find("across") ? description.within : read_link(json["across"]);
-}
-
-void read_rank_lists(const JsonField& json, Topology::Description& description) {
-  const std::size_t ranks = description.node_of_rank.size();
-  if (const auto speeds = json.find("speeds")) {
-    require_list(*speeds, ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      description.speeds.push_back(number((*speeds)[rank], speed_range));
-  }
-  if (const auto rooms = json.find("rooms")) {
-    require_list(*rooms, ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      description.capacities.push_back((*rooms)[rank].integer(1, 1 << 30));
-  }
 }
 
 Topology topology_of(const JsonField& json) {
@@ -135,7 +117,15 @@ Topology topology_of(const JsonField& json) {
   }
   description.node_of_rank = read_nodes(json);
   read_links(json, description);
-  read_rank_lists(json, description);
+  const std::size_t ranks = description.node_of_rank.size();
+  if (const auto speeds = json.find("speeds"))
+    for_each_rank(*speeds, ranks, [&](const JsonField& speed, std::size_t) {
+      description.speeds.push_back(number(speed, speed_range));
+    });
+  if (const auto rooms = json.find("rooms"))
+    for_each_rank(*rooms, ranks, [&](const JsonField& room, std::size_t) {
+      description.capacities.push_back(room.integer(1, 1 << 30));
+    });
   if (const auto devices = json.find("devices_per_rank"))
     description.devices_per_rank = devices->integer(1, max_ranks);
   try {
@@ -171,17 +161,11 @@ Topology read_topology(const ByteSource& source) {
 
 Topology named_topology(const std::string& name) {
   if (is_topology_preset(name)) return preset_topology(name);
-  const auto open = [&] {
-    try {
-      return ByteSource(name);
-    } catch (const ParseError& error) {  // whose last field says why
-      throw ParseError(
-          name, "",
-          fmt::format("{}; machines known by name: {}", std::get<std::string>(error.data().back().value),
-                      fmt::join(topology_presets() | std::views::transform(&TopologyPreset::name), ", ")));
-    }
-  };
-  return read_topology(open());
+  std::error_code error;
+  if (!std::filesystem::exists(name, error))
+    throw parse_error(name, "", "cannot be opened: No such file or directory; machines known by name: {}",
+                      fmt::join(topology_presets() | std::views::transform(&TopologyPreset::name), ", "));
+  return read_topology(name);
 }
 
 void write_topology(const Topology& topology, const std::string& path) {

@@ -3,91 +3,78 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
+#include <ranges>
 #include <utility>
 
 namespace evenkeel {
 
 namespace {
 
-// How many physical experts each rank holds; 0 where ranks or layers differ.
-int physical_on_rank(const Placement& placement) {
-  const int first = placement.layer(0).most_natives();
-  for (int layer = 0; layer < placement.num_layers(); ++layer)
-    for (RankId rank : indices<RankId>(placement.num_ranks()))
-      if (std::ssize(placement.layer(layer).natives(rank)) != first) return 0;
-  return first;
+// By the layer's number.
+using Rows = std::map<int, LayerPlacement>;
+
+Rows rows_of(const Placement& placement) {
+  Rows rows;
+  for (int row = 0; row < placement.num_layers(); ++row)
+    rows.emplace(placement.layers().number_of(row), placement.layer(row));
+  return rows;
 }
 
+Placement placement_of(const Rows& rows) {
+  const auto numbers = std::views::keys(rows);
+  const auto layers = std::views::values(rows);
+  return Placement({layers.begin(), layers.end()}, LayerNumbers({numbers.begin(), numbers.end()}));
+}
+
+// As servers begin; contiguous where ranks or layers of `like` hold unequally many.
 LayerPlacement in_order(const Placement& like) {
-  const int on_rank = physical_on_rank(like);
-  if (on_rank == 0) return LayerPlacement::contiguous(like.num_experts(), like.num_ranks());
+  const int on_rank = like.layer(0).most_natives();
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(like.num_experts()));
   for (int i = 0; i < on_rank * like.num_ranks(); ++i)
     homes[static_cast<std::size_t>(i % like.num_experts())].push_back(i / on_rank);
+  for (int layer = 0; layer < like.num_layers(); ++layer)
+    for (RankId rank : indices<RankId>(like.num_ranks()))
+      if (std::ssize(like.layer(layer).natives(rank)) != on_rank)
+        return LayerPlacement::contiguous(like.num_experts(), like.num_ranks());
   return LayerPlacement(homes, like.num_ranks());
 }
 
-Placement joined(const Placement& placement, const Placement& more) {
-  std::map<int, const LayerPlacement*> rows;
-  for (const Placement* each : {&placement, &more})
-    for (int row = 0; row < each->num_layers(); ++row)
-      rows.emplace(each->layers().number_of(row), &each->layer(row));
-  std::vector<int> numbers;
-  std::vector<LayerPlacement> layers;
-  for (const auto& [number, layer] : rows) {
-    numbers.push_back(number);
-    layers.push_back(*layer);
-  }
-  return Placement(std::move(layers), LayerNumbers(std::move(numbers)));
-}
-
-std::vector<int> only_in(const std::vector<int>& layers, const Placement& placement) {
-  std::vector<int> only;
-  std::ranges::set_difference(layers, placement.layers().numbers(), std::back_inserter(only));
-  return only;
-}
-
-std::vector<int> both(const std::vector<int>& some, const std::vector<int>& others) {
-  std::vector<int> common;
-  std::ranges::set_intersection(some, others, std::back_inserter(common));
-  return common;
+std::vector<int> not_in(const Rows& rows, std::vector<int> layers) {
+  std::erase_if(layers, [&](int layer) { return rows.contains(layer); });
+  return layers;
 }
 
 std::string named(const std::vector<int>& layers) {
   return fmt::format("layer{} {}", layers.size() == 1 ? "" : "s", to_text(LayerNumbers(layers)));
 }
 
-// `placement` without the layers that none of the profiles has a load of: their homes mean nothing. As it is
-// where it has no numbers, or no layer would be left.
-Placement without_idle_layers(const Placement& placement, std::span<const RoutingProfile> profiles) {
-  if (!placement.layers().known()) return placement;
-  std::vector<int> used;
+// Without the layers of `placement` that none of the profiles has a load of: their homes mean nothing. As
+// they are where no layer would be left.
+void drop_idle_layers(Rows& rows, const Placement& placement, std::span<const RoutingProfile> profiles) {
+  Rows used;
   for (LayerId layer : indices<LayerId>(placement.num_layers()))
     if (std::ranges::any_of(profiles, [&](const RoutingProfile& each) { return each.total_load(layer) > 0; }))
-      used.push_back(placement.layers().number_of(layer.value()));
-  if (used.empty()) return placement;
-  const int num_used = static_cast<int>(used.size());
-  return placement.paired_with({"the profile", LayerNumbers(std::move(used)), num_used}, "it", "placement");
+      used.insert(rows.extract(placement.layers().number_of(layer.value())));
+  if (!used.empty()) rows = std::move(used);
 }
 
-// `placement` with those of the model's layers that only `before` has, as they are there. A note names them,
-// also where no model says which have experts and none is taken. Both have numbers, else nothing is done.
-Placement with_layers_before(const Placement& placement, const Placement& before,
-                             const std::optional<ModelLayers>& model, std::vector<std::string>& notes) {
-  if (!placement.layers().known() || !before.layers().known()) return placement;
-  std::vector<int> others = only_in(before.layers().numbers(), placement);
-  if (model) others = both(others, model->all_layers());
-  if (others.empty()) return placement;
+// With those of the model's layers that only `before` has, as they are there. A note names them, also where
+// no model says which have experts and none is taken.
+void add_layers_before(Rows& rows, const Placement& before, const std::optional<ModelLayers>& model,
+                       std::vector<std::string>& notes) {
+  std::vector<int> others = not_in(rows, before.layers().numbers());
+  if (model)
+    std::erase_if(others,
+                  [all = model->all_layers()](int layer) { return !std::ranges::binary_search(all, layer); });
+  if (others.empty()) return;
   notes.push_back(fmt::format(
       "no placement was made for {} of the placement before: {}", named(others),
       model ? "the experts stay where it has them"
             : "they are left out; with --model (model=) those with experts stay where it has them"));
-  if (!model) return placement;
-  const LayerNumbers kept(std::move(others));
-  const int num_kept = static_cast<int>(kept.numbers().size());
-  return joined(placement, before.paired_with({"the model", kept, num_kept}, "the placement before", "from"));
+  if (!model) return;
+  const Rows rows_before = rows_of(before);
+  for (const int layer : others) rows.insert(*rows_before.find(layer));
 }
 
 }  // namespace
@@ -95,20 +82,24 @@ Placement with_layers_before(const Placement& placement, const Placement& before
 Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
                                const ModelLayers& model, std::vector<std::string>& notes) {
   if (!placement.layers().known()) return placement;
-  const std::vector<int> unplaced = only_in(layers, placement);
+  Rows rows = rows_of(placement);
+  const std::vector<int> unplaced = not_in(rows, layers);
   if (unplaced.empty()) return placement;
   notes.push_back(fmt::format(
       "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
       std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
-  return joined(placement, Placement(std::vector<LayerPlacement>(unplaced.size(), in_order(placement)),
-                                     LayerNumbers(unplaced)));
+  for (const int layer : unplaced) rows.emplace(layer, in_order(placement));
+  return placement_of(rows);
 }
 
 Placement of_all_layers(const Placement& placement, std::span<const RoutingProfile> profiles,
                         const std::optional<Placement>& before, const std::optional<ModelLayers>& model,
                         std::vector<std::string>& notes) {
-  Placement all = model ? without_idle_layers(placement, profiles) : placement;
-  if (before) all = with_layers_before(all, *before, model, notes);
+  if (!placement.layers().known()) return placement;
+  Rows rows = rows_of(placement);
+  if (model) drop_idle_layers(rows, placement, profiles);
+  if (before) add_layers_before(rows, *before, model, notes);
+  const Placement all = placement_of(rows);
   return model ? with_unplaced_layers(all, model->moe_layers, *model, notes) : all;
 }
 

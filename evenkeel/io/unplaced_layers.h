@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/profile.h"
 

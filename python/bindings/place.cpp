@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/model_groups.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/problem.h"

@@ -96,91 +96,84 @@ TEST(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
   EXPECT_EQ(matrix.link(RankId(1), RankId(0)), (Link{20, 2}));
 }
 
-const Json whole_topology =
-    Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
-  "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
-
-// The message about `whole_topology` with one key replaced, or removed where the value is discarded.
-std::string topology_refusal(const std::string& key, const Json& value) {
-  Json json = whole_topology;
-  json[key] = value;
+// The message about a topology of two nodes with these keys in place of its own; null takes one away.
+std::string topology_refusal(const Json& keys) {
+  Json json = Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
+      "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
+  json.merge_patch(keys);
   return message_of<ParseError>([&] { topology_of(json); });
 }
 
+void expect_refusals(const std::vector<std::pair<Json, std::string>>& refusals) {
+  for (const auto& [keys, message] : refusals) EXPECT_EQ(topology_refusal(keys), "f: " + message);
+}
+
 TEST(TopologyFile, NamesTheKeyThatIsWrong) {
-  EXPECT_EQ(topology_refusal("format", "evenkeel.placement.v1"),
-            "f: format: is \"evenkeel.placement.v1\", not \"evenkeel.topology.v1\"");
-  EXPECT_EQ(topology_refusal("num_nodes", 0), "f: num_nodes: is 0; allowed: 1..65536");
-  EXPECT_EQ(topology_refusal("ranks_per_node", 65536), "f: ranks_per_node: makes more than 65536 ranks");
-  EXPECT_EQ(topology_refusal("node_of_rank", {0, 0}),
-            "f: node_of_rank: stands beside num_nodes and ranks_per_node; give one of the two");
-  EXPECT_EQ(topology_refusal("gigabytes_per_s", Json::array()),
-            "f: gigabytes_per_s: stands beside within and across; give one of the two");
-  EXPECT_EQ(topology_refusal("within", 450), "f: within: is a JSON number, not an object");
-  EXPECT_EQ(topology_refusal("within", {{"latency_us", 1}}), "f: within.gigabytes_per_s: is missing");
-  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", "450"}}),
-            "f: within.gigabytes_per_s: is a JSON string, not a number");
-  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", -1}}),
-            "f: within.gigabytes_per_s: is -1; allowed: 1e-06..1e+09");
-  EXPECT_EQ(topology_refusal("speeds", {1, 1, 1}), "f: speeds: is not a list of 4");
-  EXPECT_EQ(topology_refusal("speeds", {1, 0, 1, 1}), "f: speeds[1]: is 0; allowed: 1e-06..1e+06");
-  EXPECT_EQ(topology_refusal("rooms", {1, 2, 3, 0}), "f: rooms[3]: is 0; allowed: 1..1073741824");
-  EXPECT_EQ(topology_refusal("devices_per_rank", 0), "f: devices_per_rank: is 0; allowed: 1..65536");
-  EXPECT_EQ(topology_refusal("name", 7), "f: name: is not a text");
+  expect_refusals({
+      {{{"format", "evenkeel.placement.v1"}},
+       "format: is \"evenkeel.placement.v1\", not \"evenkeel.topology.v1\""},
+      {{{"num_nodes", 0}}, "num_nodes: is 0; allowed: 1..65536"},
+      {{{"ranks_per_node", 65536}}, "ranks_per_node: makes more than 65536 ranks"},
+      {{{"node_of_rank", {0, 0}}},
+       "node_of_rank: stands beside num_nodes and ranks_per_node; give one of the two"},
+      {{{"gigabytes_per_s", Json::array()}},
+       "gigabytes_per_s: stands beside within and across; give one of the two"},
+      {{{"within", 450}}, "within: is a JSON number, not an object"},
+      {{{"within", {{"gigabytes_per_s", nullptr}}}}, "within.gigabytes_per_s: is missing"},
+      {{{"within", {{"gigabytes_per_s", "450"}}}}, "within.gigabytes_per_s: is a JSON string, not a number"},
+      {{{"speeds", {1, 1, 1}}}, "speeds: is not a list of 4"},
+      {{{"speeds", {1, 0, 1, 1}}}, "speeds[1]: is 0; allowed: 1e-06..1e+06"},
+      {{{"rooms", {1, 2, 3, 0}}}, "rooms[3]: is 0; allowed: 1..1073741824"},
+      {{{"devices_per_rank", 0}}, "devices_per_rank: is 0; allowed: 1..65536"},
+      {{{"name", 7}}, "name: is not a text"},
+      {{{"across", nullptr}}, "across: is missing"},
+      {{{"ranks_per_node", nullptr}}, "ranks_per_node: is missing"},
+  });
 }
 
 TEST(TopologyFile, RefusesNumbersFromWhichCostsWouldOverflow) {
-  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 5e-324}}),
-            "f: within.gigabytes_per_s: is 5e-324; allowed: 1e-06..1e+09");
-  EXPECT_EQ(topology_refusal("across", {{"gigabytes_per_s", 1e308}}),
-            "f: across.gigabytes_per_s: is 1e+308; allowed: 1e-06..1e+09");
-  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 1}, {"latency_us", 1e300}}),
-            "f: within.latency_us: is 1e+300; allowed: 0..1e+09");
-  EXPECT_EQ(topology_refusal("speeds", {1, 1, 1e-308, 1}), "f: speeds[2]: is 1e-308; allowed: 1e-06..1e+06");
-  Json matrix = {{"format", "evenkeel.topology.v1"}, {"num_nodes", 1}, {"ranks_per_node", 2}};
-  matrix["gigabytes_per_s"] = {{0, 1}, {1e-308, 0}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(matrix); }),
-            "f: gigabytes_per_s[1][0]: is 1e-308; allowed: 1e-06..1e+09");
-  matrix["gigabytes_per_s"] = {{0, 1}, {1, 0}};
-  matrix["latency_us"] = {{0, 1e300}, {1, 0}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(matrix); }),
-            "f: latency_us[0][1]: is 1e+300; allowed: 0..1e+09");
+  expect_refusals({
+      {{{"within", {{"gigabytes_per_s", -1}}}}, "within.gigabytes_per_s: is -1; allowed: 1e-06..1e+09"},
+      {{{"within", {{"gigabytes_per_s", 5e-324}}}},
+       "within.gigabytes_per_s: is 5e-324; allowed: 1e-06..1e+09"},
+      {{{"across", {{"gigabytes_per_s", 1e308}}}},
+       "across.gigabytes_per_s: is 1e+308; allowed: 1e-06..1e+09"},
+      {{{"within", {{"latency_us", 1e300}}}}, "within.latency_us: is 1e+300; allowed: 0..1e+09"},
+      {{{"speeds", {1, 1, 1e-308, 1}}}, "speeds[2]: is 1e-308; allowed: 1e-06..1e+06"},
+  });
 }
 
 TEST(TopologyFile, RefusesKeysItDoesNotKnowSinceTheirDefaultsWouldStand) {
-  EXPECT_TRUE(topology_refusal("room", {1, 2, 3, 4})
+  EXPECT_TRUE(topology_refusal({{"room", {1, 2, 3, 4}}})
                   .starts_with("f: room: is no key of a topology; known: format, "));
-  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 450}, {"latency", 1}}),
-            "f: within.latency: is no key of a topology; known: gigabytes_per_s, latency_us");
+  expect_refusals({{{{"within", {{"latency", 1}}}},
+                    "within.latency: is no key of a topology; known: gigabytes_per_s, latency_us"}});
 }
 
-TEST(TopologyFile, RefusesWhatIsMissing) {
-  Json json = whole_topology;
-  json.erase("across");
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: across: is missing");
-  json = whole_topology;
-  json.erase("ranks_per_node");
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: ranks_per_node: is missing");
-  json = {{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 0}}, {"gigabytes_per_s", {{0, 1}}}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: gigabytes_per_s: is not a list of 2");
-  json["gigabytes_per_s"] = {{0, 1}, {1}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: gigabytes_per_s[1]: is not a list of 2");
-  json["gigabytes_per_s"] = {{0, 1}, {nullptr, 0}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }),
-            "f: gigabytes_per_s[1][0]: is a JSON null, not a number");
-  json["gigabytes_per_s"] = {{0, 1}, {1, 0}};
-  json["latency_us"] = 3;
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: latency_us: is not a list of 2");
+TEST(TopologyFile, RefusesAMatrixThatIsNotWhole) {
+  const auto with = [](const Json& bandwidth, const Json& latency = nullptr) {
+    Json json = {
+        {"num_nodes", nullptr}, {"ranks_per_node", nullptr}, {"within", nullptr}, {"across", nullptr}};
+    json.update({{"node_of_rank", {0, 0}}, {"gigabytes_per_s", bandwidth}, {"latency_us", latency}});
+    return topology_refusal(json);
+  };
+  const Json whole = {{0, 1}, {1, 0}};
+  EXPECT_EQ(with(Json::array({{0, 1}})), "f: gigabytes_per_s: is not a list of 2");
+  EXPECT_EQ(with({{0, 1}, Json::array({1})}), "f: gigabytes_per_s[1]: is not a list of 2");
+  EXPECT_EQ(with({{0, 1}, {nullptr, 0}}), "f: gigabytes_per_s[1][0]: is a JSON null, not a number");
+  EXPECT_EQ(with({{0, 1}, {1e-308, 0}}), "f: gigabytes_per_s[1][0]: is 1e-308; allowed: 1e-06..1e+09");
+  EXPECT_EQ(with(whole, 3), "f: latency_us: is not a list of 2");
+  EXPECT_EQ(with(whole, {{0, 1e300}, {1, 0}}), "f: latency_us[0][1]: is 1e+300; allowed: 0..1e+09");
 }
 
 TEST(TopologyFile, RefusesNodesWithGaps) {
-  const Json json = {{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 2}}};
-  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }),
-            "f: node_of_rank[1]: is 2; allowed: 0..1, without gaps");
-  EXPECT_EQ(message_of<ParseError>([&] {
-              topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", Json::array()}});
-            }),
-            "f: node_of_rank: has 0 ranks; allowed: 1..65536");
+  const auto with = [](const Json& nodes) {
+    return message_of<ParseError>([&] {
+      topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", nodes}});
+    });
+  };
+  EXPECT_EQ(with({0, 2}), "f: node_of_rank[1]: is 2; allowed: 0..1, without gaps");
+  EXPECT_EQ(with(Json::array()), "f: node_of_rank: has 0 ranks; allowed: 1..65536");
 }
 
 TEST(TopologyFile, IsJson) {

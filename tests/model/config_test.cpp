@@ -66,7 +66,7 @@ TEST(ModelConfig, NumbersThatNoModelHasAreRefused) {
   for (const auto& [key, value] : wrong) {
     Json json = config("qwen3-30b-a3b");
     json[key] = value;
-    expect_refused(json, key == "mlp_only_layers" ? key : key, HasSubstr(key + ": "));
+    expect_refused(json, key, HasSubstr(key + ": "));
   }
   Json uneven = config("qwen3-30b-a3b");
   uneven["num_key_value_heads"] = 5;
@@ -158,7 +158,7 @@ TEST(ModelConfig, ReadsTheTypeByEitherName) {
   json["dtype"] = "float32";
   EXPECT_EQ(read(json).dtype_bytes, 4);
   json["dtype"] = "int3";
-  expect_refused(json, "dtype", HasSubstr("is 'int3'; known: bfloat16, float16, float32, auto"));
+  expect_refused(json, "dtype", HasSubstr("has 'int3'; known: bfloat16, float16, float32, auto"));
   json["dtype"] = "torch.float16";
   EXPECT_EQ(read(json).dtype, "float16");
   json["dtype"] = "auto";
@@ -204,7 +204,7 @@ TEST(ModelConfig, LinearLayersAreAllButEveryFourthWhereNoListSaysThem) {
   json["layer_types"] = {"full_attention"};
   expect_refused(json, "layer_types", HasSubstr("says something of 1 layers, where the model has 4"));
   json["layer_types"] = {"full_attention", "convolution", "full_attention", "full_attention"};
-  expect_refused(json, "layer_types", HasSubstr("has the word 'convolution'; known: linear_attention"));
+  expect_refused(json, "layer_types", HasSubstr("has 'convolution'; known: linear_attention"));
 }
 
 TEST(ModelConfig, LayersOfOneBlockAreReadFromAPatternOrAList) {
@@ -287,11 +287,11 @@ TEST(ModelConfig, CompressedLayersAreReadByWordsOrByTheirRates) {
   EXPECT_EQ(read(json).attention.compressed->heavy_rate, 128);
   json.erase("layer_types");
   json["compress_ratios"] = {0, 4, 128, 8};
-  expect_refused(json, "compress_ratios", HasSubstr("has 4; known: 0, 8, 128"));
+  expect_refused(json, "compress_ratios", HasSubstr("has '4'; known: 0, 8, 128"));
   json["compress_ratios"] = {0, 8};
   expect_refused(json, "compress_ratios", HasSubstr("says something of 2 layers, where the model has 4"));
   json["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "full_attention"};
-  expect_refused(json, "layer_types", HasSubstr("has the word 'full_attention'; known: sliding_attention"));
+  expect_refused(json, "layer_types", HasSubstr("has 'full_attention'; known: sliding_attention"));
 }
 
 TEST(ModelConfig, IndexersThatLayersShareMustBeSaid) {
@@ -305,7 +305,7 @@ TEST(ModelConfig, IndexersThatLayersShareMustBeSaid) {
   json["indexer_types"] = Json::array({"full"});
   expect_refused(json, "indexer_types", HasSubstr("says something of 1 layers, where the model has 61"));
   json["indexer_types"] = std::vector<std::string>(61, "half");
-  expect_refused(json, "indexer_types", HasSubstr("has the word 'half'; known: full, shared"));
+  expect_refused(json, "indexer_types", HasSubstr("has 'half'; known: full, shared"));
 }
 
 TEST(ModelConfig, ANumberThatIsListedForEveryLayerMustBeOne) {

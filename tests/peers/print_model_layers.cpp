@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/model_layers.h"
+#include "evenkeel/io/model_config.h"
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {

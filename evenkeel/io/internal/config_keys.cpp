@@ -1,60 +1,58 @@
 #include "evenkeel/io/internal/config_keys.h"
 
-#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
-const Json* ConfigKeys::find(std::string_view key) const {
-  const auto found = object_->find(key);
-  return found == object_->end() || found->is_null() ? nullptr : &*found;
+std::string ConfigKeys::name(std::string_view member) const {
+  return key() + (key().empty() ? "" : ".") + std::string(member);
 }
 
-bool ConfigKeys::is_null(std::string_view key) const {
-  const auto found = object_->find(key);
-  return found != object_->end() && found->is_null();
+JsonField ConfigKeys::at(std::string_view member) const {
+  if (const auto value = stated(member)) return *value;
+  fail(member, "is missing");
 }
 
-bool ConfigKeys::is_false(std::string_view key) const {
-  const Json* value = find(key);
-  return value != nullptr && value->is_boolean() && !value->get<bool>();
+int ConfigKeys::same_integer(std::string_view member, int least, int most) const {
+  if (!is_list(member)) return integer(member, least, most);
+  const std::vector<std::int64_t> numbers = at(member).integers();
+  if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
+    fail(member, "lists different numbers; right would be one for all layers");
+  return at(member)[0].integer(least, most);
 }
 
-std::string ConfigKeys::word(std::string_view key) const {
-  const Json* value = find(key);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+bool ConfigKeys::flag(std::string_view member, bool absent) const {
+  const auto value = stated(member);
+  if (!value) return absent;
+  if (!(*value)->is_boolean()) fail(member, "is a JSON {}, not true or false", (*value)->type_name());
+  return (*value)->get<bool>();
 }
 
-bool ConfigKeys::flag(std::string_view key, bool absent) const {
-  const Json* value = find(key);
-  if (value == nullptr) return absent;
-  if (!value->is_boolean()) fail(key, "is a JSON {}, not true or false", value->type_name());
-  return value->get<bool>();
+std::string ConfigKeys::word(std::string_view member) const {
+  const auto value = stated(member);
+  if (!value) return "";
+  if (!(*value)->is_string()) value->fail("is a JSON {}, not a word", (*value)->type_name());
+  return (*value)->get<std::string>();
 }
 
-std::vector<std::string> ConfigKeys::words(std::string_view key) const {
-  const Json* value = find(key);
-  if (value == nullptr) fail(key, "is missing");
-  if (!value->is_array()) fail(key, "is a JSON {}, not a list", value->type_name());
+std::vector<std::string> ConfigKeys::words(std::string_view member) const {
+  const JsonField list = at(member);
+  if (!list->is_array()) list.fail("is a JSON {}, not a list", list->type_name());
   std::vector<std::string> all;
-  for (const Json& word : *value) {
-    if (!word.is_string()) fail(key, "has a JSON {}, not a word", word.type_name());
+  for (const Json& word : *list) {
+    if (!word.is_string()) list.fail("has a JSON {}, not a word", word.type_name());
     all.push_back(word.get<std::string>());
   }
   return all;
 }
 
-int ConfigKeys::integer(std::string_view key, int least, int most) const {
-  const Json* value = find(key);
-  if (value == nullptr) fail(key, "is missing");
-  return JsonField(*value, file_, name(key)).integer(least, most);
-}
-
-int ConfigKeys::integer_or(std::string_view key, int least, int most, int absent) const {
-  return find(key) == nullptr ? absent : integer(key, least, most);
-}
-
-std::vector<std::int64_t> ConfigKeys::integers(std::string_view key) const {
-  return JsonField(*find(key), file_, name(key)).integers();
+std::vector<std::string> ConfigKeys::letters(std::string_view member) const {
+  if (!is_there(member)) fail(member, "is missing");
+  const std::string letters = word(member);
+  if (letters.size() > max_layers) fail(member, "is of {} layers; at most {}", letters.size(), max_layers);
+  std::vector<std::string> all;
+  for (const char letter : letters) all.emplace_back(1, letter);
+  return all;
 }
 
 }  // namespace evenkeel::internal

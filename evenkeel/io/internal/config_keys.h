@@ -2,7 +2,12 @@
 // leaves out, so that is missing too.
 #pragma once
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,40 +17,51 @@
 
 namespace evenkeel::internal {
 
-class ConfigKeys {
+// Words that a key may have, and what each means.
+template <class Meaning>
+using KnownWords = std::vector<std::pair<std::string_view, Meaning>>;
+
+class ConfigKeys : public JsonField {
  public:
-  // Keeps a reference to `object`; `prefix` is what its keys are called with in messages ("text_config.").
-  ConfigKeys(const Json& object, std::string file, std::string prefix)
-      : object_(&object), file_(std::move(file)), prefix_(std::move(prefix)) {}
+  explicit ConfigKeys(const JsonField& object) : JsonField(object) {}
 
-  const Json& object() const { return *object_; }
-  const std::string& file() const { return file_; }
-  std::string name(std::string_view key) const { return prefix_ + std::string(key); }
-  // Null where the key is missing or null.
-  const Json* find(std::string_view key) const;
-  bool is_null(std::string_view key) const;
-  bool is_false(std::string_view key) const;
-  // Null is not, too.
-  bool is_there(std::string_view key) const { return find(key) != nullptr; }
-  bool is_list(std::string_view key) const { return is_there(key) && find(key)->is_array(); }
-  bool flag(std::string_view key, bool absent) const;
-  std::string word(std::string_view key) const;  // empty where there is none
-  std::vector<std::string> words(std::string_view key) const;
-  int integer(std::string_view key, int least, int most) const;
-  int integer_or(std::string_view key, int least, int most, int absent) const;
-  std::vector<std::int64_t> integers(std::string_view key) const;
-  // An element of a list.
-  JsonField element(std::string_view key, std::size_t i) const { return {(*find(key))[i], file_, name(key)}; }
+  std::string name(std::string_view member) const;
+  bool is_there(std::string_view member) const { return stated(member).has_value(); }
+  bool is_null(std::string_view member) const { return find(member) && !is_there(member); }
+  bool is_false(std::string_view member) const { return is_there(member) && *at(member) == false; }
+  bool is_list(std::string_view member) const { return is_there(member) && at(member)->is_array(); }
 
-  template <class... Args>
-  [[noreturn]] void fail(std::string_view key, fmt::format_string<Args...> why, Args&&... args) const {
-    throw parse_error(file_, key.empty() ? "" : name(key), why, std::forward<Args>(args)...);
+  // Throw ParseError if the key is missing.
+  JsonField at(std::string_view member) const;
+  int integer(std::string_view member, int least, int most) const { return at(member).integer(least, most); }
+  int integer_or(std::string_view member, int least, int most, int absent) const {
+    return is_there(member) ? integer(member, least, most) : absent;
+  }
+  // A number, or a list of it for every layer.
+  int same_integer(std::string_view member, int least, int most) const;
+  bool flag(std::string_view member, bool absent) const;
+  std::string word(std::string_view member) const;  // empty where it is missing
+  std::vector<std::string> words(std::string_view member) const;
+  std::vector<std::string> letters(std::string_view member) const;  // of a text
+  // What each of the words means; `other` is the meaning of words that are not known, if they may be.
+  template <class Meaning>
+  std::vector<Meaning> meanings(std::string_view member, const std::vector<std::string>& words,
+                                const KnownWords<Meaning>& known, std::optional<Meaning> other = {}) const {
+    std::vector<Meaning> all;
+    for (const std::string& word : words) {
+      const auto found = std::ranges::find(known, word, &std::pair<std::string_view, Meaning>::first);
+      if (found == known.end() && !other)
+        fail(member, "has '{}'; known: {}", word, fmt::join(known | std::views::keys, ", "));
+      all.push_back(found == known.end() ? *other : found->second);
+    }
+    return all;
   }
 
- private:
-  const Json* object_;
-  std::string file_;
-  std::string prefix_;
+  // About a key that may be missing, or without one about the whole object.
+  template <class... Args>
+  [[noreturn]] void fail(std::string_view member, fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file(), member.empty() ? "" : name(member), why, std::forward<Args>(args)...);
+  }
 };
 
 }  // namespace evenkeel::internal

@@ -57,6 +57,12 @@ std::vector<int> model_layers(const std::string& family, int count) {
   return layers;
 }
 
+// Every file of a folder is in another, byte for byte.
+void expect_copied(const std::string& folder, const std::string& copy) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    EXPECT_EQ(read_text(copy + "/" + entry.path().filename().string()), read_text(entry.path()));
+}
+
 struct Case {
   std::string family;
   bool stacked;
@@ -137,8 +143,7 @@ TEST_P(EveryFamily, PermutedBackIsWhatItWas) {
       old_ids.back()[ids[old].offset()] = static_cast<int>(old);
   }
   permute_checkpoint(folder_ / "out", placement_by_ids(old_ids), folder_ / "back");
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "in"))
-    EXPECT_EQ(read_text((folder_ / "back/") + entry.path().filename().string()), read_text(entry.path()));
+  expect_copied(folder_ / "in", folder_ / "back");
   for (const auto& [layer, ids] : read_expert_map(folder_ / "back/evenkeel_placement.json").new_ids)
     for (std::size_t old = 0; old < ids.size(); ++old) EXPECT_EQ(ids[old].offset(), old);
 }
@@ -166,8 +171,7 @@ TEST_P(EveryFamily, UnderAContiguousPlacementIsCopied) {
       folder_ / "in", Placement::contiguous(tiny_moe_layers(GetParam().family), 8, 2), folder_ / "out");
   EXPECT_EQ(done.tensors_permuted, 0);
   EXPECT_EQ(done.tensors_renamed, 0);
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "in"))
-    EXPECT_EQ(read_text((folder_ / "out/") + entry.path().filename().string()), read_text(entry.path()));
+  expect_copied(folder_ / "in", folder_ / "out");
 }
 
 std::vector<Case> every_case() {
@@ -181,23 +185,6 @@ INSTANTIATE_TEST_SUITE_P(Permuted, EveryFamily, testing::ValuesIn(every_case()),
   return each.param.family + (each.param.stacked ? "_stacked" : "");
 });
 
-TEST(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
-  TempFolder folder;
-  write_checkpoint(tiny_checkpoint("deepseek_v3"), folder / "in");
-  const PermutedCheckpoint two =
-      permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "two");
-  EXPECT_EQ(two.layers, (std::vector<int>{1, 2}));
-  EXPECT_EQ(two.kept_layers, std::vector<int>{3});
-  const PermutedCheckpoint all =
-      permute_checkpoint(folder / "in", shuffled_placement(3, 8, 4, 1, 4), folder / "all");
-  EXPECT_EQ(all.layers, (std::vector<int>{1, 2, 3}));
-  EXPECT_TRUE(all.kept_layers.empty());
-  const std::string name = "model.layers.3.mlp.gate.weight";
-  const std::string before = read_tensors(folder / "in").at(name).data;
-  EXPECT_EQ(read_tensors(folder / "two").at(name).data, before);
-  EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
-}
-
 TEST(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
   TempFolder folder;
   TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
@@ -205,16 +192,6 @@ TEST(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
   write_checkpoint(checkpoint, folder / "in");
   EXPECT_EQ(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "out").family,
             "deepseek_v3");
-}
-
-TEST(PermuteCheckpoint, TakesABareModelWhoseNamesLackTheModelBefore) {
-  TempFolder folder;
-  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
-  for (TinyTensor& tensor : checkpoint.tensors)
-    if (tensor.name.starts_with("model.")) tensor.name = tensor.name.substr(6);
-  write_checkpoint(checkpoint, folder / "in");
-  EXPECT_GT(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out").tensors_renamed,
-            0);
 }
 
 // Every name that begins with `from` begins with `to` instead.
@@ -241,19 +218,24 @@ TEST(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
   EXPECT_NE(read_tensors(folder / "out").at(name).data, read_tensors(folder / "in").at(name).data);
 }
 
-TEST(PermuteCheckpoint, CountsLayersOfPredictionThatAreNumberedByThemselvesOn) {
-  TempFolder folder;
-  TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
-  rename_all(checkpoint, "model.layers.3.", "mtp.layers.0.");
-  write_checkpoint(checkpoint, folder / "in");
-  const auto two = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "two");
-  EXPECT_EQ(two.kept_layers, std::vector<int>{3});
-  const auto all = permute_checkpoint(folder / "in", shuffled_placement(3, 8, 4, 1, 4), folder / "all");
-  EXPECT_EQ(all.layers, (std::vector<int>{1, 2, 3}));
-  const std::string name = "mtp.layers.0.mlp.gate.weight";
-  const std::string before = read_tensors(folder / "in").at(name).data;
-  EXPECT_EQ(read_tensors(folder / "two").at(name).data, before);
-  EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
+TEST(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
+  // Numbered on from the hidden layers, or by themselves.
+  for (const std::string layer : {"model.layers.3.", "mtp.layers.0."}) {
+    TempFolder folder;
+    TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
+    rename_all(checkpoint, "model.layers.3.", layer);
+    write_checkpoint(checkpoint, folder / "in");
+    const auto two = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "two");
+    EXPECT_EQ(two.layers, (std::vector<int>{1, 2}));
+    EXPECT_EQ(two.kept_layers, std::vector<int>{3});
+    const auto all = permute_checkpoint(folder / "in", shuffled_placement(3, 8, 4, 1, 4), folder / "all");
+    EXPECT_EQ(all.layers, (std::vector<int>{1, 2, 3}));
+    EXPECT_TRUE(all.kept_layers.empty());
+    const std::string name = layer + "mlp.gate.weight";
+    const std::string before = read_tensors(folder / "in").at(name).data;
+    EXPECT_EQ(read_tensors(folder / "two").at(name).data, before);
+    EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
+  }
 }
 
 TEST(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
@@ -353,9 +335,11 @@ TEST(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
   EXPECT_THROW(permute_checkpoint(folder / "other", placement, folder / "no"), ParseError);
 }
 
-TEST(PermuteCheckpoint, TakesAnIndexOfAnyName) {
+TEST(PermuteCheckpoint, TakesAnIndexOfAnyNameAndABareModelWhoseNamesLackTheModelBefore) {
   TempFolder folder;
-  write_checkpoint(tiny_checkpoint("olmoe"), folder / "in");
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  rename_all(checkpoint, "model.", "");
+  write_checkpoint(checkpoint, folder / "in");
   std::filesystem::rename(folder / "in/model.safetensors.index.json",
                           folder / "in/quant_model_weight_w8a8_dynamic.safetensors.index.json");
   EXPECT_GT(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out").tensors_renamed,

@@ -236,21 +236,15 @@ Placement shuffled_placement(int layers, int num_experts, int ranks, unsigned se
     for (std::size_t place = 0; place < order.size(); ++place)
       ids.back()[static_cast<std::size_t>(order[place])] = static_cast<int>(place);
   }
-  std::vector<LayerPlacement> placed;
-  for (const auto& of_layer : ids) {
-    std::vector<std::vector<int>> homes;
-    for (const int id : of_layer) homes.push_back({id / (num_experts / ranks)});
-    placed.emplace_back(homes, ranks);
-  }
-  return Placement(std::move(placed));
+  return placement_by_ids(ids, num_experts / ranks);
 }
 
-Placement placement_by_ids(const std::vector<std::vector<int>>& ids) {
+Placement placement_by_ids(const std::vector<std::vector<int>>& ids, int on_rank) {
   std::vector<LayerPlacement> layers;
   for (const auto& of_layer : ids) {
     std::vector<std::vector<int>> homes;
-    for (const int id : of_layer) homes.push_back({id});
-    layers.emplace_back(homes, static_cast<int>(of_layer.size()));
+    for (const int id : of_layer) homes.push_back({id / on_rank});
+    layers.emplace_back(homes, static_cast<int>(of_layer.size()) / on_rank);
   }
   return Placement(std::move(layers));
 }

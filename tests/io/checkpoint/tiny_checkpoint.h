@@ -46,7 +46,7 @@ std::string read_header_bytes(const std::string& path);
 
 // Shuffled, equally many a rank. With groups > 1, whole groups go to whole groups.
 Placement shuffled_placement(int layers, int experts, int ranks, unsigned seed, int groups = 1);
-// Experts so placed that expert e becomes ids[e].
-Placement placement_by_ids(const std::vector<std::vector<int>>& ids);
+// Experts so placed, equally many a rank, that expert e becomes ids[e] if those of a rank keep their order.
+Placement placement_by_ids(const std::vector<std::vector<int>>& ids, int on_rank = 1);
 
 }  // namespace evenkeel

@@ -3,34 +3,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <optional>
+#include <regex>
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
-#include "evenkeel/io/internal/routing_groups.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-std::string known_names() {
-  std::vector<std::string_view> names;
-  for (const Family& family : known_families())
-    if (family.tensors) names.push_back(family.name());
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 const Family& family_of(const LanguageConfig& config) {
   const std::string& file = config.whole.file();
   if (config.family == nullptr) {
     const std::vector<std::string> architectures = architectures_of(config.whole);
+    std::vector<std::string_view> known;
+    for (const Family& family : known_families())
+      if (family.tensors) known.push_back(family.name());
     throw Unsupported(fmt::format(
         "{}: model_type '{}' (architectures: {}) is not one whose experts this can permute; known: {}", file,
         config.model_type, architectures.empty() ? "none" : fmt::format("{}", fmt::join(architectures, ", ")),
-        known_names()));
+        fmt::join(known, ", ")));
   }
   const Family& family = *config.family;
   if (!family.tensors)
@@ -40,54 +36,96 @@ const Family& family_of(const LanguageConfig& config) {
   return family;
 }
 
-RoutingGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
-  const std::optional<RoutingGroups> groups = routing_groups(config, family, num_experts);
-  if (!groups)
-    config.fail(group_count_key,
-                "is missing; {} chooses groups of experts first, and the number of groups must be "
-                "known (1 where there are none)",
-                family.name());
-  return *groups;
+// With a plain dot for one that a regular expression escapes.
+std::string without_escapes(const std::string& text) {
+  static const std::regex escaped(R"(\\\.|\[\.\])");
+  return std::regex_replace(text, escaped, ".");
+}
+
+// Whether a pattern (a regular expression, or one of a shell) may match some experts of a layer and not
+// others: unless nothing, a name, or any number stands behind "experts".
+bool may_pick_experts(const std::string& text) {
+  static const std::regex picks(
+      R"(experts(?!\.?(?:$|[A-Za-z_)|$/:]|\*|\.[*+]|\(?(?:\\d|\[0-9\])[+*]|\\w\+|\[\^\.\]\+)))");
+  return std::regex_search(text, picks);
+}
+
+// What a list or an object says of the experts that it names by one name:
+// "model.layers.3.mlp.experts.*.up_proj".
+struct NamedExperts {
+  std::map<int, std::string> texts;  // by number, as it is written
+  std::string says;
+};
+
+using NamesOfExperts = std::map<std::string, NamedExperts>;
+
+[[noreturn]] void refuse_expert(const std::string& file, const std::string& text, const std::string& why) {
+  throw Unsupported(fmt::format("{}: '{}' speaks of one expert by its number, which this cannot renumber; {}",
+                                file, text, why));
+}
+
+void take_name(const std::string& given, const Json& says, const std::string& file, NamesOfExperts& named) {
+  if (given.find("experts") == std::string::npos) return;
+  static const std::regex numbered(R"(experts\.(\d{1,6}))");
+  const std::string text = without_escapes(given);
+  std::smatch found;
+  if (std::regex_search(text, found, numbered)) {
+    const std::string pattern = found.prefix().str() + "experts.*" + found.suffix().str();
+    NamedExperts& alike =
+        named.try_emplace(pattern, NamedExperts{.texts = {}, .says = says.dump()}).first->second;
+    if (alike.says != says.dump())
+      refuse_expert(file, given,
+                    fmt::format("it says {}, and of another expert {}; the same of all would do", says.dump(),
+                                alike.says));
+    alike.texts.emplace(std::stoi(found[1]), given);
+  } else if (may_pick_experts(text)) {
+    throw Unsupported(fmt::format(
+        "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
+        "\\d+ or .* for all of them would do",
+        file, given));
+  }
 }
 
 }  // namespace
 
-void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
-                          const std::string& where) {
-  if (!groups.bind()) return;
-  const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
-  for (std::size_t id = 0; id < order.size(); ++id) {
-    const std::size_t first = id / size * size;  // of the new group that this id is in
-    const std::size_t group = order[id].offset() / size;
-    const std::size_t expected = order[first].offset() / size;
-    if (group == expected) continue;
-    throw Infeasible(fmt::format(
-        "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
-        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
-        "else; "
-        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
-        where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
-        groups.chosen, groups.count, size));
+void require_all_or_no_experts(const Json& config, int num_experts, const std::string& file) {
+  if (config.is_string()) return require_all_or_no_experts(Json::array({config}), num_experts, file);
+  if (!config.is_structured()) return;
+  NamesOfExperts named;
+  for (const auto& [key, child] : config.items()) {
+    const bool listed = config.is_array() && child.is_string();
+    if (!listed) require_all_or_no_experts(child, num_experts, file);
+    if (listed) take_name(child.get<std::string>(), Json(), file, named);
+    if (config.is_object()) take_name(key, child, file, named);
+  }
+  for (const auto& [name, experts] : named) {
+    for (int expert = 0; expert < num_experts; ++expert)
+      if (!experts.texts.contains(expert))
+        refuse_expert(
+            file, experts.texts.begin()->second,
+            fmt::format("it names {} of the {} experts, and {} is not among them; all or none would do",
+                        experts.texts.size(), num_experts, expert));
+    if (std::ssize(experts.texts) != num_experts)
+      refuse_expert(file, experts.texts.rbegin()->second,
+                    fmt::format("config.json says that there are {} experts", num_experts));
   }
 }
 
 CheckpointConfig read_checkpoint_config(const ByteSource& source) {
-  const std::string& file = source.name();
-  const JsonDocument json = read_config_json(source);
-  if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
-  const LanguageConfig config = language_config(json, file);
-  CheckpointConfig checkpoint;
-  checkpoint.family = &family_of(config);
+  const LanguageConfig config = read_language_config(source);
+  const Family& family = family_of(config);
   const std::optional<int> layers = hidden_layers(config.keys);
   if (!layers) config.keys.fail("num_hidden_layers", "is missing");
-  checkpoint.num_layers = *layers;
-  checkpoint.num_experts = num_experts(config.keys);
-  if (checkpoint.num_experts == 0)
-    config.keys.fail(checkpoint.family->weights ? checkpoint.family->weights->experts : "num_experts",
-                     "is missing");
-  checkpoint.groups = groups_of(config.keys, *checkpoint.family, checkpoint.num_experts);
-  require_all_or_no_experts(json, checkpoint.num_experts, file);
-  return checkpoint;
+  const int experts = num_experts(config.keys);
+  if (experts == 0) config.keys.fail(family.weights ? family.weights->experts : "num_experts", "is missing");
+  const std::optional<RoutingGroups> groups = routing_groups(config.keys, family, experts);
+  if (!groups)
+    config.keys.fail("n_group",
+                     "is missing; {} chooses groups of experts first, and the number of groups must be "
+                     "known (1 where there are none)",
+                     family.name());
+  require_all_or_no_experts(config.file->json, experts, config.file->name);
+  return {.family = &family, .num_layers = *layers, .num_experts = experts, .groups = *groups};
 }
 
 }  // namespace evenkeel::internal

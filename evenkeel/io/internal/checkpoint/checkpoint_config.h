@@ -1,10 +1,8 @@
 // The facts about experts in a checkpoint's config.json.
 #pragma once
 
-#include <span>
 #include <string>
 
-#include "evenkeel/base/index.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/model/family.h"
 #include "evenkeel/model/routing_groups.h"
@@ -18,14 +16,8 @@ struct CheckpointConfig {
   RoutingGroups groups;
 };
 
-// Group g of a model is its experts [g E / G, (g + 1) E / G). A token's experts come from the few groups
-// whose best experts score highest, so a new order computes the same only if it takes whole groups to whole
-// groups. Throws Infeasible where it does not, with `where` ("layer 3") and two experts that show it.
-void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
-                          const std::string& where);
-
-// Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers
-// (numbered_experts.cpp). A list that names all experts of a layer, and an object that says the same of each,
+// Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers.
+// A list that names all experts of a layer, and an object that says the same of each,
 // stay true under any order. Throws Unsupported, quoting one entry and what is missing, where one names some
 // only or says different things of them: it would have to be renumbered, and each tool writes it in its own
 // way.

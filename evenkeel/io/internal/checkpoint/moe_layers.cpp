@@ -3,28 +3,170 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/checkpoint/tensor_names.h"
+#include "evenkeel/io/dtype.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
+#include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
+// The role of a tensor by its name; views are of that.
+struct TensorRole {
+  enum class Kind {
+    other,        // not of experts, though it may stand beside them
+    module_part,  // of the module that holds experts; right in a layer that has none
+    of_expert,    // one expert's
+    stacked,      // of all experts, a row for each
+    router,       // the same
+    id_table,     // whose numbers are ids of experts
+    unknown       // looks like an expert's or a router's, and is none of these
+  };
+  Kind kind = Kind::other;
+  std::string_view prefix;  // before the number of the layer: "model.layers"
+  int layer = -1;           // -1: the name has none
+  bool prediction = false;  // a layer of multi-token prediction, numbered by itself
+  int expert = 0;
+  std::string_view part;  // after the module, or after the expert
+};
+
 using Kind = TensorRole::Kind;
 
-// The tensors of one layer while its names are read.
-struct Found {
-  // [part][expert]: sparse, since a name may claim any expert.
-  std::map<std::string, std::map<int, std::size_t>> by_expert;
-  std::vector<std::size_t> by_row;
-  std::vector<std::size_t> id_tables;
+// The word before the next dot, which both are taken off `rest`.
+std::string_view take_word(std::string_view& rest) {
+  const std::size_t dot = rest.find('.');
+  const std::string_view word = rest.substr(0, dot);
+  rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(dot + 1);
+  return word;
+}
+
+// Takes whole words off `rest`, if it begins with them.
+bool take(std::string_view& rest, std::string_view words) {
+  if (!rest.starts_with(words) || (rest.size() > words.size() && rest[words.size()] != '.')) return false;
+  rest.remove_prefix(std::min(words.size() + 1, rest.size()));
+  return true;
+}
+
+// A number as transformers writes it: without sign and leading zeros.
+std::optional<int> number(std::string_view word) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  const bool whole = error == std::errc{} && end == word.data() + word.size();
+  return whole && std::to_string(value) == word && value >= 0 ? std::optional(value) : std::nullopt;
+}
+
+// The parts of quantized weights have the weight's name and some of these words behind it.
+bool is_made_of_endings(std::string_view text) {
+  constexpr std::array<std::string_view, 14> words = {"weight", "bias",  "blocks", "scales", "scale",
+                                                      "inv",    "input", "packed", "global", "qweight",
+                                                      "qzeros", "zero",  "point",  "amax"};
+  while (!text.empty()) {
+    if (text.front() != '_' && text.front() != '.') return false;
+    text.remove_prefix(1);
+    const std::string_view word = text.substr(0, text.find_first_of("_."));
+    if (std::ranges::find(words, word) == words.end()) return false;
+    text.remove_prefix(word.size());
+  }
+  return true;
+}
+
+bool is_weight_of(std::string_view part, std::string_view name) {
+  return part.starts_with(name) && is_made_of_endings(part.substr(name.size()));
+}
+
+// Some word is one that names of experts' and routers' tensors are made of.
+bool looks_like_experts(std::string_view name) {
+  constexpr std::array<std::string_view, 5> parts = {"expert", "router", ".moe.", "tid2eid",
+                                                     "block_sparse_moe"};
+  const std::string dotted = fmt::format(".{}.", name);
+  return std::ranges::any_of(parts, [&](auto part) { return dotted.find(part) != std::string::npos; });
+}
+
+// Below "experts", of all of them.
+constexpr std::array<std::string_view, 10> stacked_parts = {
+    "gate_up_proj", "down_proj", "gate_proj", "up_proj", "fc1", "fc2", "w1", "w2", "w3", "w13"};
+
+// `rest` is what stands after the module. Nothing is known of other words in it.
+Kind kind_in_module(std::string_view rest, const ExpertTensors& family, TensorRole& role) {
+  role.part = rest;
+  const auto whole = [&](std::string_view name) { return is_weight_of(rest, name); };
+  const auto below = [&](std::string_view name) {
+    std::string_view after = rest;
+    return take(after, name);
+  };
+  if (std::ranges::any_of(family.router, whole)) return Kind::router;
+  if (std::ranges::find(family.id_tables, rest) != family.id_tables.end()) return Kind::id_table;
+  if (std::ranges::any_of(family.kept, below)) return Kind::other;
+  if (std::ranges::any_of(family.stacked, whole)) return Kind::stacked;
+  if (!take(rest, "experts")) return Kind::module_part;
+  role.part = rest;
+  if (std::ranges::any_of(stacked_parts, whole)) return Kind::stacked;
+  const auto expert = number(take_word(rest));
+  if (!expert || rest.empty()) return Kind::unknown;
+  role.expert = *expert;
+  role.part = rest;
+  return Kind::of_expert;
+}
+
+// Whether words of the router's own are used: "gate.extra" where "gate.weight" is known.
+bool is_beside_router(std::string_view part, const ExpertTensors& family) {
+  return std::ranges::any_of(family.router, [&](std::string_view name) {
+    const std::string_view word = take_word(name);
+    std::string_view rest = part;
+    return !name.empty() && take(rest, word);
+  });
+}
+
+// Finds "layers.N.", "blocks.N." or "mtp.N.".
+bool take_layer(std::string_view name, std::string_view& rest, TensorRole& role) {
+  rest = name;
+  while (!rest.empty()) {
+    const std::string_view word = take_word(rest);
+    role.prediction |= word == "mtp";
+    if (word != "layers" && word != "blocks" && word != "mtp") continue;
+    std::string_view after = rest;
+    const auto layer = number(take_word(after));
+    if (!layer || *layer >= max_layers) continue;
+    role.layer = *layer;
+    role.prefix = name.substr(0, static_cast<std::size_t>(rest.data() - name.data()) - 1);
+    rest = after;
+    return true;
+  }
+  return false;
+}
+
+TensorRole role_of(std::string_view name, const ExpertTensors& family) {
+  TensorRole role;
+  std::string_view below;
+  role.kind = looks_like_experts(name) ? Kind::unknown : Kind::other;
+  if (!take_layer(name, below, role)) return role;
+  for (const std::string_view module : family.modules) {
+    std::string_view rest = below;
+    if (!module.empty() && !take(rest, module)) continue;
+    const Kind kind = kind_in_module(rest, family, role);
+    if (kind != Kind::module_part)
+      role.kind = kind;
+    else if (!module.empty())
+      role.kind = is_beside_router(rest, family) ? Kind::unknown : kind;
+    return role;
+  }
+  return role;
+}
+
+// A layer while its names are read: any expert may be claimed.
+struct Found : MoeLayer {
   bool prediction = false;
   bool has_router = false;
   bool has_stacked = false;
@@ -45,16 +187,16 @@ class Search {
     std::map<int, MoeLayer> layers;
     for (auto& [place, found] : layers_) {
       if (found.dense()) continue;
-      const int number = place.second + (found.prediction ? model_.num_layers : 0);
-      if (!layers.emplace(number, checked(place, number, found)).second)
+      found.layer = place.second + (found.prediction ? model_.num_layers : 0);
+      require_whole(found, found.prediction ? name_of(place) : fmt::format("layer {}", found.layer));
+      if (!layers.emplace(found.layer, found).second)
         throw parse_error(folder_, name_of(place),
-                          "would be layer {}, which the checkpoint has by another name", number);
+                          "would be layer {}, which the checkpoint has by another name", found.layer);
     }
     if (layers.empty())
       throw parse_error(folder_, "", "has no tensor of experts by the names of {}", model_.family->name());
-    std::vector<MoeLayer> ascending;
-    for (auto& [number, layer] : layers) ascending.push_back(std::move(layer));
-    return ascending;
+    const auto ascending = std::views::values(layers);
+    return {ascending.begin(), ascending.end()};
   }
 
  private:
@@ -76,7 +218,7 @@ class Search {
   void read_name(std::size_t tensor) {
     const std::string& name = at(tensor).name;
     const TensorRole role = role_of(name, *model_.family->tensors);
-    if (role.kind == Kind::other || role.kind == Kind::kept) return;
+    if (role.kind == Kind::other) return;
     // A place that is no layer has no number to be kept under.
     if (role.layer < 0) refuse_unknown(name);
     Found& found = layers_[{role.prefix, role.layer}];
@@ -86,10 +228,10 @@ class Search {
         return take_expert(found, role, tensor);
       case Kind::stacked:
         found.has_stacked = true;
-        if (may_be_common(role) && is_one_number(tensor)) return;
+        if (is_common_scale(role.part, at(tensor))) return;
         return take_rows(found, tensor, false);
       case Kind::router:
-        found.has_router |= chooses_experts(role);
+        found.has_router |= role.part.ends_with("weight");  // not a bias
         return take_rows(found, tensor, model_.family->tensors->rows_behind);
       case Kind::id_table:
         found.id_tables.push_back(tensor);
@@ -125,8 +267,10 @@ class Search {
       throw parse_error(file_of(tensor), at(tensor).name, "is {} by another name", at(same->second).name);
   }
 
-  bool is_one_number(std::size_t tensor) const {
-    return std::ranges::all_of(at(tensor).shape, [](std::int64_t length) { return length == 1; });
+  // One number for all experts, as scales of activations are.
+  static bool is_common_scale(std::string_view part, const SafetensorsTensor& tensor) {
+    return (part.ends_with("scale") || part.ends_with("scale_inv") || part.ends_with("amax")) &&
+           std::ranges::all_of(tensor.shape, [](std::int64_t length) { return length == 1; });
   }
 
   void take_rows(Found& found, std::size_t tensor, bool more_behind) {
@@ -140,47 +284,29 @@ class Search {
     found.by_row.push_back(tensor);
   }
 
-  MoeLayer checked(const Place& place, int number, Found& found) const {
-    if (!found.unknown.empty()) refuse_unknown(found.unknown);
-    if (!found.module_part.empty()) refuse_unknown(found.module_part);
-    const std::string where = found.prediction ? name_of(place) : fmt::format("layer {}", number);
+  void require_whole(const Found& found, const std::string& where) const {
+    for (const std::string& name : {found.unknown, found.module_part})
+      if (!name.empty()) refuse_unknown(name);
     const std::string_view router = model_.family->tensors->router.front();
     if (!found.has_router) throw parse_error(folder_, where, "has experts, but no {} to choose them", router);
     if (!found.has_stacked && found.by_expert.empty())
       throw parse_error(folder_, where, "has a {}, but no experts", router);
-    MoeLayer layer{.layer = number,
-                   .by_expert = {},
-                   .by_row = std::move(found.by_row),
-                   .id_tables = std::move(found.id_tables)};
     for (const auto& [part, tensors] : found.by_expert) {
-      require_complete(tensors, part, where);
-      auto& by_expert = layer.by_expert.emplace_back();
-      for (const auto& [expert, tensor] : tensors) by_expert.push_back(tensor);
-      require_alike(by_expert);
+      for (int expert = 0; expert < model_.num_experts; ++expert)
+        if (!tensors.contains(expert))
+          throw parse_error(folder_, where, "expert {} has no {}, which others have", expert, part);
+      for (const auto& [expert, tensor] : tensors) require_alike(at(tensors.at(0)), at(tensor));
     }
-    return layer;
-  }
-
-  void require_complete(const std::map<int, std::size_t>& tensors, const std::string& part,
-                        const std::string& where) const {
-    if (std::ssize(tensors) == model_.num_experts) return;
-    int missing = 0;
-    while (tensors.contains(missing)) ++missing;
-    throw parse_error(folder_, where, "expert {} has no {}, which others have", missing, part);
   }
 
   // One expert's bytes can take the place of another's.
-  void require_alike(const std::vector<std::size_t>& tensors) const {
-    const SafetensorsTensor& first = at(tensors.front());
-    for (const std::size_t tensor : tensors) {
-      const SafetensorsTensor& other = at(tensor);
-      if (other.dtype != first.dtype || other.shape != first.shape || other.bytes() != first.bytes())
-        throw Unsupported(
-            fmt::format("{}: {} is {} {} and {} is {} {}: experts of a layer must be of one type and "
-                        "shape to change places",
-                        folder_, first.name, first.dtype, to_text(first.shape), other.name, other.dtype,
-                        to_text(other.shape)));
-    }
+  void require_alike(const SafetensorsTensor& first, const SafetensorsTensor& other) const {
+    if (other.dtype == first.dtype && other.shape == first.shape && other.bytes() == first.bytes()) return;
+    throw Unsupported(
+        fmt::format("{}: {} is {} {} and {} is {} {}: experts of a layer must be of one type and shape to "
+                    "change places",
+                    folder_, first.name, first.dtype, to_text(first.shape), other.name, other.dtype,
+                    to_text(other.shape)));
   }
 
   const CheckpointTensors& checkpoint_;
@@ -189,11 +315,103 @@ class Search {
   std::map<Place, Found> layers_;
 };
 
+// Neighbours in one file become one range.
+void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
+  if (range.bytes == 0) return;
+  if (!ranges.empty() && ranges.back().file == range.file && ranges.back().ids == range.ids &&
+      ranges.back().begin + ranges.back().bytes == range.begin) {
+    ranges.back().bytes += range.bytes;
+  } else {
+    ranges.push_back(range);
+  }
+}
+
+std::size_t width_of_ids(const SafetensorsTensor& tensor) {
+  const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
+  if (type != nullptr && is_integer(type->type) && tensor.bytes() % type->item_size == 0)
+    return static_cast<std::size_t>(type->item_size);
+  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
+                                tensor.name, tensor.dtype));
+}
+
 }  // namespace
 
 std::vector<MoeLayer> find_moe_layers(const CheckpointTensors& checkpoint, const CheckpointConfig& model,
                                       const std::string& folder) {
   return Search(checkpoint, model, folder).run();
+}
+
+void TensorSource::renumber(std::span<std::byte> ids, const std::string& file,
+                            const std::string& name) const {
+  for (std::size_t at = 0; at + id_bytes <= ids.size(); at += id_bytes) {
+    std::uint64_t id = 0;
+    std::memcpy(&id, &ids[at], id_bytes);
+    if (id >= new_ids.size())
+      throw parse_error(file, name,
+                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be 0..{}",
+                        id_bytes, id, new_ids.size() - 1);
+    const auto made = static_cast<std::uint64_t>(new_ids[id].value());
+    std::memcpy(&ids[at], &made, id_bytes);
+  }
+}
+
+Renumbering::Renumbering(const CheckpointTensors& checkpoint)
+    : checkpoint_(checkpoint), sources_(checkpoint.tensors.size()) {
+  for (std::size_t tensor = 0; tensor < sources_.size(); ++tensor) sources_[tensor].tensor = tensor;
+}
+
+void Renumbering::renumber(const MoeLayer& layer, std::span<const ExpertId> order) {
+  if (std::ranges::is_sorted(order)) return;
+  for (const auto& [part, tensors] : layer.by_expert)
+    for (const auto& [id, tensor] : tensors)
+      sources_[tensor].tensor = tensors.at(order[static_cast<std::size_t>(id)].value());
+  for (const std::size_t tensor : layer.by_row) sources_[tensor].row_order = {order.begin(), order.end()};
+  for (const std::size_t tensor : layer.id_tables) {
+    sources_[tensor].new_ids = new_ids(order);
+    sources_[tensor].id_bytes = width_of_ids(checkpoint_.tensors[tensor].at);
+  }
+}
+
+std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
+  std::vector<std::size_t> tensors;
+  for (std::size_t i = 0; i < checkpoint_.tensors.size(); ++i)
+    if (checkpoint_.tensors[i].file == file) tensors.push_back(i);
+  std::ranges::sort(tensors, {}, [&](std::size_t i) {
+    return std::pair(checkpoint_.tensors[i].at.begin, checkpoint_.tensors[i].at.end);
+  });
+  std::vector<ByteRange> ranges;
+  append_range({.file = checkpoint_.files[file].name, .bytes = checkpoint_.files[file].data_begin}, ranges);
+  for (const std::size_t tensor : tensors) {
+    const TensorSource& from = sources_[tensor];
+    const StoredTensor& stored = checkpoint_.tensors[from.tensor];
+    const WeightFile& in = checkpoint_.files[stored.file];
+    ByteRange rest = {.file = in.name,
+                      .begin = in.data_begin + stored.at.begin,
+                      .bytes = stored.at.bytes(),
+                      .ids = from.new_ids.empty() ? nullptr : &from};
+    const std::int64_t begin = rest.begin;
+    for (const ExpertId expert : from.row_order) {
+      const std::int64_t row = stored.at.bytes() / num_rows(stored.at);
+      append_range({.file = in.name, .begin = begin + expert.value() * row, .bytes = row}, ranges);
+      rest.begin += row;
+      rest.bytes -= row;
+    }
+    // Rows of no expert stay behind.
+    append_range(rest, ranges);
+  }
+  return ranges;
+}
+
+std::int64_t Renumbering::count_permuted() const {
+  return std::ranges::count_if(
+      sources_, [](const TensorSource& from) { return !from.row_order.empty() || !from.new_ids.empty(); });
+}
+
+std::int64_t Renumbering::count_renamed() const {
+  std::int64_t count = 0;
+  for (std::size_t tensor = 0; tensor < sources_.size(); ++tensor)
+    count += sources_[tensor].tensor != tensor ? 1 : 0;
+  return count;
 }
 
 }  // namespace evenkeel::internal

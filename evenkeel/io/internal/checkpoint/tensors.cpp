@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,23 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
-// The one index of a folder.
-std::optional<std::string> index_of(const std::string& folder) {
+// The index, or the whole checkpoint.
+std::string root_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (entry.path().filename().string().ends_with(index_ending))
-      names.push_back(entry.path().filename().string());
+    if (std::string name = entry.path().filename(); name == whole_checkpoint || name.ends_with(index_ending))
+      names.push_back(std::move(name));
   std::ranges::sort(names);
   if (names.size() > 1)
-    throw parse_error(folder, "", "has {} and {}; which is the model's index cannot be told", names[0],
+    throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", names[0],
                       names[1]);
-  return names.empty() ? std::nullopt : std::optional(names.front());
+  if (names.empty())
+    throw parse_error(folder, "",
+                      "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
+                      index_ending, whole_checkpoint);
+  return names.front();
 }
 
 void read_file(const std::string& folder, const std::string& name, CheckpointTensors& checkpoint) {
@@ -49,14 +47,10 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
                         const std::string& index) {
   for (const StoredTensor& tensor : checkpoint.tensors) {
     const std::string& file = checkpoint.files[tensor.file].name;
-    const auto stated = file_of.find(tensor.at.name);
-    if (stated == file_of.end())
-      throw parse_error(index, "weight_map." + tensor.at.name,
-                        "is missing or stands for another file, but {} has this tensor", file);
-    if (stated->second != file)
-      throw parse_error(index, "weight_map." + tensor.at.name, "says {}, but {} has this tensor",
-                        stated->second, file);
-    file_of.erase(stated);
+    const auto stated = file_of.extract(tensor.at.name);
+    if (stated.empty() || stated.mapped() != file)
+      throw parse_error(index, "weight_map." + tensor.at.name, "is {}, but {} has this tensor",
+                        stated.empty() ? "missing or stands for another file" : stated.mapped(), file);
   }
   if (!file_of.empty())
     throw parse_error(index, "weight_map." + file_of.begin()->first, "says {}, which has no such tensor",
@@ -76,35 +70,25 @@ std::map<std::string, std::string> read_checkpoint_index(const ByteSource& sourc
   if (!map->is_object()) map.fail("is not a JSON object");
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !is_plain_name(file.get<std::string>()))
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name == "." || name == ".." || name.find_first_of({"/\0", 2}) != std::string::npos)
       map[tensor].fail("{} is not the name of a file in the same folder", file.dump());
-    files.emplace(tensor, file.get<std::string>());
+    files.emplace(tensor, name);
   }
   return files;
 }
 
 CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
-  const std::optional<std::string> found = index_of(folder);
-  std::error_code error;
-  const bool whole = fs::exists(fs::path(folder) / whole_checkpoint, error);
-  if (found && whole)
-    throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", *found,
-                      whole_checkpoint);
-  if (!found && !whole)
-    throw parse_error(folder, "",
-                      "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
-                      index_ending, whole_checkpoint);
-  CheckpointTensors checkpoint;
-  if (!found) {
-    read_file(folder, whole_checkpoint, checkpoint);
-    return checkpoint;
-  }
-  const std::string index = (fs::path(folder) / *found).string();
-  const auto indexed_tensors = read_checkpoint_index(index);
+  const std::string root = root_of(folder);
+  const std::string index = (fs::path(folder) / root).string();
+  const bool whole = root == whole_checkpoint;
+  const auto indexed = whole ? std::map<std::string, std::string>() : read_checkpoint_index(index);
   std::set<std::string> names;
-  for (const auto& [tensor, file] : indexed_tensors) names.insert(file);
+  if (whole) names.insert(root);
+  for (const auto& [tensor, file] : indexed) names.insert(file);
+  CheckpointTensors checkpoint;
   for (const std::string& name : names) read_file(folder, name, checkpoint);
-  require_as_indexed(checkpoint, indexed_tensors, index);
+  if (!whole) require_as_indexed(checkpoint, indexed, index);
   return checkpoint;
 }
 

@@ -37,9 +37,8 @@ struct CheckpointTensors {
 // index, or a file that is not plainly in the same folder.
 std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source);
 
-// Reads the index, if there is one, and the header of every file. Throws ParseError if the folder has neither
-// an index nor model.safetensors, or both, or two indexes; if a tensor is not where the index says, or not in
-// the index.
+// Reads the index, if there is one, and the header of every file. Throws ParseError unless the folder has one
+// index or model.safetensors; if a tensor is not where the index says, or not in the index.
 CheckpointTensors read_checkpoint_tensors(const std::string& folder);
 
 }  // namespace evenkeel::internal
