@@ -109,10 +109,10 @@ template <class Bytes>
 ArrayToWrite array_to_write(std::string name, Dtype type, TraceReader& trace, const Bytes& bytes_of) {
   const TraceInfo& info = trace.info();
   const auto pieces = [&trace, bytes_of] {
-    return [bytes_of, batches = std::make_shared<TraceBatches>(trace)](std::vector<std::byte>& piece) {
-      if (!batches->next()) return false;
-      piece = bytes_of(*batches);
-      return true;
+    return [bytes_of, batches = std::make_shared<TraceBatches>(trace),
+            piece = std::vector<std::byte>()]() mutable {
+      piece = batches->next() ? bytes_of(*batches) : std::vector<std::byte>();
+      return std::span<const std::byte>(piece);
     };
   };
   return {std::move(name), type, {info.num_tokens, info.num_layers, info.top_k}, pieces};

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,7 +20,7 @@ struct zip_file;
 
 namespace evenkeel::internal {
 
-class ZipEnd;
+struct ZipEnd;
 
 class ZipArchive {
  public:
@@ -84,5 +85,18 @@ class ZipMemberReader {
   std::unique_ptr<zip_file, int (*)(zip_file*)> file_;
   std::int64_t at_ = 0;
 };
+
+// The next bytes, which stay until it is called again; none when there are no more.
+using NextPiece = std::function<std::span<const std::byte>()>;
+
+struct MemberToWrite {
+  std::string name;
+  std::int64_t size = 0;
+  bool deflated = false;
+  // Makes a walk through the member's bytes, from its start.
+  std::function<NextPiece()> pieces;
+};
+// Throws InvalidArgument if it cannot be written, or whatever a member's pieces throw.
+void write_zip(const std::vector<MemberToWrite>& members, const std::string& path);
 
 }  // namespace evenkeel::internal
