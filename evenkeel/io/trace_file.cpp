@@ -7,9 +7,9 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/array_writer.h"
-#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
@@ -135,23 +135,25 @@ ArrayToWrite weights_to_write(TraceReader& trace) {
 
 }  // namespace
 
+std::unique_ptr<TraceReader> internal::open_trace_in(const ArrayFile& file, const ArrayInfo& stored,
+                                                     const TraceOptions& options) {
+  require_format(file, trace_format);
+  auto ids = in_usual_order(file, stored, options.axes);
+  TraceInfo info = info_of(file, ids->info(), stored);
+  std::unique_ptr<ArrayReader> weights;
+  if (info.has_weights) weights = in_usual_order(file, *find_weights(file), options.axes);
+  const auto format = info.metadata.find("format");
+  const bool ours = format != info.metadata.end() && format->second == trace_format;
+  const auto kind = stored.name != "topk_ids" ? IdsAre::recorded
+                    : ours                    ? IdsAre::as_written
+                                              : IdsAre::literal;
+  return open_array_trace(std::move(info), std::move(ids), std::move(weights), kind, options.num_experts);
+}
+
 std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOptions& options) {
   const auto file = open_array_file(source);
   require_format(*file, trace_format);
-  const ArrayInfo& stored = find_ids(*file);
-  auto reader =
-      options.axes.empty() ? file->reader(stored.name) : in_usual_order(*file, stored, options.axes);
-  const ArrayInfo& ids = reader->info();
-  TraceInfo info = info_of(*file, ids, stored);
-  std::unique_ptr<ArrayReader> weights;
-  if (const ArrayInfo* array = find_weights(*file); info.has_weights)
-    weights = options.axes.empty() ? file->reader(array->name) : in_usual_order(*file, *array, options.axes);
-  const bool ours = info.metadata.contains("format");
-  const auto kind = ours                     ? IdsAre::as_written
-                    : ids.name == "topk_ids" ? IdsAre::literal
-                    : !options.axes.empty()  ? IdsAre::said
-                                             : IdsAre::recorded;
-  return open_array_trace(std::move(info), std::move(reader), std::move(weights), kind, options.num_experts);
+  return open_trace_in(*file, find_ids(*file), options);
 }
 
 void write_trace(TraceReader& trace, const std::string& path, FileFormat format) {

@@ -18,6 +18,8 @@ namespace evenkeel::internal {
 
 // Throws as read_recording() does.
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
+// read_recording() for whoever knows the content of a file already (read_recording.cpp).
+Recording read_recording_known(Content content, const ByteSource& source, const ReadOptions& options);
 
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
 // [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name
