@@ -1,6 +1,4 @@
 // Loads that are not whole numbers.
-#include "evenkeel/io/internal/found_routing.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <random>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/found_routing.h"
 
 namespace evenkeel::internal {
 namespace {

@@ -126,7 +126,12 @@ class IdRows {
     if (choices_ == 0 && !literal_ && info.num_tokens > 0)
       throw parse_error(info.name, "", "has no token whose {} ids differ, as those that a router chooses do",
                         k);
-    require_distinct();
+    if (doubled_ == 0) return;
+    // A router never names an expert twice in a row; where many rows do, the order is another.
+    const std::string what =
+        fmt::format("{} of {} rows name an expert twice, which no router does", doubled_, choices_);
+    if (2 * doubled_ > choices_) refuse(what);
+    notes_.push_back(what + ": read as they stand");
   }
 
   // The others are dense ones. Where nothing tells one from another, all.
@@ -198,7 +203,7 @@ class IdRows {
 
   static bool names_twice(std::span<const std::int64_t> row) {
     for (auto id = row.begin(); id != row.end(); ++id)
-      if (*id != no_expert && !is_filler(*id) && std::find(row.begin(), id, *id) != id) return true;
+      if (std::find(row.begin(), id, *id) != id && *id != no_expert && !is_filler(*id)) return true;
     return false;
   }
 
@@ -209,7 +214,8 @@ class IdRows {
     if (least == most && least == no_expert) return;
     // Of one id a token, only zeros throughout can be no choice.
     if (least == most && (row.size() > 1 || least == 0)) {
-      if (layer.alike.size() < enough_ids || layer.alike.contains(least)) ++layer.alike[least];
+      if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
+        ++layer.alike[least];
       ++layer.rows_alike;
       if (!is_filler(least)) layer.most_alike = std::max(layer.most_alike, least);
       if (row.size() > 1) return;
@@ -219,16 +225,7 @@ class IdRows {
     }
     ++choices_;
     for (const std::int64_t id : row)
-      if (is_filler(id) || (id >= 0 && id < max_trace_experts)) chosen_[place_of(id)] = true;
-  }
-
-  // A router never names an expert twice in a row; where many rows do, the order is another.
-  void require_distinct() {
-    if (doubled_ == 0) return;
-    const std::string what =
-        fmt::format("{} of {} rows name an expert twice, which no router does", doubled_, choices_);
-    if (2 * doubled_ > choices_) refuse(what);
-    notes_.push_back(what + ": read as they stand");
+      if ((id >= 0 && id < max_trace_experts) || is_filler(id)) chosen_[place_of(id)] = true;
   }
 
   bool is_dense(const Layer& layer) const {

@@ -24,14 +24,6 @@ namespace {
 
 using Sources = std::vector<ByteSource>;
 
-std::optional<std::int64_t> experts_said(const ArrayFile& file) {
-  if (file.find("num_experts") == nullptr) return std::nullopt;
-  const IntArray said = read_integers(file, "num_experts");
-  if (said.values.size() != 1)
-    throw parse_error(file.name(), "num_experts", "shape {} is not one number", to_text(said.shape));
-  return said.values.front();
-}
-
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
   // Beside ids a weight may be that of a token's experts.
@@ -131,6 +123,14 @@ std::string only_of(std::span<const std::string_view> names, const std::function
     found = name;
   }
   return found;
+}
+
+std::optional<std::int64_t> experts_said(const ArrayFile& file) {
+  if (file.find("num_experts") == nullptr) return std::nullopt;
+  const IntArray said = read_integers(file, "num_experts");
+  if (said.values.size() != 1)
+    throw parse_error(file.name(), "num_experts", "shape {} is not one number", to_text(said.shape));
+  return said.values.front();
 }
 
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file) {

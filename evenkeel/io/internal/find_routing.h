@@ -29,6 +29,8 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
 // num_experts must agree with them where they are there (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
 
+// The one number of an array `num_experts`, where there is one.
+std::optional<std::int64_t> experts_said(const ArrayFile& file);
 // Throws ParseError where a file says another number of experts than its counts are of.
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file);
 // Throws ParseError where counts by this name stand beside a map of physical experts, of which they may be.

@@ -158,7 +158,7 @@ std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
 }
 
 std::unique_ptr<ArrayFile> open_npz(const ByteSource& source) {
-  const auto archive = ZipArchive::open(source, max_members);
+  const auto archive = std::make_shared<const ZipArchive>(source, max_members);
   std::vector<ArrayFile::Stored> arrays;
   std::set<std::string> names;
   for (const ZipArchive::Member& member : archive->members()) {

@@ -35,26 +35,22 @@ const ZipArchive::Member* pickle_in(const ZipArchive& archive) {
 
 }  // namespace
 
-// Named by ("storage", type, name, device, elements).
-struct TorchFile::Storage {
+struct TorchFile::Tensor {
+  // Its storage, which is named by ("storage", type, name, device, elements).
   Dtype dtype = Dtype::i64;
   std::string member;     // its name
   std::int64_t size = 0;  // elements
-};
-
-struct TorchFile::Tensor {
-  Storage storage;
   std::int64_t offset = 0;
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> shape = {};
+  std::vector<std::int64_t> strides = {};
 };
 
 bool is_torch_file(const ByteSource& source) {
-  return pickle_in(*ZipArchive::open(source, max_torch_members)) != nullptr;
+  return pickle_in(ZipArchive(source, max_torch_members)) != nullptr;
 }
 
 TorchFile::TorchFile(const ByteSource& source)
-    : archive_(ZipArchive::open(source, max_torch_members)),
+    : archive_(std::make_shared<const ZipArchive>(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const ZipArchive::Member* const found = pickle_in(*archive_);
   if (found == nullptr) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
@@ -116,7 +112,7 @@ std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) con
   return numbers;
 }
 
-TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) const {
+TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) const {
   using Kind = Pickle::Kind;
   const Id place = pickle_->items(persistent)[0];
   const bool is_tuple = pickle_->kind(place) == Kind::tuple && pickle_->items(place).size() == 5;
@@ -127,9 +123,9 @@ TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) 
     throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
   const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
   if (type == nullptr) throw ParseError(name(), key, "has a storage of no known type");
-  Storage storage{.dtype = type->type,
-                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
-                  .size = pickle_->integer(parts[4])};
+  Tensor storage{.dtype = type->type,
+                 .member = prefix_ + "data/" + pickle_->text(parts[2]),
+                 .size = pickle_->integer(parts[4])};
   if (const std::int64_t bytes = member(storage.member).size;
       bytes % type->item_size != 0 || bytes / type->item_size != storage.size)
     throw parse_error(name(), storage.member, "has {} bytes, where {} elements of {} are claimed", bytes,
@@ -152,14 +148,15 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   if (arguments.size() < 6 || arguments.size() > 7 || pickle_->kind(arguments[0]) != Kind::persistent ||
       pickle_->kind(arguments[1]) != Kind::integer)
     refuse("is a tensor without storage and offset");
-  return {.storage = storage_of(arguments[0], key),
-          .offset = pickle_->integer(arguments[1]),
-          .shape = sizes(arguments[2], key),
-          .strides = sizes(arguments[3], key)};
+  Tensor tensor = storage_of(arguments[0], key);
+  tensor.offset = pickle_->integer(arguments[1]);
+  tensor.shape = sizes(arguments[2], key);
+  tensor.strides = sizes(arguments[3], key);
+  return tensor;
 }
 
 bool TorchFile::is_floating(Id id) const {
-  return evenkeel::is_floating(describe(id, "tensor").storage.dtype);
+  return evenkeel::is_floating(describe(id, "tensor").dtype);
 }
 
 // From its first element to its last. Throws ParseError if it reaches beyond its storage.
@@ -175,15 +172,14 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
         __builtin_add_overflow(last, step, &last))
       throw ParseError(name(), key, "has strides that lead beyond its storage");
   }
-  const Storage& storage = tensor.storage;
-  const std::int64_t width = item_size(storage.dtype);
-  if (tensor.offset < 0 || last >= storage.size)
-    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, storage.member,
-                      storage.size);
+  const std::int64_t width = item_size(tensor.dtype);
+  if (tensor.offset < 0 || last >= tensor.size)
+    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, tensor.member,
+                      tensor.size);
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
-  ZipMemberReader reader(archive_, member(storage.member), storage.member);
+  ZipMemberReader reader(archive_, member(tensor.member), tensor.member);
   reader.read(tensor.offset * width, bytes);
   reader.require_intact();
   return bytes;
@@ -200,10 +196,10 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   WholeArray<Number> array{.shape = tensor.shape, .values = {}};
   if (*elements == 0) return array;
   const std::vector<std::byte> bytes = stored_bytes(tensor, key);
-  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.storage.dtype)));
+  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.dtype)));
   if constexpr (std::is_same_v<Number, double>)
-    to_double(tensor.storage.dtype, bytes, numbers);
-  else if (const auto broken = to_whole(tensor.storage.dtype, bytes, numbers))
+    to_double(tensor.dtype, bytes, numbers);
+  else if (const auto broken = to_whole(tensor.dtype, bytes, numbers))
     throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
   array.values.reserve(static_cast<std::size_t>(*elements));
   std::vector<std::int64_t> at(tensor.shape.size(), 0);

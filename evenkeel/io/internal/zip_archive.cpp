@@ -151,19 +151,6 @@ ZipEnd::Command writes_to(AtomicFile& file) {
   };
 }
 
-void add_member(zip_t* archive, const MemberToWrite& member, ZipEnd& end, const std::string& path) {
-  zip_source_t* const source = end.source();
-  const zip_int64_t added = zip_file_add(archive, member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
-  if (added < 0) {
-    zip_source_free(source);
-    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive)));
-  }
-  const auto index = static_cast<zip_uint64_t>(added);
-  zip_set_file_compression(archive, index, member.deflated ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 6);
-  constexpr std::time_t first_day = 315532800;  // 1980: the same content gives the same file
-  zip_file_set_mtime(archive, index, first_day, 0);
-}
-
 }  // namespace
 
 // Left to itself, libzip would write a file of its own beside, which nobody removes when the program ends by
@@ -176,24 +163,31 @@ void write_zip(const std::vector<MemberToWrite>& members, const std::string& pat
   std::unique_ptr<zip_t, decltype(&zip_discard)> archive(open_zip(output, ZIP_CREATE | ZIP_TRUNCATE, why),
                                                          zip_discard);
   if (archive == nullptr) throw InvalidArgument(path, "cannot be written: " + why);
-  for (const MemberToWrite& member : members)
-    add_member(archive.get(), member,
-               inputs.emplace_back(ZipEnd{.supports = ZIP_SOURCE_SUPPORTS_READABLE,
-                                          .size = member.size,
-                                          .answer = pieces_of(member.pieces)}),
-               path);
+  const auto refuse = [&] {
+    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive.get())));
+  };
+  for (const MemberToWrite& member : members) {
+    ZipEnd& input = inputs.emplace_back(ZipEnd{
+        .supports = ZIP_SOURCE_SUPPORTS_READABLE, .size = member.size, .answer = pieces_of(member.pieces)});
+    zip_source_t* const source = input.source();
+    const zip_int64_t added = zip_file_add(archive.get(), member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (added < 0) {
+      zip_source_free(source);
+      refuse();
+    }
+    const auto index = static_cast<zip_uint64_t>(added);
+    zip_set_file_compression(archive.get(), index, member.deflated ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 6);
+    constexpr std::time_t first_day = 315532800;  // 1980: the same content gives the same file
+    zip_file_set_mtime(archive.get(), index, first_day, 0);
+  }
   if (zip_close(archive.get()) != 0) {
     inputs.push_back(output);
     for (const ZipEnd& end : inputs)
       if (end.thrown) std::rethrow_exception(end.thrown);
-    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive.get())));
+    refuse();
   }
   static_cast<void>(archive.release());
   file.commit();
-}
-
-std::shared_ptr<const ZipArchive> ZipArchive::open(const ByteSource& source, int max_members) {
-  return std::shared_ptr<const ZipArchive>(new ZipArchive(source, max_members));
 }
 
 ZipArchive::ZipArchive(const ByteSource& source, int max_members)

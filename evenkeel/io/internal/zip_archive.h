@@ -37,7 +37,7 @@ class ZipArchive {
 
   // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
   // size, or all together are longer than the file, so that some overlap.
-  static std::shared_ptr<const ZipArchive> open(const ByteSource& source, int max_members);
+  ZipArchive(const ByteSource& source, int max_members);
   ~ZipArchive();
 
   const std::string& name() const { return source_.name(); }
@@ -49,7 +49,6 @@ class ZipArchive {
  private:
   friend class ZipMemberReader;
 
-  ZipArchive(const ByteSource& source, int max_members);
   void list_members(int max_members);
 
   ByteSource source_;
