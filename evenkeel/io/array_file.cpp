@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "evenkeel/base/check.h"
@@ -53,16 +52,12 @@ FileFormat detect_format(const ByteSource& source) {
   throw ParseError(source.name(), "byte 0", "is neither safetensors, npz, npy, JSON nor a table of numbers");
 }
 
-void ArrayReader::require_inside(std::int64_t first, std::size_t count) const {
-  if (first < 0 || first > info_.num_elements ||
-      static_cast<std::int64_t>(count) > info_.num_elements - first)
-    throw parse_error(file_, info_.name, "elements {}..{} asked for, but there are {}", first,
-                      first + static_cast<std::int64_t>(count), info_.num_elements);
-}
-
 // A block at a time: convert(first, elements) makes elements of the bytes in block_.
 template <class Out, class Convert>
 void ArrayReader::read_blocks(std::int64_t first, std::span<Out> out, const Convert& convert) {
+  if (first < 0 || first > info_.num_elements || std::ssize(out) > info_.num_elements - first)
+    throw parse_error(file_, info_.name, "elements {}..{} asked for, but there are {}", first,
+                      first + std::ssize(out), info_.num_elements);
   while (!out.empty()) {
     stop_if_asked();
     const std::size_t count = std::min(out.size(), block_elements);
@@ -75,33 +70,25 @@ void ArrayReader::read_blocks(std::int64_t first, std::span<Out> out, const Conv
 }
 
 void ArrayReader::read(std::int64_t first, std::span<std::int64_t> out) {
-  require_inside(first, out.size());
   if (!is_integer(info_.dtype))
     throw parse_error(file_, info_.name, "is {}, not integers", name_of(info_.dtype));
-  read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
-    if (const auto broken = to_int64(info_.dtype, block_, block))
-      throw parse_error(file_, info_.name, "element {} is above 2^63-1",
-                        begin + static_cast<std::int64_t>(*broken));
-  });
+  read_whole(first, out);
 }
 
 void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
-  require_inside(first, out.size());
   read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
     if (const auto broken = to_whole(info_.dtype, block_, block))
-      throw parse_error(file_, info_.name, "element {} is not a whole number that is exact",
-                        begin + static_cast<std::int64_t>(*broken));
+      throw parse_error(file_, info_.name, "element {} {}", begin + static_cast<std::int64_t>(*broken),
+                        is_integer(info_.dtype) ? "is above 2^63-1" : "is not a whole number that is exact");
   });
 }
 
 void ArrayReader::read(std::int64_t first, std::span<float> out) {
-  require_inside(first, out.size());
   read_blocks(first, out,
               [&](std::int64_t, std::span<float> block) { to_float(info_.dtype, block_, block); });
 }
 
 void ArrayReader::read(std::int64_t first, std::span<double> out) {
-  require_inside(first, out.size());
   read_blocks(first, out,
               [&](std::int64_t, std::span<double> block) { to_double(info_.dtype, block_, block); });
 }
@@ -111,35 +98,26 @@ ArrayFile::ArrayFile(std::string name, FileFormat format, std::int64_t max_whole
     : name_(std::move(name)),
       format_(format),
       max_whole_bytes_(max_whole_bytes),
-      by_name_(arrays.size()),
       metadata_(std::move(metadata)) {
   for (Stored& array : arrays) {
+    by_name_.try_emplace(array.info.name, arrays_.size());
     arrays_.push_back(std::move(array.info));
     open_.push_back(std::move(array.open));
   }
-  std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
-  std::ranges::stable_sort(by_name_, {},
-                           [&](std::uint32_t place) -> std::string_view { return arrays_[place].name; });
 }
 
 const ArrayInfo* ArrayFile::find(std::string_view array) const {
-  const auto name = [&](std::uint32_t place) -> std::string_view { return arrays_[place].name; };
-  const auto found = std::ranges::lower_bound(by_name_, array, {}, name);
-  return found == by_name_.end() || name(*found) != array ? nullptr : &arrays_[*found];
+  const auto found = by_name_.find(array);
+  return found == by_name_.end() ? nullptr : &arrays_[found->second];
 }
 
 const ArrayInfo& ArrayFile::at(std::string_view array) const {
   if (const ArrayInfo* info = find(array)) return *info;
   std::vector<std::string_view> names;
   for (const ArrayInfo& info : arrays_) names.push_back(info.name);
-  constexpr std::size_t shown = 8;
-  const bool more = names.size() > shown;
-  if (more) names.resize(shown);
-  throw ParseError(name_, std::string(array),
-                   names.empty()
-                       ? "no such array; the file has none"
-                       : fmt::format("no such array; there are {}{}", fmt::join(names, ", "),
-                                     more ? fmt::format(" and {} more", arrays_.size() - shown) : ""));
+  throw parse_error(
+      name_, std::string(array), "no such array; {}",
+      names.empty() ? "the file has none" : fmt::format("there are {}", fmt::join(names, ", ")));
 }
 
 std::unique_ptr<ArrayReader> ArrayFile::reader(std::string_view array) const {

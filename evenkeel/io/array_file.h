@@ -53,7 +53,6 @@ class ArrayReader {
   void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
  private:
-  void require_inside(std::int64_t first, std::size_t count) const;
   template <class Out, class Convert>
   void read_blocks(std::int64_t first, std::span<Out> out, const Convert& convert);
 
@@ -95,8 +94,8 @@ class ArrayFile {
   FileFormat format_;
   std::int64_t max_whole_bytes_;
   std::vector<ArrayInfo> arrays_;
-  std::vector<std::function<ArrayReader::Fetch()>> open_;  // of each of arrays_
-  std::vector<std::uint32_t> by_name_;                     // places in arrays_
+  std::vector<std::function<ArrayReader::Fetch()>> open_;    // of each of arrays_
+  std::map<std::string, std::size_t, std::less<>> by_name_;  // places in arrays_
   std::map<std::string, std::string> metadata_;
 };
 

@@ -8,11 +8,10 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
-#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/find_routing.h"
+#include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/readers.h"
-#include "evenkeel/io/internal/recording_of.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"

@@ -105,17 +105,6 @@ bool is_integer(Dtype type) {
   return !is_floating(type) && type != Dtype::b8;
 }
 
-std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes,
-                                    std::span<std::int64_t> out) {
-  EVENKEEL_CHECK(is_integer(type));
-  convert(type, bytes, out);
-  if (type != Dtype::u64) return std::nullopt;
-  // From 2^63 on the conversion wraps around.
-  const auto wrapped = std::find_if(out.begin(), out.end(), [](std::int64_t value) { return value < 0; });
-  if (wrapped == out.end()) return std::nullopt;
-  return static_cast<std::size_t>(wrapped - out.begin());
-}
-
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out) {
   convert(type, bytes, out);
 }
@@ -126,7 +115,14 @@ void to_double(Dtype type, std::span<const std::byte> bytes, std::span<double> o
 
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out) {
-  if (is_integer(type)) return to_int64(type, bytes, out);
+  if (is_integer(type)) {
+    convert(type, bytes, out);
+    if (type != Dtype::u64) return std::nullopt;
+    // From 2^63 on the conversion wraps around.
+    const auto wrapped = std::ranges::find_if(out, [](std::int64_t value) { return value < 0; });
+    if (wrapped == out.end()) return std::nullopt;
+    return static_cast<std::size_t>(wrapped - out.begin());
+  }
   std::vector<double> numbers(out.size());
   to_double(type, bytes, numbers);
   for (std::size_t i = 0; i < numbers.size(); ++i) {

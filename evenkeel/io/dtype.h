@@ -30,17 +30,13 @@ std::string_view name_of(Dtype type);
 bool is_integer(Dtype type);
 bool is_floating(Dtype type);
 
-// Little-endian elements of an integer type to int64. Returns the place of the first above 2^63-1; none if
-// all fit.
-std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes,
-                                    std::span<std::int64_t> out);
 // Little-endian elements of any type to float; exact for F16, BF16, F32, and for integers up to 2^24.
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out);
 // The same to double; exact for every floating type, and for integers up to 2^53.
 void to_double(Dtype type, std::span<const std::byte> bytes, std::span<double> out);
-// Elements of any type to int64, as programs that count in floating point write whole numbers. Returns the
-// place of the first that is not whole, or so large that it need not be exact (2^53; integers: above 2^63-1);
-// none if all are.
+// The same to int64, as programs that count in floating point write whole numbers. Returns the place of the
+// first that is not whole, or so large that it need not be exact (2^53; integers: above 2^63-1); none if all
+// are.
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out);
 

@@ -1,8 +1,5 @@
 #include "evenkeel/io/profile_file.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <span>
 #include <utility>
 
@@ -24,16 +21,19 @@ namespace {
 
 constexpr std::string_view profile_format = "evenkeel.profile.v1";
 
-// Shapes have been checked. Throws ParseError for negative numbers and totals above 2^63-1.
+// The shape of loads has been checked. Throws ParseError for another shape of transitions, negative numbers
+// and totals above 2^63-1.
 RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray transitions) {
+  const std::int64_t layers = loads.shape[0], experts = loads.shape[1];
+  const std::vector<std::int64_t> shape = {layers - 1, experts, experts};
+  const bool none = transitions.values.empty() && (transitions.shape.empty() || layers == 1);
+  if (!none && transitions.shape != shape)
+    throw parse_error(file, "transitions", "shape {} is not [layers - 1, experts, experts], {}",
+                      to_text(transitions.shape), to_text(shape));
   require_loads(loads.values, file, "loads");
   require_loads(transitions.values, file, "transitions");
-  return RoutingProfile(static_cast<int>(loads.shape[0]), static_cast<int>(loads.shape[1]),
-                        std::move(loads.values), std::move(transitions.values));
-}
-
-std::vector<std::int64_t> transitions_shape(const IntArray& loads) {
-  return {loads.shape[0] - 1, loads.shape[1], loads.shape[1]};
+  return RoutingProfile(static_cast<int>(layers), static_cast<int>(experts), std::move(loads.values),
+                        std::move(transitions.values));
 }
 
 RoutingProfile profile_of_arrays(const ArrayFile& file) {
@@ -42,14 +42,8 @@ RoutingProfile profile_of_arrays(const ArrayFile& file) {
   if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
       loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
     throw parse_error(file.name(), "loads", "shape {} is not [layers, experts]", to_text(loads.shape));
-  require_loads(loads.values, file.name(), "loads");
   IntArray transitions;
-  if (file.find("transitions") != nullptr) {
-    transitions = read_integers(file, "transitions");
-    if (const auto shape = transitions_shape(loads); transitions.shape != shape)
-      throw parse_error(file.name(), "transitions", "shape {} is not [layers - 1, experts, experts], {}",
-                        to_text(transitions.shape), to_text(shape));
-  }
+  if (file.find("transitions") != nullptr) transitions = read_integers(file, "transitions");
   RoutingProfile profile = make_profile(file.name(), std::move(loads), std::move(transitions));
   profile.set_layers(layers_in(file, profile.num_layers()));
   return profile;
@@ -66,29 +60,23 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
       said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
 }
 
-// A row at a time, since the text of transitions may be larger than memory.
-void write_rows(AtomicFile& file, std::span<const std::int64_t> values, std::size_t width) {
-  for (std::size_t at = 0; at < values.size(); at += width)
-    file.write(fmt::format("{}[{}]", at == 0 ? "[" : ",", fmt::join(values.subspan(at, width), ",")));
-  file.write("]");
+Json rows_of(std::span<const std::int64_t> values, std::size_t width) {
+  Json rows = Json::array();
+  for (std::size_t at = 0; at < values.size(); at += width) rows.push_back(values.subspan(at, width));
+  return rows;
 }
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
-  const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
-  AtomicFile file(path);
-  file.write(fmt::format(R"({{"format":"{}",)", profile_format));
-  if (profile.layers().known())
-    file.write(fmt::format(R"("layers":[{}],)", fmt::join(profile.layers().numbers(), ",")));
-  file.write(R"("loads":)");
-  write_rows(file, profile.loads(), experts);
-  file.write(fmt::format(R"(,"num_experts":{},"num_layers":{})", experts, profile.num_layers()));
-  if (profile.has_transitions()) file.write(R"(,"transitions":[)");
-  for (int layer = 0; profile.has_transitions() && layer + 1 < profile.num_layers(); ++layer) {
-    if (layer > 0) file.write(",");
-    write_rows(file, profile.transitions(LayerId(layer)), experts);
-  }
-  file.write(profile.has_transitions() ? "]}\n" : "}\n");
-  file.commit();
+  const auto experts = static_cast<std::size_t>(profile.num_experts());
+  JsonDocument json(Json{{"format", profile_format},
+                         {"loads", rows_of(profile.loads(), experts)},
+                         {"num_experts", experts},
+                         {"num_layers", profile.num_layers()}});
+  if (profile.layers().known()) json["layers"] = profile.layers().numbers();
+  if (profile.has_transitions()) json["transitions"] = Json::array();
+  for (int layer = 0; profile.has_transitions() && layer + 1 < profile.num_layers(); ++layer)
+    json["transitions"].push_back(rows_of(profile.transitions(LayerId(layer)), experts));
+  write_file(path, json.dump() + "\n");
 }
 
 }  // namespace
@@ -107,12 +95,8 @@ RoutingProfile internal::profile_of_json(const Json& json, const std::string& fi
     stated.fail("has {} experts; allowed: 1..{}", loads.shape[1], max_trace_experts);
   require_agreement(fields, loads);
   IntArray transitions;
-  if (const auto found = fields.stated("transitions")) {
+  if (const auto found = fields.stated("transitions"))
     transitions = nested_integers(**found, 3, file, "transitions");
-    const bool one_layer = loads.shape[0] == 1 && transitions.values.empty();
-    if (!one_layer && transitions.shape != transitions_shape(loads))
-      found->fail("lengths {} are not [layers - 1, experts, experts]", to_text(transitions.shape));
-  }
   RoutingProfile profile = make_profile(file, std::move(loads), std::move(transitions));
   profile.set_layers(layers_in(json, profile.num_layers(), file));
   return profile;

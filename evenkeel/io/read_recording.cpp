@@ -4,17 +4,242 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/recording_of.h"
+#include "evenkeel/io/internal/nameless.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
 using namespace internal;
+
+namespace {
+
+// The layers that options say rows may be: with a model also those of multi-token prediction.
+std::vector<LayerNumbers> said_by(const ReadOptions& options) {
+  if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
+  if (!options.model) return {};
+  return {LayerNumbers(options.model->moe_layers), LayerNumbers(options.model->all_layers())};
+}
+
+// Throws where what options say of layers is not true of these rows.
+LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts, const ReadOptions& options) {
+  const LayerNumbers said =
+      said_layers(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
+  return said.known() ? said : layers;
+}
+
+// Takes the layers with experts of a trace that has all hidden layers. Only a model says how many are hidden.
+std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
+                                         std::vector<std::string>& notes) {
+  const int rows = trace->info().num_layers;
+  if (trace->info().layers.known()) return trace;
+  for (const LayerNumbers& said : said_by(options)) {
+    if (!said.known() || std::ssize(said.numbers()) >= rows || said.numbers().back() >= rows) continue;
+    const auto& model = options.model;
+    if (model && !options.layers && rows != model->num_hidden_layers && rows <= model->num_hidden_layers)
+      continue;
+    if (model && rows > model->num_hidden_layers + static_cast<int>(std::ssize(model->mtp_layers))) continue;
+    notes.push_back(
+        fmt::format("{} of the {} layers are taken: {}", said.numbers().size(), rows, to_text(said)));
+    return layers_of_trace(std::move(trace), said);
+  }
+  return trace;
+}
+
+// A model says how many experts there are; the last may be one that no token of a trace chose.
+void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
+  if (!options.model || options.num_experts || options.model->num_experts == 0) return;
+  if (trace.info().num_experts <= options.model->num_experts)
+    trace.set_num_experts(options.model->num_experts);
+}
+
+// A few ids may be of as many layers and experts as they like.
+void require_dense_enough(const TraceInfo& info) {
+  const std::int64_t most = (std::int64_t{1} << 24) + 64 * info.num_tokens * info.assignments_per_token();
+  if (std::int64_t{info.num_layers} * info.num_experts > most)
+    throw parse_error(info.name, "", "has few tokens for {} layers of {} experts", info.num_layers,
+                      info.num_experts);
+}
+
+RoutingProfile step_of(TraceReader& trace, std::span<const TokenRange> tokens) {
+  const TraceInfo& info = trace.info();
+  RoutingProfile step(info.num_layers, info.num_experts, false);
+  std::vector<std::int32_t> ids;
+  for (const TokenRange& range : tokens) {
+    ids.resize(static_cast<std::size_t>(range.size() * info.assignments_per_token()));
+    trace.read_ids(range, ids);
+    step.add_tokens(ids, info.top_k);
+  }
+  step.set_layers(info.layers);
+  return step;
+}
+
+std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_per_step) {
+  if (tokens_per_step < 1)
+    throw InvalidArgument("step_tokens", fmt::format("is {}", tokens_per_step), "1 or more");
+  const std::int64_t num_tokens = trace.info().num_tokens;
+  std::vector<RoutingProfile> steps;
+  for (std::int64_t begin = 0; begin < num_tokens; begin += tokens_per_step) {
+    const TokenRange range{begin, std::min(begin + tokens_per_step, num_tokens)};
+    if (range.size() < tokens_per_step && !steps.empty()) break;
+    steps.push_back(step_of(trace, {&range, 1}));
+  }
+  return steps;
+}
+
+void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
+  const std::vector<std::string>& of_trace = found.reader->info().notes;
+  recording.notes.insert(recording.notes.end(), of_trace.begin(), of_trace.end());
+  recording.trace = layers_said(std::move(found.reader), options, recording.notes);
+  TraceReader& trace = *recording.trace;
+  take_experts_of_model(trace, options);
+  const TraceInfo& info = trace.info();
+  require_dense_enough(info);
+  trace.set_layers(numbered(info.layers, info.num_layers, options.model ? info.num_experts : 0, options));
+  if (options.count != ReadOptions::Count::nothing)
+    recording.profile =
+        profile_trace(trace, {.transitions = options.count == ReadOptions::Count::transitions});
+  if (!options.keeps_steps()) return;
+  if (options.step_tokens) recording.steps = windows_of(trace, *options.step_tokens);
+  if (!options.step_tokens)
+    for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));
+}
+
+// The rows of counts that are layers with experts, and their numbers in the model. Layers without any
+// assignment are left out as dense ones where rows are hidden layers; what options say comes before what rows
+// look like.
+struct ChosenRows {
+  std::vector<int> rows;
+  LayerNumbers layers = {};
+};
+
+ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const ReadOptions& options,
+                       std::vector<std::string>& notes) {
+  std::vector<bool> has_load(static_cast<std::size_t>(counts.num_rows), false);
+  for (std::size_t i = 0; i < counts.values.size(); ++i)
+    if (counts.values[i] > 0)
+      has_load[i / static_cast<std::size_t>(counts.num_experts) % has_load.size()] = true;
+  std::vector<int> all, with_load, empty;
+  for (int row = 0; row < counts.num_rows; ++row) {
+    all.push_back(row);
+    (has_load[static_cast<std::size_t>(row)] ? with_load : empty).push_back(row);
+  }
+  if (with_load.empty()) throw ParseError(file, counts.key, "has no assignment in any layer");
+  const bool unsaid = counts.rows == CountRows::unsaid;
+  if (counts.rows != CountRows::hidden_layers) {
+    if (counts.layers.known()) return {all, counts.layers};
+    // Rows are the layers that are said, or all hidden layers, of which only those may have a load.
+    for (const LayerNumbers& said : said_by(options)) {
+      if (std::ssize(said.numbers()) == counts.num_rows) return {all, said};
+      if (said.known() && said.numbers().back() < counts.num_rows &&
+          std::ranges::includes(said.numbers(), with_load))
+        return {said.numbers(), said};
+    }
+    const bool hidden = unsaid ? !has_load[0] : counts.rows == CountRows::hidden_if_dense && !empty.empty();
+    if (!hidden && unsaid && !options.layers && !options.model && empty.size() > 1)
+      throw InvalidArgument(
+          "moe_layers",
+          fmt::format(
+              "is not given; rows {} of the {} have no assignment: they may be dense layers, or layers "
+              "whose experts nobody chose",
+              to_text(LayerNumbers(empty)), counts.num_rows),
+          fmt::format("the layers that have experts, such as 0-{}, or the model's config.json",
+                      counts.num_rows - 1));
+    if (!hidden) return {all, {}};
+  }
+  if (unsaid)
+    notes.push_back(fmt::format(
+        "layers {} have no assignment and are left out as dense ones; the others are the model's layers {}",
+        to_text(LayerNumbers(empty)), to_text(LayerNumbers(with_load))));
+  std::vector<int> numbers;
+  for (const int row : with_load) numbers.push_back(counts.layers.number_of(row));
+  return {with_load, LayerNumbers(std::move(numbers))};
+}
+
+RoutingProfile profile_of_step(const FoundCounts& counts, std::int64_t step, const std::vector<int>& rows) {
+  std::vector<std::int64_t> loads;
+  for (const int row : rows) {
+    const auto begin = counts.values.begin() + (step * counts.num_rows + row) * counts.num_experts;
+    loads.insert(loads.end(), begin, begin + counts.num_experts);
+  }
+  return RoutingProfile(static_cast<int>(rows.size()), counts.num_experts, std::move(loads), {});
+}
+
+void take(const FoundCounts& found, const ReadOptions& options, Recording& recording) {
+  ChosenRows chosen = chosen_rows(found, recording.name, options, recording.notes);
+  chosen.layers = numbered(chosen.layers, static_cast<int>(chosen.rows.size()), found.num_experts, options);
+  const std::int64_t steps = std::ssize(found.values) / (std::int64_t{found.num_rows} * found.num_experts);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    RoutingProfile of_step = profile_of_step(found, step, chosen.rows);
+    of_step.set_layers(chosen.layers);
+    if (step == 0) recording.profile = of_step;
+    if (step > 0) recording.profile.add(of_step);
+    if (options.keeps_steps() && found.by_step) recording.steps.push_back(std::move(of_step));
+  }
+}
+
+// A profile's own transitions cost nothing more, unless loads alone are wanted.
+void take(FoundProfile found, const ReadOptions& options, Recording& recording) {
+  recording.profile = std::move(found.profile);
+  recording.steps = std::move(found.steps);
+  recording.profile.set_layers(numbered(recording.profile.layers(), recording.profile.num_layers(),
+                                        recording.profile.num_experts(), options));
+  if (options.count == ReadOptions::Count::loads) recording.profile = recording.profile.without_transitions();
+}
+
+void take(FoundStep found, const ReadOptions& options, Recording& recording) {
+  const std::int64_t experts = found.loads.shape.back();
+  const std::vector<std::int64_t>& values = found.loads.values;
+  std::vector<std::int64_t> sum(static_cast<std::size_t>(experts), 0);
+  for (std::size_t i = 0; i < values.size(); ++i) sum[i % sum.size()] += values[i];
+  recording.profile = RoutingProfile(1, static_cast<int>(experts), std::move(sum), {});
+  recording.profile.set_layers(numbered({}, 1, static_cast<int>(experts), options));
+  recording.num_ranks = found.num_ranks;
+  if (found.loads.shape.size() == 2) recording.by_source = values;
+}
+
+// What is known by its names keeps its meaning, whatever options say.
+void require_as_said(const FoundRouting& found, const ReadOptions& options) {
+  if (found.axes.empty() && !options.columns.empty())
+    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+                          "to leave them out");
+  if (options.axes.empty() || found.axes == options.axes) return;
+  const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
+  if (is_short_form(options.axes) && (options.axes == "trace") == is_trace) return;
+  throw InvalidArgument(
+      is_short_form(options.axes) ? "as" : "axes",
+      fmt::format("{}, but the file has {}", options.axes, is_trace ? "the tokens of a trace" : "counts"),
+      "to leave it out");
+}
+
+void require_num_experts(const Recording& recording, const ReadOptions& options) {
+  const int there = recording.profile.num_experts();
+  if (!recording.trace && options.num_experts.value_or(there) != there)
+    throw InvalidArgument("num_experts",
+                          fmt::format("{}, but the file has counts of {}", *options.num_experts, there),
+                          fmt::format("{}, or leave it out", there));
+}
+
+Recording recording_of(FoundRouting found, const std::string& file, const ReadOptions& options) {
+  require_as_said(found, options);
+  Recording recording{.name = file,
+                      .notes = std::move(found.notes),
+                      .kind = std::move(found.kind),
+                      .format = std::move(found.format),
+                      .axes = std::move(found.axes)};
+  std::visit([&](auto& content) { take(std::move(content), options, recording); }, found.content);
+  require_num_experts(recording, options);
+  return recording;
+}
+
+}  // namespace
 
 std::string parse_as(const std::string& option, const std::string& text) {
   if (text.empty() || text == "counts" || text == "trace") return text;
@@ -90,22 +315,17 @@ std::vector<Recording> read_recordings(const std::vector<std::string>& paths, co
 }
 
 Recording read_recording_of_some_layers(const std::string& path, const ReadOptions& options) {
-  if (!options.layers) return read_recording(path, options);
-  ReadOptions without = options;
-  without.layers.reset();
   try {
-    Recording recording = read_recording(path, without);
-    RoutingProfile& profile = recording.profile;
-    const std::int64_t named = std::ssize(*options.layers);
-    // The model may have numbered the rows otherwise.
-    if (options.model && profile.num_layers() == named) return read_recording(path, options);
-    if (!profile.layers().known() && profile.num_layers() == named)
-      profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
-    if (profile.layers().known() || profile.num_layers() <= named) return recording;
+    return read_recording(path, options);
   } catch (const InvalidArgument&) {
-    // Rows that are asked about: the option answers.
+    if (!options.layers) throw;
+    ReadOptions without = options;
+    without.layers.reset();
+    Recording recording = read_recording(path, without);
+    const RoutingProfile& profile = recording.profile;
+    if (!profile.layers().known() && profile.num_layers() > std::ssize(*options.layers)) throw;
+    return recording;
   }
-  return read_recording(path, options);
 }
 
 Recording read_recording_of_steps(const std::string& path, ReadOptions options) {

@@ -7,9 +7,10 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/array_writer.h"
-#include "evenkeel/io/internal/axes.h"
+#include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
@@ -34,31 +35,21 @@ const ArrayInfo* find_weights(const ArrayFile& file) {
   return weights != nullptr ? weights : file.find("weights");
 }
 
-void take_shape(const ArrayFile& file, const ArrayInfo& ids, TraceInfo& info) {
-  if (!is_integer(ids.dtype))
-    throw parse_error(file.name(), ids.name, "is {}; expert ids are integers", name_of(ids.dtype));
-  take_ids_shape(ids.shape, file.name(), ids.name, info);
-}
-
-int experts_from_text(const ArrayFile& file, const std::string& text) {
+// From the metadata, or from an array, which is how npz can say it. 0: not said.
+int stated_experts(const ArrayFile& file) {
+  std::string text;
+  if (const auto found = file.metadata().find("num_experts"); found != file.metadata().end())
+    text = found->second;
+  else if (const auto said = experts_said(file))
+    text = std::to_string(*said);
+  else
+    return 0;
   int experts = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), experts);
   if (error != std::errc() || end != text.data() + text.size() || experts < 1 || experts > max_trace_experts)
     throw parse_error(file.name(), "num_experts", "'{}' is not a whole number in 1..{}", text,
                       max_trace_experts);
   return experts;
-}
-
-// From the metadata, or from an array of one number, which is how npz can say it. 0: not said.
-int stated_experts(const ArrayFile& file) {
-  if (const auto found = file.metadata().find("num_experts"); found != file.metadata().end())
-    return experts_from_text(file, found->second);
-  const ArrayInfo* array = file.find("num_experts");
-  if (array == nullptr) return 0;
-  if (array->num_elements != 1)
-    throw parse_error(file.name(), "num_experts", "has {} elements; the number of experts is one",
-                      array->num_elements);
-  return experts_from_text(file, std::to_string(read_integers(file, "num_experts").values.front()));
 }
 
 std::vector<std::int64_t> sequence_offsets(const ArrayFile& file, std::int64_t num_tokens) {
@@ -76,7 +67,9 @@ std::vector<std::int64_t> sequence_offsets(const ArrayFile& file, std::int64_t n
 TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& stored) {
   TraceInfo info;
   info.name = file.name();
-  take_shape(file, ids, info);
+  if (!is_integer(ids.dtype))
+    throw parse_error(file.name(), ids.name, "is {}; expert ids are integers", name_of(ids.dtype));
+  take_ids_shape(ids.shape, file.name(), ids.name, info);
   info.num_experts = stated_experts(file);
   info.layers = layers_in(file, info.num_layers);
   info.sequence_offsets = sequence_offsets(file, info.num_tokens);
@@ -91,39 +84,34 @@ TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& 
   return info;
 }
 
-// The narrowest type that holds every id and -1.
-Dtype id_type(int num_experts) {
-  if (num_experts <= 128) return Dtype::i8;
-  return num_experts <= 32768 ? Dtype::i16 : Dtype::i32;
-}
-
-template <class Stored>
-std::vector<std::byte> bytes_as(std::span<const std::int32_t> ids) {
-  const std::vector<Stored> stored(ids.begin(), ids.end());
-  const auto bytes = std::as_bytes(std::span(stored));
-  return {bytes.begin(), bytes.end()};
-}
-
 // An array [tokens, layers, k] of the bytes that bytes_of(batches) makes of each batch.
 template <class Bytes>
 ArrayToWrite array_to_write(std::string name, Dtype type, TraceReader& trace, const Bytes& bytes_of) {
   const TraceInfo& info = trace.info();
   const auto pieces = [&trace, bytes_of] {
-    return [bytes_of, batches = std::make_shared<TraceBatches>(trace)](std::vector<std::byte>& piece) {
-      if (!batches->next()) return false;
-      piece = bytes_of(*batches);
-      return true;
+    return [bytes_of, batches = std::make_shared<TraceBatches>(trace),
+            piece = std::vector<std::byte>()]() mutable {
+      piece = batches->next() ? bytes_of(*batches) : std::vector<std::byte>();
+      return std::span<const std::byte>(piece);
     };
   };
   return {std::move(name), type, {info.num_tokens, info.num_layers, info.top_k}, pieces};
 }
 
-ArrayToWrite ids_to_write(TraceReader& trace) {
-  const Dtype type = id_type(trace.info().num_experts);
-  return array_to_write("topk_ids", type, trace, [type](TraceBatches& batches) {
-    if (type == Dtype::i8) return bytes_as<std::int8_t>(batches.ids());
-    return type == Dtype::i16 ? bytes_as<std::int16_t>(batches.ids()) : bytes_as<std::int32_t>(batches.ids());
+template <class Stored>
+ArrayToWrite ids_as(Dtype type, TraceReader& trace) {
+  return array_to_write("topk_ids", type, trace, [](TraceBatches& batches) {
+    const std::vector<Stored> stored(batches.ids().begin(), batches.ids().end());
+    const auto bytes = std::as_bytes(std::span(stored));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
   });
+}
+
+// In the narrowest type that holds every id and -1.
+ArrayToWrite ids_to_write(TraceReader& trace) {
+  if (trace.info().num_experts <= 128) return ids_as<std::int8_t>(Dtype::i8, trace);
+  if (trace.info().num_experts <= 32768) return ids_as<std::int16_t>(Dtype::i16, trace);
+  return ids_as<std::int32_t>(Dtype::i32, trace);
 }
 
 ArrayToWrite weights_to_write(TraceReader& trace) {
@@ -135,23 +123,25 @@ ArrayToWrite weights_to_write(TraceReader& trace) {
 
 }  // namespace
 
+std::unique_ptr<TraceReader> internal::open_trace_in(const ArrayFile& file, const ArrayInfo& stored,
+                                                     const TraceOptions& options) {
+  require_format(file, trace_format);
+  auto ids = in_usual_order(file, stored, options.axes);
+  TraceInfo info = info_of(file, ids->info(), stored);
+  std::unique_ptr<ArrayReader> weights;
+  if (info.has_weights) weights = in_usual_order(file, *find_weights(file), options.axes);
+  const auto format = info.metadata.find("format");
+  const bool ours = format != info.metadata.end() && format->second == trace_format;
+  const auto kind = stored.name != "topk_ids" ? IdsAre::recorded
+                    : ours                    ? IdsAre::as_written
+                                              : IdsAre::literal;
+  return open_array_trace(std::move(info), std::move(ids), std::move(weights), kind, options.num_experts);
+}
+
 std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOptions& options) {
   const auto file = open_array_file(source);
   require_format(*file, trace_format);
-  const ArrayInfo& stored = find_ids(*file);
-  auto reader =
-      options.axes.empty() ? file->reader(stored.name) : in_usual_order(*file, stored, options.axes);
-  const ArrayInfo& ids = reader->info();
-  TraceInfo info = info_of(*file, ids, stored);
-  std::unique_ptr<ArrayReader> weights;
-  if (const ArrayInfo* array = find_weights(*file); info.has_weights)
-    weights = options.axes.empty() ? file->reader(array->name) : in_usual_order(*file, *array, options.axes);
-  const bool ours = info.metadata.contains("format");
-  const auto kind = ours                     ? IdsAre::as_written
-                    : ids.name == "topk_ids" ? IdsAre::literal
-                    : !options.axes.empty()  ? IdsAre::said
-                                             : IdsAre::recorded;
-  return open_array_trace(std::move(info), std::move(reader), std::move(weights), kind, options.num_experts);
+  return open_trace_in(*file, find_ids(*file), options);
 }
 
 void write_trace(TraceReader& trace, const std::string& path, FileFormat format) {

@@ -368,7 +368,7 @@ class Evidence(CommandTest):
         (self.folder / "r.npy").write_bytes(npy([40, 3, 4], values, "|u1", "B"))
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens), (3, 60, 40))
-        self.assertIn("tokens without experts", notes)
+        self.assertIn("id 255 fills", notes)
         self.assertEqual(self.call("convert", "r.npy", "t.npz", "--as", "trace").returncode, 0)
         self.assertEqual(self.json("profile", "t.npz")["layers"][0]["assignments"], 35 * 4)
         # Of a model of 256 experts it is one of them.
@@ -376,13 +376,17 @@ class Evidence(CommandTest):
         (self.folder / "whole.npy").write_bytes(npy([300, 1, 4], values, "|u1", "B"))
         self.assertEqual(self.shape_of("whole.npy", "--as", "trace")[:3], (1, 256, 300))
 
-    def test_ids_that_repeat_by_themselves_are_as_they_stand(self):
+    def test_ids_that_repeat_by_themselves_stand_by_the_name_topk_ids(self):
         values = [(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]  # many a token has one id twice, of any id
         (self.folder / "r.npy").write_bytes(npy([400, 3, 2], values))
-        layers, experts, tokens, _, notes = self.shape_of("r.npy")
+        self.assert_refused(["profile", "r.npy", "--as", "trace"], 2, "InvalidArgument", "--axes",
+                            "rows name one id 2 times, 0 or 4, which no router does", "topk_ids")  # fmt: skip
+        (self.folder / "r.safetensors").write_bytes(safetensors({"topk_ids": Tensor([400, 3, 2], values)}))
+        layers, experts, tokens, _, notes = self.shape_of("r.safetensors")
         self.assertEqual((layers, experts, tokens), (3, 5, 400))
         self.assertIn("rows name one id 2 times, which no router chooses: read as they stand", notes)
-        self.assertEqual([layer["assignments"] for layer in self.noted("profile", "r.npy")["layers"]], [800] * 3)
+        said = self.noted("profile", "r.safetensors")["layers"]
+        self.assertEqual([layer["assignments"] for layer in said], [800] * 3)
 
     def test_rows_of_one_id_are_tokens_absent_from_a_layer(self):
         for k, filler in [(8, 0), (4, 3), (2, 5)]:
@@ -405,7 +409,6 @@ class Evidence(CommandTest):
     def test_a_filler_in_single_places_of_any_type(self):
         for experts, code, letter, fill in [
             (64, "|u1", "B", 255),
-            (160, "|u1", "B", 255),
             (64, "<i4", "i", 255),
             (64, "<i8", "q", 65535),
             (200, "<u2", "H", 65535),
@@ -423,19 +426,21 @@ class Evidence(CommandTest):
                     [experts * 4] * 3,
                 )
                 self.assertEqual(self.shape_of("r.npy", "--num-experts", experts)[:3], (3, experts, experts))
-        # One place a row, beside ids that are not far below: the command asks, and is told.
-        values = self.ids(160, 3, 6, 160)
-        values[5::6] = [255] * len(values[5::6])
-        (self.folder / "r.npy").write_bytes(npy([160, 3, 6], values, "|u1", "B"))
-        self.assert_refused(
-            ["profile", "r.npy", "--as", "trace"],
-            2,
-            "InvalidArgument",
-            "--num-experts",
-            "id 255 stands beside ids up to 159",
-        )
-        self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
-        self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
+        # Beside ids that are not far below, the command asks and is told.
+        for places in (1, 2):
+            values = self.ids(160, 3, 6, 160)
+            for at in range(6 - places, 6):
+                values[at::6] = [255] * len(values[at::6])
+            (self.folder / "r.npy").write_bytes(npy([160, 3, 6], values, "|u1", "B"))
+            self.assert_refused(
+                ["profile", "r.npy", "--as", "trace"],
+                2,
+                "InvalidArgument",
+                "--num-experts",
+                "id 255 stands beside ids up to 159",
+            )
+            self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
+            self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
 
     def test_two_fillers_are_asked_about_and_told(self):
         experts = 60
@@ -454,8 +459,8 @@ class Evidence(CommandTest):
                     words = [command, "r.npy", "--as", "trace", *(["--ranks", 4] if command == "place" else [])]
                     self.assert_refused(
                         words, 2, "InvalidArgument", "--num-experts",
-                        "r.npy: ids 255 and 65535 both stand beside ids up to 59",
-                        "60..255 if both fill, 256 or more if 255 is an expert",
+                        "r.npy: id 255 stands beside ids up to 59 and 65535, which fills",
+                        "256 or more if it is an expert, 60..255 if it fills",
                     )  # fmt: skip
                 for told in [60, 64, 255]:
                     words = ["r.npy", "--num-experts", told]
@@ -479,7 +484,7 @@ class Evidence(CommandTest):
         (self.folder / "r.npy").write_bytes(npy([40, 3, 4], values))
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens), (3, 60, 40))
-        self.assertIn("id 60 fills", notes)
+        self.assertIn("id 60 stands 4 times in 2 rows", notes)
 
     def test_what_nobody_named_is_one_question_and_the_answer_is_obeyed(self):
         values = [1, 5, 2, 6, 3, 0, 4, 7]

@@ -42,31 +42,29 @@ TEST(Npy, WhatNumpySavesAndWeDoNotReadSaysWhatToDo) {
   EXPECT_EQ(of_file("records.npy"), ": header: holds records, not one element type");
 }
 
-TEST(Npy, HeadersThatAreDamagedSayWhere) {
-  EXPECT_EQ(npy_refusal("{'descr': '<i4', 'fortran_order': False}"),
-            "f: header: needs descr, fortran_order and shape");
-  EXPECT_EQ(npy_refusal("{'descr: 3"), "f: header: a string does not end");
-  EXPECT_EQ(npy_refusal("{descr: 3"), "f: header: a string expected before 'descr: 3'");
-  EXPECT_EQ(npy_refusal("'descr'"), "f: header: '{' expected before ''descr''");
-  EXPECT_EQ(npy_refusal("{'descr': '<c8'"), "f: header: element type '<c8' is not one this reads");
-  EXPECT_EQ(npy_refusal("{'color': 'red'}"), "f: header: unknown key 'color'");
-  EXPECT_EQ(npy_refusal("{'fortran_order': maybe}"), "f: header: fortran_order is neither True nor False");
-  EXPECT_EQ(npy_refusal("{'shape': (-1,)}"), "f: header: a length of the shape expected before '-1,)}'");
-  EXPECT_EQ(npy_refusal("{'shape': (99999999999999999999,)}"),
-            "f: header: a length of the shape expected before '99999999999999999999,)}'");
-  EXPECT_EQ(npy_refusal("{'shape': (1 1)}"), "f: header: ')' expected before '1)}'");
-  EXPECT_EQ(npy_refusal("{'shape': (2)}"), "f: header: shape (2) is no tuple; right would be (2,)");
-  EXPECT_EQ(npy_refusal("{'shape': (02,)}"), "f: header: a length of the shape expected before '02,)}'");
-}
-
-TEST(Npy, NothingButSpaceFollowsTheDictionary) {
-  const std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
-  for (const char* behind : {" 'shape': (2,)}", "#", "}", "\t{}"})
-    EXPECT_EQ(npy_refusal(dictionary + behind, "A").substr(0, 43),
-              "f: header: goes on behind its dictionary wi")
-        << behind;
-  EXPECT_EQ(npy_refusal(dictionary + std::string("\0 \n", 3), "A"),
-            "f: header: goes on behind its dictionary with '\\x00 \\n'");
+TEST(Npy, HeadersThatAreDamagedAreShown) {
+  const std::string needs = "f: header: needs descr, fortran_order and shape and nothing else, but is ";
+  const std::string whole = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  for (const std::string& header :
+       {std::string("{'descr': '<i4', 'fortran_order': False}"), std::string("{'descr: 3"),
+        std::string("{descr: 3"), std::string("'descr'"), std::string("{'color': 'red'}"),
+        std::string("{'shape': (1 1)}"), std::string("{'shape': (02,)}"),
+        std::string("{'descr': '|u1', 'fortran_order': false, 'shape': (1,)}"), whole + " 'shape': (2,)}",
+        whole + "#", whole + "}"})
+    EXPECT_EQ(npy_refusal(header, "A"), needs + header);
+  EXPECT_EQ(npy_refusal(whole + std::string("\0 \n", 3), "A"), needs + whole + "\\x00 \\n");
+  EXPECT_EQ(npy_refusal(whole + "\t{}", "A"), needs + whole + "\\t{}");
+  const auto with = [](const std::string& descr, const std::string& order, const std::string& shape) {
+    return npy_refusal("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + "}");
+  };
+  EXPECT_EQ(with("'<c8'", "False", "()"), "f: header: element type '<c8' is not one this reads");
+  EXPECT_EQ(with("'|u1'", "1", "()"), "f: header: fortran_order is neither True nor False");
+  for (const char* shape : {"(2)", "(,)", "[2, 3]", "(-1,)", "(2.0,)", "(1e1,)", "('a',)", "2"})
+    EXPECT_EQ(with("'|u1'", "False", shape),
+              "f: header: shape is no tuple of whole numbers, such as (3,) or (3, 4)")
+        << shape;
+  EXPECT_EQ(with("'|u1'", "False", "(9223372036854775808,)"),
+            "f: header.shape[0]: 9223372036854775808 is above 2^63-1");
 }
 
 TEST(Npy, ShapesThatDoNotFitTheBytesAreRefused) {

@@ -70,7 +70,7 @@ TEST(ProfileFile, ThatCannotBeAProfileSaysWhy) {
             "f: loads[1]: has 1 elements where the first had 2");
   EXPECT_EQ(profile_refusal(R"({"loads": [[1, -2]]})"), "f: loads: element 1 is -2; a load is 0 or more");
   EXPECT_EQ(profile_refusal(R"({"loads": [[1], [2]], "transitions": [[[1, 2]]]})"),
-            "f: transitions: lengths [1, 1, 2] are not [layers - 1, experts, experts]");
+            "f: transitions: shape [1, 1, 2] is not [layers - 1, experts, experts], [1, 1, 1]");
   EXPECT_EQ(profile_refusal(R"({"format": "evenkeel.profile.v2", "loads": [[3, 1]]})"),
             "f: format: is \"evenkeel.profile.v2\", not \"evenkeel.profile.v1\"");
   EXPECT_EQ(profile_refusal(R"({"num_layers": 2, "loads": [[3, 1]]})"),

@@ -188,7 +188,7 @@ TEST(ZipArchive, MembersThatLieOnEachOtherAreRefused) {
   const std::string content(1000, 'x');
   zip.add("a", content);
   for (int i = 0; i < 10; ++i) zip.add_entry("b" + std::to_string(i), content, 0);
-  EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive::open(source_of(zip.text()), 100); }),
+  EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive(source_of(zip.text()), 100); }),
             "f: b0: and the members before it are longer than the file; members overlap");
 }
 
@@ -196,10 +196,10 @@ TEST(ZipArchive, FindsAMemberAmongManyAndRefusesTwoOfAName) {
   StoredZip zip;
   for (int i = 0; i < 3000; ++i) zip.add(std::to_string(i), "x");
   zip.add("7", "y");
-  const auto archive = internal::ZipArchive::open(source_of(zip.text()), 10000);
-  EXPECT_EQ(archive->find("2999")->index, 2999U);
-  EXPECT_EQ(archive->find("none"), nullptr);
-  EXPECT_EQ(message_of<ParseError>([&] { archive->find("7"); }), "f: 7: is in the archive twice");
+  const internal::ZipArchive archive(source_of(zip.text()), 10000);
+  EXPECT_EQ(archive.find("2999")->index, 2999U);
+  EXPECT_EQ(archive.find("none"), nullptr);
+  EXPECT_EQ(message_of<ParseError>([&] { archive.find("7"); }), "f: 7: is in the archive twice");
 }
 
 }  // namespace

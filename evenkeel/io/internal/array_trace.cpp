@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <limits>
+#include <map>
 #include <span>
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/id_rows.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
@@ -17,134 +18,282 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Of tokens [layers, k] each, the rows of some layers.
-template <class Number, class Out>
-void copy_layers(std::span<const Number> whole, std::int64_t num_layers, int k,
-                 const std::vector<int>& layers, std::span<Out> kept) {
-  const auto row = static_cast<std::size_t>(k);
-  const std::size_t of_token = static_cast<std::size_t>(num_layers) * row;
-  auto out = kept.begin();
-  for (std::size_t token = 0; token < whole.size(); token += of_token)
-    for (int layer : layers)
-      out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * row, row), out).out;
-}
+// The largest first.
+constexpr std::array<std::int64_t, 3> fillers = {std::numeric_limits<std::uint32_t>::max(),
+                                                 std::numeric_limits<std::uint16_t>::max(),
+                                                 std::numeric_limits<std::uint8_t>::max()};
+
+// What an array's places without an expert hold.
+struct NoExperts {
+  std::vector<std::int64_t> fills = {};        // these ids are no experts
+  std::optional<std::int64_t> whole_row = {};  // k times in a row, this id is no choice
+};
 
 class ArrayTrace final : public TraceReader {
  public:
-  ArrayTrace(TraceInfo info, std::int64_t layers_in_array, RowRules rules, std::unique_ptr<ArrayReader> ids,
-             std::unique_ptr<ArrayReader> weights)
+  ArrayTrace(TraceInfo info, std::unique_ptr<ArrayReader> ids, std::unique_ptr<ArrayReader> weights,
+             NoExperts none)
       : TraceReader(std::move(info)),
-        layers_in_array_(layers_in_array),
-        of_token_(layers_in_array * this->info().top_k),
-        rules_(std::move(rules)),
         ids_(std::move(ids)),
-        weights_(std::move(weights)) {}
+        weights_(std::move(weights)),
+        none_(std::move(none)) {}
 
  private:
-  bool is_whole() const { return of_token_ == info().assignments_per_token(); }
-
   void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override {
-    if (is_whole()) {
-      ids_->read(range.begin * of_token_, ids);
-    } else {
-      whole_ids_.resize(static_cast<std::size_t>(range.size() * of_token_));
-      ids_->read(range.begin * of_token_, whole_ids_);
-      copy_layers<std::int64_t>(whole_ids_, layers_in_array_, info().top_k, rules_.layers, ids);
+    ids_->read(range.begin * info().assignments_per_token(), ids);
+    for (const std::int64_t fill : none_.fills) std::ranges::replace(ids, fill, std::int64_t{no_expert});
+    if (!none_.whole_row) return;
+    const auto k = static_cast<std::size_t>(info().top_k);
+    for (std::size_t at = 0; at < ids.size(); at += k) {
+      const auto row = ids.subspan(at, k);
+      if (std::ranges::count(row, *none_.whole_row) == std::ssize(row))
+        std::ranges::fill(row, std::int64_t{no_expert});
     }
-    if (rules_.blank_tokens_are_absent || !rules_.fills.empty()) blank_what_fills(ids);
   }
 
   void fetch_weights(TokenRange range, std::span<float> weights) override {
-    if (is_whole()) return weights_->read(range.begin * of_token_, weights);
-    whole_weights_.resize(static_cast<std::size_t>(range.size() * of_token_));
-    weights_->read(range.begin * of_token_, whole_weights_);
-    copy_layers<float>(whole_weights_, layers_in_array_, info().top_k, rules_.layers, weights);
+    weights_->read(range.begin * info().assignments_per_token(), weights);
   }
 
-  // [tokens, kept layers, k]
-  void blank_what_fills(std::span<std::int64_t> ids) const {
-    const auto of_token = static_cast<std::size_t>(info().assignments_per_token());
-    const bool may_be_blank = rules_.blank_tokens_are_absent && info().top_k > 1 && of_token_ > info().top_k;
-    for (std::size_t at = 0; may_be_blank && at < ids.size(); at += of_token) {
-      const auto token = ids.subspan(at, of_token);
-      if (std::ranges::all_of(token, [&](std::int64_t id) { return id == token.front(); }))
-        std::ranges::fill(token, std::int64_t{no_expert});
-    }
-    const auto k = static_cast<std::size_t>(info().top_k);
-    for (std::size_t at = 0; rules_.no_choice && at < ids.size(); at += k) {
-      const auto row = ids.subspan(at, k);
-      if (std::ranges::all_of(row, [&](std::int64_t id) { return id == *rules_.no_choice; }))
-        std::ranges::fill(row, std::int64_t{no_expert});
-    }
-    for (const std::int64_t fill : rules_.fills) std::ranges::replace(ids, fill, std::int64_t{no_expert});
-  }
-
-  std::int64_t layers_in_array_;
-  std::int64_t of_token_;  // numbers of a token in the arrays
-  RowRules rules_;
   std::unique_ptr<ArrayReader> ids_;
   std::unique_ptr<ArrayReader> weights_;
-  std::vector<std::int64_t> whole_ids_;
-  std::vector<float> whole_weights_;
+  NoExperts none_;
 };
 
-// Of the layers that are kept the model's numbers: known where others were left out, or where the file says
-// them.
-LayerNumbers kept_numbers(const TraceInfo& info, const RowRules& rules) {
-  if (std::ssize(rules.layers) == info.num_layers) return info.layers;
-  std::vector<int> numbers;
-  for (int layer : rules.layers) numbers.push_back(info.layers.number_of(layer));
-  return LayerNumbers(std::move(numbers));
-}
-
-RowRules all_rows(int num_layers) {
-  RowRules rules;
-  rules.layers.resize(static_cast<std::size_t>(num_layers));
-  std::iota(rules.layers.begin(), rules.layers.end(), 0);
-  return rules;
-}
-
+// Some of a trace's layers, which have their numbers in the model where all of them are there.
 class LayersOfTrace final : public TraceReader {
  public:
-  LayersOfTrace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers)
-      : TraceReader(info_of(all->info(), layers)), all_(std::move(all)) {}
+  LayersOfTrace(std::unique_ptr<TraceReader> all, std::vector<int> rows)
+      : TraceReader(info_of(all->info(), rows)), all_(std::move(all)), rows_(std::move(rows)) {}
 
  private:
-  static TraceInfo info_of(TraceInfo info, const LayerNumbers& layers) {
-    info.num_layers = static_cast<int>(layers.numbers().size());
-    info.layers = layers;
+  static TraceInfo info_of(TraceInfo info, const std::vector<int>& rows) {
+    std::vector<int> numbers;
+    for (const int row : rows) numbers.push_back(info.layers.number_of(row));
+    info.num_layers = static_cast<int>(rows.size());
+    info.layers = LayerNumbers(std::move(numbers));
     return info;
   }
 
+  // What all_.read() gives for all layers, of these alone.
   template <class Number, class Out>
-  void take_layers(std::span<const Number> whole, std::span<Out> kept) const {
-    copy_layers<Number, Out>(whole, all_->info().num_layers, info().top_k, info().layers.numbers(), kept);
+  void fetch(TokenRange range, std::vector<Number>& whole, std::span<Out> out,
+             void (TraceReader::*read)(TokenRange, std::span<Number>)) {
+    const auto of_token = static_cast<std::size_t>(all_->info().assignments_per_token());
+    const auto k = static_cast<std::size_t>(info().top_k);
+    whole.resize(static_cast<std::size_t>(range.size()) * of_token);
+    (all_.get()->*read)(range, whole);
+    auto to = out.begin();
+    for (std::size_t token = 0; token < whole.size(); token += of_token)
+      for (const int row : rows_)
+        to = std::copy_n(
+            whole.begin() + static_cast<std::ptrdiff_t>(token + static_cast<std::size_t>(row) * k), k, to);
   }
-
-  std::size_t size_of(TokenRange range) const {
-    return static_cast<std::size_t>(range.size() * all_->info().assignments_per_token());
-  }
-
   void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override {
-    ids_.resize(size_of(range));
-    all_->read_ids(range, ids_);
-    take_layers<std::int32_t, std::int64_t>(ids_, ids);
+    fetch(range, ids_, ids, &TraceReader::read_ids);
   }
   void fetch_weights(TokenRange range, std::span<float> weights) override {
-    weights_.resize(size_of(range));
-    all_->read_weights(range, weights_);
-    take_layers<float, float>(weights_, weights);
+    fetch(range, weights_, weights, &TraceReader::read_weights);
   }
 
   std::unique_ptr<TraceReader> all_;
+  std::vector<int> rows_;
   std::vector<std::int32_t> ids_;
   std::vector<float> weights_;
 };
 
+// What the rows of an array hold, each the k experts of a token in a layer.
+//
+// Cost  one walk over the array; O(elements x k) time, memory of a block and O(layers).
+class IdRows {
+ public:
+  IdRows(ArrayReader& ids, const TraceInfo& info, bool literal, std::optional<int> num_experts)
+      : info_(info),
+        literal_(literal || num_experts == 1),
+        said_(num_experts),
+        layers_(static_cast<std::size_t>(info.num_layers)) {
+    constexpr std::int64_t block_elements = std::int64_t{1} << 18;
+    const std::int64_t of_token = info.assignments_per_token();
+    const std::int64_t block = std::max<std::int64_t>(1, block_elements / of_token);
+    const auto k = static_cast<std::size_t>(info.top_k);
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t begin = 0; begin < info.num_tokens; begin += block) {
+      numbers.resize(static_cast<std::size_t>(std::min(block, info.num_tokens - begin) * of_token));
+      ids.read(begin * of_token, numbers);
+      for (std::size_t row = 0; row * k < numbers.size(); ++row)
+        take(std::span(numbers).subspan(row * k, k), layers_[row % layers_.size()]);
+    }
+    if (choices_ == 0 && !literal_ && info.num_tokens > 0)
+      throw parse_error(info.name, "", "has no token whose {} ids differ, as those that a router chooses do",
+                        k);
+    if (doubled_ == 0) return;
+    // A router never names an expert twice in a row; where many rows do, the order is another.
+    const std::string what =
+        fmt::format("{} of {} rows name an expert twice, which no router does", doubled_, choices_);
+    if (2 * doubled_ > choices_) refuse(what);
+    notes_.push_back(what + ": read as they stand");
+  }
+
+  // The others are dense ones. Where nothing tells one from another, all.
+  std::vector<int> layers_with_experts() {
+    const bool any = std::ranges::any_of(layers_, &Layer::has_choice);
+    std::vector<int> kept, dense;
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      (any && is_dense(layers_[l]) ? dense : kept).push_back(static_cast<int>(l));
+    if (!dense.empty())
+      notes_.push_back(fmt::format(
+          "layers {} hold one id throughout and are left out as dense ones; the others are the model's "
+          "layers {}",
+          to_text(LayerNumbers(std::move(dense))), to_text(LayerNumbers(kept))));
+    return kept;
+  }
+
+  NoExperts without_expert(const std::vector<int>& layers) {
+    NoExperts none{.fills = fills()};
+    for (const std::int64_t fill : none.fills)
+      notes_.push_back(fmt::format("id {} fills places without an expert", fill));
+    Alike alike;
+    std::int64_t rows_alike = 0;
+    for (const int l : layers) {
+      const Layer& layer = layers_[static_cast<std::size_t>(l)];
+      for (const auto& [id, rows] : layer.alike)
+        if (std::ranges::find(none.fills, id) == none.fills.end()) alike[id] += rows;
+      rows_alike += layer.rows_alike;
+      if (literal_) largest_ = std::max(largest_, layer.most_alike);
+    }
+    if (alike.empty() || info_.top_k == 1) return none;
+    if (literal_) {
+      notes_.push_back(
+          fmt::format("{} rows name one id {} times, which no router chooses: read as they stand", rows_alike,
+                      info_.top_k));
+      return none;
+    }
+    const auto& [id, rows] = *alike.begin();
+    if (alike.size() > 1)
+      refuse(fmt::format("rows name one id {} times, {} or {}, which no router does", info_.top_k, id,
+                         alike.rbegin()->first));
+    none.whole_row = id;
+    notes_.push_back(fmt::format(
+        "id {} stands {} times in {} rows, which no router chooses: read as tokens absent from those layers",
+        id, info_.top_k, rows));
+    return none;
+  }
+
+  // Of experts; -1 where there is none. After without_expert().
+  std::int64_t largest() const { return largest_; }
+  bool has_impossible_id() const { return has_impossible_id_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  // Rows of one id k times, by id; of so many ids as tell what they are.
+  using Alike = std::map<std::int64_t, std::int64_t>;
+  static constexpr std::size_t enough_ids = fillers.size() + 2;
+
+  struct Layer {
+    bool has_choice = false;  // a row that is neither of one id nor absent
+    Alike alike = {};
+    std::int64_t rows_alike = 0;
+    std::int64_t most_alike = -1;  // their largest id, fillers left aside
+  };
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InvalidArgument("axes", fmt::format("{}: {}", info_.name, why),
+                          "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
+  }
+
+  static bool names_twice(std::span<const std::int64_t> row) {
+    for (auto id = row.begin(); id != row.end(); ++id)
+      if (std::find(row.begin(), id, *id) != id && *id != no_expert && !is_filler(*id)) return true;
+    return false;
+  }
+
+  void take(std::span<const std::int64_t> row, Layer& layer) {
+    const auto [least, most] = std::ranges::minmax(row);
+    has_impossible_id_ =
+        has_impossible_id_ || least < no_expert || (most >= max_trace_experts && !is_filler(most));
+    if (least == most && least == no_expert) return;
+    // Of one id a token, only zeros throughout can be no choice.
+    if (least == most && (row.size() > 1 || least == 0)) {
+      if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
+        ++layer.alike[least];
+      ++layer.rows_alike;
+      if (!is_filler(least)) layer.most_alike = std::max(layer.most_alike, least);
+      if (row.size() > 1) return;
+    } else {
+      layer.has_choice = true;
+      if (!literal_ && names_twice(row)) ++doubled_;
+    }
+    ++choices_;
+    for (const std::int64_t id : row)
+      if ((id >= 0 && id < max_trace_experts) || is_filler(id)) chosen_[place_of(id)] = true;
+  }
+
+  bool is_dense(const Layer& layer) const {
+    if (layer.has_choice) return false;
+    if (layer.alike.empty()) return info_.num_tokens > 0;
+    if (!literal_ && info_.top_k > 1) return true;
+    return literal_ == (info_.top_k > 1) && layer.alike.size() == 1 && info_.num_tokens > 1;
+  }
+
+  // In chosen_. The largest filler has the last.
+  static std::size_t place_of(std::int64_t id) {
+    return static_cast<std::size_t>(std::min(id, max_trace_experts));
+  }
+
+  // -1 where there is none.
+  std::int64_t largest_chosen_below(std::int64_t end) const {
+    std::int64_t id = std::min(end, max_trace_experts) - 1;
+    while (id >= 0 && !chosen_[place_of(id)]) --id;
+    return id;
+  }
+
+  // The fillers that are no experts, the largest first: there are not so many experts, all other ids are far
+  // below, or no choice has it. One that is near to the ids of all choices is an expert.
+  std::vector<std::int64_t> fills() {
+    constexpr std::int64_t far_above = 16;
+    std::vector<std::int64_t> found;
+    largest_ = largest_chosen_below(max_trace_experts);
+    for (const std::int64_t id : fillers) {
+      const bool chosen = chosen_[place_of(id)];
+      const bool met = chosen || std::ranges::any_of(
+                                     layers_, [&](const Layer& layer) { return layer.alike.contains(id); });
+      if (!met || id < largest_ || (said_ && id < *said_)) continue;
+      const std::int64_t others = largest_chosen_below(id);
+      if (!said_ && chosen && others >= id - far_above) break;
+      if (!said_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
+        throw InvalidArgument(
+            "num_experts",
+            fmt::format(
+                "{}: id {} stands beside ids up to {}{}: it may be an expert, or fill places without one",
+                info_.name, id, others,
+                found.empty() ? "" : fmt::format(" and {}, which fills", found.back())),
+            fmt::format("{} or more if it is an expert, {}..{} if it fills", id + 1, others + 1, id));
+      found.push_back(id);
+      largest_ = others;
+    }
+    return found;
+  }
+
+  const TraceInfo& info_;
+  bool literal_;
+  std::optional<int> said_;
+  std::vector<Layer> layers_;
+  std::vector<bool> chosen_ = std::vector<bool>(static_cast<std::size_t>(max_trace_experts) + 1, false);
+  bool has_impossible_id_ = false;
+  std::int64_t choices_ = 0;
+  std::int64_t doubled_ = 0;  // choices that name an id twice, fillers left aside
+  std::int64_t largest_ = -1;
+  std::vector<std::string> notes_;
+};
+
 }  // namespace
 
+bool is_filler(std::int64_t id) {
+  return std::ranges::find(fillers, id) != fillers.end();
+}
+
 std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers) {
-  return std::make_unique<LayersOfTrace>(std::move(all), layers);
+  return std::make_unique<LayersOfTrace>(std::move(all), layers.numbers());
 }
 
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
@@ -163,51 +312,31 @@ void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& f
   info.top_k = static_cast<int>(shape.back());
 }
 
-namespace {
-
-// A router never names an expert twice in a row; where many rows do, the order is another.
-void require_choices(const IdRows& rows, bool is_said, TraceInfo& info) {
-  if (rows.repeated == 0) return;
-  const std::string what = fmt::format("{} of {} rows name an expert twice, which no router does",
-                                       rows.repeated, rows.chosen_rows());
-  if (is_said && 2 * rows.repeated > rows.chosen_rows())
-    throw InvalidArgument("axes", fmt::format("{}: {}", info.name, what),
-                          "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
-  info.notes.push_back(what + ": read as they stand");
-}
-
-}  // namespace
-
 std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<ArrayReader> ids,
                                               std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
                                               std::optional<int> num_experts) {
-  const int layers_in_array = info.num_layers;
-  const std::optional<int> said = num_experts            ? num_experts
-                                  : info.num_experts > 0 ? std::optional(info.num_experts)
-                                                         : std::nullopt;
-  RowRules rules = all_rows(layers_in_array);
-  const std::int64_t of_token = std::int64_t{layers_in_array} * info.top_k;
+  // Ids are checked in the layers that are kept.
+  const int stated = std::exchange(info.num_experts, 0);
+  if (!num_experts && stated > 0) num_experts = stated;
+  const std::int64_t of_token = info.assignments_per_token();
   const bool possible =
       of_token > 0 && of_token <= max_trace_assignments_per_token;  // else the constructor refuses
-  bool impossible_id = false;
-  if (possible && (ids_are != IdsAre::as_written || !said)) {
-    const IdRows rows = look_at_rows(*ids, info.num_tokens, info.num_layers, info.top_k);
-    if (ids_are != IdsAre::as_written) {
-      rules = rules_of(rows, ids_are == IdsAre::literal, said, info.name);
-      info.layers = kept_numbers(info, rules);
-      info.num_layers = static_cast<int>(rules.layers.size());
-      info.notes = rules.notes;
-      if (ids_are != IdsAre::literal) require_choices(rows, ids_are == IdsAre::said, info);
-    } else {
-      rules.largest_id = rows.most;
-    }
-    impossible_id = rows.least < no_expert || rules.largest_id >= max_trace_experts;
-    if (!said && !impossible_id) info.num_experts = std::max(static_cast<int>(rules.largest_id) + 1, 1);
+  if (!possible || ids_are == IdsAre::as_written) {
+    auto trace =
+        std::make_unique<ArrayTrace>(std::move(info), std::move(ids), std::move(weights), NoExperts{});
+    trace->set_num_experts(num_experts ? *num_experts : trace->largest_id_plus_one());
+    return trace;
   }
-  auto trace = std::make_unique<ArrayTrace>(std::move(info), layers_in_array, std::move(rules),
-                                            std::move(ids), std::move(weights));
-  if (num_experts) trace->set_num_experts(*num_experts);
-  if (!said && impossible_id) trace->largest_id_plus_one();  // which names the first such id
+  IdRows rows(*ids, info, ids_are == IdsAre::literal, num_experts);
+  std::vector<int> kept = rows.layers_with_experts();
+  NoExperts none = rows.without_expert(kept);
+  info.notes = rows.notes();
+  std::unique_ptr<TraceReader> trace =
+      std::make_unique<ArrayTrace>(std::move(info), std::move(ids), std::move(weights), std::move(none));
+  if (std::ssize(kept) < trace->info().num_layers)
+    trace = std::make_unique<LayersOfTrace>(std::move(trace), std::move(kept));
+  if (!num_experts && rows.has_impossible_id()) trace->largest_id_plus_one();  // which names the first
+  trace->set_num_experts(num_experts.value_or(std::max(static_cast<int>(rows.largest()) + 1, 1)));
   return trace;
 }
 

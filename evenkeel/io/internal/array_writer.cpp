@@ -33,10 +33,24 @@ std::string safetensors_header(const std::vector<ArrayToWrite>& arrays,
   return std::string(length.data(), length.size()) + text;
 }
 
+MemberToWrite npz_member(const ArrayToWrite& array) {
+  const std::string header = npy_header_text(array.dtype, array.shape);
+  const auto pieces = [header, pieces = array.pieces] {
+    return [header, next = pieces(), begun = false]() mutable {
+      return std::exchange(begun, true) ? next() : std::as_bytes(std::span(header));
+    };
+  };
+  // Counts are mostly zeros and would shrink more than a reader may allow (ArrayFile::max_whole_bytes).
+  return {.name = array.name + ".npy",
+          .size = std::ssize(header) + array.num_bytes(),
+          .deflated = array.dtype != Dtype::i64,
+          .pieces = pieces};
+}
+
 void write_pieces(const ArrayToWrite& array, AtomicFile& file) {
   std::int64_t written = 0;
-  std::vector<std::byte> piece;
-  for (const NextPiece next = array.pieces(); next(piece);) {
+  const NextPiece next = array.pieces();
+  for (auto piece = next(); !piece.empty(); piece = next()) {
     file.write(piece);
     written += std::ssize(piece);
   }
@@ -54,21 +68,18 @@ std::int64_t ArrayToWrite::num_bytes() const {
 ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape,
                                std::span<const std::int64_t> values, std::shared_ptr<const void> owner) {
   const auto pieces = [values, owner = std::move(owner)] {
-    // Plainly in pieces of 1 MiB: libzip copies what it is given.
-    return [rest = std::as_bytes(values)](std::vector<std::byte>& piece) mutable {
-      if (rest.empty()) return false;
-      const auto now = rest.first(std::min(rest.size(), std::size_t{1} << 20));
-      piece.assign(now.begin(), now.end());
-      rest = rest.subspan(now.size());
-      return true;
-    };
+    return [rest = std::as_bytes(values)]() mutable { return std::exchange(rest, {}); };
   };
   return {std::move(name), Dtype::i64, std::move(shape), pieces};
 }
 
 void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format) {
-  if (format == FileFormat::npz) return write_npz(arrays, path);
+  if (format == FileFormat::npz) {
+    std::vector<MemberToWrite> members;
+    for (const ArrayToWrite& array : arrays) members.push_back(npz_member(array));
+    return write_zip(members, path);
+  }
   AtomicFile file(path);
   if (format == FileFormat::npy) {
     EVENKEEL_CHECK(arrays.size() == 1);

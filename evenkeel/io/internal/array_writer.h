@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/zip_archive.h"
 
 namespace evenkeel::internal {
-
-// Puts the next bytes of the array into `piece`; false when there are no more.
-using NextPiece = std::function<bool(std::vector<std::byte>& piece)>;
 
 struct ArrayToWrite {
   std::string name;
@@ -35,7 +33,5 @@ ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape
 // `format` is safetensors or npz (which has no place for metadata), or npy, for exactly one array.
 void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format);
-// As npz (npz_writer.cpp).
-void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path);
 
 }  // namespace evenkeel::internal

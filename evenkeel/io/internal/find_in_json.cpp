@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"

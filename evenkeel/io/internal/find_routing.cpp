@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/axes.h"
+#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
@@ -17,21 +17,12 @@
 #include "evenkeel/io/internal/table.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/trace_file.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
 using Sources = std::vector<ByteSource>;
-
-std::optional<std::int64_t> experts_said(const ArrayFile& file) {
-  if (file.find("num_experts") == nullptr) return std::nullopt;
-  const IntArray said = read_integers(file, "num_experts");
-  if (said.values.size() != 1)
-    throw parse_error(file.name(), "num_experts", "shape {} is not one number", to_text(said.shape));
-  return said.values.front();
-}
 
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
@@ -42,36 +33,36 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
   constexpr std::string_view names[] = {"topk_ids",    "routed_experts",    "loads",
                                         "counts",      "logical_count",     "expert_counts",
                                         "expert_load", "tokens_per_expert", "weight"};
-  only_of(names, has, file.name());
-  if (file.find("loads") != nullptr) {
+  const std::string name = only_of(names, has, file.name());
+  if (name == "loads") {
     RoutingProfile profile = read_profile(source);
     require_experts_said(experts_said(file), profile.num_experts(), file.name());
     return {.kind = "profile", .format = {}, .content = FoundProfile{std::move(profile)}};
   }
-  if (!has_ids) {
-    if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
-    if (const std::string name = only_of(count_names, has, file.name()); !name.empty()) {
-      const ArrayInfo* counts = file.find(name);
-      if (options.axes.empty()) require_layer_order(counts->shape, file.name(), counts->name);
-      FoundRouting found = named_counts(file, *counts, rows_of(counts->name), options);
-      FoundCounts& rows = std::get<FoundCounts>(found.content);
-      rows.layers = layers_in(file, rows.num_rows);
-      require_experts_said(experts_said(file), rows.num_experts, file.name());
-      return found;
-    }
-    if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
-    throw parse_error(file.name(), "",
-                      "has {} arrays, and none has a name that says what it is, such as topk_ids, counts or "
-                      "physical_to_logical_map",
-                      file.arrays().size());
+  if (has_ids) {
+    const ArrayInfo& ids = file.at(name);
+    const std::string order = is_order_of_tokens(options.axes) ? options.axes : "";
+    if (name == "routed_experts" && order.empty()) require_layer_order(ids.shape, file.name(), name);
+    auto trace = open_trace_in(file, ids, {.num_experts = options.num_experts, .axes = order});
+    FoundRouting found{.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}};
+    if (!order.empty()) found.say_axes(order);
+    return found;
   }
-  const std::string order = is_order_of_tokens(options.axes) ? options.axes : "";
-  if (const ArrayInfo* routed = file.find("routed_experts"); routed != nullptr && order.empty())
-    require_layer_order(routed->shape, file.name(), routed->name);
-  auto trace = open_trace(source, {.num_experts = options.num_experts, .axes = order});
-  FoundRouting found{.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}, .axes = order};
-  if (!order.empty()) found.notes.push_back(fmt::format("read as {}: {}", order, meaning_of(found)));
-  return found;
+  if (!name.empty()) {
+    const ArrayInfo& counts = file.at(name);
+    if (options.axes.empty()) require_layer_order(counts.shape, file.name(), name);
+    FoundRouting found = named_counts(file, counts, rows_of(name), options);
+    FoundCounts& rows = std::get<FoundCounts>(found.content);
+    rows.layers = layers_in(file, rows.num_rows);
+    require_experts_said(experts_said(file), rows.num_experts, file.name());
+    return found;
+  }
+  if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
+  if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
+  throw parse_error(file.name(), "",
+                    "has {} arrays, and none has a name that says what it is, such as topk_ids, counts or "
+                    "physical_to_logical_map",
+                    file.arrays().size());
 }
 
 FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& options) {
@@ -132,6 +123,14 @@ std::string only_of(std::span<const std::string_view> names, const std::function
     found = name;
   }
   return found;
+}
+
+std::optional<std::int64_t> experts_said(const ArrayFile& file) {
+  if (file.find("num_experts") == nullptr) return std::nullopt;
+  const IntArray said = read_integers(file, "num_experts");
+  if (said.values.size() != 1)
+    throw parse_error(file.name(), "num_experts", "shape {} is not one number", to_text(said.shape));
+  return said.values.front();
 }
 
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file) {

@@ -18,6 +18,8 @@ namespace evenkeel::internal {
 
 // Throws as read_recording() does.
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
+// read_recording() for whoever knows the content of a file already (read_recording.cpp).
+Recording read_recording_known(Content content, const ByteSource& source, const ReadOptions& options);
 
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
 // [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name
@@ -27,6 +29,8 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
 // num_experts must agree with them where they are there (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
 
+// The one number of an array `num_experts`, where there is one.
+std::optional<std::int64_t> experts_said(const ArrayFile& file);
 // Throws ParseError where a file says another number of experts than its counts are of.
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file);
 // Throws ParseError where counts by this name stand beside a map of physical experts, of which they may be.

@@ -25,15 +25,6 @@ inline std::function<ArrayReader::Fetch()> bytes_at(const ByteSource& source, st
 // Throws ParseError if a file says of itself that it is another format of ours.
 void require_format(const ArrayFile& file, std::string_view format);
 
-// The beginning of an npy array, whether it is a file or a member of an npz.
-struct NpyHeader {
-  ArrayInfo array;
-  std::int64_t data_begin = 0;
-};
-// `size` is that of the whole npy, from which `read` reads. Throws ParseError; `where` begins its places
-// ("topk_ids.npy", or nothing).
-NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, const std::string& file,
-                          const std::string& where);
 // The header of an npy file, which is written before the elements.
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape);
 

@@ -1,15 +1,57 @@
 #include "evenkeel/io/internal/found_routing.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 
-#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
+
+namespace {
+
+// Totals of loads that were scaled. Far below 2^63, so that profiles can be added up and multiplied.
+constexpr int scaled_total_bits = 52;
+
+// The least power of two that makes `value` whole; 0 or less for whole numbers.
+int fraction_bits(double value) {
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);  // value = mantissa * 2^exponent, of 53 bits
+  return 53 - std::countr_zero(static_cast<std::uint64_t>(std::ldexp(mantissa, 53))) - exponent;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> scaled_loads(std::span<const double> values, const std::string& file,
+                                       const std::string& key, std::vector<std::string>& notes) {
+  double total = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i]) || values[i] < 0)
+      throw parse_error(file, key, "element {} is {}; a load is a number of at least 0", i, values[i]);
+    total += values[i];
+  }
+  if (total >= 0x1p63) throw parse_error(file, key, "loads add up to {}, above 2^63-1", total);
+  int bits = 0;
+  for (double value : values) bits = std::max(bits, fraction_bits(value));
+  int exponent = 0;
+  if (bits > 0) {
+    std::frexp(total, &exponent);  // total < 2^exponent
+    exponent = std::min(bits, scaled_total_bits - exponent);
+  }
+  if (exponent != 0)
+    notes.push_back(fmt::format("loads that are not whole numbers are scaled by 2^{}", exponent));
+  std::vector<std::int64_t> loads;
+  loads.reserve(values.size());
+  for (double value : values) {
+    const auto load = static_cast<std::int64_t>(std::nearbyint(std::ldexp(value, exponent)));
+    loads.push_back(value > 0 ? std::max<std::int64_t>(load, 1) : load);
+  }
+  return loads;
+}
 
 FoundRouting found_counts(IntArray counts, const std::string& file, const std::string& key, CountRows rows) {
   std::vector<std::int64_t>& shape = counts.shape;
@@ -35,9 +77,10 @@ FoundRouting found_counts(IntArray counts, const std::string& file, const std::s
 
 FoundRouting found_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
                           CountRows rows) {
-  ScaledLoads scaled = scaled_loads(counts.values, file, key);
-  FoundRouting found = found_counts(IntArray{counts.shape, std::move(scaled.loads)}, file, key, rows);
-  scaled.note_in(found.notes);
+  std::vector<std::string> notes;
+  IntArray loads{counts.shape, scaled_loads(counts.values, file, key, notes)};
+  FoundRouting found = found_counts(std::move(loads), file, key, rows);
+  found.notes = std::move(notes);
   return found;
 }
 
@@ -65,6 +108,11 @@ FoundRouting found_tokens(TokenIds tokens, std::optional<int> num_experts, const
                                              std::vector<std::int64_t>{}, file);
   trace->set_layers(LayerNumbers(std::move(numbers)));
   return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace), std::move(tokens.steps)}};
+}
+
+void FoundRouting::say_axes(const std::string& said, std::string_view what) {
+  axes = said;
+  notes.insert(notes.begin(), fmt::format("read as {}{}: {}", what, said, meaning_of(*this)));
 }
 
 std::string counted(std::int64_t count, std::string_view what) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -58,6 +59,9 @@ struct FoundRouting {
   std::variant<FoundTrace, FoundCounts, FoundProfile, FoundStep> content;
   std::vector<std::string> notes = {};
   std::string axes = {};  // of numbers that nobody named
+
+  // Keeps the order that they were read in, and says it in the first note; `what` stands before it.
+  void say_axes(const std::string& said, std::string_view what = "");
 };
 
 // Counts [rows, E], or [steps, rows, E]. Throws ParseError: another shape, a negative number, or a total
@@ -66,6 +70,19 @@ FoundRouting found_counts(IntArray counts, const std::string& file, const std::s
 // As above; loads that are not whole are scaled to whole ones, with a note.
 FoundRouting found_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
                           CountRows rows);
+
+// Loads that are not whole numbers, such as moving averages of counts or shares of a total. Loads are int64
+// throughout the library, and of averages only the ratios mean anything, so all values of a file are
+// multiplied by one power of two and rounded.
+//
+// Guarantee   Whole numbers stay as they are. Others stay exact where a power of two makes all of them whole
+//             with a total of at most 2^52; else each is off by at most 2^-52 of the total. What is above 0
+//             stays above 0.
+//
+// Says in `notes` that values were scaled. Throws ParseError, with `key` and the element's place, if a value
+// is negative, infinite or NaN, or if all together are above 2^63-1.
+std::vector<std::int64_t> scaled_loads(std::span<const double> values, const std::string& file,
+                                       const std::string& key, std::vector<std::string>& notes);
 
 // "3 layers of 8 experts, 20 tokens, top-2"
 std::string meaning_of(const FoundRouting& found);

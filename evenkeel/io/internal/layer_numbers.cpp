@@ -37,6 +37,34 @@ std::vector<int> all_layers(int count) {
   return layers;
 }
 
+// The layers of a model that rows are. Rows that know their numbers may be any of its MoE layers, those of
+// multi-token prediction among them. Others are all its MoE layers, with or without those of prediction, and
+// of a recording with or without those that a table routes.
+LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument("model", why,
+                          fmt::format("the config.json of the model that was recorded{}",
+                                      rows.layers.known() ? ""
+                                                          : ", or beside it --moe-layers (layers=): which of "
+                                                            "the model's layers the rows are"));
+  };
+  const std::vector<int> all = model.all_layers();
+  if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
+    refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
+  if (rows.layers.known()) {
+    if (std::ranges::includes(all, rows.layers.numbers())) return rows.layers;
+  } else {
+    for (const std::vector<int>& may_be : possible_layers(model, of))
+      if (std::ssize(may_be) == rows.num_rows) return LayerNumbers(may_be);
+  }
+  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(LayerNumbers(model.moe_layers)),
+                     model.mtp_layers.empty() ? ""
+                                              : fmt::format(" (and {} for multi-token prediction)",
+                                                            to_text(LayerNumbers(model.mtp_layers))),
+                     rows.name, described(rows.layers, rows.num_rows)));
+  return {};
+}
+
 }  // namespace
 
 LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file) {
@@ -89,7 +117,11 @@ std::vector<int> layer_numbers_of(const NumberedRows& placement, const Placement
       "such as 3-60, or the model's config.json");
 }
 
-void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
+LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
+                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
+                         RowsOf of) {
+  if (!layers) return model ? layers_of_model(*model, rows, num_experts, of) : LayerNumbers();
+  const LayerNumbers said(*layers, "moe_layers");
   if (std::ssize(said.numbers()) != rows.num_rows || (rows.layers.known() && rows.layers != said))
     throw InvalidArgument("moe_layers",
                           fmt::format("names layers {}, but {} has {}", to_text(said), rows.name,
@@ -97,39 +129,6 @@ void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
                           rows.layers.known()
                               ? fmt::format("{}, or leave it out", to_text(rows.layers))
                               : fmt::format("{} number{}", rows.num_rows, rows.num_rows == 1 ? "" : "s"));
-}
-
-LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("model", why,
-                          fmt::format("the config.json of the model that was recorded{}",
-                                      rows.layers.known() ? ""
-                                                          : ", or beside it --moe-layers (layers=): which of "
-                                                            "the model's layers the rows are"));
-  };
-  const std::vector<int> all = model.all_layers();
-  if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
-    refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
-  if (rows.layers.known()) {
-    if (std::ranges::includes(all, rows.layers.numbers())) return rows.layers;
-  } else {
-    for (const std::vector<int>& may_be : possible_layers(model, of))
-      if (std::ssize(may_be) == rows.num_rows) return LayerNumbers(may_be);
-  }
-  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(LayerNumbers(model.moe_layers)),
-                     model.mtp_layers.empty() ? ""
-                                              : fmt::format(" (and {} for multi-token prediction)",
-                                                            to_text(LayerNumbers(model.mtp_layers))),
-                     rows.name, described(rows.layers, rows.num_rows)));
-  return {};
-}
-
-LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
-                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
-                         RowsOf of) {
-  if (!layers) return model ? layers_of_model(*model, rows, num_experts, of) : LayerNumbers();
-  const LayerNumbers said(*layers, "moe_layers");
-  require_named_layers(said, rows);
   return model ? layers_of_model(*model, {rows.name, said, rows.num_rows}, num_experts, of) : said;
 }
 

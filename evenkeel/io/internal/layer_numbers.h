@@ -22,19 +22,12 @@ LayerNumbers layers_in(const ArrayFile& file, int num_rows);
 LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file);
 ArrayToWrite layers_to_write(const LayerNumbers& layers);
 
-// Throws InvalidArgument about --moe-layers unless `said` are as many as the rows, and those that they know.
-void require_named_layers(const LayerNumbers& said, const NumberedRows& rows);
 // Recordings may lack the layers that a table routes; rows of a placement are of all MoE layers.
 enum class RowsOf { recording, placement };
-// The layers of a model that rows are. Rows that know their numbers may be any of its MoE layers, those of
-// multi-token prediction among them. Others are all its MoE layers, with or without those of prediction, and
-// of a recording with or without those that a table routes. Throws InvalidArgument about --model where rows
-// know a layer without experts, there are not as many, or they have other experts (`num_experts`, 0 where it
-// is not known).
-LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts,
-                             RowsOf of = RowsOf::recording);
 // The layer numbers that options give to rows, by numbers, by a model, or by numbers of a model's layers;
-// none where they give none. Throws as both functions above do.
+// none where they give none. Throws InvalidArgument about --moe-layers unless they are as many as the rows,
+// and those that they know; about --model where rows know a layer without experts, there are not as many, or
+// they have other experts (`num_experts`, 0 where it is not known).
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
                          const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
                          RowsOf of = RowsOf::recording);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -13,8 +14,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
-#include "evenkeel/io/internal/axes.h"
-#include "evenkeel/io/internal/id_rows.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
@@ -27,6 +26,133 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
+struct Order {
+  std::string_view axes;      // "tokens,layers,k"
+  std::string_view meaning;   // in which axes stand for their lengths: "3 layers"
+  bool is_of_tokens = false;  // ids, else counts
+  bool is_of_one_step = false;
+
+  std::ptrdiff_t num_axes() const { return std::ranges::count(axes, ',') + 1; }
+  // The length along the axis of a name; 1 where there is none.
+  std::int64_t length(const Lengths& shape, std::string_view axis) const {
+    std::string_view rest = axes;
+    for (const std::int64_t each : shape) {
+      const std::string_view name = rest.substr(0, rest.find(','));
+      if (name == axis) return each;
+      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    }
+    return 1;
+  }
+};
+
+constexpr std::string_view token_ids = "{layers} of {experts}, {tokens}, top-{k}";
+constexpr std::array<Order, 9> orders = {{{"tokens,layers,k", token_ids, true},
+                                          {"tokens,k,layers", token_ids, true},
+                                          {"layers,tokens,k", token_ids, true},
+                                          {"tokens,k", token_ids, true},
+                                          {"layers,experts", "{layers} of {experts}"},
+                                          {"steps,layers,experts", "{steps} of {layers} of {experts}"},
+                                          {"layers,ranks,experts", "{layers} of {experts} on {ranks}"},
+                                          {"experts", "{experts} of one step", false, true},
+                                          {"ranks,experts", "{experts} on {source_ranks}", false, true}}};
+
+// Null where there is none such.
+const Order* find_order(std::string_view axes) {
+  const auto found = std::ranges::find(orders, axes, &Order::axes);
+  return found == orders.end() ? nullptr : &*found;
+}
+
+// Throws InvalidArgument: no order, one of other dimensions than the shape has, or of one step where that is
+// not wanted.
+const Order& checked_order(std::string_view axes, const Lengths& shape, bool one_step,
+                           const std::string& file) {
+  const Order* order = find_order(axes);
+  if (order == nullptr) {
+    std::vector<std::string_view> names;
+    for (const Order& each : orders) names.push_back(each.axes);
+    throw InvalidArgument("axes", fmt::format("'{}'", axes), fmt::format("{}", fmt::join(names, "; ")));
+  }
+  if (order->is_of_one_step && !one_step)
+    throw InvalidArgument("axes", fmt::format("{}, which are of one step, and layers are wanted", axes),
+                          "an order with layers");
+  if (order->num_axes() != std::ssize(shape))
+    throw InvalidArgument("axes",
+                          fmt::format("{}, but {} has {} dimension{}, {}", axes, file, shape.size(),
+                                      shape.size() == 1 ? "" : "s", to_text(shape)),
+                          "an order of as many");
+  return *order;
+}
+
+}  // namespace
+
+bool is_short_form(std::string_view axes) {
+  return axes == "trace" || axes == "counts";
+}
+
+bool is_order_of_tokens(std::string_view axes) {
+  const Order* order = find_order(axes);
+  return order != nullptr && order->is_of_tokens;
+}
+
+bool is_order_of_counts(std::string_view axes) {
+  const Order* order = find_order(axes);
+  return order != nullptr && !order->is_of_tokens;
+}
+
+void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
+                         const std::string& key) {
+  constexpr std::int64_t most_layers = 256;
+  if (shape.size() != 3 || shape[1] <= most_layers || shape[0] > most_layers) return;
+  throw InvalidArgument("axes",
+                        fmt::format("{}: {}: shape {} has {} layers in the middle, more than any model", file,
+                                    key, to_text(shape), shape[1]),
+                        "its order, such as layers,tokens,k; of counts, one in which the layers come second");
+}
+
+std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayInfo& array,
+                                            std::string_view axes) {
+  if (axes.empty()) return file.reader(array.name);
+  const Order& order = checked_order(axes, array.shape, false, file.name());
+  const std::int64_t tokens = order.length(array.shape, "tokens");
+  const std::int64_t layers = order.length(array.shape, "layers");
+  const std::int64_t k = order.length(array.shape, "k");
+  if (axes == "tokens,layers,k" || axes == "tokens,k") return file.reader(array.name);
+  ArrayInfo info = array;
+  info.shape = {tokens, layers, k};
+  // Each layer has a reader of its own, since a compressed array is read from its beginning to its end.
+  const bool by_layer = axes.starts_with("layers");
+  const std::int64_t num_readers = by_layer ? layers : 1;
+  if (num_readers > max_layers || layers * k < 1 || layers * k > max_trace_assignments_per_token)
+    throw parse_error(file.name(), array.name, "shape {} is not of 1..{} assignments a token",
+                      to_text(array.shape), max_trace_assignments_per_token);
+  std::vector<std::shared_ptr<ArrayReader::Fetch>> readers;
+  for (std::int64_t i = 0; i < num_readers; ++i)
+    readers.push_back(std::make_shared<ArrayReader::Fetch>(file.fetch(array.name)));
+  const std::int64_t size = item_size(array.dtype);
+  const std::int64_t of_token = layers * k * size;
+  return std::make_unique<ArrayReader>(
+      file.name(), info, [=](std::int64_t first_byte, std::span<std::byte> out) {
+        // Of whole tokens, as they are stored and as [tokens, layers, k].
+        const std::int64_t begin = first_byte / of_token;
+        const std::int64_t count = (first_byte + std::ssize(out) + of_token - 1) / of_token - begin;
+        std::vector<std::byte> stored(static_cast<std::size_t>(count * of_token)), usual(stored.size());
+        const std::size_t of_reader = stored.size() / readers.size();
+        for (std::size_t i = 0; i < readers.size(); ++i)
+          (*readers[i])((static_cast<std::int64_t>(i) * tokens + begin) * (of_token / num_readers),
+                        std::span(stored).subspan(i * of_reader, of_reader));
+        for (std::int64_t t = 0; t < count; ++t)
+          for (std::int64_t l = 0; l < layers; ++l)
+            for (std::int64_t j = 0; j < k; ++j) {
+              const std::int64_t from = by_layer ? (l * count + t) * k + j : (t * k + j) * layers + l;
+              std::copy_n(stored.begin() + from * size, size,
+                          usual.begin() + ((t * layers + l) * k + j) * size);
+            }
+        std::copy_n(usual.begin() + (first_byte - begin * of_token), std::ssize(out), out.begin());
+      });
+}
+
+namespace {
+
 // Above every model known; what is larger is read where somebody says so, and not offered.
 constexpr std::int64_t most_layers_offered = 1024;
 constexpr std::int64_t most_top_k_offered = 256;
@@ -35,76 +161,57 @@ constexpr std::int64_t most_top_k_offered = 256;
 struct Facts {
   bool is_floating = false;
   bool are_probabilities = false;  // rows along the last axis sum to 1, and are not whole
-  std::int64_t least = 0;
+  double least = 0;
   std::int64_t experts = 1;  // the largest number plus one, those that fill places left aside
   // Of two dimensions: the different numbers of the first column and of the second.
   std::array<std::set<std::int64_t>, 2> columns = {};
 };
 
-Facts facts_of_reals(const ArrayFile& file, const ArrayInfo& array) {
-  Facts facts{.is_floating = true};
-  const DoubleArray reals = read_doubles(file, array.name);
-  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(reals.shape.back(), 1));
-  bool any_fraction = false;
-  for (const double each : reals.values)
-    if (each < 0) facts.least = -1;
-  facts.are_probabilities = width > 1 && facts.least == 0 && !reals.values.empty();
-  for (std::size_t at = 0; at < reals.values.size() && facts.are_probabilities; at += width) {
-    double sum = 0;
-    for (const double each : std::span(reals.values).subspan(at, width)) {
-      any_fraction = any_fraction || each != std::floor(each);
-      sum += each;
-    }
-    facts.are_probabilities = facts.are_probabilities && std::abs(sum - 1) < 0.01;
-  }
-  facts.are_probabilities = facts.are_probabilities && any_fraction;
-  return facts;
-}
-
 Facts facts_of(const ArrayFile& file, const ArrayInfo& array) {
-  if (is_floating(array.dtype)) return facts_of_reals(file, array);
-  Facts facts;
+  const std::int64_t width = std::max<std::int64_t>(array.shape.back(), 1);
+  const bool has_columns = array.shape.size() == 2 && width <= most_top_k_offered;
+  Facts facts{.is_floating = is_floating(array.dtype)};
+  bool any_fraction = false;
+  bool sum_to_1 = width > 1 && array.num_elements > 0;
+  double sum = 0;
   const auto reader = file.reader(array.name);
-  const bool has_columns = array.shape.size() == 2 && array.shape.back() <= most_top_k_offered;
-  std::vector<std::int64_t> block(std::size_t{1} << 16);
+  std::vector<double> block(std::size_t{1} << 16);
   for (std::int64_t first = 0; first < array.num_elements; first += std::ssize(block)) {
     block.resize(static_cast<std::size_t>(std::min(std::ssize(block), array.num_elements - first)));
-    reader->read(first, block);
+    reader->read(first, std::span(block));
     for (std::size_t i = 0; i < block.size(); ++i) {
-      const std::int64_t number = block[i];
+      const double number = block[i];
+      const auto column = static_cast<std::size_t>((first + static_cast<std::int64_t>(i)) % width);
       facts.least = std::min(facts.least, number);
-      if (!is_filler(number)) facts.experts = std::max(facts.experts, number + (number < max_trace_experts));
-      const std::int64_t column = has_columns ? (first + static_cast<std::int64_t>(i)) % array.shape[1] : 2;
-      if (column < 2 && facts.columns[static_cast<std::size_t>(column)].size() <= max_trace_experts)
-        facts.columns[static_cast<std::size_t>(column)].insert(number);
+      any_fraction = any_fraction || number != std::floor(number);
+      sum = column == 0 ? number : sum + number;
+      if (std::cmp_equal(column + 1, width)) sum_to_1 = sum_to_1 && std::abs(sum - 1) < 0.01;
+      if (facts.is_floating) continue;
+      const auto id = static_cast<std::int64_t>(std::min(number, 0x1p53));
+      if (!is_filler(id)) facts.experts = std::max(facts.experts, id + (id < max_trace_experts));
+      if (has_columns && column < 2 && facts.columns[column].size() <= max_trace_experts)
+        facts.columns[column].insert(id);
     }
   }
+  facts.are_probabilities = facts.is_floating && facts.least == 0 && sum_to_1 && any_fraction;
   return facts;
 }
 
 // What numbers of this shape would mean in an order, or nothing where they cannot be in it.
 std::string meaning(const Order& order, const Lengths& shape, const Facts& facts) {
   const auto of = [&](std::string_view name) { return order.length(shape, name); };
-  if (order.num_axes() != std::ssize(shape) || of("layers") > most_layers_offered ||
-      std::ranges::find(shape, 0) != shape.end())
-    return "";
-  if (order.is_of_tokens) {
-    const bool ids = !facts.is_floating && facts.least >= no_expert && facts.experts <= max_trace_experts;
-    if (!ids || of("k") > most_top_k_offered) return "";
-    return fmt::format("{} of {}, {}, top-{}", counted(of("layers"), "layer"),
-                       counted(facts.experts, "expert"), counted(of("tokens"), "token"), of("k"));
-  }
+  const bool by_rank = order.axes.starts_with("layers,ranks");
   const std::int64_t experts =
-      order.axes.starts_with("layers,ranks") ? of("ranks") * of("experts") : of("experts");
-  if (facts.least < 0 || experts > max_trace_experts) return "";
-  if (order.is_of_one_step)
-    return of("ranks") > 1
-               ? fmt::format("{} on {}", counted(experts, "expert"), counted(of("ranks"), "source rank"))
-               : counted(experts, "expert") + " of one step";
-  std::string layers = fmt::format("{} of {}", counted(of("layers"), "layer"), counted(experts, "expert"));
-  if (order.axes.starts_with("steps")) return fmt::format("{} of {}", counted(of("steps"), "step"), layers);
-  if (order.axes == "layers,experts") return layers;
-  return fmt::format("{} on {}", layers, counted(of("ranks"), "rank"));
+      order.is_of_tokens ? facts.experts : of("experts") * (by_rank ? of("ranks") : 1);
+  const bool can_be = order.is_of_tokens ? !facts.is_floating && facts.least >= no_expert : facts.least >= 0;
+  if (!can_be || order.num_axes() != std::ssize(shape) || std::ranges::find(shape, 0) != shape.end() ||
+      of("layers") > most_layers_offered || of("k") > most_top_k_offered || experts > max_trace_experts)
+    return "";
+  return fmt::format(
+      fmt::runtime(order.meaning), fmt::arg("experts", counted(experts, "expert")), fmt::arg("k", of("k")),
+      fmt::arg("layers", counted(of("layers"), "layer")), fmt::arg("ranks", counted(of("ranks"), "rank")),
+      fmt::arg("source_ranks", counted(of("ranks"), "source rank")),
+      fmt::arg("steps", counted(of("steps"), "step")), fmt::arg("tokens", counted(of("tokens"), "token")));
 }
 
 // Lines of a layer, perhaps of a token, and its ids or counts.
@@ -139,90 +246,67 @@ std::string column_meanings(const Lengths& shape, const Facts& facts) {
                     array.shape.size() == 2 ? "; shares of each layer's load are axes layers,experts" : "");
 }
 
-class Question {
- public:
-  Question(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options)
-      : file_(file), array_(array), options_(options) {}
+std::string usual_order(const Lengths& shape, bool of_tokens) {
+  if (shape.size() == 3) return of_tokens ? "tokens,layers,k" : "steps,layers,experts";
+  return of_tokens ? "tokens,k" : "layers,experts";
+}
 
-  // The order that options say, or the model; throws the question where neither does.
-  std::string answer() const {
-    if (is_short_form(options_.axes)) return usual_order(options_.axes == "trace");
-    if (!options_.axes.empty()) return options_.axes;
-    const Facts facts = facts_of(file_, array_);
-    if (options_.model)
-      if (const std::string axes = order_of_model(facts); !axes.empty()) return axes;
-    if (facts.are_probabilities) refuse_probabilities(file_, array_);
-    if (facts.is_floating && facts.least < 0)
-      throw parse_error(
-          file_.name(), array_.name,
-          "has fractions below 0, as logits have; record the ids that the router chose, or count them");
-    ask(facts);
+// The only order in which the numbers have the model's sizes; empty where there is none, or are several.
+std::string order_of_model(const ModelLayers& model, const Lengths& shape, const Facts& facts) {
+  std::string found;
+  for (const Order& order : orders) {
+    if (order.is_of_one_step || meaning(order, shape, facts).empty()) continue;
+    const auto of = [&](std::string_view name) { return order.length(shape, name); };
+    const std::int64_t layers = of("layers");
+    if (layers != std::ssize(model.moe_layers) && layers != model.num_hidden_layers &&
+        layers != std::ssize(model.all_layers()))
+      continue;
+    if (order.is_of_tokens
+            ? of("k") != model.top_k || (model.num_experts > 0 && facts.experts > model.num_experts)
+            : of("ranks") * of("experts") != model.num_experts)
+      continue;
+    if (!found.empty()) return "";
+    found = order.axes;
   }
+  return found;
+}
 
- private:
-  std::string usual_order(bool of_tokens) const {
-    if (array_.shape.size() == 3) return of_tokens ? "tokens,layers,k" : "steps,layers,experts";
-    return of_tokens ? "tokens,k" : "layers,experts";
-  }
+[[noreturn]] void ask(const ArrayFile& file, const ArrayInfo& array, bool one_step, const Facts& facts) {
+  std::vector<std::string> readings;
+  for (const Order& order : orders)
+    if (const std::string text = meaning(order, array.shape, facts);
+        !text.empty() && (one_step || !order.is_of_one_step))
+      readings.push_back(fmt::format("{}: {}", order.axes, text));
+  if (array.shape.size() == 2 && !facts.is_floating)
+    if (const std::string columns = column_meanings(array.shape, facts); !columns.empty())
+      readings.push_back("or columns " + columns);
+  if (readings.empty())
+    throw parse_error(file.name(), array.name,
+                      "shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
+                      "[tokens, layers, k] or [tokens, k]",
+                      to_text(array.shape));
+  const std::string name =
+      array.name.empty() ? "" : fmt::format("'{}' is no name that says it; ", array.name);
+  throw InvalidArgument(
+      "axes",
+      fmt::format("{}: {}nobody says what its {} numbers are", file.name(), name, to_text(array.shape)),
+      fmt::format("{}; or a name in the file, such as topk_ids, counts or physical_to_logical_map",
+                  fmt::join(readings, "; ")));
+}
 
-  // The only order in which the numbers have the model's sizes.
-  std::string order_of_model(const Facts& facts) const {
-    const ModelLayers& model = *options_.model;
-    std::string found;
-    for (const Order& order : orders) {
-      if (order.is_of_one_step || meaning(order, array_.shape, facts).empty()) continue;
-      const auto of = [&](std::string_view name) { return order.length(array_.shape, name); };
-      const std::int64_t layers = of("layers");
-      if (layers != std::ssize(model.moe_layers) && layers != model.num_hidden_layers &&
-          layers != std::ssize(model.all_layers()))
-        continue;
-      const std::int64_t experts = of("ranks") * of("experts");
-      if (order.is_of_tokens
-              ? of("k") != model.top_k || (model.num_experts > 0 && facts.experts > model.num_experts)
-              : experts != model.num_experts)
-        continue;
-      if (!found.empty()) return "";
-      found = order.axes;
-    }
-    return found;
-  }
-
-  [[noreturn]] void ask(const Facts& facts) const {
-    std::vector<std::string> readings;
-    for (const Order& order : orders)
-      if (const std::string text = meaning(order, array_.shape, facts);
-          !text.empty() && (options_.one_step || !order.is_of_one_step))
-        readings.push_back(fmt::format("{}: {}", order.axes, text));
-    if (array_.shape.size() == 2 && !facts.is_floating)
-      if (const std::string columns = column_meanings(array_.shape, facts); !columns.empty())
-        readings.push_back("or columns " + columns);
-    const std::string name =
-        array_.name.empty() ? "" : fmt::format("'{}' is no name that says it; ", array_.name);
-    if (readings.empty())
-      throw parse_error(file_.name(), array_.name,
-                        "shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
-                        "[tokens, layers, k] or [tokens, k]",
-                        to_text(array_.shape));
-    throw InvalidArgument(
-        "axes",
-        fmt::format("{}: {}nobody says what its {} numbers are", file_.name(), name, to_text(array_.shape)),
-        fmt::format("{}; or a name in the file, such as topk_ids, counts or physical_to_logical_map",
-                    fmt::join(readings, "; ")));
-  }
-
-  const ArrayFile& file_;
-  const ArrayInfo& array_;
-  const ReadOptions& options_;
-};
-
-FoundRouting ids_in_order(const ArrayFile& file, const ArrayInfo& array, const Order& order,
-                          const ReadOptions& options) {
-  TraceInfo info;
-  info.name = file.name();
-  auto ids = in_usual_order(file, array, order.axes);
-  take_ids_shape(ids->info().shape, file.name(), array.name, info);
-  auto trace = open_array_trace(std::move(info), std::move(ids), nullptr, IdsAre::said, options.num_experts);
-  return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}};
+// The order that options say, or the model; throws the question where neither does.
+std::string order_said(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options,
+                       const Facts& facts) {
+  if (is_short_form(options.axes)) return usual_order(array.shape, options.axes == "trace");
+  if (!options.axes.empty()) return options.axes;
+  if (options.model)
+    if (std::string axes = order_of_model(*options.model, array.shape, facts); !axes.empty()) return axes;
+  if (facts.are_probabilities) refuse_probabilities(file, array);
+  if (facts.is_floating && facts.least < 0)
+    throw parse_error(
+        file.name(), array.name,
+        "has fractions below 0, as logits have; record the ids that the router chose, or count them");
+  ask(file, array, options.one_step, facts);
 }
 
 FoundRouting counts_in_order(const ArrayFile& file, const ArrayInfo& array, std::string_view axes,
@@ -239,7 +323,10 @@ FoundRouting counts_in_order(const ArrayFile& file, const ArrayInfo& array, std:
 FoundRouting read_as(std::string_view axes, const ArrayFile& file, const ArrayInfo& array,
                      const ReadOptions& options) {
   const Order& order = checked_order(axes, array.shape, options.one_step, file.name());
-  if (order.is_of_tokens) return ids_in_order(file, array, order, options);
+  if (order.is_of_tokens) {
+    auto trace = open_trace_in(file, array, {.num_experts = options.num_experts, .axes = std::string(axes)});
+    return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}};
+  }
   if (order.is_of_one_step) {
     IntArray loads = read_whole_numbers(file, array.name);
     require_loads(loads.values, file.name(), array.name);
@@ -250,38 +337,43 @@ FoundRouting read_as(std::string_view axes, const ArrayFile& file, const ArrayIn
 }
 
 // The lines of an array of two dimensions as those of a table.
-std::string table_text(const ArrayFile& file, const ArrayInfo& array) {
+FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
   if (array.shape.size() != 2)
     throw InvalidArgument(
         "columns",
         fmt::format("{} has {} numbers, and a table has two dimensions", file.name(), to_text(array.shape)),
         "axes");
-  std::string text;
-  const auto append = [&](const auto& numbers) {
-    for (std::size_t i = 0; i < numbers.values.size(); ++i)
-      fmt::format_to(std::back_inserter(text), "{}{}", numbers.values[i],
-                     (static_cast<std::int64_t>(i) + 1) % array.shape[1] == 0 ? '\n' : ',');
+  if (array.num_elements == 0) throw ParseError(file.name(), array.name, "is empty");
+  const auto width = static_cast<std::size_t>(array.shape[1]);
+  const std::vector<std::string> names = names_of_columns(options.columns, width);
+  NamedTable table(columns_of_names({names.begin(), names.end()}, file.name(), "columns"), file.name());
+  const auto add = [&](const auto& numbers) {
+    std::vector<std::string> cells(width);
+    for (std::int64_t line = 0; line < array.shape[0]; ++line) {
+      for (std::size_t i = 0; i < width; ++i)
+        cells[i] = fmt::format("{}", numbers.values[static_cast<std::size_t>(line) * width + i]);
+      table.add({cells.begin(), cells.end()}, line + 1);
+    }
   };
-  is_floating(array.dtype) ? append(read_doubles(file, array.name)) : append(read_integers(file, array.name));
-  return text;
+  is_floating(array.dtype) ? add(read_doubles(file, array.name)) : add(read_integers(file, array.name));
+  FoundRouting found = table.found(options);
+  found.say_axes(options.columns, "columns ");
+  return found;
 }
 
 }  // namespace
 
 FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
   if (array.shape.empty()) throw ParseError(file.name(), array.name, "is one number, and no routing");
-  if (!options.columns.empty()) {
-    FoundRouting found = find_in_table(table_text(file, array), file.name(), options);
-    found.format.clear();
-    return found;
-  }
-  const std::string axes = Question(file, array, options).answer();
-  const bool sum_to_1 = is_floating(array.dtype) && facts_of_reals(file, array).are_probabilities;
-  if (sum_to_1 && axes != "layers,experts") refuse_probabilities(file, array);
+  if (array.dtype == Dtype::b8) throw ParseError(file.name(), array.name, "is bool, not integers");
+  if (!options.columns.empty()) return read_columns(file, array, options);
+  const bool is_asked = options.axes.empty() || is_floating(array.dtype);
+  const Facts facts = is_asked ? facts_of(file, array) : Facts{};
+  const std::string axes = order_said(file, array, options, facts);
+  if (facts.are_probabilities && axes != "layers,experts") refuse_probabilities(file, array);
   FoundRouting found = read_as(axes, file, array, options);
-  found.axes = axes;
-  found.notes.insert(found.notes.begin(), fmt::format("read as {}: {}", axes, meaning_of(found)));
-  if (sum_to_1)
+  found.say_axes(axes);
+  if (facts.are_probabilities)
     found.notes.push_back(
         "every layer's numbers sum to 1: taken for its experts' shares of the load, not for "
         "probabilities of a token");
@@ -295,8 +387,7 @@ FoundRouting named_counts(const ArrayFile& file, const ArrayInfo& array, CountRo
     return counts_in_order(file, array, "", rows);
   checked_order(options.axes, array.shape, false, file.name());
   FoundRouting found = counts_in_order(file, array, options.axes, rows);
-  found.axes = options.axes;
-  found.notes.insert(found.notes.begin(), fmt::format("read as {}: {}", found.axes, meaning_of(found)));
+  found.say_axes(options.axes);
   return found;
 }
 

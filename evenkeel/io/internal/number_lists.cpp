@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "evenkeel/io/internal/fractional_loads.h"
+#include "evenkeel/io/internal/found_routing.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/parse_error.h"
 
@@ -84,10 +84,8 @@ DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string
 IntArray nested_loads(const Json& list, std::size_t levels, const std::string& file, const std::string& key,
                       std::vector<std::string>& notes) {
   if (!has_fractions(list)) return nested_integers(list, levels, file, key);
-  DoubleArray reals = nested_reals(list, levels, file, key);
-  ScaledLoads scaled = scaled_loads(reals.values, file, key);
-  scaled.note_in(notes);
-  return {std::move(reals.shape), std::move(scaled.loads)};
+  const DoubleArray reals = nested_reals(list, levels, file, key);
+  return {reals.shape, scaled_loads(reals.values, file, key, notes)};
 }
 
 }  // namespace evenkeel::internal

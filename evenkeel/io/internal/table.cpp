@@ -136,11 +136,7 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
   }
   if (rows ? rows->empty() : numbers.empty()) throw ParseError(file, "", nothing);
   FoundRouting found = rows ? rows->found(options) : std::move(numbers).found(file, options);
-  if (!options.columns.empty()) {
-    found.axes = options.columns;
-    found.notes.insert(found.notes.begin(),
-                       fmt::format("read as columns {}: {}", options.columns, meaning_of(found)));
-  }
+  if (!options.columns.empty()) found.say_axes(options.columns, "columns ");
   found.format = "csv";
   return found;
 }

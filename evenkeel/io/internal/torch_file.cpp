@@ -35,51 +35,43 @@ const ZipArchive::Member* pickle_in(const ZipArchive& archive) {
 
 }  // namespace
 
-// Named by ("storage", type, name, device, elements).
-struct TorchFile::Storage {
+struct TorchFile::Tensor {
+  // Its storage, which is named by ("storage", type, name, device, elements).
   Dtype dtype = Dtype::i64;
   std::string member;     // its name
   std::int64_t size = 0;  // elements
-};
-
-struct TorchFile::Tensor {
-  Storage storage;
   std::int64_t offset = 0;
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> shape = {};
+  std::vector<std::int64_t> strides = {};
 };
 
 bool is_torch_file(const ByteSource& source) {
-  return pickle_in(*ZipArchive::open(source, max_torch_members)) != nullptr;
+  return pickle_in(ZipArchive(source, max_torch_members)) != nullptr;
 }
 
 TorchFile::TorchFile(const ByteSource& source)
-    : archive_(ZipArchive::open(source, max_torch_members)),
+    : archive_(std::make_shared<const ZipArchive>(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const ZipArchive::Member* const found = pickle_in(*archive_);
   if (found == nullptr) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
   prefix_ = found->name.substr(0, found->name.rfind("data.pkl"));
-  if (archive_->find(prefix_ + "byteorder") != nullptr) {
-    const auto order = bytes_of(prefix_ + "byteorder");
-    if (std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) != "little")
-      throw ParseError(name(), prefix_ + "byteorder",
-                       "is not little-endian; save it again on such a machine");
-  }
+  if (const std::string order = prefix_ + "byteorder";
+      archive_->find(order) != nullptr && text_of(order) != "little")
+    throw ParseError(name(), order, "is not little-endian; save it again on such a machine");
   require_version();
   if (found->size > max_pickle_bytes)
     throw parse_error(name(), found->name, "has {} bytes; at most {} are read", found->size,
                       max_pickle_bytes);
   const std::vector<std::string_view> allowed = allowed_names();
-  pickle_ = std::make_unique<Pickle>(bytes_of(found->name), allowed, name(), found->name);
+  const std::string program = text_of(found->name);
+  pickle_ = std::make_unique<Pickle>(std::as_bytes(std::span(program)), allowed, name(), found->name);
   // Whoever loads the file loads all of it.
   for (Id storage : pickle_->all_of(Pickle::Kind::persistent)) storage_of(storage, found->name);
 }
 
 void TorchFile::require_version() const {
-  const std::string other = prefix_ + ".data/version";
-  const std::string version_member = archive_->find(other) != nullptr ? other : prefix_ + "version";
-  const auto bytes = bytes_of(version_member);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string version_member = prefix_ + "version";
+  const std::string text = text_of(version_member);
   int version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
   if (version < 1 || version > last_version)
@@ -95,11 +87,11 @@ const ZipArchive::Member& TorchFile::member(const std::string& member_name) cons
   return *found;
 }
 
-std::vector<std::byte> TorchFile::bytes_of(const std::string& member_name) const {
+std::string TorchFile::text_of(const std::string& member_name) const {
   const ZipArchive::Member& found = member(member_name);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(found.size));
-  ZipMemberReader(archive_, found, member_name).read(0, bytes);
-  return bytes;
+  std::string text(static_cast<std::size_t>(found.size), '\0');
+  ZipMemberReader(archive_, found, member_name).read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 void TorchFile::charge(std::int64_t elements, const std::string& key) {
@@ -120,7 +112,7 @@ std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) con
   return numbers;
 }
 
-TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) const {
+TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) const {
   using Kind = Pickle::Kind;
   const Id place = pickle_->items(persistent)[0];
   const bool is_tuple = pickle_->kind(place) == Kind::tuple && pickle_->items(place).size() == 5;
@@ -131,9 +123,9 @@ TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) 
     throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
   const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
   if (type == nullptr) throw ParseError(name(), key, "has a storage of no known type");
-  Storage storage{.dtype = type->type,
-                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
-                  .size = pickle_->integer(parts[4])};
+  Tensor storage{.dtype = type->type,
+                 .member = prefix_ + "data/" + pickle_->text(parts[2]),
+                 .size = pickle_->integer(parts[4])};
   if (const std::int64_t bytes = member(storage.member).size;
       bytes % type->item_size != 0 || bytes / type->item_size != storage.size)
     throw parse_error(name(), storage.member, "has {} bytes, where {} elements of {} are claimed", bytes,
@@ -145,27 +137,26 @@ TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) 
 TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   const auto refuse = [&](const char* why) -> void { throw ParseError(name(), key, why); };
   if (!is_tensor(id)) throw parse_error(name(), key, "is {}, not a tensor", pickle_->kind_name(id));
-  auto arguments = pickle_->items(pickle_->items(id)[1]);
-  if (pickle_->text(pickle_->items(id)[0]) == rebuild_parameter) {
-    if (arguments.size() != 3 || !is_tensor(arguments[0])) refuse("is a parameter without a tensor");
-    const Id inner = arguments[0];
-    if (pickle_->text(pickle_->items(inner)[0]) != rebuild_tensor) refuse("is a parameter of a parameter");
-    arguments = pickle_->items(pickle_->items(inner)[1]);
-  } else if (pickle_->text(pickle_->items(id)[0]) != rebuild_tensor) {
-    refuse("is called for what is no tensor");
+  auto call = pickle_->items(id);
+  if (const auto of = pickle_->items(call[1]); pickle_->text(call[0]) == rebuild_parameter) {
+    if (of.size() != 3 || !is_tensor(of[0])) refuse("is a parameter without a tensor");
+    call = pickle_->items(of[0]);
   }
+  if (pickle_->text(call[0]) != rebuild_tensor) refuse("is called for what is no tensor");
+  const auto arguments = pickle_->items(call[1]);
   using Kind = Pickle::Kind;
   if (arguments.size() < 6 || arguments.size() > 7 || pickle_->kind(arguments[0]) != Kind::persistent ||
       pickle_->kind(arguments[1]) != Kind::integer)
     refuse("is a tensor without storage and offset");
-  return {.storage = storage_of(arguments[0], key),
-          .offset = pickle_->integer(arguments[1]),
-          .shape = sizes(arguments[2], key),
-          .strides = sizes(arguments[3], key)};
+  Tensor tensor = storage_of(arguments[0], key);
+  tensor.offset = pickle_->integer(arguments[1]);
+  tensor.shape = sizes(arguments[2], key);
+  tensor.strides = sizes(arguments[3], key);
+  return tensor;
 }
 
 bool TorchFile::is_floating(Id id) const {
-  return evenkeel::is_floating(describe(id, "tensor").storage.dtype);
+  return evenkeel::is_floating(describe(id, "tensor").dtype);
 }
 
 // From its first element to its last. Throws ParseError if it reaches beyond its storage.
@@ -181,23 +172,22 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
         __builtin_add_overflow(last, step, &last))
       throw ParseError(name(), key, "has strides that lead beyond its storage");
   }
-  const Storage& storage = tensor.storage;
-  const std::int64_t width = item_size(storage.dtype);
-  if (tensor.offset < 0 || last >= storage.size)
-    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, storage.member,
-                      storage.size);
+  const std::int64_t width = item_size(tensor.dtype);
+  if (tensor.offset < 0 || last >= tensor.size)
+    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, tensor.member,
+                      tensor.size);
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
-  ZipMemberReader reader(archive_, member(storage.member), storage.member);
+  ZipMemberReader reader(archive_, member(tensor.member), tensor.member);
   reader.read(tensor.offset * width, bytes);
   reader.require_intact();
   return bytes;
 }
 
-// Row-major, out of elements that lie as the strides say. convert(type, bytes, numbers) reads them.
-template <class Number, class Convert>
-WholeArray<Number> TorchFile::read(Id id, const std::string& key, const Convert& convert) {
+// Row-major, out of elements that lie as the strides say.
+template <class Number>
+WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   Tensor tensor = describe(id, key);
   const auto elements = count_elements(tensor.shape, 8);
   if (!elements || tensor.strides.size() != tensor.shape.size())
@@ -206,8 +196,11 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key, const Convert&
   WholeArray<Number> array{.shape = tensor.shape, .values = {}};
   if (*elements == 0) return array;
   const std::vector<std::byte> bytes = stored_bytes(tensor, key);
-  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.storage.dtype)));
-  convert(tensor.storage.dtype, bytes, numbers);
+  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.dtype)));
+  if constexpr (std::is_same_v<Number, double>)
+    to_double(tensor.dtype, bytes, numbers);
+  else if (const auto broken = to_whole(tensor.dtype, bytes, numbers))
+    throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
   array.values.reserve(static_cast<std::size_t>(*elements));
   std::vector<std::int64_t> at(tensor.shape.size(), 0);
   for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {
@@ -223,15 +216,11 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key, const Convert&
 }
 
 IntArray TorchFile::integers(Id id, const std::string& key) {
-  return read<std::int64_t>(
-      id, key, [&](Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> numbers) {
-        if (const auto broken = to_whole(type, bytes, numbers))
-          throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
-      });
+  return read<std::int64_t>(id, key);
 }
 
 DoubleArray TorchFile::doubles(Id id, const std::string& key) {
-  return read<double>(id, key, to_double);
+  return read<double>(id, key);
 }
 
 }  // namespace evenkeel::internal

@@ -35,17 +35,16 @@ class TorchFile {
   bool is_floating(Id tensor) const;
 
  private:
-  struct Storage;
   struct Tensor;
-  template <class Number, class Convert>
-  WholeArray<Number> read(Id tensor, const std::string& key, const Convert& convert);
+  template <class Number>
+  WholeArray<Number> read(Id tensor, const std::string& key);
   std::vector<std::byte> stored_bytes(Tensor& tensor, const std::string& key);
   void require_version() const;
-  Storage storage_of(Id persistent, const std::string& key) const;
+  Tensor storage_of(Id persistent, const std::string& key) const;
   Tensor describe(Id tensor, const std::string& key) const;
   std::vector<std::int64_t> sizes(Id tuple, const std::string& key) const;
   const ZipArchive::Member& member(const std::string& name) const;
-  std::vector<std::byte> bytes_of(const std::string& name) const;
+  std::string text_of(const std::string& name) const;
   void charge(std::int64_t elements, const std::string& key);
 
   std::shared_ptr<const ZipArchive> archive_;

@@ -5,63 +5,198 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <ctime>
+#include <deque>
+#include <exception>
 #include <utility>
 
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/parse_error.h"
-#include "evenkeel/io/internal/zip_end.h"
 
 namespace evenkeel::internal {
 
-namespace {
+// Our end of what libzip reads from or writes to: libzip calls it with commands.
+struct ZipEnd {
+  using Command = std::function<zip_int64_t(ZipEnd& end, zip_source_cmd_t, void* data, zip_uint64_t length)>;
 
-class Input final : public ZipEnd {
- public:
-  explicit Input(ByteSource source) : source_(std::move(source)) {}
+  zip_int64_t supports = 0;  // commands
+  std::int64_t size = -1;    // what can be read; -1: nothing yet
+  Command answer;            // to all commands but those about errors, the size and the end
+  zip_error_t error = {};
+  std::exception_ptr thrown = {};  // exceptions must not pass through C
+
+  zip_int64_t refuse(int code, int system_error = 0) {
+    zip_error_set(&error, code, system_error);
+    return -1;
+  }
+  // For libzip, which frees it; this outlives it. Null where there is no memory.
+  zip_source_t* source() { return zip_source_function_create(&ZipEnd::serve, this, nullptr); }
 
  private:
-  zip_int64_t answer(zip_source_cmd_t command, void* data, zip_uint64_t length) override {
+  static zip_int64_t serve(void* self, void* data, zip_uint64_t length, zip_source_cmd_t command) {
+    ZipEnd& end = *static_cast<ZipEnd*>(self);
+    try {
+      switch (command) {
+        case ZIP_SOURCE_ERROR:
+          return zip_error_to_data(&end.error, data, length);
+        case ZIP_SOURCE_CLOSE:
+        case ZIP_SOURCE_FREE:
+          return 0;
+        case ZIP_SOURCE_SUPPORTS:
+          return end.supports;
+        case ZIP_SOURCE_STAT: {
+          if (end.size < 0) return end.refuse(ZIP_ER_READ, ENOENT);
+          auto* const stat = ZIP_SOURCE_GET_ARGS(zip_stat_t, data, length, &end.error);
+          if (stat == nullptr) return -1;
+          zip_stat_init(stat);
+          stat->size = static_cast<zip_uint64_t>(end.size);
+          stat->valid = ZIP_STAT_SIZE;
+          return sizeof(*stat);
+        }
+        default:
+          return end.answer(end, command, data, length);
+      }
+    } catch (...) {
+      end.thrown = std::current_exception();
+      return end.refuse(ZIP_ER_READ);
+    }
+  }
+};
+
+namespace {
+
+// Null where it cannot be opened, and `why` says it.
+zip_t* open_zip(ZipEnd& end, int flags, std::string& why) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* const source = end.source();
+  zip_t* const archive = zip_open_from_source(source, flags, &error);
+  if (archive == nullptr) {
+    zip_source_free(source);
+    why = zip_error_strerror(&error);
+  }
+  zip_error_fini(&error);
+  return archive;
+}
+
+ZipEnd::Command bytes_of(const ByteSource& source) {
+  return [source, at = std::int64_t{0}](ZipEnd& end, zip_source_cmd_t command, void* data,
+                                        zip_uint64_t length) mutable -> zip_int64_t {
     switch (command) {
       case ZIP_SOURCE_OPEN:
-        at_ = 0;
+        at = 0;
         return 0;
-      case ZIP_SOURCE_STAT:
-        return answer_size(data, length, source_.size());
       case ZIP_SOURCE_READ: {
-        const auto count = std::min(static_cast<std::int64_t>(length), source_.size() - at_);
-        source_.read(at_, {static_cast<std::byte*>(data), static_cast<std::size_t>(count)});
-        at_ += count;
+        const auto count = std::min(static_cast<std::int64_t>(length), source.size() - at);
+        source.read(at, {static_cast<std::byte*>(data), static_cast<std::size_t>(count)});
+        at += count;
         return count;
       }
       case ZIP_SOURCE_TELL:
-        return at_;
+        return at;
       case ZIP_SOURCE_SEEK: {
-        const zip_int64_t to = zip_source_seek_compute_offset(
-            static_cast<zip_uint64_t>(at_), static_cast<zip_uint64_t>(source_.size()), data, length, &error_);
+        const zip_int64_t to = zip_source_seek_compute_offset(static_cast<zip_uint64_t>(at),
+                                                              static_cast<zip_uint64_t>(source.size()), data,
+                                                              length, &end.error);
         if (to < 0) return -1;
-        at_ = to;
+        at = to;
         return 0;
       }
-      case ZIP_SOURCE_SUPPORTS:
-        return ZIP_SOURCE_SUPPORTS_SEEKABLE;
       default:
-        return refuse(ZIP_ER_OPNOTSUPP);
+        return end.refuse(ZIP_ER_OPNOTSUPP);
     }
-  }
+  };
+}
 
-  ByteSource source_;
-  std::int64_t at_ = 0;
-};
+ZipEnd::Command pieces_of(const std::function<NextPiece()>& pieces) {
+  return [pieces, next = NextPiece(), piece = std::span<const std::byte>()](
+             ZipEnd& end, zip_source_cmd_t command, void* data, zip_uint64_t length) mutable -> zip_int64_t {
+    if (command == ZIP_SOURCE_OPEN) {
+      next = pieces();
+      piece = {};
+      return 0;
+    }
+    if (command != ZIP_SOURCE_READ) return end.refuse(ZIP_ER_OPNOTSUPP);
+    if (piece.empty()) piece = next();
+    const auto now = piece.first(std::min(static_cast<std::size_t>(length), piece.size()));
+    std::ranges::copy(now, static_cast<std::byte*>(data));
+    piece = piece.subspan(now.size());
+    return std::ssize(now);
+  };
+}
+
+ZipEnd::Command writes_to(AtomicFile& file) {
+  return [&file](ZipEnd& end, zip_source_cmd_t command, void* data, zip_uint64_t length) -> zip_int64_t {
+    switch (command) {
+      case ZIP_SOURCE_WRITE:
+        file.write(std::span(static_cast<const std::byte*>(data), static_cast<std::size_t>(length)));
+        return static_cast<zip_int64_t>(length);
+      case ZIP_SOURCE_SEEK_WRITE: {
+        const auto* const to = ZIP_SOURCE_GET_ARGS(zip_source_args_seek_t, data, length, &end.error);
+        if (to == nullptr) return -1;
+        file.seek(to->offset, to->whence);
+        return 0;
+      }
+      case ZIP_SOURCE_TELL_WRITE:
+        return file.position();
+      case ZIP_SOURCE_BEGIN_WRITE:
+      case ZIP_SOURCE_COMMIT_WRITE:
+      case ZIP_SOURCE_ROLLBACK_WRITE:
+      case ZIP_SOURCE_REMOVE:
+        return 0;  // whether the file appears is for its owner to say
+      default:
+        return end.refuse(ZIP_ER_OPNOTSUPP);
+    }
+  };
+}
 
 }  // namespace
 
-std::shared_ptr<const ZipArchive> ZipArchive::open(const ByteSource& source, int max_members) {
-  return std::shared_ptr<const ZipArchive>(new ZipArchive(source, max_members));
+// Left to itself, libzip would write a file of its own beside, which nobody removes when the program ends by
+// a signal.
+void write_zip(const std::vector<MemberToWrite>& members, const std::string& path) {
+  AtomicFile file(path);
+  ZipEnd output{.supports = ZIP_SOURCE_SUPPORTS_WRITABLE, .answer = writes_to(file)};
+  std::string why;
+  std::deque<ZipEnd> inputs;  // which stay where they are
+  std::unique_ptr<zip_t, decltype(&zip_discard)> archive(open_zip(output, ZIP_CREATE | ZIP_TRUNCATE, why),
+                                                         zip_discard);
+  if (archive == nullptr) throw InvalidArgument(path, "cannot be written: " + why);
+  const auto refuse = [&] {
+    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive.get())));
+  };
+  for (const MemberToWrite& member : members) {
+    ZipEnd& input = inputs.emplace_back(ZipEnd{
+        .supports = ZIP_SOURCE_SUPPORTS_READABLE, .size = member.size, .answer = pieces_of(member.pieces)});
+    zip_source_t* const source = input.source();
+    const zip_int64_t added = zip_file_add(archive.get(), member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (added < 0) {
+      zip_source_free(source);
+      refuse();
+    }
+    const auto index = static_cast<zip_uint64_t>(added);
+    zip_set_file_compression(archive.get(), index, member.deflated ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 6);
+    constexpr std::time_t first_day = 315532800;  // 1980: the same content gives the same file
+    zip_file_set_mtime(archive.get(), index, first_day, 0);
+  }
+  if (zip_close(archive.get()) != 0) {
+    inputs.push_back(output);
+    for (const ZipEnd& end : inputs)
+      if (end.thrown) std::rethrow_exception(end.thrown);
+    refuse();
+  }
+  static_cast<void>(archive.release());
+  file.commit();
 }
 
 ZipArchive::ZipArchive(const ByteSource& source, int max_members)
-    : source_(source), input_(std::make_unique<Input>(source)), archive_(nullptr, zip_discard) {
+    : source_(source),
+      input_(new ZipEnd{
+          .supports = ZIP_SOURCE_SUPPORTS_SEEKABLE, .size = source.size(), .answer = bytes_of(source)}),
+      archive_(nullptr, zip_discard) {
   std::string why;
-  archive_.reset(input_->open(ZIP_RDONLY, why));
+  archive_.reset(open_zip(*input_, ZIP_RDONLY, why));
   if (archive_ == nullptr) throw ParseError(name(), "", "is not a readable zip archive: " + why);
   list_members(max_members);
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,7 +20,7 @@ struct zip_file;
 
 namespace evenkeel::internal {
 
-class ZipEnd;
+struct ZipEnd;
 
 class ZipArchive {
  public:
@@ -36,7 +37,7 @@ class ZipArchive {
 
   // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
   // size, or all together are longer than the file, so that some overlap.
-  static std::shared_ptr<const ZipArchive> open(const ByteSource& source, int max_members);
+  ZipArchive(const ByteSource& source, int max_members);
   ~ZipArchive();
 
   const std::string& name() const { return source_.name(); }
@@ -48,7 +49,6 @@ class ZipArchive {
  private:
   friend class ZipMemberReader;
 
-  ZipArchive(const ByteSource& source, int max_members);
   void list_members(int max_members);
 
   ByteSource source_;
@@ -84,5 +84,18 @@ class ZipMemberReader {
   std::unique_ptr<zip_file, int (*)(zip_file*)> file_;
   std::int64_t at_ = 0;
 };
+
+// The next bytes, which stay until it is called again; none when there are no more.
+using NextPiece = std::function<std::span<const std::byte>()>;
+
+struct MemberToWrite {
+  std::string name;
+  std::int64_t size = 0;
+  bool deflated = false;
+  // Makes a walk through the member's bytes, from its start.
+  std::function<NextPiece()> pieces;
+};
+// Throws InvalidArgument if it cannot be written, or whatever a member's pieces throw.
+void write_zip(const std::vector<MemberToWrite>& members, const std::string& path);
 
 }  // namespace evenkeel::internal
