@@ -20,6 +20,8 @@ namespace {
   throw InvalidArgument(path, "cannot be written: " + describe_errno(error));
 }
 
+constexpr int kMostLinks = 40;  // as on Linux
+
 // Where the file is to be: behind a link, and never in the place of a folder, a device or a pipe.
 std::string place_of(const std::string& path) {
   std::error_code error;
@@ -27,9 +29,13 @@ std::string place_of(const std::string& path) {
   if (std::filesystem::is_directory(there)) refuse_path(path, EISDIR);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     throw InvalidArgument(path, "cannot be written: is no ordinary file");
-  if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) return path;  // as typed
-  const std::filesystem::path place = std::filesystem::canonical(path, error);
-  if (error) refuse_path(path, error.value());
+  std::filesystem::path place = path;  // as it was typed, where it is no link
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(place, error)); ++links) {
+    if (links == kMostLinks) refuse_path(path, ELOOP);
+    const std::filesystem::path next = std::filesystem::read_symlink(place, error);
+    if (error) refuse_path(path, error.value());
+    place = place.parent_path() / next;
+  }
   return place.string();
 }
 

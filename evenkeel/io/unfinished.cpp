@@ -31,6 +31,23 @@ Registry& registry() {
   return *all;
 }
 
+std::size_t longest_name(const fs::path& folder) {
+  const long most = ::pathconf(folder.empty() ? "." : folder.c_str(), _PC_NAME_MAX);
+  return most > 0 ? static_cast<std::size_t>(most) : 255;
+}
+
+// As much of the place's name as leaves space for any process and number.
+std::string begin_of(const fs::path& place) {
+  constexpr std::size_t space = sizeof(".4194304-4294967295.part") - 1;
+  std::string name = place.filename().string();
+  const std::size_t most = longest_name(place.parent_path());
+  if (name.size() + space <= most) return name;
+  std::size_t kept = most - std::min(most, space);
+  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;  // whole characters
+  name.resize(kept);
+  return name;
+}
+
 // A file that is being made in the folder at the same time can keep it from being removed, but not for long.
 void remove_whole(const fs::path& path) noexcept {
   std::error_code error;
@@ -57,13 +74,13 @@ void flush_folder(const fs::path& folder) {
 
 Unfinished::Unfinished(fs::path place, const std::function<int(const char*)>& make)
     : place_(std::move(place)) {
+  const std::string begin = begin_of(place_);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (;;) {
     // Beside what was typed, not at another spelling of it: errors name it.
     beside_ = place_;
-    beside_.replace_filename(
-        fmt::format("{}.{}-{}{}", place_.filename().string(), ::getpid(), all.counter++, kEnd));
+    beside_.replace_filename(fmt::format("{}.{}-{}{}", begin, ::getpid(), all.counter++, kEnd));
     const int error = make(beside_.c_str());
     if (error == EEXIST) continue;
     if (error != 0) throw std::system_error(error, std::generic_category());
@@ -92,7 +109,7 @@ int Unfinished::rename() {
 }
 
 bool Unfinished::is_beside(const fs::path& place, const std::string& name) {
-  return name.starts_with(place.filename().string() + ".") && name.ends_with(kEnd);
+  return name.starts_with(begin_of(place) + ".") && name.ends_with(kEnd);
 }
 
 std::vector<std::string> discard_unfinished() {

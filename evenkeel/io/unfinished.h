@@ -12,7 +12,8 @@ namespace evenkeel {
 // Puts the names in a folder on the disk; where that cannot be done they stand all the same.
 void flush_folder(const std::filesystem::path& folder);
 
-// A name beside a place, which no other file has: that of the place with the process and a number behind.
+// A name beside a place, which no other file has: that of the place with the process and a number behind, and
+// without its own end where all of it would be too long for the file system.
 class Unfinished {
  public:
   // `make` makes the file or folder of the name that it is given, and returns 0 or an errno; on EEXIST it is
