@@ -8,7 +8,6 @@
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"

@@ -14,7 +14,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/find_routing.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
