@@ -71,6 +71,17 @@ std::string counted(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
+void require_dense_enough(std::size_t numbers, std::size_t steps, std::size_t layers, std::size_t experts,
+                          const std::string& file) {
+  if (steps * layers * experts <= (std::size_t{1} << 20) + 64 * numbers) return;
+  const auto text = [](std::size_t count, std::string_view what) {
+    return counted(static_cast<std::int64_t>(count), what);
+  };
+  throw parse_error(file, "", "has few numbers ({}) for {}{} of {}", numbers,
+                    steps > 1 ? text(steps, "step") + " of " : "", text(layers, "layer"),
+                    text(experts, "expert"));
+}
+
 std::string meaning_of(const FoundRouting& found) {
   if (const auto* counts = std::get_if<FoundCounts>(&found.content)) {
     const std::int64_t of_step = std::int64_t{counts->num_rows} * counts->num_experts;

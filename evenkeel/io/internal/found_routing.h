@@ -67,6 +67,11 @@ FoundRouting found_counts(IntArray counts, const std::string& file, const std::s
 FoundRouting found_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
                           CountRows rows);
 
+// A few numbers may name layers, experts and steps as large as they like. Throws ParseError where loads of so
+// many would take far more memory than the numbers that a file has.
+void require_dense_enough(std::size_t numbers, std::size_t steps, std::size_t layers, std::size_t experts,
+                          const std::string& file);
+
 // "3 layers of 8 experts, 20 tokens, top-2"
 std::string meaning_of(const FoundRouting& found);
 // "16 layers"

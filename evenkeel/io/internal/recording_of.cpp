@@ -11,7 +11,6 @@
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -56,14 +55,6 @@ void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
     trace.set_num_experts(options.model->num_experts);
 }
 
-// A few ids may be of as many layers and experts as they like.
-void require_dense_enough(const TraceInfo& info) {
-  const std::int64_t most = (std::int64_t{1} << 24) + 64 * info.num_tokens * info.assignments_per_token();
-  if (std::int64_t{info.num_layers} * info.num_experts > most)
-    throw parse_error(info.name, "", "has few tokens for {} layers of {} experts", info.num_layers,
-                      info.num_experts);
-}
-
 RoutingProfile step_of(TraceReader& trace, std::span<const TokenRange> tokens) {
   const TraceInfo& info = trace.info();
   RoutingProfile step(info.num_layers, info.num_experts, false);
@@ -97,7 +88,9 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   TraceReader& trace = *recording.trace;
   take_experts_of_model(trace, options);
   const TraceInfo& info = trace.info();
-  require_dense_enough(info);
+  require_dense_enough(static_cast<std::size_t>(info.num_tokens * info.assignments_per_token()), 1,
+                       static_cast<std::size_t>(info.num_layers), static_cast<std::size_t>(info.num_experts),
+                       info.name);
   trace.set_layers(numbered(info.layers, info.num_layers, options.model ? info.num_experts : 0, options));
   if (options.count != ReadOptions::Count::nothing)
     recording.profile =

@@ -96,13 +96,6 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   }
 }
 
-// As large as there are experts, which may be far more than the map and the records have numbers.
-void require_space(const PhysicalMap& map, std::int64_t steps, std::int64_t elements_in_file,
-                   const std::string& file) {
-  if (steps * map.layers * map.num_experts > (std::int64_t{1} << 20) + 16 * elements_in_file)
-    throw parse_error(file, map_key, "has space for few of {} experts", map.num_experts);
-}
-
 // The records of one or several files, of ranks or dumps of one model.
 class RecordSum {
  public:
@@ -119,7 +112,6 @@ class RecordSum {
     const PhysicalMap map = read_map(file, options_.num_experts);
     if (map.layers > max_layers)
       throw parse_error(file.name(), map_key, "has more than {} layers", max_layers);
-    require_space(map, 1, map.layers * map.physical, file.name());
     require_same_model(file.name(), map.layers, map.num_experts, by_token);
     for (std::size_t i = 0; i < items.size(); ++i)
       add_record(file, items[i], map, by_token, fmt::format("records[{}]", i));
@@ -201,7 +193,8 @@ class RecordSum {
     const auto size = static_cast<std::size_t>(layers_ * experts_);
     records_ += map.physical;
     if (counts_.size() < (step + 1) * size) {
-      require_space(map, static_cast<std::int64_t>(step) + 1, records_ * map.layers, file);
+      require_dense_enough(static_cast<std::size_t>(records_ * map.layers), step + 1,
+                           static_cast<std::size_t>(layers_), static_cast<std::size_t>(experts_), file);
       counts_.resize((step + 1) * size, 0);
     }
     return std::span(counts_).subspan(step * size, size);
