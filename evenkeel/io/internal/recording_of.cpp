@@ -223,7 +223,9 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   recording.profile = RoutingProfile(1, static_cast<int>(experts), std::move(sum), {});
   recording.profile.set_layers(numbered({}, 1, static_cast<int>(experts), options));
   recording.num_ranks = found.num_ranks;
-  if (found.loads.shape.size() == 2) recording.by_source = values;
+  if (found.loads.shape.size() == 1) return;
+  recording.num_ranks = static_cast<int>(found.loads.shape.front());
+  recording.by_source = values;
 }
 
 // What is known by its names keeps its meaning, whatever options say.
