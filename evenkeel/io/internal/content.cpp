@@ -56,16 +56,20 @@ Content content_of_keys(std::string_view text) {
   return found;
 }
 
-// Of JSON lines the first. `head` is the file's first MiB.
-Content content_of_json(const std::string& head, const ByteSource& source) {
-  const auto is_open = [](Content found) {
-    return found == Content::unknown || found == Content::trtllm_placement;
-  };
+// By the keys of the first object; of JSON lines the others are looked at too.
+Content content_of_json(const ByteSource& source) {
+  const std::string head = beginning_of(source, std::int64_t{1} << 20);
   Content found = content_of_keys(head);
-  if (is_open(found) && source.size() > std::ssize(head))
+  const bool is_open = found == Content::unknown || found == Content::trtllm_placement;
+  if (is_open && source.size() > std::ssize(head))
     found = content_of_keys(beginning_of(source, max_text_bytes));
   if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
-  return found;
+  if (found == Content::vllm_placement) {
+    const VllmRecords records = find_vllm_records(source);
+    return records.statistics && !records.placement ? Content::vllm_statistics : found;
+  }
+  const bool may_be_counts = found == Content::unknown || found == Content::json_counts;
+  return may_be_counts && is_json_lines(head) ? Content::count_lines : found;
 }
 
 // Whether a file of torch.save is SGLang's map of physical to logical experts, rather than a recording.
@@ -76,22 +80,6 @@ bool is_sglang_map_file(const ByteSource& source) {
   } catch (const ParseError&) {
     return false;  // which its reader will say
   }
-}
-
-bool is_text(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) {
-    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
-  });
-}
-
-// Of JSON lines the others are looked at too.
-Content content_of_lines(Content first, const std::string& head, const ByteSource& source) {
-  if (first == Content::vllm_placement) {
-    const VllmRecords records = find_vllm_records(source);
-    return records.statistics && !records.placement ? Content::vllm_statistics : first;
-  }
-  const bool may_be_counts = first == Content::unknown || first == Content::json_counts;
-  return may_be_counts && is_json_lines(head) ? Content::count_lines : first;
 }
 
 }  // namespace
@@ -107,13 +95,13 @@ Content detect_content(const ByteSource& source) {
   const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
-  if (text[first] == '{') {
-    const std::string json = beginning_of(source, std::int64_t{1} << 20);
-    return content_of_lines(content_of_json(json, source), json, source);
-  }
+  if (text[first] == '{') return content_of_json(source);
   if (text[first] == '[') return Content::json_counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
-  if (!is_text(text)) return Content::unknown;
+  const bool is_text = std::ranges::all_of(text, [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
+  });
+  if (!is_text) return Content::unknown;
   // A map inside a larger file of options.
   if (mentions_trtllm_map(source)) return Content::trtllm_placement;
   return begins_like_table(text) ? Content::table : Content::unknown;

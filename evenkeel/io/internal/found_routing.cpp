@@ -71,15 +71,12 @@ std::string counted(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-void require_dense_enough(std::size_t numbers, std::size_t steps, std::size_t layers, std::size_t experts,
+void require_dense_enough(std::int64_t numbers, std::int64_t steps, std::int64_t layers, std::int64_t experts,
                           const std::string& file) {
-  if (steps * layers * experts <= (std::size_t{1} << 20) + 64 * numbers) return;
-  const auto text = [](std::size_t count, std::string_view what) {
-    return counted(static_cast<std::int64_t>(count), what);
-  };
-  throw parse_error(file, "", "has few numbers ({}) for {}{} of {}", numbers,
-                    steps > 1 ? text(steps, "step") + " of " : "", text(layers, "layer"),
-                    text(experts, "expert"));
+  if (steps * layers * experts > (std::int64_t{1} << 20) + 64 * numbers)
+    throw parse_error(file, "", "has few numbers ({}) for {}{} of {}", numbers,
+                      steps > 1 ? counted(steps, "step") + " of " : "", counted(layers, "layer"),
+                      counted(experts, "expert"));
 }
 
 std::string meaning_of(const FoundRouting& found) {

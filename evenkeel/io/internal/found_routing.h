@@ -69,7 +69,7 @@ FoundRouting found_counts(const DoubleArray& counts, const std::string& file, co
 
 // A few numbers may name layers, experts and steps as large as they like. Throws ParseError where loads of so
 // many would take far more memory than the numbers that a file has.
-void require_dense_enough(std::size_t numbers, std::size_t steps, std::size_t layers, std::size_t experts,
+void require_dense_enough(std::int64_t numbers, std::int64_t steps, std::int64_t layers, std::int64_t experts,
                           const std::string& file);
 
 // "3 layers of 8 experts, 20 tokens, top-2"

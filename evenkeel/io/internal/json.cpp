@@ -48,6 +48,12 @@ WholeArray<Number> nested(const Json& list, std::size_t levels, const std::strin
 }
 
 // The words for a message cost more than the number.
+std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
+  const bool is_above = list[i].is_number_unsigned() && list[i].get<std::int64_t>() < 0;
+  if (list[i].is_number_integer() && !is_above) return list[i].get<std::int64_t>();
+  return JsonField(list, file, key)[i].integer();
+}
+
 double real_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
   return list[i].is_number() ? list[i].get<double>() : JsonField(list, file, key)[i].number();
 }
@@ -109,14 +115,6 @@ double JsonField::number() const {
 void require_format(const JsonField& object, std::string_view format) {
   const JsonField stated = object["format"];
   if (*stated != format) stated.fail("is {}, not \"{}\"", stated->dump(), format);
-}
-
-std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
-  const Json& value = list[i];
-  // The words for a message cost more than the number.
-  if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<std::int64_t>();
-  if (value.is_number_unsigned() && value.get<std::int64_t>() >= 0) return value.get<std::int64_t>();
-  return JsonField(list, file, key)[i].integer();
 }
 
 std::size_t list_depth(const Json& list) {

@@ -100,8 +100,6 @@ class JsonField {
 
 // Throws ParseError unless the object's "format" is this.
 void require_format(const JsonField& object, std::string_view format);
-// Element `i` of a list of whole numbers that messages call `key`.
-std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key);
 
 // How deep the lists are, by their first elements.
 std::size_t list_depth(const Json& list);

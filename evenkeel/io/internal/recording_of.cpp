@@ -88,8 +88,7 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   TraceReader& trace = *recording.trace;
   take_experts_of_model(trace, options);
   const TraceInfo& info = trace.info();
-  require_dense_enough(static_cast<std::size_t>(info.num_tokens * info.assignments_per_token()), 1,
-                       static_cast<std::size_t>(info.num_layers), static_cast<std::size_t>(info.num_experts),
+  require_dense_enough(info.num_tokens * info.assignments_per_token(), 1, info.num_layers, info.num_experts,
                        info.name);
   trace.set_layers(numbered(info.layers, info.num_layers, options.model ? info.num_experts : 0, options));
   if (options.count != ReadOptions::Count::nothing)

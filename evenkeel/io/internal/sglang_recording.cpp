@@ -193,8 +193,8 @@ class RecordSum {
     const auto size = static_cast<std::size_t>(layers_ * experts_);
     records_ += map.physical;
     if (counts_.size() < (step + 1) * size) {
-      require_dense_enough(static_cast<std::size_t>(records_ * map.layers), step + 1,
-                           static_cast<std::size_t>(layers_), static_cast<std::size_t>(experts_), file);
+      require_dense_enough(records_ * map.layers, static_cast<std::int64_t>(step) + 1, layers_, experts_,
+                           file);
       counts_.resize((step + 1) * size, 0);
     }
     return std::span(counts_).subspan(step * size, size);

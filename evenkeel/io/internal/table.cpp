@@ -52,9 +52,9 @@ int id_in(const Cells& cells, std::size_t column, std::int64_t least, std::int64
 }
 
 // A column without a name means nothing where it only counts the lines; else it may be the layer.
-void require_line_number(std::string_view cell, std::size_t number, const Place& place) {
+void require_line_number(std::string_view cell, std::int64_t number, const Place& place) {
   const auto index = number_of_text(cell);
-  if (!index || !index->is_whole || index->whole != static_cast<std::int64_t>(number))
+  if (!index || !index->is_whole || index->whole != number)
     place.refuse(0,
                  "the column has no name and does not count the lines; call it 'layer' if it is the layer");
 }
@@ -88,14 +88,12 @@ TableColumns columns_told(const Cells& first, bool named, std::size_t width, con
 // What the names of a table say, in its first line or a comment before it; none where it has none.
 std::optional<TableColumns> named_columns(const TextTable& table, const Cells& first, bool named,
                                           std::size_t width, const std::string& file) {
-  const std::string where = fmt::format("line {}", table.line());
-  if (named) return columns_of_names(first, file, where);
-  const Cells names = table.comment_before();
+  const Cells names = named ? first : table.comment_before();
   const bool says_something = std::ranges::any_of(names, [](std::string_view name) {
     return column_meaning(name) == Meaning::layer || column_meaning(name) == Meaning::expert;
   });
-  if (names.size() != width || !is_line_of_names(names) || !says_something) return std::nullopt;
-  return columns_of_names(names, file, where);
+  if (!named && (names.size() != width || !is_line_of_names(names) || !says_something)) return std::nullopt;
+  return columns_of_names(names, file, fmt::format("line {}", table.line()));
 }
 
 }  // namespace
@@ -112,10 +110,9 @@ void TableNumbers::add(const TableNumber& number) {
     wholes.push_back(number.whole);
 }
 
-FoundRouting TableNumbers::nameless(std::size_t lines, const std::string& file,
+FoundRouting TableNumbers::nameless(std::int64_t lines, const std::string& file,
                                     const ReadOptions& options) && {
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(lines),
-                                           static_cast<std::int64_t>(size() / lines)};
+  const std::vector<std::int64_t> shape = {lines, size() / lines};
   if (fractional) return internal::nameless(DoubleArray{shape, std::move(reals)}, file, options);
   return internal::nameless(IntArray{shape, std::move(wholes)}, file, options);
 }
@@ -139,7 +136,7 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
     rows.emplace(*std::move(columns), file);
   const bool has_header = named || has_index;
   TableNumbers numbers;
-  std::size_t lines = 0;
+  std::int64_t lines = 0;
   for (bool more = !has_header || table.next(cells); more; more = table.next(cells), ++lines) {
     const Place place{file, table.line()};
     if (has_index) {
@@ -176,7 +173,7 @@ void NamedTable::add(const Cells& cells, std::int64_t line) {
   if (columns_.layer) row.layer = id_in(cells, *columns_.layer, 0, max_layers, "layer number", place);
   if (columns_.expert) row.expert = id_in(cells, *columns_.expert, 0, max_trace_experts, "expert id", place);
   if (columns_.index && !columns_.layer && !columns_.expert && !columns_.token)
-    require_line_number(cells[*columns_.index], rows_.size(), place);
+    require_line_number(cells[*columns_.index], std::ssize(rows_), place);
   row.step = number_of(cells, columns_.steps, steps_);
   row.part = number_of(cells, columns_.parts, parts_);
   if (columns_.token) row.token = number_of(cells, {*columns_.token}, tokens_);
@@ -289,7 +286,8 @@ FoundRouting NamedTable::counts(const std::vector<int>& layers, bool has_numbers
   const std::size_t experts = num_experts_of(options);
   const bool by_step = options.keeps_steps() && !columns_.steps.empty();
   const std::size_t steps = by_step ? steps_.size() : 1;
-  require_dense_enough(numbers_.size(), steps, layers.size(), experts, file_);
+  require_dense_enough(numbers_.size(), static_cast<std::int64_t>(steps), std::ssize(layers),
+                       static_cast<std::int64_t>(experts), file_);
   require_loads(numbers_.wholes, file_, "");
   std::vector<std::int64_t> shape = {std::ssize(layers), static_cast<std::int64_t>(experts)};
   if (by_step) shape.insert(shape.begin(), static_cast<std::int64_t>(steps));
@@ -318,7 +316,8 @@ FoundRouting NamedTable::tokens(const std::vector<int>& layers, bool has_numbers
     all.steps.back().front().end = token + 1;
   }
   if (columns_.steps.empty()) all.steps.clear();
-  require_dense_enough(numbers_.size(), num_tokens, layers.size(), k, file_);
+  require_dense_enough(numbers_.size(), static_cast<std::int64_t>(num_tokens), std::ssize(layers),
+                       static_cast<std::int64_t>(k), file_);
   all.ids.assign(num_tokens * layers.size() * k, no_expert);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::size_t row = places.at(key_of(rows_[i])) * layers.size() + place_in(layers, rows_[i].layer);

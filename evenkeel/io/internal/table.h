@@ -106,9 +106,9 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
 // Whole numbers until one is not.
 struct TableNumbers {
   void add(const TableNumber& number);
-  std::size_t size() const { return fractional ? reals.size() : wholes.size(); }
+  std::int64_t size() const { return fractional ? std::ssize(reals) : std::ssize(wholes); }
   // The numbers of so many lines of equal length, of which nobody says what they are.
-  FoundRouting nameless(std::size_t lines, const std::string& file, const ReadOptions& options) &&;
+  FoundRouting nameless(std::int64_t lines, const std::string& file, const ReadOptions& options) &&;
 
   bool fractional = false;
   std::vector<std::int64_t> wholes = {};
