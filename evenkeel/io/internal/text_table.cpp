@@ -1,6 +1,4 @@
 // The lines and cells of a text table.
-#include "evenkeel/io/internal/table.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/table.h"
 
 namespace evenkeel::internal {
 
