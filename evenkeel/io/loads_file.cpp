@@ -11,27 +11,20 @@ namespace evenkeel {
 
 namespace {
 
-int ranks_of(const Recording& recording, const LoadsOptions& options) {
+// Of a layer, by source rank where the file has them so.
+Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& options) {
   const auto stated = recording.num_ranks;
-  if (stated && options.num_ranks.value_or(*stated) != *stated)
-    throw ParseError(recording.name, "num_ranks",
-                     fmt::format("is {}, but there are {}", *stated, *options.num_ranks));
   const auto ranks = options.num_ranks ? options.num_ranks : stated;
   if (!ranks)
     throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", recording.name),
                           "1 or more");
   if (*ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *ranks), "1 or more");
-  return *ranks;
-}
-
-Counts counts_by_source(const Recording& recording, const LoadsOptions& options) {
-  const int experts = recording.profile.num_experts();
-  const int ranks = static_cast<int>(std::ssize(recording.by_source) / experts);
-  if (options.num_ranks.value_or(ranks) != ranks)
-    throw InvalidArgument(
-        "ranks", fmt::format("{} ranks, but {} has counts of {}", *options.num_ranks, recording.name, ranks),
-        fmt::format("{}, or leave it out", ranks));
-  Counts made(ranks, experts);
+  if (stated.value_or(*ranks) != *ranks)
+    throw InvalidArgument("ranks",
+                          fmt::format("{} ranks, but {} has counts of {}", *ranks, recording.name, *stated),
+                          fmt::format("{}, or leave it out", *stated));
+  if (recording.by_source.empty()) return Counts::of_loads(recording.profile.loads(row), *ranks);
+  Counts made(*ranks, recording.profile.num_experts());
   std::ranges::copy(recording.by_source, made.rows().begin());
   made.sum_loads();
   return made;
@@ -61,9 +54,7 @@ StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options)
   how.one_step = true;
   Recording recording = read_recording(source, how);
   const LayerId row = row_of(recording, options);
-  return {.counts = recording.by_source.empty()
-                        ? Counts::of_loads(recording.profile.loads(row), ranks_of(recording, options))
-                        : counts_by_source(recording, options),
+  return {.counts = counts_of(recording, row, options),
           .layers = recording.profile.layers(),
           .num_layers = recording.profile.num_layers(),
           .notes = std::move(recording.notes),

@@ -9,7 +9,6 @@
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 

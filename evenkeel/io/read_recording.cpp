@@ -60,14 +60,6 @@ void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
     trace.set_num_experts(options.model->num_experts);
 }
 
-// A few ids may be of as many layers and experts as they like.
-void require_dense_enough(const TraceInfo& info) {
-  const std::int64_t most = (std::int64_t{1} << 24) + 64 * info.num_tokens * info.assignments_per_token();
-  if (std::int64_t{info.num_layers} * info.num_experts > most)
-    throw parse_error(info.name, "", "has few tokens for {} layers of {} experts", info.num_layers,
-                      info.num_experts);
-}
-
 RoutingProfile step_of(TraceReader& trace, std::span<const TokenRange> tokens) {
   const TraceInfo& info = trace.info();
   RoutingProfile step(info.num_layers, info.num_experts, false);
@@ -101,7 +93,8 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   TraceReader& trace = *recording.trace;
   take_experts_of_model(trace, options);
   const TraceInfo& info = trace.info();
-  require_dense_enough(info);
+  require_dense_enough(info.num_tokens * info.assignments_per_token(), 1, info.num_layers, info.num_experts,
+                       info.name);
   trace.set_layers(numbered(info.layers, info.num_layers, options.model ? info.num_experts : 0, options));
   if (options.count != ReadOptions::Count::nothing)
     recording.profile =
@@ -202,7 +195,9 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   recording.profile = RoutingProfile(1, static_cast<int>(experts), std::move(sum), {});
   recording.profile.set_layers(numbered({}, 1, static_cast<int>(experts), options));
   recording.num_ranks = found.num_ranks;
-  if (found.loads.shape.size() == 2) recording.by_source = values;
+  if (found.loads.shape.size() == 1) return;
+  recording.num_ranks = static_cast<int>(found.loads.shape.front());
+  recording.by_source = values;
 }
 
 // What is known by its names keeps its meaning, whatever options say.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "tests/io/counted_memory.h"
 #include "tests/io/support.h"
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "evenkeel/base/error.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
@@ -41,17 +43,20 @@ TEST(LoadsFile, OfAProfileGivesTheLayerAskedFor) {
 }
 
 TEST(LoadsFile, AsksForTheOptionsItNeeds) {
-  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [1]})"); }),
-            "ranks: f does not say how many there are; allowed: 1 or more");
-  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [1]})", {.num_ranks = 0}); }),
-            "ranks: 0 ranks; allowed: 1 or more");
-  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1}); }),
-            "layer: f has 2 layers, and loads of one are needed; allowed: 0..1");
-  EXPECT_EQ(message_of<InvalidArgument>(
-                [] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
-            "layer: no layer 2; allowed: 0..1");
-  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
-            "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
+  for (const auto& [json, options, why] : std::vector<std::tuple<const char*, LoadsOptions, const char*>>{
+           {R"({"loads": [1]})", {}, "ranks: f does not say how many there are; allowed: 1 or more"},
+           {R"({"loads": [1]})", {.num_ranks = 0}, "ranks: 0 ranks; allowed: 1 or more"},
+           {R"({"loads": [[1], [2]]})",
+            {.num_ranks = 1},
+            "layer: f has 2 layers, and loads of one are needed; allowed: 0..1"},
+           {R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}, "layer: no layer 2; allowed: 0..1"},
+           {R"({"counts": [[1], [2]]})",
+            {.num_ranks = 3},
+            "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out"},
+           {R"({"loads": [1], "num_ranks": 4})",
+            {.num_ranks = 2},
+            "ranks: 2 ranks, but f has counts of 4; allowed: 4, or leave it out"}})
+    EXPECT_EQ(message_of<InvalidArgument>([&] { counts_of(json, options); }), why);
 }
 
 TEST(LoadsFile, IsRefusedWhereItIsKnownToHoldTheOther) {
@@ -83,33 +88,28 @@ TEST(LoadsFile, OfOneStepTakesOptionsAboutFilesAsOthersDo) {
 }
 
 TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
-  const auto refusal = [](std::string_view json) {
-    return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });
-  };
-  EXPECT_EQ(refusal("{\"load\": [1]}"), "f: is JSON, but neither a placement nor a profile, loads or counts");
-  EXPECT_EQ(refusal(R"({"loads": [1], "counts": [[1]]})"),
-            "f: counts: stands beside 'loads', and either may be the routing; keep one");
-  EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_experts": 4})"), "f: num_experts: is 4, but there are 3");
-  EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_ranks": 4})"), "f: num_ranks: is 4, but there are 2");
-  EXPECT_EQ(refusal(R"({"counts": [[1], [2]], "num_ranks": 3})"), "f: num_ranks: is 3, but there are 2");
-  EXPECT_EQ(refusal(R"({"loads": []})"), "f: loads: is empty");
   std::string wide = "1";
   for (int e = 1; e <= 65536; ++e) wide += ",1";
-  EXPECT_EQ(refusal("{\"loads\": [" + wide + "]}"), "f: loads: has 65537 experts; allowed: 1..65536");
-  EXPECT_EQ(refusal("{\"loads\": [[" + wide + "]]}"), "f: loads: has 65537 experts; allowed: 1..65536");
-  EXPECT_EQ(refusal("{\"counts\": [[" + wide + "]]}"), "f: counts: has 65537 experts; allowed: 1..65536");
-  EXPECT_EQ(refusal(R"({"loads": [1, 2.5]})"), "f: loads[1]: 2.5 is not a whole number");
-  EXPECT_EQ(refusal(R"({"loads": [1, "2"]})"), "f: loads[1]: is a JSON string, not a whole number");
-  EXPECT_EQ(refusal(R"({"loads": [1, -2]})"), "f: loads: element 1 is -2; a load is 0 or more");
-  EXPECT_EQ(refusal(R"({"loads": [9223372036854775807, 1]})"),
-            "f: loads: the total of loads is above 2^63-1");
-  EXPECT_EQ(refusal(R"({"loads": [9223372036854775808]})"),
-            "f: loads[0]: 9223372036854775808 is above 2^63-1");
-  EXPECT_EQ(refusal(R"({"loads": [1e300]})"), "f: loads[0]: 1e+300 is not a whole number that is exact");
-  EXPECT_EQ(refusal(R"({"counts": []})"),
-            "f: counts: is empty; it is a list by source rank of lists by expert");
-  EXPECT_EQ(refusal(R"({"counts": [[1, 2], [3]]})"), "f: counts[1]: has 1 elements where the first had 2");
-  EXPECT_EQ(refusal(R"({"loads": [1, 2)").substr(0, 14), "f: byte 16: pa");
+  for (const auto& [json, why] : std::vector<std::pair<std::string, const char*>>{
+           {R"({"load": [1]})", "is JSON, but neither a placement nor a profile, loads or counts"},
+           {R"({"loads": [1], "counts": [[1]]})",
+            "counts: stands beside 'loads', and either may be the routing; keep one"},
+           {R"({"loads": [1, 2, 3], "num_experts": 4})", "num_experts: is 4, but the counts are of 3"},
+           {R"({"counts": [[1], [2]], "num_ranks": 3})", "num_ranks: is 3, but there are 2"},
+           {R"({"loads": []})", "loads: is empty"},
+           {R"({"counts": []})", "counts: is empty; it is a list by source rank of lists by expert"},
+           {"{\"loads\": [" + wide + "]}", "loads: has 65537 experts; allowed: 1..65536"},
+           {"{\"loads\": [[" + wide + "]]}", "loads: has 65537 experts; allowed: 1..65536"},
+           {"{\"counts\": [[" + wide + "]]}", "counts: has 65537 experts; allowed: 1..65536"},
+           {R"({"loads": [1, 2.5]})", "loads[1]: 2.5 is not a whole number"},
+           {R"({"loads": [1, "2"]})", "loads[1]: is a JSON string, not a whole number"},
+           {R"({"loads": [1, -2]})", "loads: element 1 is -2; a load is 0 or more"},
+           {R"({"loads": [9223372036854775807, 1]})", "loads: the total of loads is above 2^63-1"},
+           {R"({"loads": [9223372036854775808]})", "loads[0]: 9223372036854775808 is above 2^63-1"},
+           {R"({"loads": [1e300]})", "loads[0]: 1e+300 is not a whole number that is exact"},
+           {R"({"counts": [[1, 2], [3]]})", "counts[1]: has 1 elements where the first had 2"}})
+    EXPECT_EQ(message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); }), std::string("f: ") + why);
+  EXPECT_EQ(message_of<ParseError>([] { counts_of(R"({"loads": [1, 2)"); }).substr(0, 14), "f: byte 16: pa");
 }
 
 }  // namespace

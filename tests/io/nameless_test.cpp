@@ -295,7 +295,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
               HasSubstr("layers: has 2 numbers for 1 layers"));
   // Layers beside a total, and names that options contradict.
   EXPECT_THAT(refusal("expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n"),
-              HasSubstr("columns 'layer_0', 'layer_1', 'tokens' are of layers and of something else"));
+              HasSubstr("column 'layer_0' is of one layer; write a line for each layer"));
   const std::string named = "count,expert,layer\n0,0,5\n1,1,7\n";
   EXPECT_THAT(refusal(named, {.columns = "layer,expert,count"}),
               HasSubstr("columns: layer,expert,count, but f calls them count,expert,layer"));
@@ -323,7 +323,7 @@ TEST(NamelessArray, OfFewIdsHasNoSpaceForManyLayersAndExperts) {
       message_of<ParseError>([&] {
         read_recording(file_with(folder, "a.npy", "", {1, 20000, 1}, ids), {.axes = "tokens,layers,k"});
       }),
-      HasSubstr("has few tokens for 20000 layers of 60001 experts"));
+      HasSubstr("has few numbers (20000) for 20000 layers of 60001 experts"));
   EXPECT_THAT(
       message_of<ParseError>([&] {
         read_recording(file_with(folder, "b.npy", "", {0, 131072, 1}, {}), {.axes = "tokens,layers,k"});
@@ -364,7 +364,7 @@ TEST(NamelessTable, HasTheColumnsThatAreSaid) {
   EXPECT_THAT(ids, ElementsAre(0, 4, 1, 2, -1, -1, 3, 1));
   EXPECT_THAT(message_of<ParseError>(
                   [] { read_recording(source_of("9,3,0,4\n9,3,1,2\n"), {.columns = "token,layer,k..."}); }),
-              HasSubstr("line 2: has a layer of a token that a line before has too"));
+              HasSubstr("line 2: layer 3, the same token is in line 1 already"));
   const Recording steps = read_recording(source_of("0,3,1,2\n1,3,0,1\n1,3,4,0\n"),
                                          {.columns = "step,layer,k...", .steps = ReadOptions::Steps::kept});
   ASSERT_EQ(steps.steps.size(), 2U);

@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/server_placements.h"
+#include "evenkeel/io/internal/table.h"
 #include "evenkeel/io/internal/text.h"
-#include "evenkeel/io/internal/text_table.h"
 #include "evenkeel/io/internal/torch_file.h"
 
 namespace evenkeel::internal {
@@ -20,7 +21,7 @@ namespace evenkeel::internal {
 namespace {
 
 // The first of these keys decides.
-constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
+constexpr std::array<std::pair<std::string_view, Content>, 8> deciding = {{
     {"physical_to_logical", Content::placement},
     {sglang_map_key, Content::sglang_placement},
     {assignments_key, Content::trtllm_placement},
@@ -29,14 +30,14 @@ constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"moe_layer_count", Content::vllm_ascend_placement},
     {"layer_list", Content::vllm_ascend_placement},
     {"top_indices", Content::megatron_trace},
-    {"logical_count", Content::counts},
-    {"expert_counts", Content::counts},
-    {"expert_load", Content::counts},
-    {"tokens_per_expert", Content::counts},
-    {"weight", Content::counts},
-    {"loads", Content::counts},
-    {"counts", Content::counts},
 }};
+
+Content content_of_key(std::string_view name) {
+  if (name == "loads" || std::ranges::find(count_names, name) != count_names.end())
+    return Content::json_counts;
+  const auto* known = std::ranges::find(deciding, name, [](const auto& pair) { return pair.first; });
+  return known == deciding.end() ? Content::unknown : known->second;
+}
 
 // By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
 // record_type besides, in front of it or behind; so has vLLM's load its map.
@@ -44,14 +45,13 @@ Content content_of_keys(std::string_view text) {
   Content found = Content::unknown;
   const auto outweighs = [&](Content other) {
     return other == Content::vllm_placement ||
-           (other == Content::vllm_statistics && found == Content::counts);
+           (other == Content::vllm_statistics && found == Content::json_counts);
   };
   for_each_outer_key(text, [&](std::string_view name) {
-    const auto* known =
-        std::find_if(deciding.begin(), deciding.end(), [&](const auto& pair) { return pair.first == name; });
-    if (known == deciding.end()) return true;
-    if (found == Content::unknown || outweighs(known->second)) found = known->second;
-    return found == Content::trtllm_placement || found == Content::counts;
+    const Content known = content_of_key(name);
+    if (known == Content::unknown) return true;
+    if (found == Content::unknown || outweighs(known)) found = known;
+    return found == Content::trtllm_placement || found == Content::json_counts;
   });
   return found;
 }
@@ -61,16 +61,20 @@ bool has_trtllm_map(const ByteSource& source) {
   return source.size() <= max_text_bytes && mentions(source, assignments_key);
 }
 
-// Of JSON lines the first. `head` is the file's first MiB.
-Content content_of_json(const std::string& head, const ByteSource& source) {
-  const auto is_open = [](Content found) {
-    return found == Content::unknown || found == Content::trtllm_placement;
-  };
+// By the keys of the first object; of JSON lines the others are looked at too.
+Content content_of_json(const ByteSource& source) {
+  const std::string head = beginning_of(source, std::int64_t{1} << 20);
   Content found = content_of_keys(head);
-  if (is_open(found) && source.size() > std::ssize(head))
+  const bool is_open = found == Content::unknown || found == Content::trtllm_placement;
+  if (is_open && source.size() > std::ssize(head))
     found = content_of_keys(beginning_of(source, max_text_bytes));
   if (found == Content::unknown && has_trtllm_map(source)) return Content::trtllm_placement;
-  return found;
+  if (found == Content::vllm_placement) {
+    const bool has_placement = mentions(source, vllm_mapping_type) || !mentions(source, vllm_stats_type);
+    return has_placement ? found : Content::vllm_statistics;
+  }
+  const bool may_be_counts = found == Content::unknown || found == Content::json_counts;
+  return may_be_counts && is_json_lines(head) ? Content::count_lines : found;
 }
 
 // Whether a file of torch.save is SGLang's map of physical to logical experts, rather than a recording.
@@ -81,22 +85,6 @@ bool is_sglang_map_file(const ByteSource& source) {
   } catch (const ParseError&) {
     return false;  // which its reader will say
   }
-}
-
-bool is_text(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
-  });
-}
-
-// Of JSON lines the others are looked at too.
-Content content_of_lines(Content first, const std::string& head, const ByteSource& source) {
-  if (first == Content::vllm_placement) {
-    const bool has_placement = mentions(source, vllm_mapping_type) || !mentions(source, vllm_stats_type);
-    return has_placement ? first : Content::vllm_statistics;
-  }
-  const bool may_be_counts = first == Content::unknown || first == Content::counts;
-  return may_be_counts && is_json_lines(head) ? Content::count_lines : first;
 }
 
 }  // namespace
@@ -112,14 +100,15 @@ Content detect_content(const ByteSource& source) {
   const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
-  if (text[first] == '{') {
-    const std::string json = beginning_of(source, std::int64_t{1} << 20);
-    return content_of_lines(content_of_json(json, source), json, source);
-  }
-  if (text[first] == '[') return Content::counts;
-  if (is_text(text) && (text.find("num_slots:") != std::string_view::npos || has_trtllm_map(source)))
+  if (text[first] == '{') return content_of_json(source);
+  if (text[first] == '[') return Content::json_counts;
+  const bool is_text = std::ranges::all_of(text, [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
+  });
+  if (!is_text) return Content::unknown;
+  if (text.find("num_slots:") != std::string_view::npos || has_trtllm_map(source))
     return Content::trtllm_placement;
-  return begins_like_table(text) ? Content::counts : Content::unknown;
+  return begins_like_table(text) ? Content::table : Content::unknown;
 }
 
 }  // namespace evenkeel::internal

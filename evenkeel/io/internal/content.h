@@ -11,9 +11,10 @@ namespace evenkeel::internal {
 enum class Content {
   unknown,
   folder,
-  arrays,  // safetensors, npy or npz: what is in it decides
-  counts,  // JSON or a text table: a profile, counts, or the loads of one step
+  arrays,       // safetensors, npy or npz: what is in it decides
+  json_counts,  // a profile, counts, or the loads of one step
   count_lines,
+  table,
   placement,  // our own
   sglang_placement,
   sglang_recording,

@@ -1,10 +1,10 @@
 // Counts in JSON lines.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,12 +14,10 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/find_routing.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/table.h"
-#include "evenkeel/io/internal/text_table.h"
 
 namespace evenkeel::internal {
 
@@ -29,21 +27,14 @@ constexpr std::string_view list_keys[] = {"counts", "count",         "logical_co
                                           "load",   "expert_counts", "expert_load",   "tokens_per_expert",
                                           "weight"};
 
-// The one key of lists of counts that a record has; none if it has no lists at all.
-std::optional<std::string> list_key(const Json& record, const std::string& where) {
-  std::string lists;
-  std::optional<std::string> known;
-  for (const auto& [key, value] : record.items()) {
-    if (!value.is_array()) continue;
-    if (std::find(std::begin(list_keys), std::end(list_keys), key) != std::end(list_keys)) {
-      if (known)
-        throw parse_error(where, "", "has counts under '{}' and '{}'; leave one of them", *known, key);
-      known = key;
-    }
-    lists += fmt::format("{}'{}'", lists.empty() ? "" : ", ", key);
-  }
-  if (!known && !lists.empty())
-    throw parse_error(where, "", "has the lists {}, and none is called 'counts' or 'logical_count'", lists);
+// The one key of a list of counts that a record has; empty if it has no list at all.
+std::string list_key(const Json& record, const std::string& where) {
+  const auto is_list = [&](std::string_view key) { return record.contains(key) && record[key].is_array(); };
+  std::string known = only_of(list_keys, is_list, where);
+  for (const auto& [key, value] : record.items())
+    if (known.empty() && value.is_array())
+      throw ParseError(where, key,
+                       "is a list, and no list of the record is called 'counts' or 'logical_count'");
   return known;
 }
 
@@ -51,96 +42,72 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Whose values may be any text.
+bool tells_lines_apart(std::string_view key) {
+  return column_meaning(key) == Meaning::step || column_meaning(key) == Meaning::part;
+}
+
 // Counts alone are added up, so the rest of a profile would be lost.
 void require_no_profile(const Json& record, const std::string& where) {
-  const auto format = record.find("format");
-  const bool is_ours =
-      format != record.end() && format->is_string() && format->get<std::string>().starts_with("evenkeel.");
-  for (const char* key : {"format", "transitions", "layers"})
-    if (record.contains(key) && (is_ours || !record[key].is_primitive()))
+  for (const std::string key : {"format", "transitions", "layers"})
+    if (record.contains(key) &&
+        (record[key].is_structured() || text_of(record[key]).starts_with("evenkeel.")))
       throw ParseError(where, key,
                        "is a profile's, and lines are counts alone; write each profile to a file of its own, "
                        "and give evenkeel profile all files, which it adds up");
-}
-
-// The name of a step or a rank may be any text.
-void require_no_quotes(const std::string& key, const Json& value, const std::string& where) {
-  if (value.is_string() && !names_a_step(key) && !names_a_part(key) &&
-      number_of_text(value.get<std::string>()))
-    throw parse_error(where, key, "is the text {}; right would be the number, without quotes", value.dump());
 }
 
 // Records whose keys are all single values, or that are one list of counts beside single values: lines of a
 // table, with a column for each.
 class RecordTable {
  public:
-  RecordTable(std::string file, std::optional<std::string> list)
-      : file_(std::move(file)), list_(std::move(list)) {}
+  RecordTable(std::string file, std::string list) : file_(std::move(file)), list_(std::move(list)) {}
 
   void add(const Json& record, std::int64_t line, const std::string& where) {
-    texts_.clear();
     std::vector<std::string> names;
+    std::vector<std::string> texts;
     for (const auto& [key, value] : record.items()) {
       // Beside a list, only the layer and the step mean anything.
-      if (value.is_structured() || (list_ && !names_a_layer_or_step(key))) continue;
-      require_no_quotes(key, value, where);
+      if (value.is_structured() ||
+          (!list_.empty() && !tells_lines_apart(key) && column_meaning(key) != Meaning::layer))
+        continue;
+      if (value.is_string() && number_of_text(value.get<std::string>()) && !tells_lines_apart(key))
+        throw parse_error(where, key, "is the text {}; right would be the number, without quotes",
+                          value.dump());
       names.push_back(key);
-      texts_.push_back(text_of(value));
+      texts.push_back(text_of(value));
     }
-    if (list_) append_list(record[*list_], where, names);
-    if (!table_) begin(names, line, where);
+    for (std::size_t i = 0; !list_.empty() && i < record[list_].size(); ++i) {
+      const Json& number = record[list_][i];
+      if (!number.is_number())
+        throw parse_error(where, fmt::format("{}[{}]", list_, i), "is a JSON {}, not a number",
+                          number.type_name());
+      names.push_back(fmt::format("expert_{}", i));
+      texts.push_back(number.dump());
+    }
+    if (!table_) {
+      TableColumns columns =
+          columns_of_names({names.begin(), names.end()}, file_, fmt::format("line {}", line));
+      if (!list_.empty() && !columns.layer)
+        throw parse_error(where, list_,
+                          "is a list of experts, and nobody says of which layer; give every line a "
+                          "'layer', or write a list of lists by layer");
+      table_.emplace(std::move(columns), file_);
+      names_ = names;
+    }
     if (names != names_)
       throw ParseError(where, "", "has other keys, or another number of experts, than the first");
-    table_->add({texts_.begin(), texts_.end()}, line);
+    table_->add({texts.begin(), texts.end()}, line);
   }
 
   FoundRouting found(const ReadOptions& options) { return table_->found(options); }
 
  private:
-  void append_list(const Json& list, const std::string& where, std::vector<std::string>& names) {
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      if (!list[i].is_number())
-        throw parse_error(where, fmt::format("{}[{}]", *list_, i), "is a JSON {}, not a number",
-                          list[i].type_name());
-      names.push_back(fmt::format("expert_{}", i));
-      texts_.push_back(list[i].dump());
-    }
-  }
-
-  void begin(const std::vector<std::string>& names, std::int64_t line, const std::string& where) {
-    names_ = names;
-    std::vector<std::string_view> views;
-    for (const std::string& name : names_) views.push_back(name);
-    TableColumns columns = columns_of_names(views, file_, fmt::format("line {}", line));
-    if (list_ && !columns.layer)
-      throw parse_error(where, *list_,
-                        "is a list of experts, and nobody says of which layer; give every line a "
-                        "'layer', or write a list of lists by layer");
-    table_.emplace(std::move(columns), file_);
-  }
-
   std::string file_;
-  std::optional<std::string> list_;
+  std::string list_;
   std::vector<std::string> names_;
-  std::vector<std::string> texts_;
   std::optional<NamedTable> table_;
 };
-
-// A record's keys of one kind: their names, and the values that it has there.
-struct Said {
-  std::string names;
-  std::string texts;
-};
-
-Said said_under(const Json& record, bool (*is_meant)(std::string_view)) {
-  Said said;
-  for (const auto& [key, value] : record.items()) {
-    if (value.is_structured() || !is_meant(key)) continue;
-    said.names += fmt::format("{}'{}'", said.names.empty() ? "" : ", ", key);
-    said.texts.append(text_of(value)).push_back('\0');
-  }
-  return said;
-}
 
 // Records with all layers each, [layers, E] or [steps, layers, E], added up; or by step, where steps are to
 // be kept and the records tell them apart.
@@ -160,53 +127,62 @@ class LayerLists {
                         to_text(shape_));
     for (const double value : values)
       if (value < 0) throw parse_error(where, key_, "has {}; a count is 0 or more", value);
+    const Said said = said_of(record, shape.size() == 3);
+    if (said_by_.empty()) said_by_ = said.by;
+    if (keep_steps_ && said.by != said_by_)
+      throw parse_error(where, "",
+                        "says its step {}, where the first says it {}; nobody knows which steps these are",
+                        said.by, said_by_);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
-    const bool has_steps = shape.size() == 3;
-    for (std::size_t step = 0; step * size < values.size(); ++step) {
-      const auto sum = sum_of(keep_steps_ ? place_of(record, step, has_steps, where) : 0, size);
-      for (std::size_t i = 0; i < size; ++i) sum[i] += values[step * size + i];
+    for (std::size_t begin = 0; begin < values.size(); begin += size) {
+      const bool by_step = keep_steps_ && said.by != nowhere;
+      const std::size_t place =
+          by_step ? place_of(said.step + fmt::to_string(begin / size), said.part, where) : 0;
+      if (sums_.size() < (place + 1) * size) sums_.resize((place + 1) * size, 0.0);
+      for (std::size_t i = 0; i < size; ++i) sums_[place * size + i] += values[begin + i];
     }
   }
 
   FoundRouting found() {
     DoubleArray loads{shape_, std::move(sums_)};
-    if (by_step_.value_or(false)) loads.shape.insert(loads.shape.begin(), std::ssize(places_));
+    if (!places_.empty()) loads.shape.insert(loads.shape.begin(), std::ssize(places_));
     // SGLang's have a row for every hidden layer.
     return found_counts(loads, file_, key_, rows_of(key_));
   }
 
  private:
-  std::span<double> sum_of(std::size_t place, std::size_t size) {
-    if (sums_.size() < (place + 1) * size) sums_.resize((place + 1) * size, 0.0);
-    return std::span(sums_).subspan(place * size, size);
+  static constexpr std::string_view nowhere = "nowhere";
+
+  // How a record says its step, as messages say it, and what it says of its step and its rank.
+  struct Said {
+    std::string by;
+    std::string step;
+    std::string part;
+  };
+
+  static Said said_of(const Json& record, bool has_steps) {
+    Said said;
+    std::vector<std::string> ways;
+    for (const auto& [key, value] : record.items()) {
+      if (value.is_structured()) continue;
+      const Meaning meaning = column_meaning(key);
+      if (meaning == Meaning::step) ways.push_back(fmt::format("under '{}'", key));
+      if (meaning == Meaning::step) said.step.append(text_of(value)).push_back('\0');
+      if (meaning == Meaning::part) said.part.append(text_of(value)).push_back('\0');
+    }
+    if (has_steps) ways.push_back("by its place in the list");
+    said.by = ways.empty() ? std::string(nowhere) : fmt::format("{}", fmt::join(ways, " and "));
+    return said;
   }
 
-  // Which step of the file a step of a record is; the first where none has any.
-  std::size_t place_of(const Json& record, std::size_t step, bool has_steps, const std::string& where) {
-    const Said steps = said_under(record, names_a_step);
-    const Said parts = said_under(record, names_a_part);
-    const bool by_step = has_steps || !steps.names.empty();
-    if (!by_step_) step_names_ = steps.names;
-    if (by_step_.value_or(by_step) != by_step || steps.names != step_names_)
-      throw parse_error(where, "",
-                        "says its step {}, where the first says it {}; nobody knows which steps "
-                        "these are",
-                        under(steps.names, has_steps), under(step_names_, first_has_steps_));
-    if (!by_step_) first_has_steps_ = has_steps;
-    by_step_ = by_step;
-    if (!by_step) return 0;
-    const std::string id = fmt::format("{}{}", steps.texts, has_steps ? fmt::to_string(step) : "");
-    if (!seen_.insert(id + '\0' + '\0' + parts.texts).second)
+  // The steps of the file are those that are met, in their order.
+  std::size_t place_of(const std::string& step, const std::string& part, const std::string& where) {
+    if (!seen_.insert(step + '\0' + '\0' + part).second)
       throw ParseError(
           where, "",
           "has a step that a line before has too, and no key such as 'rank' tells them apart: give "
           "every line its 'rank' if ranks wrote them, or each step its own 'step'");
-    return places_.try_emplace(id, places_.size()).first->second;
-  }
-
-  static std::string under(const std::string& names, bool has_steps) {
-    if (!names.empty()) return "under " + names;
-    return has_steps ? "by its place in the list" : "nowhere";
+    return places_.try_emplace(step, places_.size()).first->second;
   }
 
   std::string file_;
@@ -214,9 +190,7 @@ class LayerLists {
   bool keep_steps_;
   std::vector<std::int64_t> shape_;
   std::vector<double> sums_;  // [layers, E], or of each step
-  std::optional<bool> by_step_ = {};
-  bool first_has_steps_ = false;
-  std::string step_names_;
+  std::string said_by_;
   std::unordered_map<std::string, std::size_t> places_;
   std::unordered_set<std::string> seen_;
 };
@@ -238,33 +212,29 @@ bool has_all_layers(const Json& record, const std::string& key, const std::strin
 }  // namespace
 
 bool is_json_lines(std::string_view beginning) {
-  char last = 0;  // of the first line, blanks left out
-  bool first_line_ended = false;
-  for (char c : beginning) {
-    if (c == '\n') first_line_ended = first_line_ended || last != 0;
-    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
-    if (first_line_ended) return last == '}' && c == '{';
-    last = c;
-  }
-  return false;
+  constexpr std::string_view blanks = " \t\r\n";
+  const std::size_t end = beginning.find('\n', std::min(beginning.find('{'), beginning.size()));
+  const std::size_t next = beginning.find_first_not_of(blanks, end);
+  if (next == std::string_view::npos) return false;
+  return beginning[beginning.find_last_not_of(blanks, end)] == '}' && beginning[next] == '{';
 }
 
 FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& options) {
   const std::string& file = source.name();
-  std::optional<std::string> key;
+  std::string key;
   std::optional<LayerLists> layers;
   std::optional<RecordTable> table;
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string where = fmt::format("{}: line {}", file, line);
     if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
     require_no_profile(record, where);
-    const std::optional<std::string> found = list_key(record, where);
-    if (found) require_no_map(record, *found, where);
-    const bool all_layers = found && has_all_layers(record, *found, where);
+    const std::string found = list_key(record, where);
+    if (!found.empty()) require_no_map(record, found, where);
+    const bool all_layers = !found.empty() && has_all_layers(record, found, where);
     if (!layers && !table) {
       key = found;
       if (all_layers)
-        layers.emplace(file, *key, options.keeps_steps());
+        layers.emplace(file, key, options.keeps_steps());
       else
         table.emplace(file, key);
     }

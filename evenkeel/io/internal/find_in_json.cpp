@@ -7,7 +7,6 @@
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
@@ -15,35 +14,29 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The loads of one step, by source rank or not. Numbers that a file states about itself must be true.
+// The loads of one step, {"loads": [E]} or {"counts": [ranks][E]}. Numbers that a file states about itself
+// must be true.
 FoundStep step_of(const JsonField& json) {
-  FoundStep step;
-  const auto by_rank = json.find("counts");
-  if (by_rank) {
-    step.loads = nested_integers(**by_rank, 2, json.file(), "counts");
-    if (step.loads.values.empty()) by_rank->fail("is empty; it is a list by source rank of lists by expert");
-  } else {
-    step.loads.values = json["loads"].integers();
-    step.loads.shape = {std::ssize(step.loads.values)};
-    if (step.loads.values.empty()) json["loads"].fail("is empty");
-  }
-  const std::string key = by_rank ? "counts" : "loads";
-  if (step.loads.shape.back() > max_experts)
-    json[key].fail("has {} experts; allowed: 1..{}", step.loads.shape.back(), max_experts);
-  if (by_rank && step.loads.shape[0] > max_ranks)
-    by_rank->fail("has {} ranks; allowed: 1..{}", step.loads.shape[0], max_ranks);
-  require_loads(step.loads.values, json.file(), key);
+  const bool by_rank = json->contains("counts");
+  const JsonField list = json[by_rank ? "counts" : "loads"];
+  FoundStep step{nested_integers(*list, by_rank ? 2 : 1, json.file(), list.key())};
+  const std::vector<std::int64_t>& shape = step.loads.shape;
+  if (step.loads.values.empty())
+    list.fail("is empty{}", by_rank ? "; it is a list by source rank of lists by expert" : "");
+  if (shape.back() > max_experts) list.fail("has {} experts; allowed: 1..{}", shape.back(), max_experts);
+  if (by_rank && shape[0] > max_ranks) list.fail("has {} ranks; allowed: 1..{}", shape[0], max_ranks);
+  require_loads(step.loads.values, json.file(), list.key());
   if (const auto ranks = json.find("num_ranks")) step.num_ranks = ranks->integer(1, max_ranks);
-  if (by_rank && step.num_ranks.value_or(step.loads.shape[0]) != step.loads.shape[0])
-    json["num_ranks"].fail("is {}, but there are {}", *step.num_ranks, step.loads.shape[0]);
-  if (const auto experts = json.find("num_experts"); experts && experts->integer() != step.loads.shape.back())
-    experts->fail("is {}, but there are {}", (*experts)->dump(), step.loads.shape.back());
+  if (by_rank && step.num_ranks.value_or(shape[0]) != shape[0])
+    json["num_ranks"].fail("is {}, but there are {}", *step.num_ranks, shape[0]);
+  if (const auto experts = json.find("num_experts"))
+    require_experts_said(experts->integer(), shape.back(), json.file());
   return step;
 }
 
 FoundRouting loads_of(const JsonField& json) {
   const auto loads = json.find("loads");
-  if (loads && (*loads)->is_array() && !(*loads)->empty() && (**loads)[0].is_array())
+  if (loads && list_depth(**loads) > 1)
     return {
         .kind = "profile", .format = "json", .content = FoundProfile{profile_of_json(*json, json.file())}};
   if (json->contains("layers"))
@@ -53,34 +46,28 @@ FoundRouting loads_of(const JsonField& json) {
   return {.kind = "loads", .format = "json", .content = step_of(json)};
 }
 
-FoundRouting counts_of(const JsonField& list, const std::string& name, const ReadOptions& options) {
-  if (is_order_of_counts(options.axes)) {
-    const ArrayFile array =
-        file_of(nested_reals(*list, list_depth(*list), list.file(), name), list.file(), name);
-    return named_counts(array, array.arrays().front(), rows_of(name), options);
-  }
-  const std::size_t depth = std::clamp(list_depth(*list), std::size_t{2}, std::size_t{3});
-  std::vector<std::string> notes;
-  IntArray numbers = nested_loads(*list, depth, list.file(), name, notes);
-  FoundRouting found = found_counts(std::move(numbers), list.file(), name, rows_of(name));
-  found.notes = std::move(notes);
-  return found;
+// Lists of numbers, at least so deep, as an array. Frees them, which take twice the memory of their numbers.
+ArrayFile take_array(Json& list, std::size_t least_depth, const std::string& file, const std::string& name) {
+  const JsonDocument taken(std::move(list));
+  const std::size_t depth = std::clamp(list_depth(taken), least_depth, std::size_t{3});
+  if (has_fractions(taken)) return file_of(nested_reals(taken, depth, file, name), file, name);
+  return file_of(nested_integers(taken, depth, file, name), file, name);
 }
 
-FoundRouting nameless_list(JsonDocument&& list, const std::string& file, const ReadOptions& options) {
+FoundRouting nameless_list(Json& list, const std::string& file, const ReadOptions& options) {
   if (!list.empty() && list[0].is_object())
     throw ParseError(
         file, "",
         "is a list of records; write one a line, as pandas' to_json(orient='records', lines=True), "
         "or a text table");
-  const std::size_t depth = std::clamp(list_depth(list), std::size_t{1}, std::size_t{3});
-  // Frees the list, which takes twice the memory of its numbers.
-  const auto numbers = [&](const auto& nested) {
-    const JsonDocument taken = std::move(list);
-    return nested(taken, depth, file, "");
-  };
-  if (has_fractions(list)) return nameless(numbers(nested_reals), file, options);
-  return nameless(numbers(nested_integers), file, options);
+  const ArrayFile array = take_array(list, 1, file, "");
+  return nameless(array, array.arrays().front(), options);
+}
+
+FoundRouting counts_of(Json& list, const std::string& file, const std::string& name,
+                       const ReadOptions& options) {
+  const ArrayFile array = take_array(list, 2, file, name);
+  return named_counts(array, array.arrays().front(), rows_of(name), options);
 }
 
 }  // namespace
@@ -98,7 +85,7 @@ void require_no_map(const Json& json, std::string_view name, const std::string& 
 
 FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options) {
   if (!json.is_object()) {
-    FoundRouting found = nameless_list(std::move(json), file, options);
+    FoundRouting found = nameless_list(json, file, options);
     found.format = "json";
     return found;
   }
@@ -111,8 +98,8 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
   require_no_map(json, name, file);
   const bool said = is_short_form(options.axes) ? options.axes == "counts" : is_order_of_counts(options.axes);
   if (name == "loads" || (name == "counts" && !said)) return loads_of(fields);
-  FoundRouting found = name == "counts" ? nameless_list(JsonDocument(std::move(json[name])), file, options)
-                                        : counts_of(fields[name], name, options);
+  FoundRouting found = name == "counts" ? nameless_list(json[name], file, options)
+                                        : counts_of(json[name], file, name, options);
   if (FoundCounts* rows = std::get_if<FoundCounts>(&found.content)) {
     rows->layers = layers_in(json, rows->num_rows, file);
     if (const auto experts = fields.find("num_experts"))

@@ -72,16 +72,6 @@ FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& opt
   return found;
 }
 
-// Counts in a text: JSON, or a table.
-FoundRouting find_in_text(const ByteSource& source, const ReadOptions& options) {
-  const std::string head = beginning_of(source, 4096);
-  const std::string_view text = without_mark(head);
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
-  if (is_json) return find_in_json(read_json(source), source.name(), options);
-  return find_in_table(without_mark(read_text(source, "text")), source.name(), options);
-}
-
 Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -146,8 +136,10 @@ FoundRouting find_routing(Content content, const ByteSource& source, const ReadO
       return find_sglang_recording({source}, options);
     case Content::megatron_trace:
       return find_megatron_trace({source}, options.num_experts);
-    case Content::counts:
-      return find_in_text(source, options);
+    case Content::json_counts:
+      return find_in_json(read_json(source), source.name(), options);
+    case Content::table:
+      return find_in_table(without_mark(read_text(source, "text")), source.name(), options);
     case Content::count_lines:
       return find_count_lines(source, options);
     case Content::vllm_placement:

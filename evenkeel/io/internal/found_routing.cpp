@@ -119,6 +119,14 @@ std::string counted(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
+void require_dense_enough(std::int64_t numbers, std::int64_t steps, std::int64_t layers, std::int64_t experts,
+                          const std::string& file) {
+  if (steps * layers * experts > (std::int64_t{1} << 20) + 64 * numbers)
+    throw parse_error(file, "", "has few numbers ({}) for {}{} of {}{}", numbers,
+                      steps > 1 ? counted(steps, "step") + " of " : "", counted(layers, "layer"),
+                      counted(experts, "expert"), steps > 1 ? "; add several steps up to one" : "");
+}
+
 std::string meaning_of(const FoundRouting& found) {
   if (const auto* counts = std::get_if<FoundCounts>(&found.content)) {
     const std::int64_t of_step = std::int64_t{counts->num_rows} * counts->num_experts;

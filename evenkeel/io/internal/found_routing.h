@@ -84,6 +84,11 @@ FoundRouting found_counts(const DoubleArray& counts, const std::string& file, co
 std::vector<std::int64_t> scaled_loads(std::span<const double> values, const std::string& file,
                                        const std::string& key, std::vector<std::string>& notes);
 
+// A few numbers may name layers, experts and steps as large as they like. Throws ParseError where loads of so
+// many would take far more memory than the numbers that a file has.
+void require_dense_enough(std::int64_t numbers, std::int64_t steps, std::int64_t layers, std::int64_t experts,
+                          const std::string& file);
+
 // "3 layers of 8 experts, 20 tokens, top-2"
 std::string meaning_of(const FoundRouting& found);
 // "16 layers"

@@ -1,5 +1,6 @@
 #include "evenkeel/io/internal/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +14,48 @@ void empty_lists(Json& json) {
   if (!json.is_array()) return;
   for (Json& value : json.get_ref<Json::array_t&>()) empty_lists(value);
   json.clear();
+}
+
+// Calls append(list, i, key) for every number. A length of `shape` is that of all lists of its level, -1
+// until one is met.
+template <class Append>
+void walk(const Json& list, std::size_t level, std::vector<std::int64_t>& shape, const std::string& file,
+          const std::string& key, const Append& append) {
+  if (!list.is_array()) throw parse_error(file, key, "is a JSON {}, not a list", list.type_name());
+  if (shape[level] < 0) shape[level] = std::ssize(list);
+  if (shape[level] != std::ssize(list))
+    throw parse_error(file, key, "has {} elements where the first had {}", list.size(), shape[level]);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (level + 1 == shape.size())
+      append(list, i, key);
+    else
+      walk(list[i], level + 1, shape, file, fmt::format("{}[{}]", key, i), append);
+  }
+}
+
+template <class Number, class Read>
+WholeArray<Number> nested(const Json& list, std::size_t levels, const std::string& file,
+                          const std::string& key, const Read& read) {
+  WholeArray<Number> array{std::vector<std::int64_t>(levels, -1), {}};
+  std::size_t count = 0;
+  walk(list, 0, array.shape, file, key, [&](const Json&, std::size_t, const std::string&) { ++count; });
+  array.values.reserve(count);
+  walk(list, 0, array.shape, file, key, [&](const Json& numbers, std::size_t i, const std::string& where) {
+    array.values.push_back(read(numbers, i, file, where));
+  });
+  for (std::int64_t& length : array.shape) length = std::max<std::int64_t>(length, 0);
+  return array;
+}
+
+// The words for a message cost more than the number.
+std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
+  const bool is_above = list[i].is_number_unsigned() && list[i].get<std::int64_t>() < 0;
+  if (list[i].is_number_integer() && !is_above) return list[i].get<std::int64_t>();
+  return JsonField(list, file, key)[i].integer();
+}
+
+double real_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
+  return list[i].is_number() ? list[i].get<double>() : JsonField(list, file, key)[i].number();
 }
 
 }  // namespace
@@ -61,11 +104,7 @@ int JsonField::integer(std::int64_t least, std::int64_t most) const {
 }
 
 std::vector<std::int64_t> JsonField::integers() const {
-  if (!value_->is_array()) fail("is a JSON {}, not a list", value_->type_name());
-  std::vector<std::int64_t> numbers;
-  numbers.reserve(value_->size());
-  for (std::size_t i = 0; i < value_->size(); ++i) numbers.push_back(integer_at(*value_, i, *file_, key_));
-  return numbers;
+  return nested_integers(*value_, 1, *file_, key_).values;
 }
 
 double JsonField::number() const {
@@ -78,12 +117,28 @@ void require_format(const JsonField& object, std::string_view format) {
   if (*stated != format) stated.fail("is {}, not \"{}\"", stated->dump(), format);
 }
 
-std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
-  const Json& value = list[i];
-  // The words for a message cost more than the number.
-  if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<std::int64_t>();
-  if (value.is_number_unsigned() && value.get<std::int64_t>() >= 0) return value.get<std::int64_t>();
-  return JsonField(list, file, key)[i].integer();
+std::size_t list_depth(const Json& list) {
+  std::size_t depth = 0;
+  for (const Json* at = &list; at->is_array(); at = &at->front()) {
+    ++depth;
+    if (at->empty()) break;
+  }
+  return depth;
+}
+
+bool has_fractions(const Json& list) {
+  if (list.is_array()) return std::ranges::any_of(list.get_ref<const Json::array_t&>(), has_fractions);
+  return list.is_number_float() && list.get<double>() != std::floor(list.get<double>());
+}
+
+IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key) {
+  return nested<std::int64_t>(list, levels, file, key, integer_at);
+}
+
+DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key) {
+  return nested<double>(list, levels, file, key, real_at);
 }
 
 void require_loads(std::span<const std::int64_t> loads, const std::string& file, const std::string& key) {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/text.h"
@@ -99,8 +100,18 @@ class JsonField {
 
 // Throws ParseError unless the object's "format" is this.
 void require_format(const JsonField& object, std::string_view format);
-// Element `i` of a list of whole numbers that messages call `key`.
-std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key);
+
+// How deep the lists are, by their first elements.
+std::size_t list_depth(const Json& list);
+// Whether any number of a list, however deep, is not whole: then it holds counts, never ids.
+bool has_fractions(const Json& list);
+// A list of lists of ... of whole numbers, `levels` deep; all lists of a level are equally long. Throws
+// ParseError otherwise.
+IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key);
+// As nested_integers(), of any numbers.
+DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key);
 
 // Throws ParseError if a load is negative, or all together are above 2^63-1.
 void require_loads(std::span<const std::int64_t> loads, const std::string& file, const std::string& key);

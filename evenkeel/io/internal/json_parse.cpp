@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <istream>
+#include <streambuf>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/printable.h"
@@ -15,34 +16,14 @@ namespace evenkeel::internal {
 
 namespace {
 
-// A tokenizer holds a token several times over.
-constexpr std::ptrdiff_t max_token_bytes = std::ptrdiff_t{16} << 20;
-
-// How far the tokenizer has read, and how far it may. Whoever takes the values looks ahead from here.
-struct ReadPosition {
-  const char* at;
-  const char* end;
-};
-
-class Cursor {
+// A text for the tokenizer, and how far it has read.
+class TextBuffer : public std::streambuf {
  public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  explicit Cursor(ReadPosition& position) : position_(&position) {}
-  const char& operator*() const { return *position_->at; }
-  Cursor& operator++() {
-    ++position_->at;
-    return *this;
+  explicit TextBuffer(std::string_view text) {
+    char* const begin = const_cast<char*>(text.data());
+    setg(begin, begin, begin + text.size());
   }
-  // Every other cursor is the end.
-  bool operator==(const Cursor&) const { return position_->at == position_->end; }
-
- private:
-  ReadPosition* position_;
+  std::string_view rest() const { return {gptr(), egptr()}; }
 };
 
 // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without its label, and
@@ -59,117 +40,89 @@ std::string plain(const Json::exception& error) {
 class JsonBuilder {
  public:
   JsonBuilder(std::string_view text, const std::string& file, std::int64_t begin)
-      : text_(text),
-        file_(file),
-        begin_(begin),
-        // The tokenizer would take a NUL for the end of the text.
-        end_(text.data() + std::min(text.find('\0'), text.size())),
-        position_{.at = text.data(), .end = text.data()} {
-    allow_a_token();
+      : text_(text), file_(file), begin_(begin), buffer_(text) {
+    // The tokenizer would take it for the end of the text.
+    if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+      throw ParseError(file, byte(nul), "is a NUL, which no JSON has");
   }
 
   Json build() {
-    Json::sax_parse(Cursor(position_), Cursor(position_), this);
-    if (position_.at != text_.data() + text_.size()) refuse_the_rest();
+    std::istream stream(&buffer_);
+    Json::sax_parse(stream, this);
     return std::move(root_);
   }
 
-  bool null() { return put(nullptr); }
-  bool boolean(bool value) { return put(value); }
-  bool number_integer(std::int64_t value) { return put(value); }
-  bool number_unsigned(std::uint64_t value) { return put(value); }
-  bool number_float(double value, const std::string&) { return put(value); }
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(std::int64_t value) { return add(value); }
+  bool number_unsigned(std::uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
   bool binary(const Json::binary_t&) { return false; }
   bool string(std::string& value) {
     count_part();
-    return put(std::move(value));
+    return add(std::move(value));
   }
   bool key(std::string& name) {
-    allow_a_token();
     const auto [member, is_new] =
         open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name), nullptr);
     // Of a key given twice a parser keeps one; another program might keep the other.
     if (!is_new) throw ParseError(file_, member->first, "is given twice");
-    member_ = &member->second;
+    added_ = &member->second;
     return true;
   }
-  bool start_object(std::size_t) {
-    open(Json::object());
-    return true;
-  }
+  bool start_object(std::size_t) { return open(Json::object()); }
   bool end_object() { return close(); }
   bool start_array(std::size_t) {
-    Json& list = open(Json::array());
-    if (const std::size_t length = length_ahead(); length > 1) list.get_ref<Json::array_t&>().reserve(length);
+    open(Json::array());
+    // All elements, if none is a list or an object; else those before it.
+    const std::string_view rest = buffer_.rest();
+    const std::string_view flat = rest.substr(0, rest.find_first_of("[]{"));
+    if (const auto commas = std::ranges::count(flat, ','); commas > 0)
+      added_->get_ref<Json::array_t&>().reserve(static_cast<std::size_t>(commas) + 1);
     return true;
   }
   bool end_array() { return close(); }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
-    // One more than there are where the text ends too early.
-    const char* const behind = text_.data() + position;
-    if (behind > position_.end && position_.end != text_.data() + text_.size()) refuse_the_rest();
-    if (open_.empty() && root_.is_array() && behind[-1] == '[')
+    if (open_.empty() && root_.is_array() && text_.substr(0, position).ends_with('['))
       throw ParseError(
-          file_, byte(behind),
+          file_, byte(position),
           "a second list begins here; write one list of them all, [[...], [...]], or a text table");
-    throw ParseError(file_, byte(behind), plain(error));
+    throw ParseError(file_, byte(position), plain(error));
   }
 
  private:
-  std::string byte(const char* at) const { return fmt::format("byte {}", begin_ + (at - text_.data())); }
-
-  // What stands where the tokenizer was told that the text ends.
-  [[noreturn]] void refuse_the_rest() const {
-    if (position_.end == end_) throw ParseError(file_, byte(end_), "is a NUL, which no JSON has");
-    throw internal::parse_error(file_, byte(position_.end - max_token_bytes),
-                                "a text or number of more than {} bytes", max_token_bytes);
+  std::string byte(std::size_t at) const {
+    return fmt::format("byte {}", begin_ + static_cast<std::int64_t>(at));
   }
-
-  void allow_a_token() { position_.end = position_.at + std::min(end_ - position_.at, max_token_bytes); }
 
   void count_part() {
     if (++parts_ > max_json_parts)
-      throw internal::parse_error(file_, byte(position_.at),
+      throw internal::parse_error(file_, byte(text_.size() - buffer_.rest().size()),
                                   "more than {} lists, objects and texts in one JSON", max_json_parts);
   }
 
-  // Elements of the list that begins here, if it has no list or object in it; else of its beginning.
-  std::size_t length_ahead() const {
-    std::size_t length = 1;
-    for (const char* at = position_.at; at != end_; ++at) {
-      if (*at == ',') ++length;
-      if (*at == ']' || *at == '[' || *at == '{') break;
-    }
-    return length;
-  }
-
   template <class Value>
-  bool put(Value&& value) {
-    add(std::forward<Value>(value));
+  bool add(Value&& value) {
+    if (open_.empty())
+      added_ = &root_;
+    else if (open_.back()->is_array())
+      added_ = &open_.back()->get_ref<Json::array_t&>().emplace_back();
+    *added_ = std::forward<Value>(value);
     return true;
   }
 
-  template <class Value>
-  Json& add(Value&& value) {
-    allow_a_token();
-    if (open_.empty()) return root_ = std::forward<Value>(value);
-    if (open_.back()->is_object()) return *member_ = std::forward<Value>(value);
-    return open_.back()->get_ref<Json::array_t&>().emplace_back(std::forward<Value>(value));
-  }
-
-  Json& open(Json&& container) {
+  bool open(Json&& container) {
     stop_if_asked();
     count_part();
     if (open_.size() == max_json_depth)
       throw internal::parse_error(file_, "", "nested deeper than {}", max_json_depth);
-    Json& added = add(std::move(container));
-    open_.push_back(&added);
-    return added;
+    add(std::move(container));
+    open_.push_back(added_);
+    return true;
   }
 
   bool close() {
-    allow_a_token();
     open_.pop_back();
     return true;
   }
@@ -177,50 +130,17 @@ class JsonBuilder {
   std::string_view text_;
   const std::string& file_;
   std::int64_t begin_;
-  const char* end_;
-  ReadPosition position_;
+  TextBuffer buffer_;
   Json root_;
   std::vector<Json*> open_;
-  Json* member_ = nullptr;  // whose key was read last
+  Json* added_ = nullptr;  // the last value, or where the member goes whose key was read last
   int parts_ = 0;
-};
-
-// Takes the keys of the outermost object and nothing else.
-class OuterKeys : public nlohmann::json_sax<Json> {
- public:
-  explicit OuterKeys(const std::function<bool(std::string_view)>& take) : take_(take) {}
-
-  bool null() override { return depth_ > 0; }
-  bool boolean(bool) override { return depth_ > 0; }
-  bool number_integer(number_integer_t) override { return depth_ > 0; }
-  bool number_unsigned(number_unsigned_t) override { return depth_ > 0; }
-  bool number_float(number_float_t, const string_t&) override { return depth_ > 0; }
-  bool string(string_t&) override { return depth_ > 0; }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return ++depth_ <= max_json_depth; }
-  bool key(string_t& name) override { return depth_ > 1 || take_(name); }
-  bool end_object() override { return --depth_ > 0; }
-  bool start_array(std::size_t) override {
-    if (depth_ == 0) return false;  // a list has no keys
-    return ++depth_ <= max_json_depth;
-  }
-  bool end_array() override { return --depth_ > 0; }
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
-
- private:
-  const std::function<bool(std::string_view)>& take_;
-  int depth_ = 0;
 };
 
 }  // namespace
 
 JsonDocument parse_json(std::string_view text, const std::string& file, std::int64_t begin) {
   return JsonDocument(JsonBuilder(text, file, begin).build());
-}
-
-void for_each_outer_key(std::string_view text, const std::function<bool(std::string_view)>& take) {
-  OuterKeys keys(take);
-  Json::sax_parse(text.begin(), text.end(), &keys, Json::input_format_t::json, false);
 }
 
 JsonDocument read_json(const ByteSource& source) {
@@ -233,32 +153,75 @@ void require_json(const ByteSource& source, std::string_view what) {
 }
 
 JsonDocument read_config_json(const ByteSource& source) {
-  const std::string given(read_text(source, "JSON"));
-  const std::string_view text = given;
+  const std::string text = read_text(source, "JSON");
+  // As long as the words, where they can be, so that errors name the bytes of the file.
+  constexpr std::pair<std::string_view, std::string_view> nulls[] = {
+      {"-Infinity", "null     "}, {"Infinity", "null    "}, {"NaN", "null"}};
   std::string read;
   read.reserve(text.size());
   bool in_string = false;
   for (std::size_t at = 0; at < text.size();) {
-    std::size_t taken = 1;
-    if (in_string && text[at] == '\\' && at + 1 < text.size()) {
-      taken = 2;
-    } else if (text[at] == '"') {
-      in_string = !in_string;
-    } else if (!in_string) {
-      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
-        if (text.substr(at, word.size()) == word) {
-          // As long as the word, where it can be, so that errors name the bytes of the file.
-          read += "null";
-          if (word.size() > 4) read.append(word.size() - 4, ' ');
-          at += word.size();
-          taken = 0;
-          break;
-        }
+    const auto* const null = std::ranges::find_if(nulls, [&](const auto& each) {
+      return !in_string && text.compare(at, each.first.size(), each.first) == 0;
+    });
+    if (null != std::end(nulls)) {
+      read += null->second;
+      at += null->first.size();
+      continue;
     }
-    read.append(text, at, taken);
-    at += taken;
+    if (text[at] == '"') in_string = !in_string;
+    if (in_string && text[at] == '\\') read += text[at++];
+    if (at < text.size()) read += text[at++];
   }
   return parse_json(read, source.name());
+}
+
+void for_each_outer_key(std::string_view text, const std::function<bool(std::string_view)>& take) {
+  struct Enough {};
+  const auto look_at = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    const bool is_outer_key = depth == 1 && event == Json::parse_event_t::key;
+    if (depth > max_json_depth || (is_outer_key && !take(parsed.get_ref<const std::string&>())))
+      throw Enough();
+    return false;  // nothing is kept
+  };
+  try {
+    [[maybe_unused]] const Json nothing = Json::parse(text.begin(), text.end(), look_at, false);
+  } catch (const Enough&) {
+  }
+}
+
+void for_each_json_line(const ByteSource& source,
+                        const std::function<void(JsonDocument&&, std::int64_t)>& take) {
+  std::int64_t number = 0;
+  const auto take_line = [&](std::string_view line, std::int64_t begin) {
+    ++number;
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) return;
+    if (line.substr(first).find_last_not_of(" \t\r") == 0 && (line[first] == '{' || line[first] == '['))
+      throw parse_error(source.name(), fmt::format("line {}", number),
+                        "begins a record that goes over several lines; write each in one, as jq -c does");
+    take(parse_json(line, fmt::format("{}: line {}", source.name(), number), begin), number);
+  };
+  std::string text;  // from `begin` of the file on, without lines that were taken
+  std::int64_t begin = 0;
+  for_each_piece(source, 0, [&](std::string_view piece) {
+    if (std::ssize(text) > max_text_bytes)
+      throw parse_error(source.name(), fmt::format("byte {}", begin), "a line of more than {} bytes",
+                        max_text_bytes);
+    std::size_t searched = text.size();
+    text += piece;
+    std::size_t taken = 0;
+    for (std::size_t end = text.find('\n', searched); end != std::string::npos;
+         end = text.find('\n', taken)) {
+      take_line(std::string_view(text).substr(taken, end - taken), begin + static_cast<std::int64_t>(taken));
+      taken = end + 1;
+    }
+    // Once for all lines of a piece, since what follows them moves.
+    text.erase(0, taken);
+    begin += static_cast<std::int64_t>(taken);
+    return true;
+  });
+  if (!text.empty()) take_line(text, begin);
 }
 
 }  // namespace evenkeel::internal

@@ -11,7 +11,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"

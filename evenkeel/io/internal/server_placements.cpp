@@ -7,7 +7,6 @@
 
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/text.h"

@@ -239,8 +239,7 @@ class RecordSum {
     const auto size = static_cast<std::size_t>(layers_ * experts_);
     numbers_met_ += map.layers * map.physical;
     if (counts_.size() < (step + 1) * size) {
-      if (static_cast<std::int64_t>((step + 1) * size) > (std::int64_t{1} << 20) + 16 * numbers_met_)
-        throw parse_error(file, map_key, "has space for few of {} experts", experts_);
+      require_dense_enough(numbers_met_, static_cast<std::int64_t>(step) + 1, layers_, experts_, file);
       counts_.resize((step + 1) * size, 0);
     }
     return std::span(counts_).subspan(step * size, size);

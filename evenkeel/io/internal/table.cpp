@@ -3,141 +3,325 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/nameless.h"
+#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-std::string where_of(std::int64_t line) {
-  return fmt::format("line {}", line);
-}
+// Where a cell stands, as messages say it.
+struct Place {
+  const std::string& file;
+  std::int64_t line;
 
-std::optional<Cells> names_in_comment(TextTable& table, std::size_t columns) {
-  if (table.comment_before().empty()) return std::nullopt;
-  Cells names = table.cells_of(table.comment_before());
-  if (names.size() != columns || !is_line_of_names(names) || !names_a_layer_or_expert(names))
-    return std::nullopt;
-  return names;
-}
-
-// An index of the lines, which has no name and says nothing.
-void take_index(Cells& cells, std::int64_t number, std::int64_t line, const std::string& file) {
-  const auto index = number_of_text(cells.front());
-  if (!index || !index->is_whole || index->whole != number)
-    throw parse_error(
-        file, fmt::format("line {}, column 1", line),
-        "the column has no name and does not count the lines; call it 'layer' if it is the layer");
-  cells.erase(cells.begin());
-}
-
-// What the names of a table say is not said otherwise; names that say nothing may be.
-void require_as_named(const TableColumns& said, const Cells& names, const std::string& file,
-                      const ReadOptions& options) {
-  std::optional<TableColumns> named;
-  try {
-    named = columns_of_names(names, file, "line 1");
-  } catch (const ParseError&) {
-    return;
+  template <class... Args>
+  [[noreturn]] void refuse(std::size_t column, fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file, fmt::format("line {}, column {}", line, column + 1), why,
+                      std::forward<Args>(args)...);
   }
-  if (*named != said)
-    throw InvalidArgument(
-        "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(names, ",")),
-        "to leave them out");
-}
-
-// A line of numbers and what is none is refused by its first cell that is none.
-void require_numbers(const Cells& cells, std::int64_t line, const std::string& file) {
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    if (!number_of_text(cells[i]))
-      throw parse_error(
-          file, fmt::format("line {}, column {}", line, i + 1), "{}",
-          cells[i].empty() ? "is blank" : not_a_number(cells[i]) + ", and the line is no line of names");
-}
-
-// The lines as an array, while they are read.
-class NamelessLines {
- public:
-  void add(const Cells& cells, std::int64_t line, const std::string& file) {
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const auto number = number_of_text(cells[i]);
-      if (!number)
-        throw parse_error(file, fmt::format("line {}, column {}", line, i + 1), "{}",
-                          cells[i].empty() ? "is blank" : not_a_number(cells[i]));
-      if (is_whole_ && !number->is_whole) {
-        reals_.assign(wholes_.begin(), wholes_.end());
-        std::vector<std::int64_t>().swap(wholes_);
-        is_whole_ = false;
-      }
-      if (is_whole_)
-        wholes_.push_back(number->whole);
-      else
-        reals_.push_back(number->real);
-    }
-    width_ = std::ssize(cells);
-    ++lines_;
-  }
-  bool empty() const { return lines_ == 0; }
-
-  FoundRouting found(const std::string& file, const ReadOptions& options) && {
-    if (is_whole_) return nameless(IntArray{{lines_, width_}, std::move(wholes_)}, file, options);
-    return nameless(DoubleArray{{lines_, width_}, std::move(reals_)}, file, options);
-  }
-
- private:
-  std::int64_t lines_ = 0;
-  std::int64_t width_ = 0;
-  bool is_whole_ = true;
-  std::vector<std::int64_t> wholes_;
-  std::vector<double> reals_;
 };
+
+// `or_else` is what else the line might be.
+TableNumber number_in(const Cells& cells, std::size_t column, const Place& place, const char* or_else = "") {
+  const std::string_view cell = cells[column];
+  if (const auto number = number_of_text(cell)) return *number;
+  if (cell.empty()) place.refuse(column, "is blank");
+  if (cell.find(',') != std::string_view::npos &&
+      cell.find_first_not_of("0123456789,.+-") == std::string_view::npos)
+    place.refuse(column, "'{}' has a comma; write decimals with a point, and thousands without a mark{}",
+                 cell, or_else);
+  place.refuse(column, "'{}' is not a number{}", cell, or_else);
+}
+
+int id_in(const Cells& cells, std::size_t column, std::int64_t least, std::int64_t end, const char* what,
+          const Place& place) {
+  const TableNumber made = number_in(cells, column, place);
+  if (!made.is_whole || made.whole < least || made.whole >= end)
+    place.refuse(column, "'{}' is no {} in {}..{}", cells[column], what, least, end - 1);
+  return static_cast<int>(made.whole);
+}
+
+// A column without a name means nothing where it only counts the lines; else it may be the layer.
+void require_line_number(std::string_view cell, std::int64_t number, const Place& place) {
+  const auto index = number_of_text(cell);
+  if (!index || !index->is_whole || index->whole != number)
+    place.refuse(0,
+                 "the column has no name and does not count the lines; call it 'layer' if it is the layer");
+}
+
+std::size_t place_in(const std::vector<int>& layers, int layer) {
+  return static_cast<std::size_t>(std::ranges::lower_bound(layers, layer) - layers.begin());
+}
+
+// What names say; none where they do not say it.
+std::optional<TableColumns> columns_said(const Cells& names, const std::string& file) {
+  try {
+    return columns_of_names(names, file, "line 1");
+  } catch (const ParseError&) {
+    if (std::ranges::find(names, Meaning::one_layer, &column_meaning) != names.end()) throw;
+    return std::nullopt;
+  }
+}
+
+// What options say; names that say nothing may be said otherwise.
+TableColumns columns_told(const Cells& first, bool named, std::size_t width, const std::string& file,
+                          const ReadOptions& options) {
+  const std::vector<std::string> names = names_of_columns(options.columns, width);
+  TableColumns told = columns_of_names({names.begin(), names.end()}, file, "columns");
+  if (named && columns_said(first, file).value_or(told) != told)
+    throw InvalidArgument(
+        "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(first, ",")),
+        "to leave them out");
+  return told;
+}
+
+// What the names of a table say, in its first line or a comment before it; none where it has none.
+std::optional<TableColumns> named_columns(const TextTable& table, const Cells& first, bool named,
+                                          std::size_t width, const std::string& file) {
+  const Cells names = named ? first : table.comment_before();
+  const bool says_something = std::ranges::any_of(names, [](std::string_view name) {
+    return column_meaning(name) == Meaning::layer || column_meaning(name) == Meaning::expert;
+  });
+  if (!named && (names.size() != width || !is_line_of_names(names) || !says_something)) return std::nullopt;
+  return columns_of_names(names, file, fmt::format("line {}", table.line()));
+}
 
 }  // namespace
 
+void TableNumbers::add(const TableNumber& number) {
+  if (!number.is_whole && !fractional) {
+    reals.assign(wholes.begin(), wholes.end());
+    std::vector<std::int64_t>().swap(wholes);
+    fractional = true;
+  }
+  if (fractional)
+    reals.push_back(number.real);
+  else
+    wholes.push_back(number.whole);
+}
+
+FoundRouting TableNumbers::nameless(std::int64_t lines, const std::string& file,
+                                    const ReadOptions& options) && {
+  const std::vector<std::int64_t> shape = {lines, size() / lines};
+  if (fractional) return internal::nameless(DoubleArray{shape, std::move(reals)}, file, options);
+  return internal::nameless(IntArray{shape, std::move(wholes)}, file, options);
+}
+
 FoundRouting find_in_table(std::string_view text, const std::string& file, const ReadOptions& options) {
-  constexpr const char* nothing = "is text, but neither JSON nor lines of numbers";
   TextTable table(text, file);
   Cells cells;
-  if (!table.next(cells)) throw ParseError(file, "", nothing);
-  std::size_t width = cells.size();
+  if (!table.next(cells)) throw ParseError(file, "", "is text, but neither JSON nor lines of numbers");
   const bool named = is_line_of_names(cells);
   const bool has_index = is_line_of_ids(cells) && !number_of_text(cells.front());
   if (is_line_of_ids(cells) && !has_index)
     throw ParseError(
-        file, where_of(table.line()),
+        file, fmt::format("line {}", table.line()),
         "counts the columns from 0 on, as a line of names does; take it out, or call the columns "
         "'expert_0', 'expert_1', ... or 'layer', 'k_0', ...; if they are numbers, write names above");
-  if (has_index) --width;
+  const std::size_t width = cells.size() - (has_index ? 1 : 0);
+  const bool told = !options.columns.empty();
   std::optional<NamedTable> rows;
-  NamelessLines numbers;
-  if (!options.columns.empty()) {
-    const std::vector<std::string> names = names_of_columns(options.columns, width);
-    const TableColumns columns = columns_of_names({names.begin(), names.end()}, file, "columns");
-    if (named) require_as_named(columns, cells, file, options);
-    rows.emplace(columns, file);
-  } else if (named) {
-    rows.emplace(columns_of_names(cells, file, where_of(table.line())), file);
-  } else if (const auto comment = names_in_comment(table, width)) {
-    rows.emplace(columns_of_names(*comment, file, where_of(table.line())), file);
-  } else if (!has_index) {
-    require_numbers(cells, table.line(), file);
-  }
+  if (auto columns = told ? columns_told(cells, named, width, file, options)
+                          : named_columns(table, cells, named, width, file))
+    rows.emplace(*std::move(columns), file);
+  const bool has_header = named || has_index;
+  TableNumbers numbers;
   std::int64_t lines = 0;
-  for (bool more = named || has_index ? table.next(cells) : true; more; more = table.next(cells)) {
-    if (has_index) take_index(cells, lines++, table.line(), file);
+  for (bool more = !has_header || table.next(cells); more; more = table.next(cells), ++lines) {
+    const Place place{file, table.line()};
+    if (has_index) {
+      require_line_number(cells.front(), lines, place);
+      cells.erase(cells.begin());
+    }
     if (cells.size() != width)
-      throw parse_error(file, where_of(table.line()), "has {} {} where the first had {}", cells.size(),
-                        rows ? "cells" : "numbers", width);
-    rows ? rows->add(cells, table.line()) : numbers.add(cells, table.line(), file);
+      throw parse_error(file, fmt::format("line {}", table.line()), "has {} {} where the first had {}",
+                        cells.size(), rows ? "cells" : "numbers", width);
+    const bool may_be_names = !has_header && lines == 0;
+    if (rows) rows->add(cells, table.line());
+    for (std::size_t i = 0; !rows && i < width; ++i)
+      numbers.add(number_in(cells, i, place, may_be_names ? ", and the line is no line of names" : ""));
   }
-  if (rows ? rows->empty() : numbers.empty()) throw ParseError(file, "", nothing);
-  FoundRouting found = rows ? rows->found(options) : std::move(numbers).found(file, options);
-  if (!options.columns.empty()) found.say_axes(options.columns, "columns ");
+  if (lines == 0) throw ParseError(file, "", "is text, but neither JSON nor lines of numbers");
+  FoundRouting found = rows ? rows->found(options) : std::move(numbers).nameless(lines, file, options);
+  if (told) found.say_axes(options.columns, "columns ");
   found.format = "csv";
+  return found;
+}
+
+NamedTable::NamedTable(TableColumns columns, std::string file)
+    : columns_(std::move(columns)), file_(std::move(file)) {}
+
+void NamedTable::add(const Cells& cells, std::int64_t line) {
+  const Place place{file_, line};
+  const bool lines_are_layers =
+      !columns_.layer && !columns_.expert && !columns_.numbers_are_ids && !has_lines_apart();
+  Row row{.layer = lines_are_layers ? static_cast<int>(rows_.size()) : 0, .line = line};
+  if (columns_.layer) row.layer = id_in(cells, *columns_.layer, 0, max_layers, "layer number", place);
+  if (columns_.expert) row.expert = id_in(cells, *columns_.expert, 0, max_trace_experts, "expert id", place);
+  if (columns_.index && !columns_.layer && !columns_.expert && !columns_.token)
+    require_line_number(cells[*columns_.index], std::ssize(rows_), place);
+  row.step = number_of(cells, columns_.steps, steps_);
+  row.part = number_of(cells, columns_.parts, parts_);
+  if (columns_.token) row.token = number_of(cells, {*columns_.token}, tokens_);
+  rows_.push_back(row);
+  for (std::size_t column : columns_.numbers) {
+    if (columns_.numbers_are_ids) {
+      numbers_.add({.whole = id_in(cells, column, no_expert, max_trace_experts, "expert id", place)});
+      continue;
+    }
+    const TableNumber made = number_in(cells, column, place);
+    if (made.real < 0) place.refuse(column, "is {}; a count is 0 or more", cells[column]);
+    numbers_.add(made);
+  }
+}
+
+FoundRouting NamedTable::found(const ReadOptions& options) {
+  if (columns_.numbers_are_ids && !columns_.token) number_tokens();
+  require_no_doubles();
+  std::vector<int> layers;
+  for (const Row& row : rows_) layers.push_back(row.layer);
+  std::ranges::sort(layers);
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  const bool has_numbers = columns_.layer && !columns_.layer_is_order;
+  return columns_.numbers_are_ids ? tokens(layers, has_numbers, options)
+                                  : counts(layers, has_numbers, options);
+}
+
+int NamedTable::number_of(const Cells& cells, const std::vector<std::size_t>& columns, Texts& texts) {
+  if (columns.empty()) return 0;
+  std::string key;
+  for (std::size_t column : columns) key.append(cells[column]).push_back('\0');
+  return texts.try_emplace(std::move(key), static_cast<int>(texts.size())).first->second;
+}
+
+// Without a column that says it, the n-th line of a layer, in a step and rank, is of the n-th token. A line
+// too few would give all that follow to another token.
+void NamedTable::number_tokens() {
+  std::map<std::tuple<int, int, int>, int> lines_of;
+  for (Row& row : rows_) row.token = lines_of[{row.step, row.part, row.layer}]++;
+  const auto uneven = std::ranges::adjacent_find(lines_of, [](const auto& a, const auto& b) {
+    return std::get<0>(a.first) == std::get<0>(b.first) && std::get<1>(a.first) == std::get<1>(b.first) &&
+           a.second != b.second;
+  });
+  if (uneven != lines_of.end())
+    throw parse_error(file_, "",
+                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: nobody knows "
+                      "which lines are of one token",
+                      uneven->second, std::get<2>(uneven->first), std::next(uneven)->second,
+                      std::get<2>(std::next(uneven)->first));
+}
+
+void NamedTable::require_no_doubles() const {
+  std::vector<Row> sorted = rows_;
+  std::ranges::sort(sorted);
+  const auto first = std::ranges::adjacent_find(sorted, [](Row a, const Row& b) {
+    a.line = b.line;
+    return a == b;
+  });
+  if (first == sorted.end()) return;
+  std::vector<std::string> what;
+  if (columns_.layer) what.push_back(fmt::format("layer {}", first->layer));
+  if (columns_.expert) what.push_back(fmt::format("expert {}", first->expert));
+  if (columns_.token) what.push_back("the same token");
+  if (what.empty()) what.push_back("the same step");
+  const bool may_be_ids = !columns_.expert && !columns_.numbers_are_ids;
+  throw parse_error(
+      file_, fmt::format("line {}", std::next(first)->line), "{} is in line {} already, and {}{}",
+      fmt::join(what, ", "), first->line,
+      has_lines_apart() ? "both are of the same step or rank"
+                        : "no column such as step, rank or forward_pass tells them apart",
+      may_be_ids && !has_lines_apart() ? "; ids of tokens go by the names 'k_0', 'k_1', ..." : "");
+}
+
+// An expert that nobody chose has no line. So without a line of expert 0, ids may begin with 1, or nobody
+// chose expert 0.
+std::size_t NamedTable::num_experts_of(const ReadOptions& options) const {
+  if (!columns_.expert) return columns_.numbers.size();
+  const auto [least, most] = std::ranges::minmax(rows_, {}, &Row::expert);
+  if (least.expert > 0 && !options.num_experts)
+    throw InvalidArgument(
+        "num_experts",
+        fmt::format("is not given, and {} has no line of expert 0: its ids may begin with {}, or nobody "
+                    "chose the experts before",
+                    file_, least.expert),
+        "how many experts there are, if their ids begin with 0; else number them so");
+  const int there = most.expert + 1;
+  if (options.num_experts.value_or(there) < there)
+    throw InvalidArgument("num_experts",
+                          fmt::format("{}, but {} has expert {}", *options.num_experts, file_, most.expert),
+                          fmt::format("{} or more", there));
+  return static_cast<std::size_t>(options.num_experts.value_or(there));
+}
+
+template <class Number>
+std::vector<Number> NamedTable::sums(const std::vector<Number>& cells, const std::vector<int>& layers,
+                                     std::size_t experts, std::size_t steps) const {
+  std::vector<Number> sums(steps * layers.size() * experts, Number{0});
+  const std::size_t width = columns_.numbers.size();
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const std::size_t step = steps > 1 ? static_cast<std::size_t>(rows_[i].step) : 0;
+    const std::size_t begin = (step * layers.size() + place_in(layers, rows_[i].layer)) * experts +
+                              static_cast<std::size_t>(rows_[i].expert);
+    for (std::size_t j = 0; j < width; ++j) sums[begin + j] += cells[i * width + j];
+  }
+  return sums;
+}
+
+FoundRouting NamedTable::counts(const std::vector<int>& layers, bool has_numbers,
+                                const ReadOptions& options) const {
+  const std::size_t experts = num_experts_of(options);
+  const bool by_step = options.keeps_steps() && !columns_.steps.empty();
+  const std::size_t steps = by_step ? steps_.size() : 1;
+  require_dense_enough(numbers_.size(), static_cast<std::int64_t>(steps), std::ssize(layers),
+                       static_cast<std::int64_t>(experts), file_);
+  require_loads(numbers_.wholes, file_, "");
+  std::vector<std::int64_t> shape = {std::ssize(layers), static_cast<std::int64_t>(experts)};
+  if (by_step) shape.insert(shape.begin(), static_cast<std::int64_t>(steps));
+  // Layers that have numbers and no assignment are dense.
+  const CountRows rows = has_numbers ? CountRows::hidden_layers : CountRows::unsaid;
+  FoundRouting found =
+      numbers_.fractional
+          ? found_counts(DoubleArray{shape, sums(numbers_.reals, layers, experts, steps)}, file_, "", rows)
+          : found_counts(IntArray{shape, sums(numbers_.wholes, layers, experts, steps)}, file_, "", rows);
+  if (has_numbers) std::get<FoundCounts>(found.content).layers = LayerNumbers(layers);
+  return found;
+}
+
+FoundRouting NamedTable::tokens(const std::vector<int>& layers, bool has_numbers,
+                                const ReadOptions& options) const {
+  const std::size_t k = columns_.numbers.size();
+  TokenIds all{.ids = {}, .layers = layers, .top_k = static_cast<int>(k), .steps = {}};
+  // Tokens of a step go together, in the order in which they are met.
+  const auto key_of = [](const Row& row) { return std::tuple(row.step, row.part, row.token); };
+  std::map<std::tuple<int, int, int>, std::size_t> places;
+  for (const Row& row : rows_) places.try_emplace(key_of(row), 0);
+  std::size_t num_tokens = 0;
+  for (auto& [key, place] : places) {
+    const auto token = static_cast<std::int64_t>(place = num_tokens++);
+    if (std::ssize(all.steps) == std::get<0>(key)) all.steps.push_back({{token, token}});
+    all.steps.back().front().end = token + 1;
+  }
+  if (columns_.steps.empty()) all.steps.clear();
+  require_dense_enough(numbers_.size(), static_cast<std::int64_t>(num_tokens), std::ssize(layers),
+                       static_cast<std::int64_t>(k), file_);
+  all.ids.assign(num_tokens * layers.size() * k, no_expert);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const std::size_t row = places.at(key_of(rows_[i])) * layers.size() + place_in(layers, rows_[i].layer);
+    for (std::size_t j = 0; j < k; ++j)
+      all.ids[row * k + j] = static_cast<std::int32_t>(numbers_.wholes[i * k + j]);
+  }
+  FoundRouting found = found_tokens(std::move(all), options.num_experts, file_);
+  if (!has_numbers) std::get<FoundTrace>(found.content).reader->set_layers({});
   return found;
 }
 

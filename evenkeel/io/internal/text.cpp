@@ -20,20 +20,28 @@ std::string read_text(const ByteSource& source, std::string_view kind) {
   return beginning_of(source, max_text_bytes);
 }
 
-bool mentions(const ByteSource& source, std::string_view words) {
+void for_each_piece(const ByteSource& source, std::size_t overlap,
+                    const std::function<bool(std::string_view)>& take) {
   constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
   std::string text;
   for (std::int64_t at = 0; at < source.size();) {
-    // What lies across two pieces is whole in the second.
-    const std::size_t kept = std::min(text.size(), words.size() - 1);
+    const std::size_t kept = std::min(text.size(), overlap);
     text.erase(0, text.size() - kept);
     const std::int64_t count = std::min(piece_bytes, source.size() - at);
     text.resize(kept + static_cast<std::size_t>(count));
     source.read(at, std::as_writable_bytes(std::span(text)).subspan(kept));
     at += count;
-    if (text.find(words) != std::string::npos) return true;
+    if (!take(text)) return;
   }
-  return false;
+}
+
+bool mentions(const ByteSource& source, std::string_view words) {
+  bool found = false;
+  for_each_piece(source, words.size() - 1, [&](std::string_view piece) {
+    found = piece.find(words) != std::string_view::npos;
+    return !found;
+  });
+  return found;
 }
 
 std::string_view without_mark(std::string_view text) {

@@ -1,5 +1,4 @@
-#include "evenkeel/io/internal/text_table.h"
-
+// The lines and cells of a text table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/table.h"
 
 namespace evenkeel::internal {
 
@@ -35,16 +35,6 @@ bool begins_like_number(std::string_view text) {
                            (text.front() >= '0' && text.front() <= '9'));
 }
 
-// A tab beside a comma is only space.
-bool has_tab_alone(std::string_view line) {
-  for (std::size_t at = line.find('\t'); at != std::string_view::npos; at = line.find('\t', at + 1)) {
-    const std::string_view before = trim(line.substr(0, at));
-    const std::string_view after = trim(line.substr(at));
-    if (!before.ends_with(',') && !after.starts_with(',')) return true;
-  }
-  return false;
-}
-
 // Cells that a spreadsheet could not compute begin with a # too.
 bool is_comment(std::string_view line) {
   if (!line.starts_with('#')) return false;
@@ -53,14 +43,22 @@ bool is_comment(std::string_view line) {
                               [&](std::string_view error) { return line.starts_with(error); });
 }
 
+// A tab beside a comma is only space.
+char separator_of(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = trim(take_line(text));
+    const auto has = [&](std::string_view part) { return line.find(part) != std::string_view::npos; };
+    if (line.empty() || is_comment(line)) continue;
+    if (has(";")) return ';';
+    if (has("\t") && !has(",\t") && !has("\t,")) return '\t';
+    return has(",") ? ',' : ' ';
+  }
+  return ',';
+}
+
 }  // namespace
 
 bool begins_like_table(std::string_view head) {
-  const auto is_text = [](char c) {
-    return static_cast<unsigned char>(c) >= ' ' || blanks.find(c) != std::string_view::npos ||
-           line_ends.find(c) != std::string_view::npos;
-  };
-  if (!std::all_of(head.begin(), head.end(), is_text)) return false;
   while (!head.empty()) {
     const std::string_view line = trim(take_line(head));
     if (line.empty()) continue;
@@ -88,97 +86,55 @@ std::optional<TableNumber> number_of_text(std::string_view text) {
   return number;
 }
 
-std::string not_a_number(std::string_view text) {
-  if (text.find(',') != std::string_view::npos &&
-      text.find_first_not_of("0123456789,.+-") == std::string_view::npos)
-    return fmt::format("'{}' has a comma; write decimals with a point, and thousands without a mark", text);
-  return fmt::format("'{}' is not a number", text);
-}
+TextTable::TextTable(std::string_view text, std::string file)
+    : file_(std::move(file)), rest_(text), separator_(separator_of(text)) {}
 
-TextTable::TextTable(std::string_view text, std::string file) : file_(std::move(file)), rest_(text) {
-  separator_ = separator_of(text);
-}
-
-char TextTable::separator_of(std::string_view text) const {
-  while (!text.empty()) {
-    const std::string_view line = trim(take_line(text));
-    if (line.empty() || is_comment(line)) continue;
-    if (line.find(';') != std::string_view::npos) return ';';
-    if (has_tab_alone(line)) return '\t';
-    return line.find(',') != std::string_view::npos ? ',' : ' ';
-  }
-  return ',';
-}
-
-bool TextTable::next_line(std::string_view& line) {
+bool TextTable::next(Cells& cells) {
   comment_ = {};
   while (!rest_.empty()) {
     stop_if_asked();
-    line = take_line(rest_);
+    const std::string_view line = take_line(rest_);
     ++number_;
     const std::string_view text = trim(line);
     if (is_comment(text)) {
       comment_ = trim(text.substr(1));
     } else if (!text.empty()) {
+      cells = split(line);
       return true;
     }
   }
   return false;
 }
 
-bool TextTable::next(std::vector<std::string_view>& cells) {
-  std::string_view line;
-  if (!next_line(line)) return false;
-  unescaped_.clear();
-  split(line, cells);
-  return true;
+Cells TextTable::comment_before() const {
+  return split(comment_);
 }
 
-std::vector<std::string_view> TextTable::cells_of(std::string_view line) {
-  std::vector<std::string_view> cells;
-  split(line, cells);
-  return cells;
-}
-
-// The text between the quotes that `rest` begins with, which are taken away with it.
-std::string_view TextTable::quoted(std::string_view& rest) {
-  std::string text;
-  rest.remove_prefix(1);
-  while (true) {
-    const std::size_t end = rest.find('"');
-    if (end == std::string_view::npos)
-      throw ParseError(file_, fmt::format("line {}", number_), "has a quote that is not closed");
-    text += rest.substr(0, end);
-    rest.remove_prefix(end + 1);
-    if (!rest.starts_with('"')) break;
-    text += '"';
-    rest.remove_prefix(1);
-  }
-  return unescaped_.emplace_back(std::move(text));
-}
-
-void TextTable::split(std::string_view line, std::vector<std::string_view>& cells) {
-  cells.clear();
+Cells TextTable::split(std::string_view line) const {
+  Cells cells;
   const std::string_view ends = separator_ == ' ' ? blanks : std::string_view(&separator_, 1);
   std::string_view rest = separator_ == '\t' ? line : trim(line);
   while (true) {
     if (separator_ != '\t') rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
-    std::string_view cell;
+    std::optional<std::string_view> quoted;
     if (rest.starts_with('"')) {
-      cell = trim(quoted(rest));
-      const std::string_view behind = trim(rest.substr(0, rest.find_first_of(ends)));
-      if (!behind.empty())
-        throw parse_error(file_, fmt::format("line {}, column {}", number_, cells.size() + 1),
-                          "has '{}' behind its closing quote", behind);
-    } else {
-      cell = trim(rest.substr(0, rest.find_first_of(ends)));
+      const std::size_t close = rest.find('"', 1);
+      if (close == std::string_view::npos)
+        throw ParseError(file_, fmt::format("line {}", number_), "has a quote that is not closed");
+      quoted = trim(rest.substr(1, close - 1));
+      rest.remove_prefix(close + 1);
     }
-    cells.push_back(cell);
     const std::size_t end = rest.find_first_of(ends);
+    const std::string_view plain = trim(rest.substr(0, end));
+    if (quoted && !plain.empty())
+      throw parse_error(file_, fmt::format("line {}, column {}", number_, cells.size() + 1),
+                        "has '{}' behind its closing quote", plain);
+    cells.push_back(quoted.value_or(plain));
     if (end == std::string_view::npos) break;
     rest.remove_prefix(end + 1);
   }
   if (cells.size() > 1 && cells.back().empty()) cells.pop_back();
+  return cells;
 }
 
 }  // namespace evenkeel::internal

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/routing/trace.h"
