@@ -208,6 +208,14 @@ class WhichWindowsCount(LiveTest):
                 newcomer.windows.add(popularity(seed), SIZES, most)
             np.testing.assert_array_equal(newcomer.rebalance(popularity(7)), veteran.rebalance(popularity(7)))
 
+    def test_they_stay_what_they_were_when_the_server_counts_on_in_its_array(self):
+        rank, other = (Rank(first_map(popularity(1))) for _ in range(2))
+        counts = popularity(2)
+        rank.rebalance(counts)
+        other.rebalance(popularity(2))
+        counts[:] = popularity(3)
+        np.testing.assert_array_equal(rank.rebalance(counts), other.rebalance(popularity(3)))
+
     def test_several_make_the_map_level_on_each(self):
         windows = [popularity(1) * np.random.default_rng(seed).lognormal(0, 0.3, (LAYERS, EXPERTS)) for seed in (2, 3)]
         worst = {}
@@ -273,6 +281,21 @@ class WhichWindowsCount(LiveTest):
         self.assertEqual(sorted(found), sorted(wanted))
         for experts in models:
             np.testing.assert_array_equal(found[experts], wanted[experts])
+
+    def test_no_thread_loses_the_window_of_another(self):
+        windows = Windows()
+        switch = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        self.addCleanup(sys.setswitchinterval, switch)
+        threads = [
+            threading.Thread(target=lambda: [windows.add(popularity(1), SIZES, 400) for _ in range(40)])
+            for _ in range(8)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.assertEqual(len(windows.add(popularity(1), SIZES, 400)), 321)
 
 
 class NoLoads(LiveTest):
