@@ -84,14 +84,15 @@ std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> off
   std::vector<std::size_t> taken(offers.size(), 0);
   int left = max_moves;
   double excess = most_gain(offers);
+  const auto is_enough = [&] { return spare > 0 && excess <= spare; };
   for (const Segment& s : segments) {
-    if (spare > 0 && excess <= spare) return taken;
+    if (is_enough()) break;
     if (taken[s.layer] != s.from || s.moves > left) continue;
     taken[s.layer] = s.to;
     left -= s.moves;
     excess -= s.gain;
   }
-  spend_rest(offers, left, taken);
+  if (!is_enough()) spend_rest(offers, left, taken);
   return taken;
 }
 

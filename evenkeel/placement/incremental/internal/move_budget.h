@@ -1,9 +1,8 @@
 // Moves dealt to layers: which of the states that each layer offers is taken, so that the sum of their values
 // is low and all moves together are within the budget.
 //
-// Method      along the lower convex hulls of the layers' offers, the steepest segment first, until the sum
-// is
-//             within `spare` of the least; then, with what is left, single offers by the most they gain.
+// Method      along the lower convex hulls of the layers' offers, the steepest segment first; then, with what
+//             is left, single offers by the most they gain. A sum within `spare` of the least ends it.
 // Guarantee   within the budget; the sum is the least there is for the number of moves spent on whole
 //             segments.
 #pragma once
