@@ -120,11 +120,32 @@ int count_moves(std::span<const std::int32_t> live, std::span<const std::int32_t
   return moves;
 }
 
+bool has_load(const LiveProblem& problem, const MapSizes& sizes, std::size_t layer) {
+  for (int w = 0; w < problem.num_windows; ++w) {
+    const auto loads = problem.of_each.weight.subspan(
+        (static_cast<std::size_t>(w) * sizes.layers + layer) * sizes.experts, sizes.experts);
+    if (std::ranges::any_of(loads, [](double load) { return load > 0; })) return true;
+  }
+  return false;
+}
+
+// Layers that bear nothing, such as SGLang's without experts, stay as they are where they can.
+void keep_idle_layers(const LiveProblem& problem, const ReplicaProblem& of_each,
+                      std::span<const std::int32_t> live, std::span<std::int32_t> map) {
+  const MapSizes sizes(of_each);
+  for (std::size_t l = 0; l < sizes.layers && !live.empty(); ++l) {
+    const auto layer = live.subspan(l * sizes.slots, sizes.slots);
+    if (!has_load(problem, sizes, l) && why_no_start(layer, of_each).empty())
+      std::ranges::copy(layer, map.subspan(l * sizes.slots).begin());
+  }
+}
+
 LiveResult place_in_full(const LiveProblem& problem, const ReplicaProblem& of_each,
                          std::span<const std::int32_t> live, std::string why) {
   const MapSizes sizes(of_each);
   ReplicaSolution placed =
       replicate_robustly({.num_recordings = problem.num_windows, .of_each = of_each}).placed;
+  keep_idle_layers(problem, of_each, live, placed.physical_to_logical);
   return {.physical_to_logical = {placed.physical_to_logical.begin(), placed.physical_to_logical.end()},
           .moves = count_moves(live, placed.physical_to_logical, sizes),
           .max_over_mean_before = max_over_mean(live, problem, sizes),

@@ -32,7 +32,7 @@ struct LiveProblem {
 };
 
 struct LiveResult {
-  std::vector<std::int64_t> physical_to_logical;  // [L, num_replicas], rank after rank, in each ascending
+  std::vector<std::int64_t> physical_to_logical;  // [L, num_replicas], rank after rank
   int moves = 0;                                  // pairs (layer, rank, expert) that are new
   // [L] of the window in which it is worst: now (empty where the map in use leaves an expert out or there is
   // none), then, and with whatever moves.

@@ -268,6 +268,11 @@ TEST(LiveRebalancing, ALayerWithoutLoadKeepsItsExperts) {
   const LiveResult result = rebalance_live(model.problem());
   EXPECT_EQ(homes(model, result.physical_to_logical, 0), homes(model, model.live, 0));
   EXPECT_EQ(result.moves, 2);
+  model.live = {0, 1, 2, 3, 0, 1, 2, 3};
+  const LiveResult in_full = rebalance_live(model.problem());
+  EXPECT_EQ(in_full.placed_in_full, "experts are in order, whatever their loads");
+  EXPECT_EQ(homes(model, in_full.physical_to_logical, 0), homes(model, model.live, 0));
+  EXPECT_EQ(in_full.moves, count_moves(model, in_full.physical_to_logical));
 }
 
 TEST(LiveRebalancing, SaysWhatIsWrong) {
