@@ -8,10 +8,14 @@ Read against SGLang 0.5.23 (sglang/srt/plugins, sglang/srt/eplb/eplb_algorithms)
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import invalid
+from ._arguments import Integers, floats, integers, invalid, is_tensor
+from ._live import Options, Sizes, Windows, list_copies, next_map, why_unusable
 from ._server import is_asked_for, require_parameters
 from ._versions import needs
 from .eplb import rebalance_experts
@@ -33,6 +37,10 @@ PARAMETERS = [
 ]
 
 
+logger = logging.getLogger(__name__)
+windows = Windows()
+
+
 def register() -> None:
     """Puts `rebalance` around SGLang's function, if EVENKEEL_REBALANCE is 1; ends the process where it cannot."""
     try:
@@ -44,6 +52,7 @@ def register() -> None:
 
 
 def _register() -> None:
+    Options.from_environment()  # a value that it cannot have ends the start, not the first rebalancing
     with needs("sglang", "0.5.23"):
         from sglang.srt.eplb import eplb_algorithms
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -61,33 +70,81 @@ def rebalance(
     num_nodes: int,
     algorithm: Any,
 ) -> Maps:
-    """What SGLang's function returns, from `rebalance_experts`.
+    """What SGLang's function returns: the map in use but for the moves that pay, and its inverse.
 
-    Of the algorithm that was chosen only this counts: with a name that ends in `_hierarchical`, the experts of a group
-    stay on one node. While ranks are missing under elastic EP, SGLang's own function decides, which knows them.
+    SGLang does not hand the map in use over, but keeps it in the process (`_live_map`). Where there is none, as at the
+    start, all is placed anew on these loads alone. Of the algorithm that was chosen only this counts: with a name that
+    ends in `_hierarchical`, the experts of a group stay on one node. While ranks are missing under elastic EP, SGLang's
+    own function decides, which knows them.
 
     Args:
         original: SGLang's function.
         tokens_per_expert: `[steps, L, E]`, which are added up.
     """
-    num_gpus = num_physical_experts // num_local_physical_experts
-    if algorithm.name.startswith("elasticity_aware") and _ranks_are_missing(num_gpus):
+
+    def as_theirs() -> Maps:
         return original(
             tokens_per_expert, num_physical_experts, num_local_physical_experts, num_groups, num_nodes, algorithm
         )
+
+    num_gpus = num_physical_experts // num_local_physical_experts
+    elastic = _elastic_state()
+    if algorithm.name.startswith("elasticity_aware") and _ranks_are_missing(elastic, num_gpus):
+        return as_theirs()
+    groups, nodes = _kept_groups(num_groups, num_nodes, algorithm)
     weight = tokens_per_expert.sum(0)
+    loads = floats(weight, "tokens_per_expert", 2, "[steps, layers, experts]")
+    live = _live_map()
+    if live is not None:
+        options = Options.from_environment()
+        if elastic is not None:  # a rank that comes back has seen none of the earlier windows
+            options = replace(options, windows=1)
+        sizes = Sizes(num_physical_experts, groups, nodes, num_gpus)
+        phy2log = next_map(loads, live, sizes, windows, options, logger)
+        maps: Maps = _as_given(weight, phy2log, *list_copies(phy2log, loads.shape[1]))
+        return maps
+    why = why_unusable(loads)
+    if why:
+        logger.warning("evenkeel: %s; SGLang's own algorithm decides", why)
+        return as_theirs()
+    return rebalance_experts(weight, num_physical_experts, groups, nodes, num_gpus)
+
+
+def _as_given(weight: Any, *maps: Integers) -> Any:
+    """The maps as tensors if the loads came as one."""
+    if not is_tensor(weight):
+        return maps
+    import torch
+
+    return tuple(torch.from_numpy(each) for each in maps)
+
+
+def _kept_groups(num_groups: int | None, num_nodes: int, algorithm: Any) -> tuple[int, int]:
+    """Groups, and nodes that they stay on; 1 and 1 where copies may go anywhere."""
     if not algorithm.name.endswith("_hierarchical"):
-        return rebalance_experts(weight, num_physical_experts, 1, 1, num_gpus)
+        return 1, 1
     if num_groups is None or num_groups % num_nodes != 0:
         raise invalid("num_groups", f"{num_groups} under {algorithm.name}", f"a multiple of the {num_nodes} nodes")
-    return rebalance_experts(weight, num_physical_experts, num_groups, num_nodes, num_gpus)
+    return num_groups, num_nodes
 
 
-def _ranks_are_missing(num_gpus: int) -> bool:
-    from sglang.srt.elastic_ep.elastic_ep import ElasticEPStateManager
+def _live_map() -> Integers | None:
+    """`[L, physical experts]`, which SGLang changes on all ranks alike; None before it has set one."""
+    module = sys.modules.get("sglang.srt.eplb.expert_location")  # whoever rebalances has imported it
+    metadata = module and module.get_global_expert_location_metadata()
+    if metadata is None:
+        return None
+    return integers(metadata.physical_to_logical_map, "physical_to_logical_map", 2, "[layers, physical experts]")
 
-    state = ElasticEPStateManager.instance()
-    return state is not None and int(state.active_ranks.sum()) < num_gpus
+
+def _ranks_are_missing(elastic: Any, num_gpus: int) -> bool:
+    return elastic is not None and int(elastic.active_ranks.sum()) < num_gpus
+
+
+def _elastic_state() -> Any:
+    """SGLang's state of ranks that come and go; None without elastic EP."""
+    module = sys.modules.get("sglang.srt.elastic_ep.elastic_ep")
+    return module and module.ElasticEPStateManager.instance()
 
 
 __all__ = ["rebalance", "register"]

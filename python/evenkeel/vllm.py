@@ -8,11 +8,11 @@ vLLM. Read against vLLM 0.33.0 (vllm/plugins, vllm/distributed/eplb).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ._arguments import Integers, as_numpy, integers
+from ._arguments import floats, integers
+from ._live import Options, Sizes, Windows, keep_slots, next_map
 from ._server import is_asked_for, require_parameters
 from ._versions import needs
 from .eplb import rebalance_experts
@@ -30,6 +30,7 @@ def register() -> None:
     """
     if not is_asked_for():
         return
+    Options.from_environment()  # a value that it cannot have ends the start, not the first rebalancing
     with needs("vllm", "0.33"):
         from vllm.distributed.eplb.policy import EPLB_POLICIES, AbstractEplbPolicy
 
@@ -39,7 +40,14 @@ def register() -> None:
 
 
 class EvenkeelPolicy:
-    """A policy as vLLM has them, but for the base class, which only vLLM has."""
+    """A policy as vLLM has them, but for the base class, which only vLLM has.
+
+    vLLM's ranks call it each by itself, with loads and a map that are the same on all, from the main thread or from the
+    one that rebalances asynchronously.
+    """
+
+    windows = Windows()
+    logger = logging.getLogger("vllm.evenkeel")  # below vllm, whose handlers init_logger() uses
 
     @classmethod
     def rebalance_experts(
@@ -55,45 +63,17 @@ class EvenkeelPolicy:
 
         Args:
             weight: `[L, E]` loads of the logical experts.
-            old_global_expert_indices: `[L, physical experts]` the map in use. Copies that stay on a rank keep their
-                slot.
+            old_global_expert_indices: `[L, physical experts]` the map in use, from which few experts move. Copies that
+                stay on a rank keep their slot. Without it all is placed anew, on these loads alone.
         """
         import torch
 
-        phy2log, _, _ = rebalance_experts(as_numpy(weight, "weight"), num_replicas, num_groups, num_nodes, num_ranks)
-        if old_global_expert_indices is not None:
-            old = integers(old_global_expert_indices, "old_global_expert_indices", 2, "[layers, physical experts]")
-            phy2log = keep_slots(phy2log, old, num_ranks)
-        return torch.from_numpy(phy2log)
-
-
-def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
-    """The same experts on every rank, as many of them as possible in the slot where `old` has them.
-
-    Args:
-        phy2log: `[L, physical experts]`, a multiple of num_ranks.
-        old: `[L, physical experts]`, where -1 is an empty slot. It may be of more or fewer ranks; a rank must have
-            as many slots as in phy2log.
-    """
-    layers, slots = phy2log.shape
-    space = slots // num_ranks
-    before = np.full_like(phy2log, -1)
-    shared = min(slots, old.shape[1])
-    before[:, :shared] = old[:, :shared]
-
-    new = phy2log.reshape(layers * num_ranks, space)
-    before = before.reshape(new.shape)
-    kept = np.empty_like(new)
-    is_placed = np.zeros(new.shape, dtype=bool)  # of new
-    is_filled = np.zeros(new.shape, dtype=bool)  # of kept
-    for slot in range(space):
-        stays = (new == before[:, slot, None]) & ~is_placed
-        ranks = np.flatnonzero(stays.any(axis=1))
-        is_placed[ranks, stays[ranks].argmax(axis=1)] = True
-        is_filled[ranks, slot] = True
-        kept[ranks, slot] = before[ranks, slot]
-    kept[~is_filled] = new[~is_placed]  # as many in each row
-    return kept.reshape(phy2log.shape)
+        loads = floats(weight, "weight", 2, "[layers, experts]")
+        sizes = Sizes(num_replicas, num_groups, num_nodes, num_ranks)
+        if old_global_expert_indices is None:
+            return torch.from_numpy(rebalance_experts(loads, *sizes)[0])
+        live = integers(old_global_expert_indices, "old_global_expert_indices", 2, "[layers, physical experts]")
+        return torch.from_numpy(next_map(loads, live, sizes, cls.windows, Options.from_environment(), cls.logger))
 
 
 __all__ = ["EvenkeelPolicy", "keep_slots", "register"]

@@ -10,6 +10,7 @@ import sys
 import tomllib
 import unittest
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 from support import REPOSITORY, PackageTest
@@ -137,6 +138,16 @@ class EntryPoints(PackageTest):
                     self.assertIn(
                         f"EVENKEEL_REBALANCE: '{switch}'; allowed: 1 (on), or 0, empty or unset (off)", done.stderr
                     )
+
+    def test_refuse_another_value_of_an_option_before_the_first_rebalancing(self):
+        for server in SERVERS:
+            self.write_server(server)
+            for variable in ("EVENKEEL_MAX_MOVES", "EVENKEEL_LEAST_GAIN", "EVENKEEL_WINDOWS"):
+                with self.subTest(server=server, variable=variable), mock.patch.dict(os.environ, {variable: "-1"}):
+                    done = self.register(server, "1")
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertIn(f"{variable}: '-1'; allowed: a ", done.stderr)
+                    self.assertEqual(self.register(server, "0").returncode, 0)
 
     def test_refuse_a_server_of_a_version_without_what_they_use(self):
         for server in SERVERS:

@@ -10,6 +10,7 @@
 #include "evenkeel/placement/incremental/internal/fresh_layer.h"
 #include "evenkeel/placement/incremental/internal/layer_homes.h"
 #include "evenkeel/placement/incremental/internal/move_budget.h"
+#include "evenkeel/placement/incremental/internal/rank_matching.h"
 #include "evenkeel/placement/incremental/internal/relief.h"
 #include "evenkeel/placement/internal/deadline.h"
 
@@ -23,6 +24,9 @@ namespace {
 constexpr double kEvenEnough = 1 + 1e-4;
 // The state of an offer that is no step of the path.
 constexpr auto kFresh = static_cast<std::size_t>(-1);
+constexpr auto kAlternative = static_cast<std::size_t>(-2);
+// The part of least_gain that may be left to gain after moves, so that little noise starts none again.
+constexpr double kLeftToGain = 0.5;
 
 void require_sizes(const IncrementalProblem& p) {
   const Placement& current = p.current;
@@ -51,6 +55,19 @@ void require_sizes(const IncrementalProblem& p) {
           static_cast<std::size_t>(current.num_layers()) * static_cast<std::size_t>(current.num_ranks()))
     throw InvalidArgument("slots_per_rank", fmt::format("{} numbers", p.slots_per_rank.size()),
                           fmt::format("{} layers x {} ranks", current.num_layers(), current.num_ranks()));
+  if (p.alternative != nullptr && current.num_ranks() % p.num_nodes != 0)
+    throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
+                          "a divisor of the ranks, where there is an alternative");
+  if (!std::isfinite(p.least_gain) || p.least_gain < 0)
+    throw InvalidArgument("least_gain", fmt::format("{}", p.least_gain), "0 or more, finite");
+  if (p.alternative != nullptr && (p.alternative->num_layers() != current.num_layers() ||
+                                   p.alternative->num_experts() != current.num_experts() ||
+                                   p.alternative->num_ranks() != current.num_ranks()))
+    throw InvalidArgument("alternative",
+                          fmt::format("{} layers x {} experts on {} ranks", p.alternative->num_layers(),
+                                      p.alternative->num_experts(), p.alternative->num_ranks()),
+                          fmt::format("{} layers x {} experts on {} ranks, as are live", current.num_layers(),
+                                      current.num_experts(), current.num_ranks()));
 }
 
 // The loads of a layer in each recording, [W, E], as parts of what a rank has in the mean.
@@ -80,6 +97,8 @@ class LayerChoices {
     if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough || deadline.passed()) return;
     walk(problem.max_moves, node_of_rank, deadline);
     if (!deadline.passed()) offer_fresh(node_of_rank, deadline);
+    if (problem.alternative != nullptr)
+      offer_alternative(problem.alternative->layer(layer), problem.num_nodes);
     keep_useful(offers_);
   }
 
@@ -87,6 +106,7 @@ class LayerChoices {
 
   LayerPlacement take(const MoveOffer& offer) const {
     if (offer.state == kFresh) return fresh_.front();
+    if (offer.state == kAlternative) return alternative_.front();
     if (offer.state == 0) return before_;
     LayerHomes homes(before_, loads_);
     for (std::size_t s = 0; s < offer.state; ++s) steps_[s].apply(homes);
@@ -133,7 +153,25 @@ class LayerChoices {
 
   void offer_fresh(std::span<const std::int32_t> node_of_rank, const Deadline& deadline) {
     auto lists = fresh_homes(before_, loads_, slots_, node_of_rank, deadline);
-    if (lists.empty()) return;
+    if (!lists.empty()) fresh_.push_back(offer_whole(lists, kFresh));
+  }
+
+  void offer_alternative(const LayerPlacement& made, int num_nodes) {
+    for (RankId rank : indices<RankId>(slots_.size()))
+      if (std::ssize(made.natives(rank)) != slots_[rank.offset()])
+        throw InvalidArgument("alternative",
+                              fmt::format("rank {} holds {} experts in {} slots", rank.value(),
+                                          made.natives(rank).size(), slots_[rank.offset()]),
+                              "as many experts as slots");
+    const LayerPlacement kept = renumbered(made, before_, num_nodes);
+    std::vector<std::vector<std::int32_t>> lists(static_cast<std::size_t>(kept.num_experts()));
+    for (ExpertId e : indices<ExpertId>(kept.num_experts()))
+      for (RankId rank : kept.homes(e)) lists[e.offset()].push_back(rank.value());
+    alternative_.push_back(offer_whole(lists, kAlternative));
+  }
+
+  // The layer with these homes, which are offered.
+  LayerPlacement offer_whole(const std::vector<std::vector<std::int32_t>>& lists, std::size_t state) {
     LayerHomes homes(before_, loads_);
     for (std::size_t e = 0; e < lists.size(); ++e) {
       for (std::int32_t rank : lists[e])
@@ -141,8 +179,8 @@ class LayerChoices {
       for (RankId rank : before_.homes(ExpertId(e)))
         if (std::ranges::find(lists[e], rank.value()) == lists[e].end()) homes.remove(rank.offset(), e);
     }
-    offers_.push_back({homes.moves(), max_over_mean(homes), kFresh});
-    fresh_.emplace_back(homes.listed(before_), before_.num_ranks());
+    offers_.push_back({homes.moves(), max_over_mean(homes), state});
+    return LayerPlacement(homes.listed(before_), before_.num_ranks());
   }
 
   const LayerPlacement& before_;
@@ -150,7 +188,8 @@ class LayerChoices {
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> free_;
   std::vector<ReliefStep> steps_;
-  std::vector<LayerPlacement> fresh_;  // one or none
+  std::vector<LayerPlacement> fresh_;        // one or none
+  std::vector<LayerPlacement> alternative_;  // one or none
   std::vector<MoveOffer> offers_;
 };
 
@@ -160,6 +199,14 @@ std::vector<std::int32_t> nodes_of_ranks(int num_ranks, int num_nodes) {
     node_of_rank.resize(static_cast<std::size_t>((n + 1) * num_ranks / num_nodes),
                         static_cast<std::int32_t>(n));
   return node_of_rank;
+}
+
+// The offer that each layer takes.
+std::vector<std::size_t> choose(const IncrementalProblem& problem,
+                                std::span<const std::vector<MoveOffer>> offers, const Deadline& deadline) {
+  const double worth_it = problem.least_gain * static_cast<double>(offers.size());
+  if (most_gain(offers) < worth_it) return std::vector<std::size_t>(offers.size(), 0);
+  return spend_moves(offers, problem.max_moves, worth_it * kLeftToGain, deadline);
 }
 
 }  // namespace
@@ -177,21 +224,23 @@ IncrementalResult place_incrementally(const IncrementalProblem& problem) {
     choices.emplace_back(problem, l, node_of_rank, deadline);
     offers.push_back(choices.back().offers());
   }
-  const std::vector<std::size_t> taken = spend_moves(offers, problem.max_moves, deadline);
+  const std::vector<std::size_t> taken = choose(problem, offers, deadline);
   std::vector<LayerPlacement> layers;
   std::vector<int> moves_of_layer;
   std::vector<double> before;
   std::vector<double> after;
+  std::vector<double> reachable;
   for (std::size_t l = 0; l < choices.size(); ++l) {
     const MoveOffer& offer = offers[l][taken[l]];
     layers.push_back(choices[l].take(offer));
     moves_of_layer.push_back(offer.moves);
     before.push_back(offers[l].front().value);
     after.push_back(offer.value);
+    reachable.push_back(offers[l].back().value);
   }
   const int moves = std::reduce(moves_of_layer.begin(), moves_of_layer.end());
-  return {Placement(std::move(layers)), moves, std::move(moves_of_layer), std::move(before),
-          std::move(after)};
+  return {Placement(std::move(layers)), moves, std::move(moves_of_layer), std::move(before), std::move(after),
+          std::move(reachable)};
 }
 
 }  // namespace evenkeel

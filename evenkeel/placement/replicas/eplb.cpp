@@ -29,25 +29,6 @@ void require_even(const EplbProblem& p) {
                                     even - p.num_experts));
 }
 
-ReplicaProblem replica_problem(const EplbProblem& p) {
-  if (p.num_nodes < 1) throw InvalidArgument("num_nodes", fmt::format("{}", p.num_nodes), "1 or more");
-  if (p.num_groups < 1) throw InvalidArgument("num_groups", fmt::format("{}", p.num_groups), "1 or more");
-  require_even(p);
-  const bool hierarchical = p.is_hierarchical();
-  if (hierarchical) {
-    require_multiple("num_gpus", p.num_gpus, "num_nodes", p.num_nodes);
-    require_multiple("experts", p.num_experts, "num_groups", p.num_groups);
-  }
-  return {.num_layers = p.num_layers,
-          .num_experts = p.num_experts,
-          .loads = p.weight,
-          .num_physical = p.num_replicas,
-          .num_ranks = p.num_gpus,
-          .num_nodes = hierarchical ? p.num_nodes : 1,
-          .num_groups = hierarchical ? p.num_groups : 1,
-          .repeats = true};
-}
-
 // Of each expert, how many copies there are, and where.
 void list_copies(const EplbProblem& problem, EplbMaps& maps) {
   const auto experts = static_cast<std::size_t>(problem.num_experts);
@@ -68,8 +49,27 @@ void list_copies(const EplbProblem& problem, EplbMaps& maps) {
 
 }  // namespace
 
+ReplicaProblem replica_problem_of(const EplbProblem& p) {
+  if (p.num_nodes < 1) throw InvalidArgument("num_nodes", fmt::format("{}", p.num_nodes), "1 or more");
+  if (p.num_groups < 1) throw InvalidArgument("num_groups", fmt::format("{}", p.num_groups), "1 or more");
+  require_even(p);
+  const bool hierarchical = p.is_hierarchical();
+  if (hierarchical) {
+    require_multiple("num_gpus", p.num_gpus, "num_nodes", p.num_nodes);
+    require_multiple("experts", p.num_experts, "num_groups", p.num_groups);
+  }
+  return {.num_layers = p.num_layers,
+          .num_experts = p.num_experts,
+          .loads = p.weight,
+          .num_physical = p.num_replicas,
+          .num_ranks = p.num_gpus,
+          .num_nodes = hierarchical ? p.num_nodes : 1,
+          .num_groups = hierarchical ? p.num_groups : 1,
+          .repeats = true};
+}
+
 EplbMaps rebalance_experts(const EplbProblem& problem) {
-  ReplicaSolution solution = replicate(replica_problem(problem));
+  ReplicaSolution solution = replicate(replica_problem_of(problem));
   EplbMaps maps;
   maps.physical_to_logical.assign(solution.physical_to_logical.begin(), solution.physical_to_logical.end());
   list_copies(problem, maps);

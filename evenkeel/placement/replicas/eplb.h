@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/replicas/replicas.h"
+
 namespace evenkeel {
 
 struct EplbProblem {
@@ -35,6 +37,10 @@ struct EplbMaps {
   std::vector<double> max_over_mean;              // [L] of the GPUs' loads
   std::vector<double> bound;                      // [L] nobody goes below, under the same policy
 };
+
+// The same for replicate(), under the policy that EPLB would choose. Sizes alone are looked at; throws
+// InvalidArgument where the original's assertions fail.
+ReplicaProblem replica_problem_of(const EplbProblem& problem);
 
 // Throws InvalidArgument where the original's assertions fail, and for weights that are negative or not
 // finite; Infeasible for fewer replicas than experts.

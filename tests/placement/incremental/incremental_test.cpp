@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/incremental/internal/move_budget.h"
+#include "evenkeel/placement/incremental/internal/rank_matching.h"
 #include "evenkeel/placement/replicas/replicas.h"
 #include "tests/placement/replicas/replica_cases.h"
 
@@ -199,6 +201,40 @@ TEST(Incremental, CopiesStayOnTheNodesOfTheirExperts) {
   }
 }
 
+TEST(Incremental, AnAlternativeIsTakenUnderTheRankNumbersThatKeepMost) {
+  const Placement live({LayerPlacement({{0}, {0}, {1}, {1}}, 2)});
+  const Placement alternative({LayerPlacement({{1}, {0}, {1}, {0}}, 2)});
+  const std::vector<double> loads = {5, 5, 1, 1};
+  const IncrementalResult result = place_incrementally(
+      {.current = live, .loads = loads, .max_moves = 2, .num_nodes = 2, .alternative = &alternative});
+  EXPECT_EQ(result.moves, 2);
+  EXPECT_DOUBLE_EQ(result.max_over_mean[0], 1);
+  EXPECT_DOUBLE_EQ(place_incrementally({live, loads, 2, 2}).max_over_mean[0], 10.0 / 6);  // on one node each
+}
+
+TEST(RankMatching, PutsShuffledRanksBack) {
+  for (int seed = 0; seed < 200; ++seed) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+    const int nodes = draw_int(random, 1, 3);
+    const int ranks = nodes * draw_int(random, 1, 4);
+    const LayerPlacement live = LayerPlacement::contiguous(ranks * draw_int(random, 1, 5), ranks);
+    std::vector<int> node_of(static_cast<std::size_t>(nodes));
+    std::iota(node_of.begin(), node_of.end(), 0);
+    std::ranges::shuffle(node_of, random);
+    std::vector<int> rank_of;
+    for (int node : node_of) {
+      std::vector<int> of_node(static_cast<std::size_t>(ranks / nodes));
+      std::iota(of_node.begin(), of_node.end(), node * (ranks / nodes));
+      std::ranges::shuffle(of_node, random);
+      rank_of.insert(rank_of.end(), of_node.begin(), of_node.end());
+    }
+    std::vector<std::vector<int>> shuffled;
+    for (ExpertId e : indices<ExpertId>(live.num_experts()))
+      shuffled.push_back({rank_of[live.owner(e).offset()]});
+    EXPECT_EQ(internal::renumbered(LayerPlacement(shuffled, ranks), live, nodes), live) << "seed " << seed;
+  }
+}
+
 TEST(Incremental, SaysWhatIsWrong) {
   const Placement live = Placement::contiguous(1, 4, 2);
   const std::vector<double> loads = {1, 2, 3, 4};
@@ -216,6 +252,16 @@ TEST(Incremental, SaysWhatIsWrong) {
   const std::vector<double> negative = {1, 2, -3, 4};
   EXPECT_THAT(message({live, negative, 1}), testing::HasSubstr("layer 0, expert 2: -3"));
   EXPECT_THAT(message({live, loads, 1, 3}), testing::HasSubstr("3 nodes of 2 ranks"));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .least_gain = nan}),
+            "least_gain: nan; allowed: 0 or more, finite");
+  const Placement wider = Placement::contiguous(1, 4, 4);
+  EXPECT_EQ(
+      message({.current = live, .loads = loads, .max_moves = 1, .alternative = &wider}),
+      "alternative: 1 layers x 4 experts on 4 ranks; allowed: 1 layers x 4 experts on 2 ranks, as are live");
+  const Placement uneven({LayerPlacement({{0}, {0}, {0}, {1}}, 2)});
+  EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .alternative = &uneven}),
+            "alternative: rank 0 holds 3 experts in 2 slots; allowed: as many experts as slots");
   EXPECT_THAT(message({live, loads, 1, 1, {2}}), testing::HasSubstr("1 layers x 2 ranks"));
   const std::vector<double> huge(4, 1e308);
   EXPECT_EQ(message({live, huge, 1}), "loads: those of layer 0 add up to inf; allowed: a finite total");
@@ -232,6 +278,20 @@ double least_sum(std::span<const std::vector<internal::MoveOffer>> offers, int l
   return best;
 }
 
+TEST(MoveBudget, EndsOnceTheSumIsWithinTheSpareOfTheLeast) {
+  const std::vector<std::vector<internal::MoveOffer>> offers = {
+      {{0, 2.0, 0}, {1, 1.5, 1}, {3, 1.25, 2}, {9, 1.0, 3}}, {{0, 1.5, 0}, {4, 1.0, 1}}};
+  EXPECT_DOUBLE_EQ(internal::most_gain(offers), 1.5);
+  const internal::Deadline none(SolveLimits{});
+  using Taken = std::vector<std::size_t>;
+  EXPECT_EQ(internal::spend_moves(offers, 99, 1.5, none), (Taken{0, 0}));
+  EXPECT_EQ(internal::spend_moves(offers, 99, 1.0, none), (Taken{1, 0}));
+  EXPECT_EQ(internal::spend_moves(offers, 99, 0.75, none), (Taken{2, 0}));
+  EXPECT_EQ(internal::spend_moves(offers, 99, 0.25, none), (Taken{2, 1}));
+  EXPECT_EQ(internal::spend_moves(offers, 99, 0, none), (Taken{3, 1}));
+  EXPECT_EQ(internal::spend_moves(offers, 3, 0.25, none), (Taken{2, 0}));
+}
+
 TEST(MoveBudget, IsNearTheBestChoiceOfOffersAndNeverAboveTheBudget) {
   double found = 0;
   double least = 0;
@@ -245,7 +305,7 @@ TEST(MoveBudget, IsNearTheBestChoiceOfOffersAndNeverAboveTheBudget) {
       internal::keep_useful(of_layer);
     }
     const int budget = draw_int(random, 0, 30);
-    const auto taken = internal::spend_moves(offers, budget, internal::Deadline(SolveLimits{}));
+    const auto taken = internal::spend_moves(offers, budget, 0, internal::Deadline(SolveLimits{}));
     int moves = 0;
     for (std::size_t l = 0; l < offers.size(); ++l) {
       found += offers[l][taken[l]].value;

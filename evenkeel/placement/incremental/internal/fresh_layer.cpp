@@ -1,9 +1,9 @@
 #include "evenkeel/placement/incremental/internal/fresh_layer.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
+#include "evenkeel/placement/incremental/internal/rank_matching.h"
 #include "evenkeel/placement/internal/pool/copy_order.h"
 #include "evenkeel/placement/internal/pool/level_search.h"
 #include "evenkeel/placement/internal/pool/pool_solver.h"
@@ -38,37 +38,22 @@ bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slot
   return true;
 }
 
-// rank_of[new rank]: the old rank whose place it takes, of the same capacity. Pairs with most experts in
-// common come first, then by number.
+// rank_of[new rank]: the old rank whose place it takes, of the same capacity.
 std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
                                      std::span<const std::int32_t> expert_in) {
-  struct Match {
-    int common;
-    std::size_t made;
-    std::size_t old;
-  };
   const std::size_t ranks = pool.capacities.size();
-  std::vector<Match> matches;
+  std::vector<int> common(ranks * ranks, 0);
   std::size_t slot = 0;
   for (std::size_t made = 0; made < ranks; ++made) {
-    std::vector<int> common(ranks, 0);
     for (std::int32_t k = 0; k < pool.capacities[made]; ++k) {
       const auto local = static_cast<std::size_t>(expert_in[slot++]);
       for (RankId home : before.homes(ExpertId(pool.experts[local])))
-        ++common[home.offset() - pool.first_rank];
+        ++common[made * ranks + home.offset() - pool.first_rank];
     }
     for (std::size_t old = 0; old < ranks; ++old)
-      if (pool.capacities[old] == pool.capacities[made]) matches.push_back({common[old], made, old});
+      if (pool.capacities[old] != pool.capacities[made]) common[made * ranks + old] = -1;
   }
-  std::ranges::stable_sort(matches, std::greater{}, &Match::common);
-  std::vector<std::size_t> rank_of(ranks, ranks);
-  std::vector<bool> used(ranks, false);
-  for (const Match& match : matches) {
-    if (used[match.old] || rank_of[match.made] != ranks) continue;
-    used[match.old] = true;
-    rank_of[match.made] = match.old;
-  }
-  return rank_of;
+  return match_by_common(common, ranks);
 }
 
 // Places the experts of one pool after another, whichever way their recordings ask for.

@@ -70,19 +70,29 @@ void keep_useful(std::vector<MoveOffer>& offers) {
   offers.resize(kept);
 }
 
+double most_gain(std::span<const std::vector<MoveOffer>> offers) {
+  double gain = 0;
+  for (const auto& of_layer : offers) gain += of_layer.front().value - of_layer.back().value;
+  return gain;
+}
+
 std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
-                                     const Deadline& deadline) {
+                                     double spare, const Deadline& deadline) {
   std::vector<Segment> segments;
   for (std::size_t l = 0; l < offers.size(); ++l) list_hull(offers[l], l, deadline, segments);
   std::ranges::stable_sort(segments, [](const Segment& a, const Segment& b) { return a.steeper_than(b); });
   std::vector<std::size_t> taken(offers.size(), 0);
   int left = max_moves;
-  for (const Segment& s : segments)
-    if (taken[s.layer] == s.from && s.moves <= left) {
-      taken[s.layer] = s.to;
-      left -= s.moves;
-    }
-  spend_rest(offers, left, taken);
+  double excess = most_gain(offers);
+  const auto is_enough = [&] { return spare > 0 && excess <= spare; };
+  for (const Segment& s : segments) {
+    if (is_enough()) break;
+    if (taken[s.layer] != s.from || s.moves > left) continue;
+    taken[s.layer] = s.to;
+    left -= s.moves;
+    excess -= s.gain;
+  }
+  if (!is_enough()) spend_rest(offers, left, taken);
   return taken;
 }
 
