@@ -151,7 +151,7 @@ TEST(Table, IsRefusedWhereItsNamesDoNotSayWhatItIs) {
       {"layer,e0,e2\n3,5,6\n",
        "f: line 1: column 'e2' is of expert 2, but the 2 columns are of experts 0..1"},
       {"layer,e0,e00\n3,5,6\n", "f: line 1: column 'e00' is of expert 0, but the 2 columns"},
-      {"layer,e0,e0\n3,5,6\n", "f: line 1: column 'e0' is of expert 0, but the 2 columns"},
+      {"layer,e0,e0\n3,5,6\n", "f: line 1: two columns are called 'e0'"},
       {"layer,e0,e1,note\n3,5,6,7\n", "f: line 1: column 'note' is not named as those of experts are"},
       {"layer,max,mean\n3,5,6\n", "column 'max' is not named as those of experts are"},
       {"layer,count\n3,5\n", "has 1 columns of counts"},

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -85,9 +86,11 @@ class Names {
  public:
   Names(const Cells& names, const std::string& file, const std::string& where)
       : given_(names), file_(file), where_(where) {
+    std::set<std::string> met;
     for (std::size_t i = 0; i < given_.size(); ++i) {
       if (given_[i] == "-") continue;
       const std::string name = lowered(given_[i]);
+      if (!met.insert(name).second) refuse("two columns are called '{}'", given_[i]);
       require_logical_experts(i, name);
       const Meaning meaning = column_meaning(name);
       if (i == 0 && is_index(given_[i])) {
