@@ -136,7 +136,11 @@ Gain gain_of(std::span<const double> before, std::span<const double> after, doub
   double squares = 0;
   for (double gain : gains) squares += (gain - mean) * (gain - mean);
   const double error = std::sqrt(squares / kDegrees / Recording::num_blocks);
-  return {.mean = mean, .standard_error = error, .half_width = error * student_quantile(chance)};
+  return {.before = mean_of(before),
+          .after = mean_of(after),
+          .mean = mean,
+          .standard_error = error,
+          .half_width = error * student_quantile(chance)};
 }
 
 double student_quantile(double chance) {

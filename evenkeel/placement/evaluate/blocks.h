@@ -45,6 +45,8 @@ double level_of(const Block& block, std::span<const Placement> homes, const Topo
 
 // What a step gains, and how sure that is. Both bounds hold but for chance of the size that was asked for.
 struct Gain {
+  double before = 1;  // levels, mean over blocks
+  double after = 1;
   double mean = 0;
   double standard_error = 0;
   double half_width = 0;

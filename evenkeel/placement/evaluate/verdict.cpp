@@ -131,7 +131,7 @@ class Decision {
     const double sign = rises ? -1 : 1;
     std::string bounds;
     if (evidence_.gain) {
-      const auto [low, high] = std::minmax(sign * evidence_.gain->low(), sign * evidence_.gain->high());
+      const auto [low, high] = std::minmax({sign * evidence_.gain->low(), sign * evidence_.gain->high()});
       bounds = ms_of_level_ ? fmt::format(" ({} to {})", time_text(low * *ms_of_level_),
                                           time_text(high * *ms_of_level_))
                             : fmt::format(" ({:.3f} to {:.3f})", low, high);
@@ -247,10 +247,14 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
     verdict.better_on += level_of(after[i]) < level_of(before[i]) ? 1 : 0;
     verdict.of_steps = verdict.of_steps || after[i].steps.has_value();
   }
-  verdict.step_ms_before = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_before);
-  verdict.step_ms_after = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_after);
+  if (evidence.gain) {
+    verdict.max_over_mean_before = evidence.gain->before;
+    verdict.max_over_mean_after = evidence.gain->after;
+  }
   const double gain =
       evidence.gain ? evidence.gain->mean : verdict.max_over_mean_before - verdict.max_over_mean_after;
+  verdict.step_ms_before = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_before);
+  verdict.step_ms_after = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_after);
   const std::optional<double> ms_of_level = step_ms(model, num_layers, num_ranks, 1);
   if (ms_of_level && move.ms && gain > 0) verdict.break_even_steps = *move.ms / (gain * *ms_of_level);
   Decision(evidence, ms_of_level, horizon, verdict).make();

@@ -33,11 +33,12 @@ struct Verdict {
   std::string placement = {};  // their names
   std::string against = {};
   Answer answer = Answer::not_enough_data;
-  double max_over_mean_before = 1;  // mean over recordings: by step where steps are known
+  // Mean over blocks; where there are none over recordings, by step where steps are known.
+  double max_over_mean_before = 1;
   double max_over_mean_after = 1;
   int better_on = 0;  // recordings
   int recordings = 0;
-  bool of_steps = false;  // of a recording at least
+  bool of_steps = false;  // of a recording at least, where there are no blocks
   std::optional<double> step_ms_before = {};
   std::optional<double> step_ms_after = {};
   Move move = {};

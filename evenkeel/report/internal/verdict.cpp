@@ -41,6 +41,11 @@ std::string said_by(const std::vector<std::string>& options) {
   return fmt::format("{} {} it", fmt::join(options, ", and "), one ? "says" : "say");
 }
 
+std::string mean_over(const Verdict& verdict) {
+  if (verdict.gain) return fmt::format("{} blocks", Recording::num_blocks);
+  return verdict.of_steps ? "recordings, of steps where they have them" : "recordings";
+}
+
 Json json_of(const Gain& gain) {
   return {{"mean", gain.mean}, {"low", gain.low()}, {"high", gain.high()}, {"blocks", Recording::num_blocks}};
 }
@@ -71,9 +76,9 @@ Json json_of(const Verdict& verdict) {
 void put_verdict(Page& page, const Verdict& verdict) {
   page.put("  {} against {}: {}\n", verdict.placement, verdict.against, verdict.sentence);
   if (verdict.measured_on) page.put("  measured on {}\n", name_of(*verdict.measured_on));
-  page.put("  max/mean load, mean over recordings{}: {:.3f} -> {:.3f}; lower on {} of {}\n",
-           verdict.of_steps ? ", of steps where they have them" : "", verdict.max_over_mean_before,
-           verdict.max_over_mean_after, verdict.better_on, verdict.recordings);
+  page.put("  max/mean load, mean over {}: {:.3f} -> {:.3f}; lower on {} of {} recording{}\n",
+           mean_over(verdict), verdict.max_over_mean_before, verdict.max_over_mean_after, verdict.better_on,
+           verdict.recordings, verdict.recordings == 1 ? "" : "s");
   if (verdict.step_ms_before)
     page.put("  MoE layers of a step, by the model: {:.3f} ms -> {:.3f} ms\n", *verdict.step_ms_before,
              *verdict.step_ms_after);

@@ -143,6 +143,8 @@ TEST(Gain, IsThePairedMeanWithItsStandardError) {
     after.push_back(1.5 + i + (i % 2 == 0 ? 0.1 : -0.1));  // gains of 0.4 and 0.6
   }
   const Gain gain = gain_of(before, after, 0.005);
+  EXPECT_NEAR(gain.before, 11.5, 1e-12);
+  EXPECT_NEAR(gain.after, 11, 1e-12);
   EXPECT_NEAR(gain.mean, 0.5, 1e-12);
   EXPECT_NEAR(gain.standard_error, 0.1 * std::sqrt(20.0 / 19 / 20), 1e-12);
   EXPECT_NEAR(gain.high() - gain.low(), 2 * 2.8609 * gain.standard_error, 1e-4);

@@ -75,7 +75,7 @@ TEST_F(Verdicts, AGainThatIsAllChanceAsksForNoMoreThanAStandardErrorShows) {
   const double most = (2.861 + 1.65) * (2.861 + 1.65);
   const Verdict verdict = of_gain(0.05, 0.5, 1000);  // as much as pays for the move
   EXPECT_EQ(verdict.answer, Answer::not_enough_data);
-  EXPECT_EQ(verdict.tokens_needed, std::ceil(most * 10) * 100);
+  EXPECT_EQ(verdict.tokens_needed, std::ceil(most) * 1000);
 }
 
 TEST_F(Verdicts, WithoutBlocksThereIsNotEnoughDataHoweverLargeTheGainSeems) {
