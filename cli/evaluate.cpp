@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
+#include <optional>
+#include <utility>
 
 #include "cli/file_options.h"
 #include "cli/machine_options.h"
@@ -13,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/evaluate/provenance.h"
 
 namespace evenkeel::cli {
 
@@ -44,13 +46,14 @@ std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& op
 
 NamedPlacement read_named(const std::string& path, const std::string& option, const std::string& dispatch,
                           int num_ranks) {
-  Placement placement = read_placement_file(path, num_ranks);
-  if (placement.num_ranks() != num_ranks)
-    throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, placement.num_ranks()),
+  PlacementFile file = read_placement_as(path, {.num_ranks = num_ranks});
+  if (file.placement.num_ranks() != num_ranks)
+    throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, file.placement.num_ranks()),
                           fmt::format("one for {} ranks", num_ranks));
   return {.name = path,
-          .placement = std::move(placement),
+          .placement = std::move(file.placement),
           .argument = option,
+          .made_from = digests_in(file.provenance),
           .dispatch = dispatch_for(detect_placement_format(path), dispatch, "--dispatch")};
 }
 
@@ -83,27 +86,18 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   require_time_model(app, options.time, options.files.model, options.step_tokens);
   const Topology topology = topology_of(app, machine_of(app, options));
   const int ranks = topology.num_ranks();
-  const std::vector<Recording> recordings = read_all(app, options);
-  std::vector<NamedPlacement> placements = {{}};  // contiguous homes
+  std::vector<Recording> recordings = read_all(app, options);
+  std::vector<NamedPlacement> placements;
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", options.dispatch, ranks));
-  std::vector<JudgedPlacement> judged;
-  for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));
-  const JudgedPlacement against =
-      options.from.empty()
-          ? judged.front()
-          : judge(read_named(options.from, "--from", options.dispatch, ranks), recordings, topology);
+  std::optional<NamedPlacement> from;
+  if (!options.from.empty()) from = read_named(options.from, "--from", options.dispatch, ranks);
   const Recording& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());
-  const Evaluation evaluation{
-      .recordings = recordings,
-      .placements = judged,
-      .against = against,
-      .num_ranks = ranks,
-      .verdict = verdict_of(recordings, against, most_level(std::span(judged).subspan(1)), model, ranks,
-                            options.time.horizon)};
-  print_result(evaluation, options.json);
+  print_result(evaluate(std::move(recordings), std::move(placements), std::move(from), topology, model,
+                        options.time.horizon),
+               options.json);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/unplaced_layers.h"
+#include "evenkeel/placement/evaluate/judge_placed.h"
+#include "evenkeel/placement/evaluate/provenance.h"
 #include "evenkeel/placement/traffic.h"
 #include "evenkeel/placement/whole_groups.h"
 
@@ -198,16 +200,18 @@ std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& opti
   return keep_groups_whole(read_model_groups(options.files.model, num_experts), num_experts, num_ranks, how);
 }
 
-PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement) {
+PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement,
+                      std::map<std::string, std::string> provenance) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
       .placement = placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
-  file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
+  provenance.insert({{"program", "evenkeel " EVENKEEL_VERSION},
                      {"input", fmt::format("{}", fmt::join(options.inputs, ", "))},
                      {"objective", main},
                      {"solver", result.solver == PlaceOptions::Solver::exact ? "exact" : "fast"},
-                     {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}};
+                     {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}});
+  file.provenance = std::move(provenance);
   if (!options.machine.topology.empty()) file.provenance["topology"] = options.machine.topology;
   return file;
 }
@@ -234,7 +238,7 @@ PlacementShape shape_before(const PlaceArguments& options, const PlaceInputs& in
 
 // Until it is done, or the user asks for the best so far.
 PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const Topology& topology,
-                  PlaceOptions& how, std::optional<CopyChoice>& copies) {
+                  PlaceOptions& how, std::optional<CopyChoice>& copies, std::optional<HeldOut>& held_out) {
   const Interrupt interrupt({SIGINT});
   how.limits.stop = interrupt.token();
   if (!options.json) how.limits.progress = gap_line("place");
@@ -244,13 +248,16 @@ PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const
   }
   PlaceResult result = copies ? copies->placed : place(input.profiles(), topology, how);
   wipe_line();
+  if (!interrupt.asked())
+    held_out = hold_out(input.recordings, options.steps ? PlacedFor::steps : PlacedFor::recordings, topology,
+                        how, result.solve_ms);
+  if (held_out) result.notes.insert(result.notes.end(), held_out->notes.begin(), held_out->notes.end());
   if (interrupt.asked()) result.notes.emplace_back("interrupted: this is the best so far");
   return result;
 }
 
-// Against what was there before: on what it was made from where steps have a model, and on other recordings.
-void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<const Recording> others,
-           const std::optional<StepModel>& model, Placing& placing) {
+JudgedPlacing judge(const PlaceArguments& options, const PlacedRecordings& recordings,
+                    const std::optional<StepModel>& model, const Placing& placing) {
   const NamedPlacement before{.name = options.from.empty() ? "contiguous" : options.from,
                               .placement = placing.options.from,
                               .argument = "--from",
@@ -259,41 +266,18 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
                              .placement = placing.result.placement,
                              .argument = "--judge",
                              .dispatch = placing.options.dispatch};
-  const auto on = [&](std::span<const Recording> recordings, std::optional<Verdict>& verdict) {
-    const JudgedPlacement was = evenkeel::judge(before, recordings, placing.topology);
-    const JudgedPlacement is = evenkeel::judge(after, recordings, placing.topology);
-    if (model)
-      verdict = verdict_of(recordings, was, is, *model, placing.topology.num_ranks(), options.time.horizon);
-    std::vector<NamedQuality> qualities;
-    for (std::size_t i = 0; i < recordings.size(); ++i)
-      qualities.push_back({recordings[i].name, {was.on[i].quality, is.on[i].quality}});
-    return qualities;
-  };
-  if (model) on(input.recordings, placing.verdict);
-  if (!others.empty()) placing.judged = on(others, placing.judged_verdict);
-}
-
-// The levels of each recording that tells its steps apart.
-std::vector<NamedSteps> steps_of(const PlaceInputs& input, const Placing& placing) {
-  std::vector<NamedSteps> all;
-  const NamedPlacement before{
-      .placement = placing.options.from, .argument = "--from", .dispatch = placing.options.dispatch};
-  const NamedPlacement after{.placement = placing.result.placement, .dispatch = placing.options.dispatch};
-  for (const Recording& each : input.recordings) {
-    if (each.steps.empty() || input.files.empty()) continue;  // or the steps were placed for
-    all.push_back({each.name, *before.judged_on(each, placing.topology).steps,
-                   *after.judged_on(each, placing.topology).steps});
-  }
-  return all;
+  return judge_placed(before, after, recordings, placing.topology, model, options.time.horizon);
 }
 
 // By each rule, max/mean of the worst recording: SGLang takes one of them, by how it is started.
 void say_served(const PlaceInputs& input, const Placement& all, Placing& placing) {
   for (const Dispatch dispatch : dispatches) {
-    const NamedPlacement served{.placement = all, .dispatch = dispatch};
+    const NamedPlacement placed{.placement = all, .dispatch = dispatch};
     double& worst = placing.served[std::string(name_of(dispatch))];
-    for (const Recording& each : input.recordings)
-      worst = std::max(worst, served.judged_on(each, placing.topology).quality.max_over_mean_mean);
+    for (const Recording& each : input.recordings) {
+      const ServedPlacement served = placed.served_on(each, placing.topology);
+      worst = std::max(worst, judge(each.profile, {}, placing.topology, served).quality.max_over_mean_mean);
+    }
   }
 }
 
@@ -323,7 +307,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
   std::optional<CopyChoice> copies;
-  PlaceResult result = solve(options, input, topology, how, copies);
+  std::optional<HeldOut> held_out;
+  PlaceResult result = solve(options, input, topology, how, copies, held_out);
+  const PlacedRecordings recordings{input.recordings, judges, held_out};
   if (!of_groups.empty()) result.notes.insert(result.notes.begin(), of_groups);
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
@@ -335,21 +321,25 @@ void run(const CLI::App& app, const PlaceArguments& options) {
       of_all_layers(result.placement, input.profiles(), how.from, format.model, result.notes);
   if (!options.output.empty())
     std::ranges::move(
-        write_placement_as(options.format, file_of(options, result, all), format, options.output),
+        write_placement_as(options.format,
+                           file_of(options, result, all, provenance_of(input.recordings, held_out)), format,
+                           options.output),
         std::back_inserter(result.notes));
+  if (const std::string note = note_of_one_recording(input.recordings.size(), judges.size()); !note.empty())
+    result.notes.push_back(note);
   Placing placing{.options = how,
                   .result = result,
                   .topology = topology,
                   .assignments = input.num_assignments(),
                   .output = options.output,
-                  .copies = std::move(copies)};
+                  .copies = std::move(copies),
+                  .held_out = held_out};
   add_axes_of(input.recordings, placing.axes);
   add_axes_of(judges, placing.axes);
   for (std::size_t i = 0; i < result.per_recording.size(); ++i)
     placing.per_recording.push_back({input.names[i], result.per_recording[i]});
   if (options.format == PlacementFormat::sglang && how.redundant_experts > 0) say_served(input, all, placing);
-  placing.steps = steps_of(input, placing);
-  judge(options, input, judges, model, placing);
+  placing.judged = judge(options, recordings, model, placing);
   print_result(placing, options.json);
 }
 

@@ -86,6 +86,22 @@ std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_p
   return steps;
 }
 
+std::vector<RoutingProfile> blocks_of_sequences(TraceReader& trace) {
+  const std::vector<TokenRange> sequences = sequences_of(trace.info());
+  if (sequences.size() < std::size_t{Recording::num_blocks}) return {};
+  std::vector<RoutingProfile> blocks;
+  for (std::size_t block = 0; block < std::size_t{Recording::num_blocks}; ++block) {
+    const std::size_t first = block * sequences.size() / Recording::num_blocks;
+    const std::size_t last = (block + 1) * sequences.size() / Recording::num_blocks - 1;
+    RoutingProfile loads(trace.info().num_layers, trace.info().num_experts, false);
+    for (TraceBatches batches(trace, {sequences[first].begin, sequences[last].end}); batches.next();)
+      loads.add_tokens(batches.ids(), trace.info().top_k);
+    loads.set_layers(trace.info().layers);
+    blocks.push_back(std::move(loads));
+  }
+  return blocks;
+}
+
 void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   const std::vector<std::string>& of_trace = found.reader->info().notes;
   recording.notes.insert(recording.notes.end(), of_trace.begin(), of_trace.end());
@@ -100,6 +116,8 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
     recording.profile =
         profile_trace(trace, {.transitions = options.count == ReadOptions::Count::transitions});
   if (!options.keeps_steps()) return;
+  recording.sequence_blocks = blocks_of_sequences(trace);
+  recording.steps_are_windows = options.step_tokens.has_value();
   if (options.step_tokens) recording.steps = windows_of(trace, *options.step_tokens);
   if (!options.step_tokens)
     for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));

@@ -16,7 +16,7 @@ namespace {
 
 using Copies = std::vector<CopyRanks>;
 
-constexpr std::int64_t kMostDraws = 1'000'000;
+constexpr std::int64_t kMostDraws = 400'000;
 constexpr std::int64_t kMostTries = 256;
 constexpr double kLevelUnderDraws = 1.002;
 

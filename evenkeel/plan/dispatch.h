@@ -54,4 +54,10 @@ class CopyShares {
   std::vector<double> shares_;
 };
 
+// A placement, and the parts of loads that its copies compute when it is served.
+struct ServedPlacement {
+  Placement homes;
+  CopyShares shares;
+};
+
 }  // namespace evenkeel

@@ -73,6 +73,10 @@ std::string to_json(const Evaluation& evaluation) {
                            axes);
 }
 
+std::string to_json(const Verdict& verdict) {
+  return internal::line_of(internal::json_of(verdict));
+}
+
 std::string to_text(const Evaluation& evaluation) {
   internal::Page page;
   const RoutingProfile& first = evaluation.recordings.front().profile;

@@ -23,9 +23,6 @@ using internal::Page;
 
 // In a table; of steps there may be thousands.
 constexpr std::size_t kMostRecordings = 16;
-// The data that figures were measured on.
-constexpr const char* kOwnData = "the data it was made from";
-constexpr const char* kOtherData = "data it was not made from";
 
 const char* solver_name(const PlaceResult& result) {
   return result.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
@@ -70,10 +67,11 @@ Json json_of(const CopyChoice& choice) {
   return {{"redundant_experts", choice.redundant_experts}, {"tried", std::move(tried)}};
 }
 
-Json json_of(const Verdict& verdict, const char* measured_on) {
-  Json json = internal::json_of(verdict);
-  json["measured_on"] = measured_on;
-  return json;
+Json json_of(const HeldOut& held_out) {
+  return {{"max_over_mean_before", held_out.mean_before()},
+          {"max_over_mean_after", held_out.mean_after()},
+          {"blocks", held_out.after.size()},
+          {"folds", HeldOut::num_folds}};
 }
 
 const char* name_before(const Placing& placing) {
@@ -122,12 +120,12 @@ void put_recordings(Page& page, const std::string& head, const char* before,
 
 // What is level over a whole recording is not in each of its steps.
 void put_steps(Page& page, const Placing& placing) {
-  if (placing.steps.empty()) return;
+  if (placing.judged.steps.empty()) return;
   const std::string before = name_before(placing);
   Table table(
       {"max/mean load in a step", before + ": median", "p95", "worst", "placed: median", "p95", "worst"});
-  const std::size_t shown = std::min(placing.steps.size(), kMostRecordings);
-  for (const auto& [name, was, is] : std::span(placing.steps).first(shown))
+  const std::size_t shown = std::min(placing.judged.steps.size(), kMostRecordings);
+  for (const auto& [name, was, is] : std::span(placing.judged.steps).first(shown))
     table.add({name, fixed(was.median), fixed(was.p95), fixed(was.worst), fixed(is.median), fixed(is.p95),
                fixed(is.worst)});
   page.put(table);
@@ -204,6 +202,17 @@ std::string headline_of(const PlaceResult& result) {
                      result.per_recording.empty() ? "" : " of the worst recording", before, after);
 }
 
+// Nobody waits for the mean of steps, but for each of them. Of several recordings the worst ones.
+std::string median_step_of(const std::vector<NamedSteps>& recordings) {
+  if (recordings.empty()) return "";
+  double before = 0, after = 0;
+  for (const NamedSteps& each : recordings) {
+    before = std::max(before, each.before.median);
+    after = std::max(after, each.after.median);
+  }
+  return fmt::format(", of the median step {:.3f} -> {:.3f}", before, after);
+}
+
 std::string proof_of(const Placing& placing) {
   const PlaceResult& result = placing.result;
   if (!result.proven_optimal) return "";
@@ -213,7 +222,7 @@ std::string proof_of(const Placing& placing) {
 
 void put_summary(Page& page, const Placing& placing) {
   const PlaceResult& result = placing.result;
-  page.put("{}", headline_of(result));
+  page.put("{}{}", headline_of(result), median_step_of(placing.judged.steps));
   if (result.after.traffic_known && result.before.crossing > 0)
     page.put(", traffic that crosses ranks {:.1f} % {}",
              100 * std::abs(1 - result.after.crossing / result.before.crossing),
@@ -235,6 +244,12 @@ void put_served(Page& page, const Placing& placing) {
       {"--moe-a2a-backend, --ep-dispatch-algorithm dynamic", "nearest", fixed(placing.served.at("nearest"))});
   page.put(table);
   page.put("\n");
+}
+
+void put_held_out(Page& page, const Placing& placing) {
+  if (!placing.held_out) return;
+  page.put("  held out, {} folds of {} blocks: max/mean load {:.3f} -> {:.3f}\n", HeldOut::num_folds,
+           placing.held_out->after.size(), placing.held_out->mean_before(), placing.held_out->mean_after());
 }
 
 void put_traffic(Page& page, const Placing& placing) {
@@ -268,15 +283,17 @@ std::string to_json(const Placing& placing) {
                {"before", json_of(result.before)},
                {"after", std::move(after)}};
   if (placing.options.dispatch != Dispatch::even) json["dispatch"] = name_of(placing.options.dispatch);
+  if (placing.held_out) json["held_out"] = json_of(*placing.held_out);
   if (!placing.per_recording.empty()) json["per_recording"] = json_of(placing.per_recording);
-  if (!placing.judged.empty()) json["judged"] = json_of(placing.judged);
-  if (!placing.steps.empty()) json["steps"] = json_of(placing.steps);
+  const JudgedPlacing& judged = placing.judged;
+  if (!judged.judged.empty()) json["judged"] = json_of(judged.judged);
+  if (!judged.steps.empty()) json["steps"] = json_of(judged.steps);
   if (!placing.served.empty()) json["served"] = placing.served;
   if (placing.copies) json["copies"] = json_of(*placing.copies);
-  if (placing.verdict) json["verdict"] = json_of(*placing.verdict, kOwnData);
-  if (placing.judged_verdict) json["judged_verdict"] = json_of(*placing.judged_verdict, kOtherData);
+  if (judged.verdict) json["verdict"] = internal::json_of(*judged.verdict);
+  if (judged.judged_verdict) json["judged_verdict"] = internal::json_of(*judged.judged_verdict);
   if (json.contains("per_recording") || json.contains("judged"))
-    json["measured_on"] = kOwnData;  // all but what was judged
+    json["measured_on"] = name_of(JudgedData::made_from);  // all but what was judged
   return internal::line_of(std::move(json), placing.axes);
 }
 
@@ -290,19 +307,19 @@ std::string to_text(const Placing& placing) {
     page.put("\n");
   }
   put_recordings(page, "max/mean load, made from", name_before(placing), placing.per_recording);
-  put_recordings(page, "max/mean load, judged on", name_before(placing), placing.judged);
+  put_recordings(page, "max/mean load, judged on", name_before(placing), placing.judged.judged);
   put_steps(page, placing);
   put_served(page, placing);
   put_objectives(page, placing);
+  put_held_out(page, placing);
   put_traffic(page, placing);
-  for (const auto& [data, verdict] :
-       {std::pair(kOwnData, &placing.verdict), std::pair(kOtherData, &placing.judged_verdict)}) {
+  for (const auto* verdict : {&placing.judged.verdict, &placing.judged.judged_verdict}) {
     if (!*verdict) continue;
-    page.put("\n  on {}:\n", data);
+    page.put("\n");
     internal::put_verdict(page, **verdict);
   }
   for (const std::string& note : placing.result.notes) page.put("  note: {}\n", note);
-  if (placing.judged.empty())
+  if (placing.judged.judged.empty())
     page.put(
         "  measured on the data it was made from; --judge FILE, or evenkeel evaluate, measures on other "
         "data\n");

@@ -13,13 +13,20 @@
 namespace evenkeel {
 
 struct Recording {
+  // How many parts it is cut into, to see how far chance goes (placement/evaluate/blocks.h).
+  static constexpr int num_blocks = 20;
+
   std::string name;  // its file, for messages
   RoutingProfile profile = {};
   std::vector<RoutingProfile> steps = {};  // without transitions, where the file tells them apart
-  std::vector<std::string> notes = {};     // of what was read otherwise than the file has it
-  std::string kind = {};                   // "trace", "profile", "loads", "counts", "recording", "statistics"
-  std::string format = {};                 // "safetensors", "npz", "npy", "json", "csv", "sglang", ...
-  std::string axes = {};                   // of numbers that nobody named: how they were read
+  bool steps_are_windows = false;          // of tokens, cut because somebody asked for it
+  // Of a trace that says its sequences, where steps are kept: num_blocks parts of whole ones, in order, as
+  // equal in number as can be; none where there are fewer. Without transitions.
+  std::vector<RoutingProfile> sequence_blocks = {};
+  std::vector<std::string> notes = {};  // of what was read otherwise than the file has it
+  std::string kind = {};                // "trace", "profile", "loads", "counts", "recording", "statistics"
+  std::string format = {};              // "safetensors", "npz", "npy", "json", "csv", "sglang", ...
+  std::string axes = {};                // of numbers that nobody named: how they were read
   std::shared_ptr<TraceReader> trace = {};  // the tokens, where they were recorded one by one
   // Of the loads of one step: [ranks, E] by source rank, and how many ranks the file says there are.
   std::vector<std::int64_t> by_source = {};

@@ -65,6 +65,14 @@ std::string likely_experts(std::int64_t id) {
 
 }  // namespace
 
+std::vector<TokenRange> sequences_of(const TraceInfo& info) {
+  std::vector<TokenRange> sequences;
+  for (std::size_t i = 1; i < info.sequence_offsets.size(); ++i)
+    if (const TokenRange tokens{info.sequence_offsets[i - 1], info.sequence_offsets[i]}; tokens.size() > 0)
+      sequences.push_back(tokens);
+  return sequences;
+}
+
 TraceReader::TraceReader(TraceInfo info) : info_(std::move(info)) {
   require_shape(info_);
   require_sequences(info_);

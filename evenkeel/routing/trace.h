@@ -51,6 +51,9 @@ struct TraceInfo {
   std::int64_t assignments_per_token() const { return std::int64_t{num_layers} * top_k; }
 };
 
+// The tokens of each sequence that has any; none where the trace does not say its sequences.
+std::vector<TokenRange> sequences_of(const TraceInfo& info);
+
 // The top-k of a range of tokens in one layer.
 struct LayerRouting {
   int top_k = 0;

@@ -1,13 +1,17 @@
-// _native.judge and what follows from it: a placement on a recording, the move there, and whether it pays.
-#include "evenkeel/placement/evaluate/evaluate.h"
+// _native.evaluate and _native.judge_placed: placements on recordings, and whether they pay, as the commands
+// say it.
+#include "evenkeel/report/evaluate.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,35 +20,19 @@
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/placement/evaluate/hold_out.h"
+#include "evenkeel/placement/evaluate/judge_placed.h"
+#include "evenkeel/placement/evaluate/provenance.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
 namespace evenkeel::python {
 
 namespace {
-
-// The homes of the recording's layers; without a placement contiguous ones.
-Placement homes_for(const RoutingProfile& recording, const std::string& name, const Topology& topology,
-                    const std::optional<Placement>& placement, const std::string& placement_name,
-                    const std::string& argument) {
-  if (!placement)
-    return Placement::contiguous(recording.num_layers(), recording.num_experts(), topology.num_ranks());
-  return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
-}
-
-RecordingJudgement judge_on(const RoutingProfile& recording, const std::string& name,
-                            const std::vector<RoutingProfile>& steps, const Topology& topology,
-                            const std::optional<Placement>& placement, const std::string& placement_name,
-                            const std::string& argument, const std::string& dispatch) {
-  const NamedPlacement judged{.name = placement_name,
-                              .placement = placement,
-                              .argument = argument,
-                              .dispatch = parse_dispatch(dispatch)};
-  return judged.judged_on({.name = name, .profile = recording, .steps = steps}, topology);
-}
 
 // Facts about the machine and a step, each by the name of the argument that states it.
 struct TimeModel {
@@ -74,23 +62,71 @@ StepModel step_model_of(const TimeModel& said, const Topology& topology, bool to
   return step_model(rates, topology, sizes, said.tokens_per_step);
 }
 
-void bind_verdict(nb::module_& module) {
-  nb::class_<Move>(module, "Move")
-      .def_ro("experts", &Move::experts)
-      .def_ro("most_on_rank", &Move::most_on_rank)
-      .def_ro("bytes", &Move::bytes)
-      .def_ro("ms", &Move::ms);
-  nb::class_<Verdict>(module, "Verdict")
-      .def_prop_ro("answer", [](const Verdict& verdict) { return name_of(verdict.answer); })
-      .def_ro("sentence", &Verdict::sentence)
-      .def_ro("max_over_mean_before", &Verdict::max_over_mean_before)
-      .def_ro("max_over_mean_after", &Verdict::max_over_mean_after)
-      .def_ro("better_on", &Verdict::better_on)
-      .def_ro("recordings", &Verdict::recordings)
-      .def_ro("step_ms_before", &Verdict::step_ms_before)
-      .def_ro("step_ms_after", &Verdict::step_ms_after)
-      .def_ro("break_even_steps", &Verdict::break_even_steps)
-      .def_ro("notes", &Verdict::notes);
+// As the command prints it.
+std::string evaluate_as_json(std::vector<Recording> recordings, std::vector<NamedPlacement> placements,
+                             std::optional<NamedPlacement> from, const Topology& topology,
+                             const StepModel& model, std::optional<double> horizon) {
+  return to_json(
+      evaluate(std::move(recordings), std::move(placements), std::move(from), topology, model, horizon));
+}
+
+std::optional<HeldOut> hold_out_interruptibly(const std::vector<Recording>& recordings,
+                                              const Topology& topology, const PlaceOptions& options,
+                                              double solve_ms) {
+  return interruptible([&](std::stop_token stop) {
+    PlaceOptions stoppable = options;
+    stoppable.limits.stop = std::move(stop);
+    return hold_out(recordings, PlacedFor::recordings, topology, stoppable, solve_ms);
+  });
+}
+
+std::optional<std::string> json_or_nothing(const std::optional<Verdict>& verdict) {
+  if (!verdict) return std::nullopt;
+  return to_json(*verdict);
+}
+
+void bind_placed(nb::module_& module) {
+  nb::class_<HeldOut>(module, "HeldOut")
+      .def_prop_ro("max_over_mean_before", &HeldOut::mean_before)
+      .def_prop_ro("max_over_mean_after", &HeldOut::mean_after)
+      .def_prop_ro("blocks", [](const HeldOut& held_out) { return held_out.after.size(); })
+      .def_prop_ro("folds", [](const HeldOut&) { return HeldOut::num_folds; })
+      .def_ro("notes", &HeldOut::notes);
+  nb::class_<NamedSteps>(module, "NamedSteps")
+      .def_ro("name", &NamedSteps::name)
+      .def_ro("before", &NamedSteps::before)
+      .def_ro("after", &NamedSteps::after);
+  nb::class_<JudgedPlacing>(module, "JudgedPlacing")
+      .def_ro("steps", &JudgedPlacing::steps)
+      .def_prop_ro("judged",
+                   [](const JudgedPlacing& judged) {
+                     std::vector<std::pair<PlacementQuality, PlacementQuality>> all;
+                     for (const NamedQuality& each : judged.judged)
+                       all.emplace_back(each.quality.before, each.quality.after);
+                     return all;
+                   })
+      .def_prop_ro("verdict", [](const JudgedPlacing& judged) { return json_or_nothing(judged.verdict); })
+      .def_prop_ro("judged_verdict",
+                   [](const JudgedPlacing& judged) { return json_or_nothing(judged.judged_verdict); });
+  module.def("hold_out", &hold_out_interruptibly, nb::arg("recordings"), nb::arg("topology"),
+             nb::arg("options"), nb::arg("solve_ms"));
+  module.def(
+      "provenance_of",
+      [](const std::vector<Recording>& recordings, const std::optional<HeldOut>& held_out) {
+        return provenance_of(recordings, held_out);
+      },
+      nb::arg("recordings"), nb::arg("held_out").none());
+  module.def("note_of_one_recording", &note_of_one_recording, nb::arg("num_own"), nb::arg("num_others"));
+  module.def(
+      "judge_placed",
+      [](const NamedPlacement& before, const NamedPlacement& after, const std::vector<Recording>& own,
+         const std::vector<Recording>& others, const std::optional<HeldOut>& held_out,
+         const Topology& topology, const std::optional<StepModel>& model, std::optional<double> horizon) {
+        return judge_placed(before, after, {own, others, held_out}, topology, model, horizon);
+      },
+      nb::arg("before"), nb::arg("after"), nb::arg("own"), nb::arg("others"), nb::arg("held_out").none(),
+      nb::arg("topology"), nb::arg("model").none(), nb::arg("horizon").none(),
+      nb::call_guard<nb::gil_scoped_release>());
 }
 
 void bind_time_model(nb::module_& module) {
@@ -112,36 +148,31 @@ void bind_time_model(nb::module_& module) {
 
 void bind_evaluate(nb::module_& module) {
   nb::class_<StepSpread>(module, "StepSpread")
-      .def_ro("mean", &StepSpread::mean)
       .def_ro("median", &StepSpread::median)
       .def_ro("p95", &StepSpread::p95)
       .def_ro("worst", &StepSpread::worst);
-  nb::class_<RecordingJudgement>(module, "RecordingJudgement")
-      .def_ro("quality", &RecordingJudgement::quality)
-      .def_ro("steps", &RecordingJudgement::steps);
-  bind_verdict(module);
+  nb::class_<NamedPlacement>(module, "NamedPlacement")
+      .def(
+          "__init__",
+          [](NamedPlacement* self, std::string name, std::optional<Placement> placement, std::string argument,
+             const std::map<std::string, std::string>& provenance) {
+            new (self) NamedPlacement{.name = std::move(name),
+                                      .placement = std::move(placement),
+                                      .argument = std::move(argument),
+                                      .made_from = digests_in(provenance)};
+          },
+          nb::arg("name"), nb::arg("placement").none(), nb::arg("argument"), nb::arg("provenance"));
   bind_time_model(module);
-  module.def("homes_for", &homes_for, nb::arg("recording"), nb::arg("name"), nb::arg("topology"),
-             nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"));
-  module.def("judge", &judge_on, nb::arg("recording"), nb::arg("name"), nb::arg("steps"), nb::arg("topology"),
-             nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"),
-             nb::arg("dispatch"));
   module.def(
       "dispatch_for",
       [](const std::filesystem::path& path, const std::string& said) {
         return std::string(name_of(dispatch_for(detect_placement_format(path.string()), said)));
       },
       nb::arg("path"), nb::arg("said"));
-  module.def("move_between", &move_between, nb::arg("before"), nb::arg("after"), nb::arg("model"));
-  module.def(
-      "verdict_of",
-      [](const std::vector<RecordingJudgement>& before, const std::vector<RecordingJudgement>& after,
-         const Move& move, const StepModel& model, int num_layers, int num_ranks,
-         std::optional<double> horizon) {
-        return verdict_of(before, after, move, model, num_layers, num_ranks, horizon);
-      },
-      nb::arg("before"), nb::arg("after"), nb::arg("move"), nb::arg("model"), nb::arg("num_layers"),
-      nb::arg("num_ranks"), nb::arg("horizon").none());
+  bind_placed(module);
+  module.def("evaluate", &evaluate_as_json, nb::arg("recordings"), nb::arg("placements"),
+             nb::arg("from_").none(), nb::arg("topology"), nb::arg("model"), nb::arg("horizon").none(),
+             nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace evenkeel::python

@@ -7,11 +7,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -180,7 +182,7 @@ void bind_place(nb::module_& module) {
           PlaceOptions stoppable = options;
           stoppable.limits.stop = std::move(stop);
           CopyChoice choice = choose_copies(all, topology, stoppable);
-          return std::pair(std::move(choice.placed), std::move(choice.tried));
+          return std::tuple(std::move(choice.placed), std::move(choice.tried), choice.redundant_experts);
         });
       },
       nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));

@@ -63,6 +63,13 @@ OutArray<double> sources(const Recording& recording, int num_ranks) {
 
 void bind_recording(nb::module_& module) {
   nb::class_<Recording>(module, "Recording")
+      .def(
+          "__init__",
+          [](Recording* self, std::string name, RoutingProfile profile) {
+            new (self) Recording{.name = std::move(name), .profile = std::move(profile)};
+          },
+          nb::arg("name"), nb::arg("profile"))
+      .def_ro("name", &Recording::name)
       .def_ro("profile", &Recording::profile)
       .def_ro("steps", &Recording::steps)
       .def_ro("notes", &Recording::notes)

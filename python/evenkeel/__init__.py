@@ -16,7 +16,7 @@ from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
 from .evaluating import Evaluation, evaluate, read_steps
 from .placement import Placement
-from .placing import PlacementQuality, PlaceResult, PlaceVerdict, has_exact_solver, place, source_counts
+from .placing import HeldOut, PlacementQuality, PlaceResult, PlaceVerdict, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
 from .step_plan import Segment, StepPlan, Transfer, plan
 
@@ -25,6 +25,7 @@ __all__ = [
     "CommError",
     "Error",
     "Evaluation",
+    "HeldOut",
     "Imbalance",
     "Infeasible",
     "InvalidArgument",

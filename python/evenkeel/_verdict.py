@@ -17,6 +17,15 @@ T = TypeVar("T")
 Dispatch = Literal["even", "static", "nearest"]
 
 
+class GainFigures(TypedDict):
+    """What a step saves, in max/mean, and the bounds that hold 99 % of the time."""
+
+    mean: float
+    low: float
+    high: float
+    blocks: int
+
+
 class VerdictFigures(TypedDict):
     """A placement against what runs now. None: not known."""
 
@@ -34,81 +43,54 @@ class VerdictFigures(TypedDict):
     moved_bytes: float | None
     move_ms: float | None
     break_even_steps: float | None
+    gain: GainFigures | None
+    tokens_needed: int | None
+    measured_on: str | None
     notes: list[str]
 
 
-class Recording:
-    """A profile, or a file with the steps that it has."""
-
-    def __init__(
-        self,
-        recording: RoutingProfile | FilePath,
-        index: int,
-        how: Reading,
-        argument: str = "recordings",
-        steps: Literal["if told", "kept"] = "kept",
-    ) -> None:
-        self.is_trace = False
-        self.axes = ""
-        self.is_file = not isinstance(recording, RoutingProfile)
-        if isinstance(recording, RoutingProfile):
-            self.name = f"recording {index}"
-            self.profile = recording._native
-            self.steps: list[_native.RoutingProfile] = []
-            self.notes = recording.notes
-            return
-        if not isinstance(recording, (str, os.PathLike)):
-            raise invalid(argument, f"has a {type(recording).__name__}", "profiles and paths")
-        self.name = file_path(recording, argument)
-        read = how.read(recording, argument, steps=steps)
-        self.profile, self.steps, self.notes, self.is_trace = read.profile, read.steps, read.notes, read.is_trace
-        self.axes = read.axes
+def read_recordings(
+    given: list[RoutingProfile | FilePath],
+    how: Reading,
+    argument: str,
+    steps: Literal["if told", "kept"] = "kept",
+) -> list[_native.Recording]:
+    """Files with the steps that they have, and profiles, which have none and are called by their place."""
+    return [
+        _native.Recording(f"recording {i}", each._native)
+        if isinstance(each, RoutingProfile)
+        else how.read(each, argument, steps=steps)
+        for i, each in enumerate(given)
+    ]
 
 
-class Candidate:
-    """A placement, or contiguous homes, on recordings of some of its layers."""
+def notes_of(given: list[RoutingProfile | FilePath], read: list[_native.Recording]) -> list[tuple[str, str]]:
+    """What was read otherwise than it stands there, behind the name of the recording."""
+    return [
+        (native.name, note)
+        for each, native in zip(given, read, strict=True)
+        for note in (each.notes if isinstance(each, RoutingProfile) else native.notes)
+    ]
 
-    def __init__(
-        self,
-        placement: Placement | FilePath | None,
-        name: str,
-        ranks: int,
-        argument: str = "placements",
-        dispatch: str | None = None,
-    ) -> None:
-        self.name = name
-        self.argument = argument
-        self.dispatch = dispatch or "even"
-        self.native: _native.Placement | None = None
-        self.judgements: list[_native.RecordingJudgement] = []
-        if isinstance(placement, Placement):
-            self.native = placement._native
-        elif placement is not None:
-            self.name = file_path(placement, argument)
-            self.native = Placement.load(self.name, num_ranks=ranks)._native
-            self.dispatch = _native.dispatch_for(self.name, dispatch or "")
-        if self.native is not None and self.native.num_ranks != ranks:
-            raise invalid(argument, f"{self.name} is for {self.native.num_ranks} ranks", f"one for {ranks} ranks")
 
-    def on(self, recording: Recording, machine: _native.Topology) -> _native.Placement:
-        experts = recording.profile.num_experts
-        if self.native is not None and self.native.num_experts != experts:
-            raise invalid(
-                self.argument,
-                f"{self.name} is for {self.native.num_experts} experts",
-                f"one for {experts} experts, as {recording.name} has",
-            )
-        return _native.homes_for(recording.profile, recording.name, machine, self.native, self.name, self.argument)
-
-    def judge_on(self, recordings: list[Recording], machine: _native.Topology) -> None:
-        for each in recordings:
-            self.on(each, machine)  # whose errors come first
-        self.judgements = [
-            _native.judge(
-                each.profile, each.name, each.steps, machine, self.native, self.name, self.argument, self.dispatch
-            )
-            for each in recordings
-        ]
+def named_placement(
+    placement: Placement | FilePath | None,
+    name: str,
+    ranks: int,
+    argument: str = "placements",
+    dispatch: str | None = None,
+) -> _native.NamedPlacement:
+    """What messages call it, and what its file says of itself; contiguous homes for None."""
+    rule = dispatch or "even"
+    if placement is None:
+        return _native.NamedPlacement(name, None, argument, {}, rule)
+    if not isinstance(placement, Placement):
+        name = file_path(placement, argument)
+        placement = Placement.load(name, num_ranks=ranks)
+        rule = _native.dispatch_for(name, dispatch or "")
+    if placement.num_ranks != ranks:
+        raise invalid(argument, f"{name} is for {placement.num_ranks} ranks", f"one for {ranks} ranks")
+    return _native.NamedPlacement(name, placement._native, argument, placement.provenance, rule)
 
 
 @dataclass(frozen=True)
@@ -156,7 +138,7 @@ class TimeModel:
         self,
         machine: _native.Topology,
         has_topology: bool,
-        recording: Recording,
+        recording: _native.Recording,
         step_tokens: int | None = None,
     ) -> _native.StepModel:
         tokens = step_tokens if self.tokens_per_step is None else self.tokens_per_step
@@ -172,48 +154,9 @@ class TimeModel:
         return said.step_model(machine, has_topology, recording.name, recording.profile.num_experts)
 
 
-def widest_of(recordings: list[Recording]) -> Recording:
+def widest_of(recordings: list[_native.Recording]) -> _native.Recording:
     """A server's file has rows for dense layers too; those of a recording have experts."""
     return max(recordings, key=lambda each: each.profile.num_layers)
-
-
-def verdict_on(
-    recordings: list[Recording],
-    before: Candidate,
-    after: Candidate,
-    machine: _native.Topology,
-    step: _native.StepModel,
-    horizon: float | None,
-) -> VerdictFigures:
-    """Of candidates that were judged on the recordings."""
-    widest = widest_of(recordings)
-    move = _native.move_between(before.on(widest, machine), after.on(widest, machine), step)
-    verdict = _native.verdict_of(
-        before.judgements,
-        after.judgements,
-        move,
-        step,
-        widest.profile.num_layers,
-        machine.num_ranks,
-        horizon,
-    )
-    return {
-        "placement": after.name,
-        "against": before.name,
-        "answer": verdict.answer,
-        "sentence": verdict.sentence,
-        "max_over_mean_before": verdict.max_over_mean_before,
-        "max_over_mean_after": verdict.max_over_mean_after,
-        "better_on": verdict.better_on,
-        "recordings": verdict.recordings,
-        "step_ms_before": verdict.step_ms_before,
-        "step_ms_after": verdict.step_ms_after,
-        "moved_experts": move.experts,
-        "moved_bytes": move.bytes,
-        "move_ms": move.ms,
-        "break_even_steps": verdict.break_even_steps,
-        "notes": verdict.notes,
-    }
 
 
 def several(given: T | FilePath | Sequence[T | FilePath], kind: type[T], name: str) -> list[T | FilePath]:

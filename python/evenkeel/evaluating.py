@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict, get_args
 
@@ -10,13 +11,13 @@ from ._arguments import choice, file_path, invalid, public
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
-    Candidate,
     Dispatch,
-    Recording,
     TimeModel,
     VerdictFigures,
+    named_placement,
+    notes_of,
+    read_recordings,
     several,
-    verdict_on,
     widest_of,
 )
 from .placement import Placement
@@ -116,8 +117,10 @@ def evaluate(
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
-        `results` by recording, `verdict`, whose `answer` is "pays", "does not pay" or "depends" and whose `notes` say
-        what the time model assumes, and `notes`: what was read otherwise than it stands in a file.
+        `results` by recording, `verdict` and `notes`: what was read otherwise than it stands in a file. The verdict's
+        `answer` is "pays", "does not pay", "depends" or "not_enough_data"; `tokens_needed` is then how many would do.
+        `measured_on` says whether the recordings are what the placement was made from. Its `notes` say what the time
+        model assumes.
 
     Raises:
         ParseError: a file is not what it should be.
@@ -133,24 +136,22 @@ def evaluate(
     given_recordings = several(recordings, RoutingProfile, "recordings")
     if all(isinstance(each, RoutingProfile) for each in given_recordings):
         how.refuse("is about files, and recordings has none", but=("model",))
-    read = [Recording(each, i, how) for i, each in enumerate(given_recordings)]
+    read = read_recordings(given_recordings, how, "recordings")
     if step_tokens is not None and not any(each.is_trace for each in read):
         raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
     rule = None if dispatch is None else choice(dispatch, "dispatch", get_args(Dispatch))
-    candidates = [Candidate(None, "contiguous", machine.num_ranks)]
-    candidates += [Candidate(each, f"placement {i}", machine.num_ranks, dispatch=rule) for i, each in enumerate(given)]
-    before = candidates[0] if from_ is None else Candidate(from_, "from_", machine.num_ranks, "from_", rule)
-    for candidate in [*candidates, before]:
-        candidate.judge_on(read, machine)
-    best = min(candidates[1:], key=lambda candidate: sum(_ratio(each) for each in candidate.judgements))
-    step = time.step_model(machine, topology is not None, widest_of(read), how.step_tokens)
-    said: Evaluation = {
-        "placements": [_placement_figures(each, read) for each in candidates],
-        "verdict": verdict_on(read, before, best, machine, step, time.steps_served()),
-        "notes": [f"{each.name}: {note}" for each in read for note in each.notes],
-    }
-    if axes_by_file := {each.name: each.axes for each in read if each.axes}:
-        said["axes"] = axes_by_file
+    named = [named_placement(each, f"placement {i}", machine.num_ranks, dispatch=rule) for i, each in enumerate(given)]
+    said: Evaluation = json.loads(
+        _native.evaluate(
+            read,
+            named,
+            None if from_ is None else named_placement(from_, "from_", machine.num_ranks, "from_", rule),
+            machine,
+            time.step_model(machine, topology is not None, widest_of(read), how.step_tokens),
+            time.steps_served(),
+        )
+    )
+    said["notes"] = [f"{name}: {note}" for name, note in notes_of(given_recordings, read)]
     return said
 
 
@@ -202,35 +203,6 @@ def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
     profile._native = native
     profile._notes, profile._axes = [], None
     return profile
-
-
-def _ratio(judgement: _native.RecordingJudgement) -> float:
-    return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
-
-
-def _placement_figures(candidate: Candidate, read: list[Recording]) -> PlacementFigures:
-    figures: PlacementFigures = {
-        "file": candidate.name,
-        "results": [_figures(r, j) for r, j in zip(read, candidate.judgements, strict=True)],
-    }
-    if candidate.dispatch != "even":
-        figures["dispatch"] = candidate.dispatch
-    return figures
-
-
-def _figures(recording: Recording, judgement: _native.RecordingJudgement) -> RecordingFigures:
-    quality = judgement.quality
-    steps = judgement.steps
-    known = quality.traffic_known
-    return {
-        "recording": recording.name,
-        "layers": list(recording.profile.layers or range(recording.profile.num_layers)),
-        "max_over_mean_mean": quality.max_over_mean_mean,
-        "max_over_mean_worst": quality.max_over_mean_worst,
-        "crossing": quality.crossing if known else None,
-        "crossing_between_nodes": quality.crossing_between_nodes if known else None,
-        "steps": None if steps is None else {"median": steps.median, "p95": steps.p95, "worst": steps.worst},
-    }
 
 
 __all__ = ["Evaluation", "evaluate", "read_steps"]

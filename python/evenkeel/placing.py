@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,7 @@ from . import _native
 from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, public, real
 from ._machine import machine_of
 from ._reading import FilePath, Reading
-from ._verdict import (
-    Candidate,
-    Dispatch,
-    Recording,
-    TimeModel,
-    VerdictFigures,
-    several,
-    verdict_on,
-)
+from ._verdict import Dispatch, TimeModel, VerdictFigures, named_placement, read_recordings, several
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -62,10 +55,16 @@ class PlacementQuality:
     """`[P, P]`, row by sender; the diagonal is what stays."""
 
 
-class PlaceVerdict(VerdictFigures):
-    """Whether a placement pays, on the data that it was made from or on other data."""
+PlaceVerdict = VerdictFigures
 
-    measured_on: str
+
+class HeldOut(TypedDict):
+    """max/mean on blocks of the recordings that were held out: ten placements of the rest are judged on them."""
+
+    max_over_mean_before: float
+    max_over_mean_after: float
+    blocks: int
+    folds: int
 
 
 class CopiesTried(NamedTuple):
@@ -90,14 +89,13 @@ class StepLevels(NamedTuple):
 class PlaceResult(Placement):
     """A placement, with what its solver says of it."""
 
-    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_steps", "_tried", "_verdict")
+    __slots__ = ("_held_out", "_judged", "_read_notes", "_result", "_said_notes", "_tried")
     _result: _native.PlaceResult
     _tried: list[CopiesTried]
-    _judged: list[tuple[PlacementQuality, PlacementQuality]]
+    _held_out: _native.HeldOut | None
+    _judged: _native.JudgedPlacing
     _read_notes: list[str]
-    _steps: list[StepLevels]
-    _verdict: PlaceVerdict | None
-    _judged_verdict: PlaceVerdict | None
+    _said_notes: list[str]
 
     @property
     def copies_tried(self) -> list[CopiesTried]:
@@ -156,28 +154,43 @@ class PlaceResult(Placement):
     @property
     def steps(self) -> list[StepLevels]:
         """Of each file that tells its steps apart. What is level over a recording is not in each of its steps."""
-        return list(self._steps)
+        return [StepLevels(each.name, _levels(each.before), _levels(each.after)) for each in self._judged.steps]
+
+    @property
+    def held_out(self) -> HeldOut | None:
+        """What the options give on traffic that was not placed for; None where the recordings have no blocks: 20
+        sequences of a trace, 20 steps, or 20 recordings."""
+        if self._held_out is None:
+            return None
+        return {
+            "max_over_mean_before": self._held_out.max_over_mean_before,
+            "max_over_mean_after": self._held_out.max_over_mean_after,
+            "blocks": self._held_out.blocks,
+            "folds": self._held_out.folds,
+        }
 
     @property
     def judged(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
         """Of each recording of `judge`, in order: before and after."""
-        return list(self._judged)
+        return [
+            (_quality(before, self.num_ranks), _quality(after, self.num_ranks)) for before, after in self._judged.judged
+        ]
 
     @property
     def verdict(self) -> PlaceVerdict | None:
-        """Whether it pays, on the data that it was made from, which flatters it. None where nothing is said of what a
-        step or a move takes; `notes` in it are what the time model assumes."""
-        return self._verdict
+        """Whether it pays on the data that it was made from, by what was held out of it. None where nothing is said of
+        what a step or a move takes; `notes` in it are what the time model assumes."""
+        return _verdict(self._judged.verdict)
 
     @property
     def judged_verdict(self) -> PlaceVerdict | None:
         """The same on the recordings of `judge`."""
-        return self._judged_verdict
+        return _verdict(self._judged.judged_verdict)
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the figures must know, a sentence each."""
-        return [*self._read_notes, *self._result.notes]
+        return [*self._read_notes, *self._result.notes, *self._said_notes]
 
     def __repr__(self) -> str:
         before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
@@ -320,7 +333,7 @@ def place(
     given_judges = [] if judge is None else several(judge, RoutingProfile, "judge")
     if all(isinstance(each, RoutingProfile) for each in [*recordings, *given_judges]):
         how.refuse("is for files", but=("model",))
-    own = [Recording(each, i, how, "profile", "if told") for i, each in enumerate(recordings)]
+    own = read_recordings(recordings, how, "profile", "if told")
     of_groups = ""
     if model is not None and num_groups is None and redundant_experts == 0:
         config = file_path(model, "model")
@@ -332,13 +345,19 @@ def place(
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
     if as_many_as_pay:
-        native, all_tried = _native.choose_copies(natives, machine, options)
+        native, all_tried, options.redundant_experts = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
     else:
         native = _native.place(natives, machine, options)
-    placed = _with_provenance(native)
-    placed._tried = tried
-    placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
+    held_out = _native.hold_out(own, machine, options, native.solve_ms)
+    placed = _with_provenance(native, _native.provenance_of(own, held_out))
+    placed._tried, placed._held_out = tried, held_out
+    placed._read_notes = [
+        f"{read.name}: {note}"
+        for given, read in zip(recordings, own, strict=True)
+        if not isinstance(given, RoutingProfile)
+        for note in read.notes
+    ]
     placed._read_notes += [of_groups] if of_groups else []
     placed._native, unplaced = placed._native.of_all_layers(
         natives,
@@ -346,41 +365,33 @@ def place(
         file_path(model, "model") if model is not None and has_files else None,
     )
     placed._read_notes += unplaced
-    after = Candidate(placed, "the placement", machine.num_ranks, "judge", dispatch)
-    before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_", dispatch)
-
-    def verdict(read: list[Recording], measured_on: str) -> PlaceVerdict | None:
-        for candidate in (before, after):
-            candidate.judge_on(read, machine)
-        if step is None:
-            return None
-        return {**verdict_on(read, before, after, machine, step, time.steps_served()), "measured_on": measured_on}
-
-    if step is not None:
-        placed._verdict = verdict(own, "the data it was made from")
-    stepped = [each for each in own if each.steps]
-    for candidate in (before, after) if stepped else ():
-        candidate.judge_on(stepped, machine)
-    placed._steps = [
-        StepLevels(each.name, _levels(one.steps), _levels(other.steps))
-        for each, one, other in zip(stepped, before.judgements, after.judgements, strict=False)
-        if one.steps is not None and other.steps is not None
-    ]
-    if judges:
-        placed._judged_verdict = verdict(judges, "data it was not made from")
-        placed._judged = [
-            (_quality(one.quality, machine.num_ranks), _quality(other.quality, machine.num_ranks))
-            for one, other in zip(before.judgements, after.judgements, strict=True)
-        ]
+    placed._said_notes = [] if held_out is None else held_out.notes
+    if of_one := _native.note_of_one_recording(len(own), len(judges)):
+        placed._said_notes = [*placed._said_notes, of_one]
+    placed._judged = _native.judge_placed(
+        named_placement(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_", dispatch),
+        named_placement(placed, "the placement", machine.num_ranks, "judge", dispatch),
+        own,
+        judges,
+        held_out,
+        machine,
+        step,
+        time.steps_served(),
+    )
     return placed
+
+
+def _verdict(said: str | None) -> PlaceVerdict | None:
+    figures: PlaceVerdict | None = None if said is None else json.loads(said)
+    return figures
 
 
 def _levels(steps: _native.StepSpread) -> tuple[float, float, float]:
     return steps.median, steps.p95, steps.worst
 
 
-def _judges(given: list[RoutingProfile | FilePath], how: Reading, own: Recording) -> list[Recording]:
-    read = [Recording(each, i, how, "judge") for i, each in enumerate(given)]
+def _judges(given: list[RoutingProfile | FilePath], how: Reading, own: _native.Recording) -> list[_native.Recording]:
+    read = read_recordings(given, how, "judge")
     for each in read:
         if each.profile.num_experts != own.profile.num_experts:
             raise invalid(
@@ -415,13 +426,11 @@ def has_exact_solver() -> bool:
     return _native.has_exact_solver()
 
 
-def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
+def _with_provenance(result: _native.PlaceResult, provenance: dict[str, str]) -> PlaceResult:
     names = result.objective.keys()
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
     placed._result = result
-    placed._tried, placed._judged, placed._read_notes, placed._steps = [], [], [], []
-    placed._verdict = placed._judged_verdict = None
     placed._take(
         result.placement,
         result.objective[main],
@@ -431,6 +440,7 @@ def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
             "objective": main,
             "solver": placed.solver,
             "max_over_mean": f"{result.after.max_over_mean_mean:.6f}",
+            **provenance,
         },
     )
     return placed
@@ -455,6 +465,7 @@ def _quality(quality: _native.PlacementQuality, num_ranks: int) -> PlacementQual
 
 __all__ = [
     "CopiesTried",
+    "HeldOut",
     "PlaceResult",
     "PlaceVerdict",
     "PlacementQuality",

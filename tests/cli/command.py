@@ -26,16 +26,24 @@ def default_signals():
         signal.signal(sign, signal.SIG_DFL)
 
 
-def npz(name, shape, values):
-    """An npz of one int64 array, by hand."""
+def npy(shape, values):
     header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
     array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
-    array += struct.pack(f"<{len(values)}q", *values)
+    return array + struct.pack(f"<{len(values)}q", *values)
+
+
+def npz_of(arrays):
+    """An npz of int64 arrays, each a shape and values, by hand."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(f"{name}.npy", array)
+        for name, (shape, values) in arrays.items():
+            archive.writestr(f"{name}.npy", npy(shape, values))
     return buffer.getvalue()
+
+
+def npz(name, shape, values):
+    return npz_of({name: (shape, values)})
 
 
 def without_readings(text):

@@ -1,7 +1,6 @@
 """evenkeel evaluate: its keys, figures recomputed from the files' own rows and counts, the verdict, and refusals."""
 
 import json
-import math
 import random
 import re
 import statistics
@@ -18,8 +17,9 @@ RESULT = [
 VERDICT = [
     "placement", "against", "answer", "sentence", "max_over_mean_before", "max_over_mean_after", "better_on",
     "recordings", "step_ms_before", "step_ms_after", "moved_experts", "moved_bytes", "move_ms", "break_even_steps",
-    "notes",
+    "gain", "tokens_needed", "measured_on", "notes",
 ]  # fmt: skip
+OWN, OTHER = "the data it was made from", "data it was not made from"
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 3, "vocab_size": 100,
     "num_attention_heads": 4, "num_key_value_heads": 4, "num_local_experts": EXPERTS, "num_experts_per_tok": 2,
@@ -32,6 +32,12 @@ def drawn_loads(seed, layers):
     """[layers][EXPERTS], some experts much hotter than others."""
     draw = random.Random(seed)
     return [[int(draw.lognormvariate(4, 1.2)) + 1 for _ in range(EXPERTS)] for _ in range(layers)]
+
+
+def drawn_steps(seed, count, layers=3):
+    """[count][layers][EXPERTS] of experts whose popularity stays, nearly."""
+    draw, hot = random.Random(seed), drawn_loads(seed, layers)
+    return [[[int(load * draw.uniform(0.8, 1.2)) + 1 for load in layer] for layer in hot] for _ in range(count)]
 
 
 def by_rank(row):
@@ -55,6 +61,10 @@ def step_ratios(layers_of_ranks, steps):
         if layers:
             ratios.append(sum(layers) / len(layers))
     return ratios
+
+
+def blocks_of(steps):
+    return [steps[b * len(steps) // 20 : (b + 1) * len(steps) // 20] for b in range(20)]
 
 
 def exceeded_by_one_in_twenty(values):
@@ -237,9 +247,10 @@ class Evaluate(PlacedTest):
                 for result, homes in [(self.result(said), placed), (self.result(said, 0), [CONTIGUOUS] * 3)]:
                     self.assert_steps(result["steps"], homes, steps)
                     self.assert_level(result, homes, whole)
-                before, after = (step_ratios(homes, steps) for homes in ([CONTIGUOUS] * 3, placed))
-                self.assertAlmostEqual(said["verdict"]["max_over_mean_before"], sum(before) / len(before), places=12)
-                self.assertAlmostEqual(said["verdict"]["max_over_mean_after"], sum(after) / len(after), places=12)
+                blocks = blocks_of(steps) if len(steps) >= 20 else [steps]
+                for key, homes in [("max_over_mean_before", [CONTIGUOUS] * 3), ("max_over_mean_after", placed)]:
+                    means = [statistics.mean(step_ratios(homes, block)) for block in blocks]
+                    self.assertAlmostEqual(said["verdict"][key], statistics.mean(means), places=12)
 
     def test_steps_of_counts_with_dense_rows_are_of_the_layers_with_experts(self):
         steps = [drawn_loads(200 + i, 2) for i in range(7)]
@@ -298,23 +309,6 @@ class Evaluate(PlacedTest):
         said = self.evaluate("t.npz", "p.json", *words, "--step-tokens", 500)
         self.assert_steps(self.result(said)["steps"], homes, [loads(tokens)])
 
-    def test_the_verdict_turns_at_the_step_that_has_paid_for_the_move(self):
-        loads = drawn_loads(10, 3)
-        recording = self.counts("r.json", loads)
-        rows = self.placed(recording, "p.json", "--redundant-experts", 4)
-        words = self.priced()
-        verdict = self.evaluate(recording, "p.json", *words)["verdict"]
-        level = [sum(map(max_over_mean, homes, loads)) / 3 for homes in ([CONTIGUOUS] * 3, [by_rank(r) for r in rows])]
-        self.assert_prices(verdict, 3, level, self.new_homes(rows, [CONTIGUOUS] * 3))
-        self.assertEqual(verdict["answer"], "depends")
-        turn = math.ceil(verdict["break_even_steps"])
-        self.assertGreater(turn, 1)
-        self.assertIn(f"how many steps it will serve: it pays after {turn} step", verdict["sentence"])
-        for horizon, answer in [(turn - 1, "does not pay"), (turn, "pays")]:
-            said = self.evaluate(recording, "p.json", *words, "--horizon", horizon)["verdict"]
-            self.assertEqual(said["answer"], answer, said)
-            self.assertIn(f"pays after {turn} step", said["sentence"])
-
     def test_the_slowest_link_of_a_topology_and_the_rate_of_a_cost_file_say_the_same(self):
         loads = drawn_loads(11, 3)
         recording = self.counts("r.json", loads)
@@ -345,22 +339,6 @@ class Evaluate(PlacedTest):
         self.assertEqual(said, told)
         more = self.evaluate("t.npz", "p.json", *words, "--step-tokens", 20, "--tokens-per-step", 40)["verdict"]
         self.assertAlmostEqual(more["step_ms_before"], 2 * said["step_ms_before"], places=12)
-
-    def test_what_is_not_known_leaves_the_answer_open_and_is_named(self):
-        recording = self.counts("r.json", drawn_loads(12, 3))
-        self.placed(recording, "p.json")
-        for words, parts in [
-            ([], ["what a step takes, what the move takes and how many steps it will serve"]),
-            (["--horizon", 100], ["what a step takes and what the move takes:"]),
-            (self.priced()[:6], ["what the move takes and how many steps it will serve"]),
-            (self.priced()[:4], ["what a step takes"]),
-        ]:
-            with self.subTest(words=words):
-                verdict = self.evaluate(recording, "p.json", *words)["verdict"]
-                self.assertEqual(verdict["answer"], "depends")
-                self.assertIsNone(verdict["break_even_steps"])
-                for part in parts:
-                    self.assertIn(part, verdict["sentence"])
 
     def test_each_thing_that_is_missing_is_named_and_no_other(self):
         recording = self.counts("r.json", drawn_loads(12, 3))
@@ -407,10 +385,10 @@ class Evaluate(PlacedTest):
         loads = [[10] * EXPERTS] * 3
         self.written("p.json", [[0, 1, 2, 3, 4, 5, 6, 0, 7, 1, 0, 2]] * 3)
         words = self.priced("--horizon", 10**9)
-        verdict = self.evaluate(self.counts("r.json", loads), "p.json", *words)["verdict"]
+        verdict = self.evaluate(self.window("w.npz", [loads] * 20), "p.json", *words)["verdict"]
         self.assertEqual((verdict["answer"], verdict["better_on"]), ("does not pay", 0))
         self.assertGreater(verdict["max_over_mean_after"], verdict["max_over_mean_before"])
-        self.assertIn("max/mean goes from 1.000 to", verdict["sentence"])
+        self.assertRegex(verdict["sentence"], "it does not pay: .* a step are lost")
 
     def test_where_only_copies_go_nothing_has_to_move_and_it_pays(self):
         # Ranks 0 and 1 have expert 0; rank 1, which also has the hot ones, gives it up.
@@ -420,12 +398,12 @@ class Evaluate(PlacedTest):
         file = self.written("then.json", [[e for rank in after for e in rank]])
         self.write(file, self.file(file) | {"rank_offsets": [[0, 3, 5, 8, 11]]})
         loads = [[40, 1, 200, 200, 10, 10, 10, 10]]
-        self.counts("r.json", loads)
-        verdict = self.evaluate("r.json", file, "--from", "now.json")["verdict"]
+        self.window("w.npz", [loads] * 20)
+        verdict = self.evaluate("w.npz", file, "--from", "now.json")["verdict"]
         self.assertAlmostEqual(verdict["max_over_mean_before"], max_over_mean(before, loads[0]), places=12)
         self.assertAlmostEqual(verdict["max_over_mean_after"], max_over_mean(after, loads[0]), places=12)
         self.assertEqual((verdict["moved_experts"], verdict["answer"]), (0, "pays"))
-        self.assertEqual(verdict["sentence"], "it pays: nothing has to move")
+        self.assertIn("it pays: nothing has to move, and max/mean falls by", verdict["sentence"])
 
     def test_a_move_starts_from_what_runs_now(self):
         loads, later = drawn_loads(13, 3), drawn_loads(14, 3)

@@ -113,7 +113,7 @@ class Place(CommandTest):
         words = ["--ranks", 4, "--traffic", "dispatch-combine"]
         known = self.json("place", trace, *words)
         estimated = self.json("place", "tiny.safetensors", *words)
-        self.assertEqual(known["after"]["notes"], [])
+        self.assertNotIn("where tokens live", str(known["after"]["notes"]))
         self.assertIn("where tokens live is not known", estimated["after"]["notes"][0])
         self.assertLess(known["after"]["crossing"], estimated["after"]["crossing"])
 
@@ -250,12 +250,12 @@ class Place(CommandTest):
         words = ["place", "later.json", "--ranks", 4, "--redundant-experts", 4, "--from", "p.json"]
         few = self.json(*words, "--max-moves", 5, "-o", "q.json")
         copies = sum(len(homes) - 1 for layer in self.homes("q.json", 4) for homes in layer)
-        missing = few["after"]["notes"][-1]
+        missing = next(note for note in few["after"]["notes"] if "redundant experts" in note)
         self.assertIn(f"{copies} of the 16 redundant experts that were asked for, in all layers, are there", missing)
         form = ["--format", "vllm", "-o", "v.json"]
         self.assert_refused([*words, "--max-moves", 5, *form], 4, "Unsupported", "vllm needs equally many", missing)
         moves = int(missing.split("all of them take ")[1].split()[0])
-        self.assertEqual(len(self.json(*words, "--max-moves", moves, *form)["after"]["notes"]), 1)
+        self.assertNotIn("redundant experts", str(self.json(*words, "--max-moves", moves, *form)["after"]["notes"]))
 
     def test_all_pairs_are_refused_where_nothing_is_sent_that_is_known(self):
         self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
@@ -308,7 +308,7 @@ class Place(CommandTest):
         self.assertEqual((command.returncode, errors), (0, ""))
         result = json.loads(output)
         self.assertFalse(result["proven_optimal"])
-        self.assertIn("interrupted", result["after"]["notes"][-1])
+        self.assertIn("interrupted", str(result["after"]["notes"]))
         self.assertEqual(len(self.homes("p.json", 8)), 6)
 
     def test_formats_of_servers_are_written_and_what_they_cannot_say_is_refused(self):

@@ -1,6 +1,7 @@
 """The time model of place and evaluate: place says of its own data what evaluate says, and where rates come from."""
 
 import json
+import statistics
 import unittest
 
 import evaluate_test as shared
@@ -33,15 +34,16 @@ class Verdict(shared.PlacedTest):
         judged = ["--judge", *judges] if judges else []
         said = self.json("place", *made_from, *words, *judged)
         for key, data, files in [
-            ("verdict", "the data it was made from", made_from),
-            ("judged_verdict", "data it was not made from", judges),
+            ("verdict", shared.OWN, made_from),
+            ("judged_verdict", shared.OTHER, judges),
         ]:
             if not files:
                 self.assertNotIn(key, said)
                 continue
-            self.assertEqual(list(said[key]), [*VERDICT, "measured_on"])
+            self.assertEqual(list(said[key]), VERDICT)
             other = self.json("evaluate", *files, "--placement", "p.json", "--ranks", RANKS, *evaluate_words, *model)
-            self.assertEqual(said[key], other["verdict"] | {"measured_on": data})
+            self.assertEqual(said[key], other["verdict"])
+            self.assertEqual(said[key]["measured_on"], data)
         return said
 
     def test_place_says_of_its_data_and_of_others_what_evaluate_says(self):
@@ -81,13 +83,74 @@ class Verdict(shared.PlacedTest):
         self.assertEqual((verdict["placement"], verdict["against"]), ("p.json", "contiguous"))
 
     def test_people_get_the_verdict_of_place_and_read_on_what_it_was_measured(self):
-        recording = self.counts("r.json", shared.drawn_loads(4, 3))
-        words = [recording, "--ranks", RANKS, *self.priced("--horizon", 1), "--judge", recording]
+        steps = shared.drawn_steps(4, 40)
+        recordings = [self.window("a.npz", steps[:20]), "--judge", self.window("b.npz", steps[20:])]
+        words = [*recordings, "--ranks", RANKS, *self.priced("--horizon", 1)]
         out = self.call("place", *words).stdout
-        verdict = self.json("place", *words)["verdict"]
-        for data in ("the data it was made from", "data it was not made from"):
-            self.assertIn(f"  on {data}:\n  the placement against contiguous: {verdict['sentence']}\n", out)
-        self.assertIn("1 step is asked about", verdict["sentence"])
+        said = self.json("place", *words)
+        for key, data in (("verdict", shared.OWN), ("judged_verdict", shared.OTHER)):
+            sentence = said[key]["sentence"]
+            self.assertIn(f"  the placement against contiguous: {sentence}\n  measured on {data}\n", out)
+            self.assertIn("1 step is asked about", sentence)
+
+    def test_what_is_held_out_decides_on_the_data_that_a_placement_is_made_from(self):
+        steps = shared.drawn_steps(40, 23)
+        recording = self.window("r.npz", steps)
+        words = ["--redundant-experts", 4, "--ranks", RANKS]
+        said = self.json("place", recording, *words, *self.priced("--horizon", 10**9), "-o", "p.json")
+        blocks = shared.blocks_of(steps)
+        before, after = [], []
+        for fold in range(10):
+            rest = [step for b, block in enumerate(blocks) if b // 2 != fold for step in block]
+            rows = self.placed(self.window("rest.npz", rest), "rest.json", "--redundant-experts", 4)
+            for block in blocks[2 * fold : 2 * fold + 2]:
+                before.append(statistics.mean(shared.step_ratios([shared.CONTIGUOUS] * 3, block)))
+                after.append(statistics.mean(shared.step_ratios([shared.by_rank(row) for row in rows], block)))
+        held_out = said["held_out"]
+        self.assertEqual(list(held_out), ["max_over_mean_before", "max_over_mean_after", "blocks", "folds"])
+        self.assertEqual((held_out["blocks"], held_out["folds"]), (20, 10))
+        self.assertAlmostEqual(held_out["max_over_mean_before"], sum(before) / 20, places=12)
+        self.assertAlmostEqual(held_out["max_over_mean_after"], sum(after) / 20, places=12)
+        verdict = said["verdict"]
+        self.assertAlmostEqual(verdict["max_over_mean_before"], sum(before) / 20, places=12)
+        self.assertAlmostEqual(verdict["max_over_mean_after"], sum(after) / 20, places=12)
+        self.assertAlmostEqual(verdict["gain"]["mean"], (sum(before) - sum(after)) / 20, places=12)
+        self.assertEqual((verdict["answer"], verdict["measured_on"]), ("pays", shared.OWN))
+        self.assertIn("it pays: held out, ", verdict["sentence"])
+        provenance = self.file("p.json")["provenance"]
+        self.assertAlmostEqual(float(provenance["held_out_max_over_mean"]), sum(after) / 20, places=5)
+        self.assertAlmostEqual(float(provenance["held_out_max_over_mean_before"]), sum(before) / 20, places=5)
+        self.assertRegex(provenance["recordings_digest"], "^[0-9a-f]{16}$")
+        text = self.call("place", recording, *words).stdout
+        figures = [held_out[key] for key in ("max_over_mean_before", "max_over_mean_after")]
+        self.assertIn("held out, 10 folds of 20 blocks: max/mean load {:.3f} -> {:.3f}".format(*figures), text)
+
+    def test_nothing_is_held_out_where_there_are_no_blocks(self):
+        few = self.window("few.npz", shared.drawn_steps(41, 19))
+        said = self.json("place", few, "--ranks", RANKS, *self.priced("--horizon", 10**9), "-o", "p.json")
+        self.assertNotIn("held_out", said)
+        self.assertEqual(said["verdict"]["answer"], "not_enough_data")
+        self.assertNotIn("held_out_max_over_mean", self.file("p.json")["provenance"])
+
+    def test_a_judge_that_the_placement_was_made_from_is_told(self):
+        recording = self.counts("r.json", shared.drawn_loads(42, 3))
+        words = ["--ranks", RANKS, *self.priced("--horizon", 9), "--judge", recording]
+        self.assertEqual(self.json("place", recording, *words)["judged_verdict"]["measured_on"], shared.OWN)
+
+    def test_one_recording_alone_says_what_it_cannot_know(self):
+        a, b = self.counts("a.json", shared.drawn_loads(43, 3)), self.counts("b.json", shared.drawn_loads(44, 3))
+        for words, notes in [([a], 1), ([a, b], 0), ([a, "--judge", b], 0)]:
+            said = self.json("place", *words, "--ranks", RANKS)["after"]["notes"]
+            self.assertEqual(sum("made from one recording: how it holds on" in note for note in said), notes)
+
+    def test_the_first_line_says_the_median_step_where_there_are_steps(self):
+        steps = self.window("s.npz", shared.drawn_steps(45, 5))
+        for words in ([steps], [steps, "--steps"]):
+            said = self.json("place", *words, "--ranks", RANKS)["steps"][0]
+            first = self.call("place", *words, "--ranks", RANKS).stdout.splitlines()[0]
+            self.assertIn(
+                f", of the median step {said['before']['median']:.3f} -> {said['after']['median']:.3f}", first
+            )
 
     def test_without_a_time_model_place_gives_no_verdict(self):
         recording = self.counts("r.json", shared.drawn_loads(5, 3))

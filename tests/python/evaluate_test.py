@@ -9,6 +9,7 @@ from support import COMMAND, TRACE, PackageTest, random_arrays
 
 import evenkeel as ek
 
+OWN, OTHER = "the data it was made from", "data it was not made from"
 EARLY = TRACE.with_name("routing_step50.npz")
 CONFIG = TRACE.with_name("config.json")
 
@@ -139,7 +140,31 @@ class Evaluate(PackageTest):
             self.assertIsNone(result["steps"])
         new = sum(len(set(placed.homes(n, e)) - {e // 4}) for n in range(3) for e in range(16))
         self.assertEqual(said["verdict"]["moved_experts"], new)
-        self.assertEqual(said["verdict"]["answer"], "depends")
+        self.assertEqual(said["verdict"]["answer"], "not_enough_data")
+        self.assertEqual((said["verdict"]["gain"], said["verdict"]["measured_on"]), (None, OTHER))
+
+    def test_twenty_recordings_bound_the_gain_and_a_placement_knows_its_own(self):
+        profiles = [random_profile(7) for _ in range(20)]
+        for i, profile in enumerate(profiles):
+            profile.add(ek.RoutingProfile(loads=random_arrays(100 + i, 3, 16)[0] // 10))
+        later = random_profile(7)
+        later.add(ek.RoutingProfile(loads=random_arrays(99, 3, 16)[0] // 10))
+        placed = ek.place(later, 4)
+        verdict = ek.evaluate(profiles, placed, 4)["verdict"]
+        gains = [
+            max_over_mean(each, ek.Placement.contiguous(3, 16, 4)).mean() - max_over_mean(each, placed).mean()
+            for each in profiles
+        ]
+        half = 2.860935 * np.std(gains, ddof=1) / 20**0.5
+        for key, value in [("mean", np.mean(gains)), ("low", np.mean(gains) - half), ("high", np.mean(gains) + half)]:
+            self.assertAlmostEqual(verdict["gain"][key], value, places=6)
+        self.assertEqual((verdict["answer"], verdict["measured_on"]), ("depends", OTHER))
+        few = ek.evaluate(profiles[:19], placed, 4)["verdict"]
+        self.assertEqual((few["answer"], few["gain"]), ("not_enough_data", None))
+        self.assertIn(f"about {few['tokens_needed']:,} assignments of a layer would do", few["sentence"])
+        own = ek.evaluate(later, placed, 4)["verdict"]
+        self.assertEqual((own["answer"], own["measured_on"]), ("not_enough_data", OWN))
+        self.assertIsNone(ek.evaluate(later, ek.Placement.contiguous(3, 16, 4), 4)["verdict"]["measured_on"])
 
     def test_ranks_are_those_of_the_placements(self):
         profile, placed = random_profile(5), ek.place(random_profile(4), 4)
@@ -202,6 +227,7 @@ class VerdictOfPlace(PackageTest):
         return json.loads(done.stdout)
 
     def assert_says(self, placed, printed):
+        self.assertEqual(placed.held_out, printed["held_out"])
         for key in ("verdict", "judged_verdict"):
             said = getattr(placed, key)
             self.assertEqual(said, printed.get(key), key)
@@ -245,19 +271,36 @@ class VerdictOfPlace(PackageTest):
 
     def test_is_that_of_evaluate_on_the_same_profiles(self):
         made_from, later = random_profile(21), random_profile(22)
-        placed = ek.place(made_from, 4, redundant_experts=4, judge=[later, made_from], horizon=8)
+        placed = ek.place(made_from, 4, redundant_experts=4, judge=later, horizon=8)
         for verdict, recordings, data in [
-            (placed.verdict, made_from, "the data it was made from"),
-            (placed.judged_verdict, [later, made_from], "data it was not made from"),
+            (placed.verdict, made_from, OWN),
+            (placed.judged_verdict, later, OTHER),
         ]:
             said = ek.evaluate(recordings, placed, 4, horizon=8)["verdict"]
-            self.assertEqual(verdict, said | {"placement": "the placement", "measured_on": data})
+            self.assertEqual(verdict, said | {"placement": "the placement"})
+            self.assertEqual(verdict["measured_on"], data)
+        both = ek.place(made_from, 4, redundant_experts=4, judge=[later, made_from], horizon=8)
+        self.assertEqual(both.judged_verdict["measured_on"], OWN)
         contiguous = max_over_mean(later, ek.Placement.contiguous(3, 16, 4))
         np.testing.assert_allclose(placed.judged[0][0].max_over_mean, contiguous, rtol=1e-12)
         np.testing.assert_allclose(placed.judged[0][1].max_over_mean, max_over_mean(later, placed), rtol=1e-12)
         alone = ek.place(made_from, 4, redundant_experts=4)
         self.assertEqual((alone.verdict, alone.judged_verdict, alone.judged), (None, None, []))
         self.assertEqual(alone, placed)
+
+    def test_is_by_what_was_held_out_of_the_data_that_it_was_made_from(self):
+        known = {"model": CONFIG, "tokens_per_step": 900, "tflops": 0.5, "link": 2, "horizon": 10**6}
+        placed = ek.place(EARLY, 8, redundant_experts=8, **known)
+        self.assertEqual((placed.held_out["blocks"], placed.held_out["folds"]), (20, 10))
+        gain = placed.held_out["max_over_mean_before"] - placed.held_out["max_over_mean_after"]
+        self.assertAlmostEqual(placed.verdict["gain"]["mean"], gain, places=12)
+        self.assertEqual((placed.verdict["answer"], placed.verdict["measured_on"]), ("pays", OWN))
+        kept = placed.provenance
+        self.assertAlmostEqual(float(kept["held_out_max_over_mean"]), placed.held_out["max_over_mean_after"], places=5)
+        self.assertIsNone(ek.place(random_profile(26), 4).held_out)
+        auto = ek.place(EARLY, 8, redundant_experts="auto")
+        copies = auto.physical_to_logical.shape[1] - 32
+        self.assertEqual(auto.held_out, ek.place(EARLY, 8, redundant_experts=copies).held_out)
 
     def test_files_are_placed_for_as_the_profiles_that_they_hold(self):
         recording = self.folder / "r.json"

@@ -28,9 +28,11 @@ assert_type(ek.evaluate(profile, placed, ranks=2)["verdict"]["break_even_steps"]
 assert_type(ek.evaluate(profile, placed, ranks=2)["notes"], list[str])
 judged = ek.place("counts.npz", ranks=2, judge=[profile, "later.npz"], horizon=9)
 assert_type(judged.verdict, ek.PlaceVerdict | None)
+assert_type(judged.held_out, ek.HeldOut | None)
 assert_type(judged.judged[0][1].max_over_mean_mean, float)
 if judged.judged_verdict is not None:
-    assert_type(judged.judged_verdict["measured_on"], str)
+    assert_type(judged.judged_verdict["measured_on"], str | None)
+    assert_type(judged.judged_verdict["tokens_needed"], int | None)
     assert_type(judged.judged_verdict["notes"], list[str])
 assert_type(ek.rebalance_experts(np.ones((2, 4)), 8, 1, 1, 4)[0], NDArray[np.int64])
 

@@ -1,5 +1,6 @@
 #include "evenkeel/layer/cuda/on_gpu.h"
 
+#include "evenkeel/base/hash.h"
 #include "evenkeel/layer/cuda/internal/gpu_layer.h"
 
 namespace evenkeel {
@@ -11,7 +12,7 @@ class OnGpu final : public LayerDevice {
   OnGpu(CudaStream& stream, const GpuOptions& options) : stream_(stream), options_(options) {}
 
   std::uint64_t digest() const override {
-    return internal::Hash().add(options_.borrow_slots).add(options_.rounds).value();
+    return Hash().add(options_.borrow_slots).add(options_.rounds).value();
   }
   std::unique_ptr<internal::LayerBackend> make(const internal::LayerParts& layer) const override {
     return std::make_unique<internal::GpuLayer>(layer, stream_, options_);

@@ -17,21 +17,6 @@ struct Digest {
   std::uint64_t value;
 };
 
-// FNV-1a over the bytes of trivially copyable values.
-class Hash {
- public:
-  template <class T>
-  Hash& add(const T& value) {
-    for (std::byte byte : std::as_bytes(std::span(&value, 1)))
-      state_ = (state_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
-    return *this;
-  }
-  std::uint64_t value() const { return state_; }
-
- private:
-  std::uint64_t state_ = 14695981039346656037ull;
-};
-
 // Collective. For each digest, the first rank whose value differs from rank 0's, or -1.
 std::vector<int> first_to_differ(Communicator& comm, std::span<const Digest> digests);
 

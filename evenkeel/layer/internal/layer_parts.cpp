@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/hash.h"
 
 namespace evenkeel::internal {
 

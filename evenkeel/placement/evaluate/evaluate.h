@@ -1,5 +1,6 @@
 // A placement judged on recordings, those that it was made from or any other: how level it is over a whole
-// recording and in its steps, what a step would take, what it takes to move there, and when that pays.
+// recording and in its steps, what a step would take, and what it takes to move there. Whether that pays:
+// verdict.h.
 //
 // Level       max/mean of the ranks' loads, by the rule with which the server chooses copies. A placement
 // that
@@ -35,36 +36,39 @@ struct RecordingJudgement {
   std::optional<StepSpread> steps;  // where it has steps
 };
 
-// `steps` are of the same layers and experts as the recording, `shares` those of the placement. Throws as
-// placement_quality() does.
+// `steps` are of the same layers and experts as the recording. Throws as placement_quality() does.
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
-                         const Topology& topology, const Placement& placement, const CopyShares& shares);
+                         const Topology& topology, const ServedPlacement& placement);
 inline RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
                                 const Topology& topology, const Placement& placement,
                                 Dispatch dispatch = Dispatch::even) {
-  return judge(recording, steps, topology, placement, {placement, topology, dispatch});
+  return judge(recording, steps, topology, {placement, {placement, topology, dispatch}});
 }
 
 // A placement and how messages call it; contiguous homes where there is none.
 struct NamedPlacement {
   std::string name = "contiguous";
   std::optional<Placement> placement = {};
-  std::string argument = {};  // what errors are about
+  std::string argument = {};                // what errors are about
+  std::vector<std::string> made_from = {};  // digests of its recordings, where they are known (provenance.h)
   Dispatch dispatch = Dispatch::even;
 
   // The homes of the recording's layers. Throws InvalidArgument where it is for others, or other experts.
   Placement on(const Recording& recording, int num_ranks) const;
-  // As on(), judged: what copies of layers that were not recorded draw counts too.
-  RecordingJudgement judged_on(const Recording& recording, const Topology& topology) const;
+  // As on(), by the rule: what copies of layers that were not recorded draw counts too.
+  ServedPlacement served_on(const Recording& recording, const Topology& topology) const;
 };
 
 struct JudgedPlacement {
   NamedPlacement placement;
   std::vector<RecordingJudgement> on;  // by recording
+  std::vector<double> blocks = {};     // level_of() each block of all recordings, where they have blocks
 };
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology);
 
+// max/mean by step where steps are known, else of the whole recording; mean of layers.
+double level_of(const RecordingJudgement& judgement);
 // The placement that is most level over all recordings, by step where steps are known; of equal ones the
 // first.
 const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements);
@@ -79,6 +83,7 @@ struct StepModel {
   std::optional<double> assignments_per_step = {};  // of a layer, over all ranks
   std::optional<double> expert_bytes = {};
   std::optional<double> link_gigabytes_per_s = {};  // into one rank
+  std::optional<int> top_k = {};                    // experts that a token visits in a layer
   std::vector<std::string> notes = {};              // what was assumed, a sentence each
   bool has_model = false;                           // sizes of experts, though perhaps not their bytes
   bool has_rate = false;                            // of products
@@ -99,39 +104,5 @@ struct Move {
 
 // Throws InvalidArgument where the two are of other layers, experts or ranks.
 Move move_between(const Placement& before, const Placement& after, const StepModel& model);
-
-struct Verdict {
-  enum class Answer { pays, does_not_pay, depends };
-  std::string placement = {};  // their names
-  std::string against = {};
-  Answer answer = Answer::depends;
-  double max_over_mean_before = 1;  // mean over recordings: by step where steps are known
-  double max_over_mean_after = 1;
-  int better_on = 0;  // recordings
-  int recordings = 0;
-  bool of_steps = false;  // of a recording at least
-  std::optional<double> step_ms_before = {};
-  std::optional<double> step_ms_after = {};
-  Move move = {};
-  std::optional<double> break_even_steps = {};  // after so many the move has paid for itself
-  std::string sentence = {};
-  std::vector<std::string> notes = {};  // what the step model assumes
-  StepModel model = {};                 // that says what is known
-};
-
-// "pays", "does not pay", "depends".
-const char* name_of(Verdict::Answer answer);
-
-// Judgements of the same recordings in the same order. `horizon`: how many steps the placement will serve.
-// Pays where the steps saved by then take longer than the move; does not where they do not, or where nothing
-// is saved; depends where the horizon, or what a step or the move takes, is not known. Throws
-// InvalidArgument where there is no recording.
-Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,
-                   const Move& move, const StepModel& model, int num_layers, int num_ranks,
-                   std::optional<double> horizon);
-// As above of two placements that were judged on these recordings, with the move between them.
-Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement& before,
-                   const JudgedPlacement& after, const StepModel& model, int num_ranks,
-                   std::optional<double> horizon);
 
 }  // namespace evenkeel

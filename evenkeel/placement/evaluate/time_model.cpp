@@ -83,6 +83,7 @@ StepModel step_model(const MachineRates& said, const Topology& topology,
                  .has_rate = rates.flops_per_second.has_value()};
   if (!sizes) return step;
   step.expert_bytes = sizes->bytes;
+  step.top_k = sizes->top_k;
   if (tokens_per_step) step.assignments_per_step = *tokens_per_step * sizes->top_k;
   if (rates.flops_per_second) step.assignment_us = 2 * sizes->weights / *rates.flops_per_second * 1e6;
   return step;

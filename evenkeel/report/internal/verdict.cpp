@@ -41,6 +41,15 @@ std::string said_by(const std::vector<std::string>& options) {
   return fmt::format("{} {} it", fmt::join(options, ", and "), one ? "says" : "say");
 }
 
+std::string mean_over(const Verdict& verdict) {
+  if (verdict.gain) return fmt::format("{} blocks", Recording::num_blocks);
+  return verdict.of_steps ? "recordings, of steps where they have them" : "recordings";
+}
+
+Json json_of(const Gain& gain) {
+  return {{"mean", gain.mean}, {"low", gain.low()}, {"high", gain.high()}, {"blocks", Recording::num_blocks}};
+}
+
 }  // namespace
 
 Json json_of(const Verdict& verdict) {
@@ -58,14 +67,18 @@ Json json_of(const Verdict& verdict) {
           {"moved_bytes", or_null(verdict.move.bytes)},
           {"move_ms", or_null(verdict.move.ms)},
           {"break_even_steps", or_null(verdict.break_even_steps)},
+          {"gain", verdict.gain ? json_of(*verdict.gain) : Json(nullptr)},
+          {"tokens_needed", or_null(verdict.tokens_needed)},
+          {"measured_on", verdict.measured_on ? Json(name_of(*verdict.measured_on)) : Json(nullptr)},
           {"notes", verdict.notes}};
 }
 
 void put_verdict(Page& page, const Verdict& verdict) {
   page.put("  {} against {}: {}\n", verdict.placement, verdict.against, verdict.sentence);
-  page.put("  max/mean load, mean over recordings{}: {:.3f} -> {:.3f}; lower on {} of {}\n",
-           verdict.of_steps ? ", of steps where they have them" : "", verdict.max_over_mean_before,
-           verdict.max_over_mean_after, verdict.better_on, verdict.recordings);
+  if (verdict.measured_on) page.put("  measured on {}\n", name_of(*verdict.measured_on));
+  page.put("  max/mean load, mean over {}: {:.3f} -> {:.3f}; lower on {} of {} recording{}\n",
+           mean_over(verdict), verdict.max_over_mean_before, verdict.max_over_mean_after, verdict.better_on,
+           verdict.recordings, verdict.recordings == 1 ? "" : "s");
   if (verdict.step_ms_before)
     page.put("  MoE layers of a step, by the model: {:.3f} ms -> {:.3f} ms\n", *verdict.step_ms_before,
              *verdict.step_ms_after);

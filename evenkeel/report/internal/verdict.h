@@ -1,7 +1,7 @@
 // Whether a placement pays against what runs now, as `place` and `evaluate` show it.
 #pragma once
 
-#include "evenkeel/placement/evaluate/evaluate.h"
+#include "evenkeel/placement/evaluate/verdict.h"
 #include "evenkeel/report/internal/json.h"
 #include "evenkeel/report/internal/page.h"
 
