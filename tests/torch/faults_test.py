@@ -34,7 +34,14 @@ SET_UP = 60.0  # of a group and its first step: other cases keep the cores busy,
 AT_ONCE = 8
 FORWARD = ["counts", "routes", "weights", "dispatch", "combine"]
 STOCK = "stock"  # the caller's own collectives, in a step where nothing moves
-BACKWARD = ["gradient dispatch", "router weights", "router gradients", "weight gradients", "gradient return"]
+BACKWARD = [
+    "agreement",
+    "gradient dispatch",
+    "router weights",
+    "router gradients",
+    "weight gradients",
+    "gradient return",
+]
 
 
 class Case(NamedTuple):
