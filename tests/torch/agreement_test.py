@@ -18,6 +18,7 @@ from processes import run_ranks
 
 from evenkeel.errors import CommError, InvalidArgument
 from evenkeel.torch import ExpertParallel
+from evenkeel.torch._cut import Cut
 from evenkeel.torch._exchange import Exchange
 
 HIDDEN, TOKENS, K = 8, 12, 2
@@ -196,6 +197,16 @@ def unlike_modes(rank: int, ranks: int, name: str, mode: Any) -> str:
     return "nothing"
 
 
+def unlike_modes_of_stock(rank: int, ranks: int) -> bool:
+    """A step in which nothing moves, without gradients on rank 1: what the framework makes of it."""
+    layer = Layer("A", rank, ranks, planner="ep")
+    made = []
+    for _ in range(2):
+        with torch.set_grad_enabled(rank != 1):
+            made.append(layer.forward(stock=lambda hidden, *_: hidden * 2.0))
+    return all(torch.equal(each, layer.hidden * 2.0) and each.requires_grad == (rank != 1) for each in made)
+
+
 def unlike_options(rank: int, ranks: int) -> str:
     try:
         Layer(["A", "C"][rank], rank, ranks, name="moe").forward()
@@ -228,6 +239,25 @@ def unlike_collectives(rank: int, ranks: int) -> str:
         assert error.data["peer"] == -1
         return str(error.data["why"])
     return "nothing"
+
+
+def fails_while_planning(rank: int, ranks: int, where: str) -> str:
+    """Rank 1 has no memory before or after the counts travel, and lives on."""
+    layer = Layer("A", rank, ranks)
+    layer.forward()
+    if rank == 1 and where == "counting":
+        torch.bincount = _no_memory  # type: ignore[assignment]
+    elif rank == 1:
+        Cut.whole = _no_memory  # type: ignore[method-assign,assignment]
+    try:
+        layer.forward()
+    except (CommError, MemoryError) as error:
+        return str(error)
+    return "nothing"
+
+
+def _no_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError("none left")
 
 
 class AgreementTest(unittest.TestCase):
@@ -330,6 +360,17 @@ class AgreementTest(unittest.TestCase):
                             f"(number 0), backward, which rank 1 ran without gradients; rank 1: step 6 of layer {name}",
                             message,
                         )
+
+    def test_a_rank_without_gradients_takes_part_in_the_framework_s_own_step(self) -> None:
+        self.assertEqual(run_ranks(2, unlike_modes_of_stock), [True, True])
+
+    def test_a_rank_that_fails_before_its_counts_or_its_plan_tells_the_others(self) -> None:
+        start = time.monotonic()
+        for where in ("counting", "planning"):
+            others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
+            self.assertIn("rank 1 failed (MemoryError: none left) after", others)
+            self.assertEqual(own, "none left")
+        self.assertLess(time.monotonic() - start, 2 * AT_ONCE)
 
     def test_collectives_of_unlike_kinds_are_no_rank_s_fault(self) -> None:
         for message in run_ranks(2, unlike_collectives):

@@ -257,7 +257,7 @@ class Faults:
 
     def _serve(self) -> None:
         while True:
-            data, sender = self._socket.recvfrom(4096)
+            data, sender = self._socket.recvfrom(65536)
             with contextlib.suppress(ValueError, LookupError, TypeError):  # not from a rank
                 message: dict[str, Any] = json.loads(data)
                 if message["token"] != self._token:

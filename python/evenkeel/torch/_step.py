@@ -67,8 +67,7 @@ class Step(torch.autograd.Function):
             if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
                 step.random[i] = RandomState(hidden)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
-            if i == 0:
-                step.agreement.require_type(step.agreed, outputs)
+            step.agreement.require_type(step.agreed, outputs)
             if out is None:
                 out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
