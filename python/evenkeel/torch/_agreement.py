@@ -105,13 +105,13 @@ class Agreement:
             CommError: on every rank, where ranks are at different calls.
         """
         place = f"step {agreed.step} of {self._layer}, backward"
-        without = [str(rank) for rank, training in enumerate(agreed.training) if not training]
+        without = [rank for rank, training in enumerate(agreed.training) if not training]
         if without:
-            place += f", which rank{'s' if len(without) > 1 else ''} {', '.join(without)} ran without gradients"
+            place += f", which rank{'s' * (len(without) > 1)} {', '.join(map(str, without))} ran without gradients"
         nothing = torch.empty(0, dtype=torch.int64, device=device)
         (every,) = to_host(self._gather("agreement", [_digest([place]), lacks, 0], nothing))
         if (every[:, 0] != every[0, 0]).any():
-            raise self._difference("agreement", place, {}, device)
+            raise self._difference("agreement", place, {}, device, without)
         return bool(every[:, 1].any())
 
     def require_type(self, agreed: Agreed, outputs: torch.Tensor) -> None:
@@ -142,27 +142,39 @@ class Agreement:
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
         return self.exchange.all_gather(phase, message)
 
-    def _difference(self, phase: str, place: str, facts: Mapping[str, str], device: torch.device) -> Exception:
-        """Collective: what ranks do not have alike, as one and the same error on all of them."""
-        mine = {name: _shortened(value) for name, value in {"": place, **facts}.items()}
-        mine["digest"] = str(_digest(facts.values()))  # of values that are alike where they are shown
-        every = [json.loads(text) for text in self._texts(phase, json.dumps(mine), device)]
-        places = [each.pop("") for each in every]
+    def _difference(
+        self,
+        phase: str,
+        place: str,
+        facts: Mapping[str, str],
+        device: torch.device,
+        without: Sequence[int] = (),
+    ) -> Exception:
+        """Collective: what ranks do not have alike, as one and the same error on all of them.
+
+        `without` are ranks that cannot come to this pass, since their forward was without gradients.
+        """
+        shown = {name: _shortened(value) for name, value in facts.items()}
+        shown["digest"] = str(_digest(facts.values()))  # of values that are alike where they are shown
+        mine = json.dumps({"place": place, "without": without, "facts": shown})
+        every = [json.loads(text) for text in self._texts(phase, mine, device)]
+        places = [each["place"] for each in every]
         if len(set(places)) > 1:
-            return self._different_calls(places, device)
-        for name in dict.fromkeys(itertools.chain(*every)):
-            values = [each.get(name) for each in every]
+            missing = [rank for each in every for rank in each["without"] if places[rank] != each["place"]]
+            return self._different_calls(places, missing, device)
+        for name in dict.fromkeys(itertools.chain(*(each["facts"] for each in every))):
+            values = [each["facts"].get(name) for each in every]
             if len({value for value in values if value is not None}) > 1:
                 return SameOnEveryRank(_unlike(name, values, "the same on every rank of the group"))
         raise AssertionError("digests differ, and no value does")
 
-    def _different_calls(self, places: Sequence[str], device: torch.device) -> Exception:
+    def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
         first, second, odd = _two_of(places)
-        sentence = (
+        why = (
             f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; rank {second}: "
             f"{places[second]}), and every rank must make the same layers and the same calls in one order"
         )
-        return self.exchange.end(odd, sentence, device)
+        return self.exchange.end(min(missing, default=odd), why, device)
 
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""
@@ -197,9 +209,8 @@ def _two_of(values: Sequence[str | None]) -> tuple[int, int, int]:
 
 def _unlike(name: str, values: Sequence[str | None], allowed: str) -> Exception:
     first, second, _ = _two_of(values)
-    return invalid(
-        name, f"is not the same on ranks {first} and {second}: {values[first]} and {values[second]}", allowed
-    )
+    has = f"rank {first} has {values[first]}, rank {second} has {values[second]}"
+    return invalid(name, f"is not the same on ranks {first} and {second}: {has}", allowed)
 
 
 def _shortened(text: str) -> str:

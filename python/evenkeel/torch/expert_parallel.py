@@ -178,7 +178,7 @@ class ExpertParallel:
     ) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
         counts = count(ids, blocks_of(self.budget, self.chunk_bins), self.num_experts)
-        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "given" if has_stock else "none"}
+        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
         wants = None
         if torch.is_grad_enabled():
             wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
@@ -294,9 +294,9 @@ def _facts(
     return {
         "hidden": f"[tokens, {hidden.shape[1]}] of {hidden.dtype}",
         "top_k_index": f"[tokens, {ids.shape[1]}]",
-        "top_k_weights": f"of {top_k_weights.dtype}",
+        "top_k_weights": str(top_k_weights.dtype),
         "weights": ", ".join(f"{name} {list(weight.shape[1:])} of {weight.dtype}" for name, weight in weights.items()),
-        "autocast": f"to {torch.get_autocast_dtype(kind)}" if torch.is_autocast_enabled(kind) else "off",
+        "autocast": str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off",
     }
 
 
