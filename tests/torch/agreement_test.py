@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from processes import run_ranks
 
+import evenkeel as ek
 from evenkeel.errors import CommError, InvalidArgument
 from evenkeel.torch import ExpertParallel
 from evenkeel.torch._cut import Cut
@@ -30,6 +31,7 @@ LAYERS: dict[str, tuple[int, dict[str, Any]]] = {
     "B": (6, {}),
     "C": (40, {"budget": 10**7}),
     "D": (12, {"budget": 10**7, "chunk_bins": [1, 2]}),
+    "E": (400, {}),
 }
 """Experts and options: equal shapes, and messages of unlike lengths."""
 
@@ -207,12 +209,18 @@ def unlike_modes_of_stock(rank: int, ranks: int) -> bool:
     return all(torch.equal(each, layer.hidden * 2.0) and each.requires_grad == (rank != 1) for each in made)
 
 
-def unlike_options(rank: int, ranks: int) -> str:
-    try:
-        Layer(["A", "C"][rank], rank, ranks, name="moe").forward()
-    except InvalidArgument as error:
-        return str(error)
-    return "nothing"
+def unlike_options(rank: int, ranks: int) -> list[str]:
+    said = []
+    homes = [list(range(ranks)) * 200, list(range(ranks)) * 200]
+    homes[1][200:202] = [1, 0]  # where a message does not show it
+    long = ek.Placement([[[home] for home in homes[rank]]], ranks)
+    for kind, options in ((["A", "C"][rank], {}), ("E", {"placement": long, "planner": "ep"})):
+        try:
+            Layer(kind, rank, ranks, name="moe", **options).forward()  # type: ignore[arg-type]
+            said.append("nothing")
+        except InvalidArgument as error:
+            said.append(str(error))
+    return said
 
 
 def unnamed(rank: int, ranks: int) -> str:
@@ -242,16 +250,36 @@ def unlike_collectives(rank: int, ranks: int) -> str:
 
 
 def fails_while_planning(rank: int, ranks: int, where: str) -> str:
-    """Rank 1 has no memory before or after the counts travel, and lives on."""
+    """Rank 1 gives wrong arguments, or has no memory before or after the counts travel."""
     layer = Layer("A", rank, ranks)
-    layer.forward()
-    if rank == 1 and where == "counting":
+    if where != "first call":
+        layer.forward()
+    if rank == 1 and where in ("arguments", "first call"):
+        layer.ids = layer.ids[1:]
+    elif rank == 1 and where == "counting":
         torch.bincount = _no_memory  # type: ignore[assignment]
     elif rank == 1:
         Cut.whole = _no_memory  # type: ignore[method-assign,assignment]
     try:
         layer.forward()
-    except (CommError, MemoryError) as error:
+    except (CommError, InvalidArgument, MemoryError) as error:
+        return str(error)
+    return "nothing"
+
+
+def fails_in_stock(rank: int, ranks: int) -> str:
+    layer = Layer("A", rank, ranks, planner="ep")
+
+    def stock(hidden: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        if rank == 1:
+            raise ValueError("of its own")
+        dist.all_reduce(torch.zeros(1))
+        return hidden
+
+    try:
+        layer.forward(stock=stock)
+        layer.forward()
+    except (CommError, ValueError) as error:
         return str(error)
     return "nothing"
 
@@ -339,8 +367,9 @@ class AgreementTest(unittest.TestCase):
             self.assertIn("expert ids of rank 1 are outside -1..", first[-1])
 
     def test_unlike_options_are_named_before_a_count_is_read(self) -> None:
-        for message in run_ranks(2, unlike_options):
-            self.assertIn("num_experts: is not the same on ranks 0 and 1: rank 0 has 6, rank 1 has 40", message)
+        for number, homes in run_ranks(2, unlike_options):
+            self.assertIn("num_experts: is not the same on ranks 0 and 1: rank 0 has 6, rank 1 has 40", number)
+            self.assertIn("placement: is not the same on ranks 0 and 1: rank 0 has [0, 1, 0, 1", homes)
 
     def test_outputs_of_unlike_types(self) -> None:
         for kind, message in run_ranks(2, unlike_outputs, True):
@@ -372,7 +401,14 @@ class AgreementTest(unittest.TestCase):
             others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
             self.assertIn("rank 1 failed (MemoryError: none left) after", others)
             self.assertEqual(own, "none left")
-        self.assertLess(time.monotonic() - start, 2 * AT_ONCE)
+        others, own = run_ranks(2, fails_in_stock, seconds=SECONDS)
+        self.assertIn("rank 1 failed (ValueError: of its own) after stock of layer A", others)
+        self.assertEqual(own, "of its own")
+        for where in ("arguments", "first call"):
+            others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
+            self.assertIn("rank 1 failed (InvalidArgument: top_k_index: (11, 2), with weights (12, 2)", others)
+            self.assertIn("top_k_index: (11, 2), with", own)
+        self.assertLess(time.monotonic() - start, 4 * AT_ONCE)
 
     def test_collectives_of_unlike_kinds_are_no_rank_s_fault(self) -> None:
         for message in run_ranks(2, unlike_collectives):

@@ -155,7 +155,6 @@ class Agreement:
         `without` are ranks that cannot come to this pass, since their forward was without gradients.
         """
         shown = {name: _shortened(value) for name, value in facts.items()}
-        shown["digest"] = str(_digest(facts.values()))  # of values that are alike where they are shown
         mine = json.dumps({"place": place, "without": without, "facts": shown})
         every = [json.loads(text) for text in self._texts(phase, mine, device)]
         places = [each["place"] for each in every]
@@ -214,5 +213,6 @@ def _unlike(name: str, values: Sequence[str | None], allowed: str) -> Exception:
 
 
 def _shortened(text: str) -> str:
+    """With a digest where its middle is left out, since two values may differ there alone."""
     half = _SHOWN_CHARACTERS // 2
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]} ... {text[-half:]} (digest {_digest([text]):x})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
 from ._faults import Faults, Pending, faults_of
@@ -37,8 +38,11 @@ class Exchange:
         self.direction = "forward"
 
     @contextmanager
-    def step(self, direction: str) -> Iterator[None]:
-        """Within it, an error of this rank's own is told to the others, which would wait for it."""
+    def step(self, direction: str, device: torch.device) -> Iterator[None]:
+        """Within it, an error of this rank's own is told to the others, which would wait for it.
+
+        `device` is that of its tensors.
+        """
         before, self.direction = self.direction, direction  # a checkpoint runs a forward within a backward
         try:
             yield
@@ -47,7 +51,8 @@ class Exchange:
         except CommError:
             raise
         except Exception as error:
-            self._faults(torch.device("cpu")).failed_here(error)
+            with suppress(CommError):  # the others are gone
+                self._faults(device).failed_here(error)
             raise
         finally:
             self.direction = before
@@ -91,13 +96,15 @@ class Exchange:
         pending = self._begin(phase, lambda: None, device)
         try:
             made = work()
-        except RuntimeError as error:
+        except _StopRecomputationError:  # a checkpoint has what it wanted
+            raise
+        except Exception as error:
             faults = self._faults(device)
-            if isinstance(error, dist.DistError) or "gloo" in str(error):
+            if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
                 raise faults.error(pending.began, error) from error
             faults.failed_here(error)
             raise
-        finally:  # also where a checkpoint has what it wanted, and leaves in the middle
+        finally:
             pending.done()
         return made
 

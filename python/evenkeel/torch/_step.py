@@ -43,13 +43,13 @@ class Step(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
-        with step.exchange.step("forward"):
+        with step.exchange.step("forward", hidden.device):
             return Step._forward(ctx, step, hidden, top_k_weights, *weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        with ctx.step.exchange.step("backward"):
+        with ctx.step.exchange.step("backward", grad_output.device):
             return Step._backward(ctx, grad_output)
 
     @staticmethod

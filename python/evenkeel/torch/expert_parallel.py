@@ -149,16 +149,16 @@ class ExpertParallel:
 
         Raises:
             InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if ranks have unlike
-                options, types, weights or autocast; on this rank alone, if its shapes do not fit.
+                options, types, weights or autocast; on this rank, if its own arguments do not fit.
             BudgetTooSmall: one token of each rank does not fit.
             CommError: on every rank that is left, forward or backward, if one fails, does not answer in time or is at
                 another call; see docs/errors.md.
         """
-        ids = self._ids(hidden, top_k_index, top_k_weights, weights)
-        for name, call in (("experts", experts), ("stock", stock)):
-            if not callable(call) and (name, call) != ("stock", None):
-                raise invalid(name, f"is a {type(call).__name__}", "a callable")
-        with self.exchange.step("forward"):
+        with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
+            ids = self._ids(hidden, top_k_index, top_k_weights, weights)
+            for name, call in (("experts", experts), ("stock", stock)):
+                if not callable(call) and (name, call) != ("stock", None):
+                    raise invalid(name, f"is a {type(call).__name__}", "a callable")
             agreed, cut = self._plan(hidden, ids, top_k_weights, experts, weights, stock is not None)
         if self.budget is None and not cut.chunks:
             assert stock is not None
