@@ -181,14 +181,26 @@ def unlike_outputs(rank: int, ranks: int, first: bool) -> tuple[str, str]:
 
 
 def unlike_modes(rank: int, ranks: int, name: str, mode: Any) -> str:
-    """Rank 1 runs without gradients, in first steps and in later ones; then it goes on without a backward pass."""
+    """Rank 1 runs without gradients, in first steps and in later ones; then it goes on without a backward pass.
+
+    Without a mode, nothing of its arguments wants one.
+    """
     layer = Layer(name, rank, ranks)
+
+    def forward() -> torch.Tensor:
+        if rank != 1:
+            return layer.forward()
+        if mode is None:
+            return layer.forward(
+                hidden=layer.hidden.detach(), top_k=layer.top_k.detach(), weights={"w": layer.own.detach()}
+            )
+        with mode():
+            return layer.forward().clone()
+
     for _ in range(2):
-        with mode() if rank == 1 else torch.enable_grad():
-            layer.require_right(layer.forward().clone())
+        layer.require_right(forward())
         layer.backward(layer.forward())
-    with mode() if rank == 1 else torch.enable_grad():
-        made = layer.forward()
+    made = forward()
     try:
         if rank != 1:
             layer.backward(made)
@@ -383,7 +395,7 @@ class AgreementTest(unittest.TestCase):
         self.assertIn("rank 1 failed (InvalidArgument", others[1])
 
     def test_a_rank_without_gradients_computes_and_its_missing_backward_is_named(self) -> None:
-        for mode in (torch.no_grad, torch.inference_mode):
+        for mode in (torch.no_grad, torch.inference_mode, None):
             for name in ("A", "C"):
                 for ranks in (2, 3):
                     for message in run_ranks(ranks, unlike_modes, name, mode):

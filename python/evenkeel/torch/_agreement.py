@@ -48,9 +48,9 @@ class Agreed(NamedTuple):
     kind: int
     """A digest of all that ranks are given alike besides the step."""
     training: tuple[bool, ...]
-    """By rank, whether gradients are enabled."""
+    """By rank, whether it runs with gradients."""
     wants: int
-    """A digest of which weights want gradients where they are enabled; 0 if they are nowhere."""
+    """A digest of which weights want gradients on these ranks; 0 if there are none."""
 
 
 class Agreement:
@@ -73,7 +73,7 @@ class Agreement:
 
         Args:
             facts: what must be alike, by the argument's name; the same names on every rank.
-            wants: which weights want gradients; None where gradients are not enabled, which ranks need not share.
+            wants: which weights want gradients; None where this rank runs without, which ranks need not share.
 
         Raises:
             InvalidArgument: on every rank, where one rank's fact is not another's.

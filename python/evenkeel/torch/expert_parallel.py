@@ -180,7 +180,7 @@ class ExpertParallel:
         counts = count(ids, blocks_of(self.budget, self.chunk_bins), self.num_experts)
         facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
         wants = None
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
             wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
         agreed, every, own = self._agreement.forward(facts, wants, counts, ids)
         names, tensors = list(weights), list(weights.values())
@@ -263,11 +263,11 @@ class ExpertParallel:
 
         A training step takes more than one without gradients, and autocast changes what experts hold.
         """
-        key = (agreed.kind, agreed.training, agreed.wants)
+        key, training = (agreed.kind, agreed.training, agreed.wants), agreed.training[self.exchange.rank]
         if key not in self._phases:
             with undisturbed(hidden):
-                own = chunk_phases(experts, names, weights, hidden, routed, k, torch.is_grad_enabled())
-            if any(agreed.training) and not torch.is_grad_enabled():
+                own = chunk_phases(experts, names, weights, hidden, routed, k, training)
+            if any(agreed.training) and not training:
                 own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         phases = self._phases[key]
