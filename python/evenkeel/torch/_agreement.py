@@ -69,7 +69,7 @@ class Agreement:
     def forward(
         self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, ids: torch.Tensor
     ) -> tuple[Agreed, np.ndarray, np.ndarray]:
-        """Collective: the `counts` of all ranks, `[P, ...]`; and this rank's `ids`, which the host reads along with them.
+        """Collective: the `counts` of all ranks, `[P, ...]`; and this rank's `ids`, which the host reads with them.
 
         Args:
             facts: what must be alike, by the argument's name; the same names on every rank.
