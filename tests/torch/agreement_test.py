@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from processes import run_ranks
+from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
 from evenkeel.errors import CommError, InvalidArgument
@@ -23,7 +24,7 @@ from evenkeel.torch._cut import Cut
 from evenkeel.torch._exchange import Exchange
 
 HIDDEN, TOKENS, K = 8, 12, 2
-SECONDS = 30.0
+SECONDS = 20.0
 AT_ONCE = 5.0
 
 LAYERS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -296,6 +297,31 @@ def fails_in_stock(rank: int, ranks: int) -> str:
     return "nothing"
 
 
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        return rows * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        raise ValueError("of its own")
+
+
+def fails_in_backward(rank: int, ranks: int) -> str:
+    """Rank 1's experts fail in a backward pass that has run a checkpointed forward again."""
+    layer = Layer("A", rank, ranks)
+
+    def failing(rows: torch.Tensor, *rest: Any) -> torch.Tensor:
+        return products(Failing.apply(rows) if rank == 1 else rows, *rest)  # type: ignore[no-untyped-call]
+
+    made = checkpoint(lambda x: layer.forward(failing, hidden=x), layer.hidden, use_reentrant=False)
+    try:
+        made.sum().backward()
+    except (CommError, ValueError) as error:
+        return str(error)
+    return "nothing"
+
+
 def _no_memory(*_: Any, **__: Any) -> None:
     raise MemoryError("none left")
 
@@ -407,7 +433,7 @@ class AgreementTest(unittest.TestCase):
     def test_a_rank_without_gradients_takes_part_in_the_framework_s_own_step(self) -> None:
         self.assertEqual(run_ranks(2, unlike_modes_of_stock), [True, True])
 
-    def test_a_rank_that_fails_before_its_counts_or_its_plan_tells_the_others(self) -> None:
+    def test_a_rank_that_fails_by_itself_tells_the_others(self) -> None:
         start = time.monotonic()
         for where in ("counting", "planning"):
             others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
@@ -415,6 +441,9 @@ class AgreementTest(unittest.TestCase):
             self.assertEqual(own, "none left")
         others, own = run_ranks(2, fails_in_stock, seconds=SECONDS)
         self.assertIn("rank 1 failed (ValueError: of its own) after stock of layer A", others)
+        self.assertEqual(own, "of its own")
+        others, own = run_ranks(2, fails_in_backward, seconds=SECONDS)
+        self.assertRegex(others, r"rank 1 failed \(ValueError: of its own\) after .* of layer A, backward")
         self.assertEqual(own, "of its own")
         for where in ("arguments", "first call"):
             others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
