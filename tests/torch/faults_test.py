@@ -27,6 +27,7 @@ from processes import run_ranks
 from evenkeel.errors import CommError
 from evenkeel.torch import ExpertParallel
 from evenkeel.torch._exchange import Exchange
+from evenkeel.torch._faults import Place, Verdict
 
 RANKS, EXPERTS, K, TOKENS = 3, 6, 2, 12
 DEADLINE, MARGIN = 3.0, 2.0
@@ -34,7 +35,14 @@ SET_UP = 60.0  # of a group and its first step: other cases keep the cores busy,
 AT_ONCE = 8
 FORWARD = ["counts", "routes", "weights", "dispatch", "combine"]
 STOCK = "stock"  # the caller's own collectives, in a step where nothing moves
-BACKWARD = ["gradient dispatch", "router weights", "router gradients", "weight gradients", "gradient return"]
+BACKWARD = [
+    "agreement",
+    "gradient dispatch",
+    "router weights",
+    "router gradients",
+    "weight gradients",
+    "gradient return",
+]
 
 
 class Case(NamedTuple):
@@ -229,6 +237,26 @@ def on_subgroups(rank: int, ranks: int) -> list[str]:
     return met
 
 
+def told_of_a_fault(rank: int, ranks: int) -> list[str]:
+    """What rank 1 gets of a collective that rank 0 is late for, where it hears meanwhile of a fault before or after it."""
+    exchange = Exchange(None, "7")
+    exchange.all_gather("counts", torch.zeros(1))
+    met = []
+    for first in (3, 2):  # the collective below is the second, then the third
+        if rank == 0:
+            time.sleep(0.8)
+        else:
+            faults = exchange._faults(torch.device("cpu"))
+            told = Verdict(0, Place(first, "counts", "7", "forward"), "rank 0 failed", first)
+            threading.Timer(0.1, setattr, (faults, "verdict", told)).start()
+        try:
+            met.append(str(exchange.all_gather("counts", torch.ones(1)).sum().item()))
+            exchange._faults(torch.device("cpu")).verdict = None
+        except CommError as error:
+            met.append(str(error))
+    return met
+
+
 class FaultsTest(unittest.TestCase):
     def run_all(self, cases: list[Case]) -> dict[Case, list[Outcome]]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -280,6 +308,11 @@ class FaultsTest(unittest.TestCase):
         for outcomes in found.values():
             for outcome in outcomes:
                 self.assertIn("has not come to", outcome.message)
+
+    def test_a_collective_that_all_came_to_ends_though_a_later_one_failed(self) -> None:
+        done, failed = run_ranks(2, told_of_a_fault)[1]
+        self.assertEqual(done, "2.0")
+        self.assertIn("rank 0 failed", failed)
 
     def test_ranks_are_those_of_the_group(self) -> None:
         first, *others, last = run_ranks(3, on_subgroups)

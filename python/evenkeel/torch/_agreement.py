@@ -1,37 +1,218 @@
-"""That every rank was given the same layer: compared once, before ranks wait for each other by what they were given."""
+"""That all ranks make the same calls, with arguments that must be alike.
+
+Each pass of a layer begins with one message from every rank: a digest of the call, and in forward the counts. All
+messages of a group are equally long, whatever the layer and the pass. So ranks that are at different calls still read
+each other's message, where gloo ends a process that receives more than it expects. Where digests differ, the ranks
+exchange the words behind them, and all raise the same error.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+import torch.distributed as dist
 
 from .._arguments import invalid
-from ._exchange import Exchange
+from ._exchange import Exchange, SameOnEveryRank, to_host
+
+_HEAD = 3
+"""Numbers before a message's counts: the call's digest, a flag, the digest of which weights want gradients."""
+
+_SHOWN_CHARACTERS = 160
 
 
-def require_alike(exchange: Exchange, facts: Mapping[str, object], device: torch.device) -> None:
-    """Collective: `facts` by the name of the argument, the same names on every rank.
+class _Group:
+    """What the layers of one process group share."""
 
-    Raises:
-        InvalidArgument: on every rank, where one rank's fact is not another's.
-    """
-    mine = torch.tensor([_digest(fact) for fact in facts.values()], dtype=torch.int64, device=device)
-    every = exchange.all_gather("options", mine).cpu()
-    for i, (name, fact) in enumerate(facts.items()):
-        other = (every[:, i] != every[0, i]).nonzero().flatten().tolist()
-        if other:
+    def __init__(self) -> None:
+        self.layers = itertools.count()
+        self.room = 0
+        """Counts that a message has room for; alike on all ranks, since it follows from what they agreed on."""
+
+
+_groups: WeakKeyDictionary[dist.ProcessGroup, _Group] = WeakKeyDictionary()
+
+
+class Agreed(NamedTuple):
+    """What every rank knows of a step after its first message."""
+
+    step: int
+    kind: int
+    """A digest of all that ranks are given alike besides the step."""
+    training: tuple[bool, ...]
+    """By rank, whether it runs with gradients."""
+    wants: int
+    """A digest of which weights want gradients on these ranks; 0 if there are none."""
+
+
+class Agreement:
+    """One layer's part in it; `options` are what the layer was made with, by name."""
+
+    def __init__(self, exchange: Exchange, options: Mapping[str, object]) -> None:
+        self.exchange = exchange
+        self._options = {name: repr(value) for name, value in options.items()}
+        self._of_options = _digest(self._options.values())
+        number = next(_state_of(exchange.group).layers)
+        self._layer = f"layer {exchange.layer} (number {number})" if exchange.layer else f"layer number {number}"
+        self._steps = 0
+        self._types: dict[int, torch.dtype] = {}
+        """Of the experts' outputs, by the kind of step."""
+
+    def forward(
+        self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, ids: torch.Tensor
+    ) -> tuple[Agreed, np.ndarray, np.ndarray]:
+        """Collective: the `counts` of all ranks, `[P, ...]`; and this rank's `ids`, which the host reads with them.
+
+        Args:
+            facts: what must be alike, by the argument's name; the same names on every rank.
+            wants: which weights want gradients; None where this rank runs without, which ranks need not share.
+
+        Raises:
+            InvalidArgument: on every rank, where one rank's fact is not another's.
+            CommError: on every rank, where ranks are at different calls.
+        """
+        self._steps += 1
+        kind = _digest([str(self._of_options), *facts.values()])
+        place = f"step {self._steps} of {self._layer}, forward"
+        head = [_digest([place, str(kind)]), wants is not None, 0 if wants is None else _digest([wants])]
+        state = _state_of(self.exchange.group)
+        fit = counts.numel() <= state.room
+        every, own = to_host(self._gather("counts", head, counts if fit else counts[:0]), ids)
+        some = set(every[:, 2].tolist()) - {0}
+        if len(some) > 1 or (every[:, 0] != every[0, 0]).any():
+            facts = {**self._options, **facts} | ({} if wants is None else {"weights.requires_grad": wants})
+            raise self._difference("counts", place, facts, ids.device)
+        of_all = every[:, _HEAD : _HEAD + counts.numel()]
+        if not fit:
+            (of_all,) = to_host(self.exchange.all_gather("counts", counts))
+            state.room = counts.numel()
+        training = tuple(bool(flag) for flag in every[:, 1])
+        agreed = Agreed(self._steps, kind, training, max(some, default=0))
+        return agreed, of_all.reshape(-1, *counts.shape), own
+
+    def backward(self, agreed: Agreed, lacks: bool, device: torch.device) -> bool:
+        """Collective: whether any rank `lacks` what its forward kept, so that all compute it again.
+
+        Raises:
+            CommError: on every rank, where ranks are at different calls.
+        """
+        place = f"step {agreed.step} of {self._layer}, backward"
+        without = [rank for rank, training in enumerate(agreed.training) if not training]
+        if without:
+            place += f", which rank{'s' * (len(without) > 1)} {', '.join(map(str, without))} ran without gradients"
+        nothing = torch.empty(0, dtype=torch.int64, device=device)
+        (every,) = to_host(self._gather("agreement", [_digest([place]), lacks, 0], nothing))
+        if (every[:, 0] != every[0, 0]).any():
+            raise self._difference("agreement", place, {}, device, without)
+        return bool(every[:, 1].any())
+
+    def require_type(self, agreed: Agreed, outputs: torch.Tensor) -> None:
+        """Collective at the first step of a kind: the experts' outputs are of one type, by which they travel.
+
+        Raises:
+            InvalidArgument: on every rank, where types differ at the first step; later, on the rank whose type is new.
+        """
+        if self.exchange.ranks == 1:
+            return
+        known = self._types.get(agreed.kind)
+        if known is not None and outputs.dtype != known:
             raise invalid(
-                name,
-                f"is not the same on ranks 0 and {other[0]}; this rank has {fact}",
-                "the same on every rank of the group",
+                "experts",
+                f"gave {outputs.dtype} on rank {self.exchange.rank}, and {known} on all ranks before",
+                "outputs of one type on every rank and in every step",
             )
+        if known is None:
+            types = self._texts("types", str(outputs.dtype), outputs.device)
+            if len(set(types)) > 1:
+                raise SameOnEveryRank(_unlike("experts", types, "outputs of one type on every rank"))
+            self._types[agreed.kind] = outputs.dtype
+
+    def _gather(self, phase: str, head: Sequence[int], counts: torch.Tensor) -> torch.Tensor:
+        """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
+        message = counts.new_zeros(_HEAD + _state_of(self.exchange.group).room)
+        message[:_HEAD] = torch.tensor(head)
+        message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
+        return self.exchange.all_gather(phase, message)
+
+    def _difference(
+        self,
+        phase: str,
+        place: str,
+        facts: Mapping[str, str],
+        device: torch.device,
+        without: Sequence[int] = (),
+    ) -> Exception:
+        """Collective: what ranks do not have alike, as one and the same error on all of them.
+
+        `without` are ranks that cannot come to this pass, since their forward was without gradients.
+        """
+        shown = {name: _shortened(value) for name, value in facts.items()}
+        mine = json.dumps({"place": place, "without": without, "facts": shown})
+        every = [json.loads(text) for text in self._texts(phase, mine, device)]
+        places = [each["place"] for each in every]
+        if len(set(places)) > 1:
+            missing = [rank for each in every for rank in each["without"] if places[rank] != each["place"]]
+            return self._different_calls(places, missing, device)
+        for name in dict.fromkeys(itertools.chain(*(each["facts"] for each in every))):
+            values = [each["facts"].get(name) for each in every]
+            if len({value for value in values if value is not None}) > 1:
+                return SameOnEveryRank(_unlike(name, values, "the same on every rank of the group"))
+        raise AssertionError("digests differ, and no value does")
+
+    def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
+        first, second, odd = _two_of(places)
+        why = (
+            f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; rank {second}: "
+            f"{places[second]}), and every rank must make the same layers and the same calls in one order"
+        )
+        return self.exchange.end(min(missing, default=odd), why, device)
+
+    def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
+        """Every rank's text."""
+        mine = torch.tensor(list(text.encode()), dtype=torch.uint8, device=device)
+        lengths = self.exchange.all_gather(phase, torch.tensor([len(mine)], device=device)).flatten().tolist()
+        padded = mine.new_zeros(max(lengths))
+        padded[: len(mine)] = mine
+        every = self.exchange.all_gather(phase, padded).cpu().numpy()
+        return [row[:length].tobytes().decode() for row, length in zip(every, lengths, strict=True)]
 
 
-def _digest(fact: object) -> int:
-    """Alike for 1 and 1.0, and for a list and a tuple."""
-    if isinstance(fact, int) and not isinstance(fact, bool):
-        fact = float(fact) if abs(fact) < 2**53 else fact
-    fact = list(fact) if isinstance(fact, tuple) else fact
-    return int.from_bytes(hashlib.blake2b(repr(fact).encode(), digest_size=8).digest(), "little", signed=True)
+def _state_of(group: dist.ProcessGroup | None) -> _Group:
+    group = group or dist.group.WORLD
+    assert group is not None
+    return _groups.setdefault(group, _Group())
+
+
+def _digest(words: Iterable[str]) -> int:
+    """Of 63 bits, and never 0."""
+    found = hashlib.blake2b("\0".join(words).encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(found, "little") % (2**63 - 1)
+
+
+def _two_of(values: Sequence[str | None]) -> tuple[int, int, int]:
+    """Two ranks whose values differ, in order, one of them with the most common; the odd one if most agree, else -1."""
+    given = [rank for rank, value in enumerate(values) if value is not None]
+    common, times = Counter(values[rank] for rank in given).most_common(1)[0]
+    one = next(rank for rank in given if values[rank] == common)
+    other = next(rank for rank in given if values[rank] != common)
+    return min(one, other), max(one, other), other if 2 * times > len(given) else -1
+
+
+def _unlike(name: str, values: Sequence[str | None], allowed: str) -> Exception:
+    first, second, _ = _two_of(values)
+    has = f"rank {first} has {values[first]}, rank {second} has {values[second]}"
+    return invalid(name, f"is not the same on ranks {first} and {second}: {has}", allowed)
+
+
+def _shortened(text: str) -> str:
+    """With a digest where its middle is left out, since two values may differ there alone."""
+    half = _SHOWN_CHARACTERS // 2
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]} ... {text[-half:]} (digest {_digest([text]):x})"

@@ -12,10 +12,30 @@ import torch
 from .. import _native
 from .._arguments import invalid
 from ._chunk import Routes
-from ._exchange import Exchange
+from ._exchange import Exchange, SameOnEveryRank, to_host
 
 _BLOCKS = 32
 """Under a budget tokens are counted in so many blocks, of which chunks are made."""
+
+
+def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
+    """In how many blocks a step's tokens are first counted."""
+    return 1 if budget is None else math.lcm(*bins) if bins else _BLOCKS
+
+
+def count(ids: torch.Tensor, blocks: int, experts: int) -> torch.Tensor:
+    """`[blocks, E + 2]` of tokens that are cut into blocks: by expert, of ids that are none, and tokens."""
+    tokens = len(ids)
+    bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
+    flat = ids.reshape(-1)
+    wrong = (flat < -1) | (flat >= experts)
+    column = flat.masked_fill(wrong, experts).masked_fill(flat == -1, experts + 1)
+    if blocks > 1:
+        of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
+        column = column + of_token.repeat_interleave(ids.shape[1]) * (experts + 2)
+    made = torch.bincount(column, minlength=blocks * (experts + 2)).view(blocks, experts + 2)
+    made[:, -1] = bounds.diff()
+    return made
 
 
 class Counted(NamedTuple):
@@ -27,16 +47,37 @@ class Counted(NamedTuple):
     tokens: np.ndarray  # [P, blocks]
     own: np.ndarray  # this rank's ids
 
+    @staticmethod
+    def of(begin: int, end: int, counts: np.ndarray, own: np.ndarray) -> Counted:
+        """From what `count` gave on every rank, `[P, blocks, E + 2]`.
+
+        Raises:
+            InvalidArgument: on every rank, if an id of any is no expert's.
+        """
+        experts = counts.shape[2] - 2
+        bad = counts[:, :, experts].sum(axis=1)
+        if bad.any():
+            rank = int(bad.argmax())
+            why = f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{experts - 1}"
+            raise SameOnEveryRank(invalid("top_k_index", why, "ids over all ranks"))
+        by_expert, by_block = (np.ascontiguousarray(found) for found in (counts[:, :, :experts], counts[:, :, -1]))
+        return Counted(begin, end, by_expert, by_block, own)
+
     def bound(self, block: int) -> int:
         """This rank's first token of a block."""
         return self.begin + (self.end - self.begin) * block // self.tokens.shape[1]
 
 
 class Cut:
-    """One step's chunks; `homes` are the experts' ranks. `last` is what `ExpertParallel.last` says of the step."""
+    """One step's chunks, of its tokens as `counted`; `homes` are the experts' ranks.
 
-    def __init__(self, exchange: Exchange, layout: _native.StepLayout, homes: np.ndarray, ids: torch.Tensor) -> None:
-        self.exchange, self.layout, self.homes, self.ids = exchange, layout, homes, ids
+    `last` is what `ExpertParallel.last` says of the step.
+    """
+
+    def __init__(
+        self, exchange: Exchange, layout: _native.StepLayout, homes: np.ndarray, ids: torch.Tensor, counted: Counted
+    ) -> None:
+        self.exchange, self.layout, self.homes, self.ids, self.counted = exchange, layout, homes, ids, counted
         self.chunks: list[tuple[int, int, Routes]] = []
         self.last: dict[str, Any] = {
             "training": torch.is_grad_enabled(),
@@ -48,12 +89,12 @@ class Cut:
 
     def whole(self, also_if_nothing_moves: bool) -> None:
         """One chunk; none where nothing moves, unless that is wanted."""
-        self._add(self._count(0, len(self.ids), 1), 0, 1, also_if_nothing_moves)
+        self._add(self.counted, 0, 1, also_if_nothing_moves)
 
     def equal(self, bins: Sequence[int], budget: int) -> bool:
         """As many equal chunks as the least bin that fits; false if none does."""
-        blocks = math.lcm(*bins)
-        counted = self._count(0, len(self.ids), blocks)
+        counted = self.counted
+        blocks = counted.tokens.shape[1]
         for chunks in bins:
             if self.layout.equal_chunk_bytes(counted.counts, counted.tokens, chunks) <= budget:
                 each = blocks // chunks
@@ -62,9 +103,19 @@ class Cut:
                 return True
         return False
 
-    def fewest(self, begin: int, end: int) -> None:
+    def fewest(self) -> None:
         """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
-        counted = self._count(begin, end, _BLOCKS)
+        if self.counted.tokens.shape[1] == _BLOCKS:
+            self._fewest_of(self.counted)
+        else:  # counted for equal chunks, which do not fit
+            self._fewest_in(0, len(self.ids))
+
+    def _fewest_in(self, begin: int, end: int) -> None:
+        part = self.ids[begin:end]
+        every, own = to_host(self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))), part)
+        self._fewest_of(Counted.of(begin, end, every, own))
+
+    def _fewest_of(self, counted: Counted) -> None:
         first = 0
         while first < _BLOCKS:
             last = self.layout.longest_chunk(counted.counts, counted.tokens, first)
@@ -72,7 +123,7 @@ class Cut:
                 self._add(counted, first, last)
                 first = last
             else:  # this ends: one token of each rank fits, with nothing moved (ExpertParallel._set_budget)
-                self.fewest(counted.bound(first), counted.bound(first + 1))
+                self._fewest_in(counted.bound(first), counted.bound(first + 1))
                 first += 1
 
     def _add(self, counted: Counted, first: int, last: int, also_if_nothing_moves: bool = True) -> None:
@@ -96,32 +147,3 @@ class Cut:
         last["transfers"] += self.layout.transfers
         for name, loads in (("rank_loads", self.layout.rank_loads), ("home_loads", at_home)):
             last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
-
-    def _count(self, begin: int, end: int, blocks: int) -> Counted:
-        """One read of the host."""
-        ids, width = self.ids, len(self.homes)
-        part = ids[begin:end]
-        tokens = len(part)
-        bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
-        flat = part.reshape(-1)
-        wrong = (flat < -1) | (flat >= width)
-        column = flat.masked_fill(wrong, width).masked_fill(flat == -1, width + 1)
-        if blocks > 1:
-            of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
-            column = column + of_token.repeat_interleave(part.shape[1]) * (width + 2)
-        mine = torch.bincount(column, minlength=blocks * (width + 2)).view(blocks, width + 2)
-        mine[:, -1] = bounds.diff()
-        every = self.exchange.all_gather("counts", mine)
-        host = torch.cat([every.reshape(-1), flat]).cpu().numpy() if ids.device.type != "cpu" else None
-        counts = every.numpy() if host is None else host[: every.numel()].reshape(every.shape)
-        own = part.contiguous().numpy() if host is None else host[every.numel() :].reshape(part.shape)
-        bad = counts[:, :, width].sum(axis=1)
-        if bad.any():
-            rank = int(bad.argmax())
-            raise invalid(
-                "top_k_index",
-                f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{width - 1}",
-                "ids over all ranks",
-            )
-        by_expert, by_block = (np.ascontiguousarray(found) for found in (counts[:, :, :width], counts[:, :, -1]))
-        return Counted(begin, end, by_expert, by_block, own)

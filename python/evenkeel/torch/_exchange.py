@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
 from ._faults import Faults, Pending, faults_of
 
 _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
+
+
+class SameOnEveryRank(Exception):
+    """Holds an error that all ranks raise alike: none waits for another, and the group goes on."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class Exchange:
@@ -29,18 +38,24 @@ class Exchange:
         self.direction = "forward"
 
     @contextmanager
-    def step(self, direction: str) -> Iterator[None]:
-        """Within it, an error of this rank's own is told to the others, which would wait for it."""
-        self.direction = direction
+    def step(self, direction: str, device: torch.device) -> Iterator[None]:
+        """Within it, an error of this rank's own is told to the others, which would wait for it.
+
+        `device` is that of its tensors.
+        """
+        before, self.direction = self.direction, direction  # a checkpoint runs a forward within a backward
         try:
             yield
+        except SameOnEveryRank as same:
+            raise same.error from None
         except CommError:
             raise
         except Exception as error:
-            self._faults(torch.device("cpu")).failed_here(error)
+            with suppress(CommError):  # the others are gone
+                self._faults(device).failed_here(error)
             raise
         finally:
-            self.direction = "forward"
+            self.direction = before
 
     def all_to_all(
         self,
@@ -81,13 +96,15 @@ class Exchange:
         pending = self._begin(phase, lambda: None, device)
         try:
             made = work()
-        except RuntimeError as error:
+        except _StopRecomputationError:  # a checkpoint has what it wanted
+            raise
+        except Exception as error:
             faults = self._faults(device)
-            if isinstance(error, dist.DistError) or "gloo" in str(error):
+            if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
                 raise faults.error(pending.began, error) from error
             faults.failed_here(error)
             raise
-        finally:  # also where a checkpoint has what it wanted, and leaves in the middle
+        finally:
             pending.done()
         return made
 
@@ -99,6 +116,10 @@ class Exchange:
 
     def _gather(self, every: torch.Tensor, mine: torch.Tensor) -> Any:
         return _gather(every, mine.reshape(-1).contiguous(), group=self.group, async_op=True)
+
+    def end(self, peer: int, why: str, device: torch.device) -> CommError:
+        """What every rank raises that found this, by messages which all have read."""
+        return self._faults(device).end(peer, why)
 
     def _begin(self, phase: str, start: Callable[[], dist.Work | None], device: torch.device) -> Pending:
         return self._faults(device).begin(phase, self.layer, self.direction, start, device.type == "cpu")
@@ -112,6 +133,15 @@ class Exchange:
         if work is not None:
             work.wait()
         return every.view(self.ranks, *mine.shape)
+
+
+def to_host(*tensors: torch.Tensor) -> list[np.ndarray]:
+    """Tensors of one integer type as arrays of their shapes, in one read of the host."""
+    if tensors[0].device.type == "cpu":
+        return [tensor.contiguous().numpy() for tensor in tensors]
+    read = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu()
+    parts = read.split([tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape).numpy() for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:

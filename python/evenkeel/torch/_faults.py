@@ -61,6 +61,9 @@ class Verdict(NamedTuple):
     peer: int
     place: Place
     why: str
+    """A sentence without its full stop."""
+    first: int
+    """The number of the first collective that some rank does not take part in."""
 
 
 class Pending:
@@ -89,7 +92,7 @@ class Pending:
                 work.wait(_LOOK_AGAIN)
                 return
             except RuntimeError:
-                if self.faults.verdict is not None:
+                if self.faults.verdict is not None and self.faults.verdict.first <= self.place.number:
                     raise
         work.wait()
 
@@ -134,27 +137,29 @@ class Faults:
         verdict = self.verdict
         assert verdict is not None
         self.unfinished.clear()  # they hold their tensors
-        peer, place, why = verdict
-        who = "" if peer < 0 else f"rank {peer} "
-        if peer >= 0 and self.global_ranks[peer] != peer:
-            who += f"(global rank {self.global_ranks[peer]}) "
         return CommError(
-            f"{who}{why} {place}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on.",
+            f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on.",
             {
-                "peer": peer,
-                "operation": place.phase,
-                "layer": place.layer,
-                "direction": place.direction,
+                "peer": verdict.peer,
+                "operation": verdict.place.phase,
+                "layer": verdict.place.layer,
+                "direction": verdict.place.direction,
                 "after_seconds": seconds,
-                "why": why,
+                "why": verdict.why,
             },
         )
+
+    def end(self, peer: int, why: str) -> CommError:
+        """Ends the group by what all ranks found alike, each by itself."""
+        self._conclude(Verdict(peer, self.last, why, self.last.number))
+        return self.error(time.monotonic())
 
     def failed_here(self, error: Exception) -> None:
         """Tells all that this rank leaves its step by an error of its own."""
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
-            self._conclude(Verdict(self.rank, self.last, f"failed ({what}) after"))
+            why = f"{self._named(self.rank)} failed ({what}) after {self.last}"
+            self._conclude(Verdict(self.rank, self.last, why, self.last.number + 1))
         self.unfinished.clear()
 
     def _judge(self, cause: Exception | None) -> Verdict:
@@ -165,14 +170,38 @@ class Faults:
         silent = sorted(self._heard - answers.keys())
         if silent:
             others = "" if len(silent) == 1 else f", nor do ranks {', '.join(map(str, silent[1:]))}"
-            return Verdict(silent[0], stuck, f"does not answer{others} (killed, stopped or cut off), awaited in")
+            why = f"{self._named(silent[0])} does not answer{others} (killed, stopped or cut off), awaited in {stuck}"
+            return Verdict(silent[0], stuck, why, stuck.number)
+        apart = self._apart({rank: place for rank, (place, waits) in answers.items() if waits}, stuck)
+        if apart is not None:
+            return apart
         behind = [
             (place.number, waits, rank) for rank, (place, waits) in answers.items() if place.number < stuck.number
         ]
         if behind:
             rank = min(behind)[2]
-            return Verdict(rank, stuck, f"answers and was last in {answers[rank][0]}, but has not come to")
-        return Verdict(-1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in")
+            why = f"{self._named(rank)} answers and was last in {answers[rank][0]}, but has not come to {stuck}"
+            return Verdict(rank, stuck, why, stuck.number)
+        why = f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}"
+        return Verdict(-1, stuck, why, stuck.number)
+
+    def _apart(self, waiting: dict[int, Place], stuck: Place) -> Verdict | None:
+        """Ranks that wait in different collectives of one number; they wait for each other, and none is behind."""
+        met = {rank: place for rank, place in sorted(waiting.items()) if place.number == stuck.number}
+        for rank, place in met.items():
+            if place != stuck:
+                other = next(rank for rank in met if met[rank] == stuck)
+                one, two = min(rank, other), max(rank, other)
+                why = (
+                    f"ranks {one} and {two} are at different calls (rank {one}: {met[one]}; rank {two}: {met[two]}), "
+                    "and every rank must make the same layers and the same calls in one order"
+                )
+                return Verdict(-1, stuck, why, stuck.number)
+        return None
+
+    def _named(self, rank: int) -> str:
+        known = self.global_ranks[rank]
+        return f"rank {rank}" if known == rank else f"rank {rank} (global rank {known})"
 
     def _ask(self) -> dict[int, tuple[Place, bool]]:
         """Where each rank is that answers, and whether it waits there; this one too."""
@@ -228,7 +257,7 @@ class Faults:
 
     def _serve(self) -> None:
         while True:
-            data, sender = self._socket.recvfrom(4096)
+            data, sender = self._socket.recvfrom(65536)
             with contextlib.suppress(ValueError, LookupError, TypeError):  # not from a rank
                 message: dict[str, Any] = json.loads(data)
                 if message["token"] != self._token:
@@ -249,7 +278,7 @@ class Faults:
                 self._answers[rank] = (Place(*body[0]), body[1])
                 self._news.notify_all()
             elif kind == "verdict":
-                self.verdict = self.verdict or Verdict(body[0], Place(*body[1]), body[2])
+                self.verdict = self.verdict or Verdict(body[0], Place(*body[1]), *body[2:])
                 self._news.notify_all()
 
     def _tell_all(self, kind: str, body: Any = None) -> None:

@@ -19,6 +19,10 @@ _INDEX = 96
 """Bytes of index arrays and numbers that go with each row, on a device of its own."""
 
 
+BACKWARD_PHASES = 7
+"""How many phases `chunk_phases` adds for training."""
+
+
 @dataclass(frozen=True)
 class Line:
     """No more than `fixed + per_row * rows` bytes."""

@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _kept
+from ._agreement import Agreed, Agreement
 from ._chunk import Chunk, Computed, Experts, Routes, wide
 from ._exchange import Exchange
 from ._random import RandomState
@@ -24,8 +25,10 @@ class Chunks:
         names: Sequence[str],
         pieces: list[tuple[int, int, Routes]],
         k: int,
+        agreement: Agreement,
+        agreed: Agreed,
     ) -> None:
-        self.exchange = exchange
+        self.exchange, self.agreement, self.agreed = exchange, agreement, agreed
         self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
         self.k = k
@@ -40,13 +43,13 @@ class Step(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
-        with step.exchange.step("forward"):
+        with step.exchange.step("forward", hidden.device):
             return Step._forward(ctx, step, hidden, top_k_weights, *weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        with ctx.step.exchange.step("backward"):
+        with ctx.step.exchange.step("backward", grad_output.device):
             return Step._backward(ctx, grad_output)
 
     @staticmethod
@@ -64,6 +67,7 @@ class Step(torch.autograd.Function):
             if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
                 step.random[i] = RandomState(hidden)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
+            step.agreement.require_type(step.agreed, outputs)
             if out is None:
                 out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
@@ -78,6 +82,8 @@ class Step(torch.autograd.Function):
         step: Chunks = ctx.step
         hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
         kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
+        if step.chunks and step.agreement.backward(step.agreed, None in kept, hidden.device):
+            kept = [None] * len(step.chunks)  # alike on all ranks, since computing again sends rows
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
         of_weights: list[torch.Tensor | None] = [None] * len(weights)

@@ -19,13 +19,13 @@ from .._arguments import instance, invalid, number, public, quoted
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
-from ._agreement import require_alike
+from ._agreement import Agreed, Agreement
 from ._chunk import Experts, Weights
 from ._costs import SpillCosts, measure_costs
-from ._cut import Cut
-from ._exchange import Exchange
+from ._cut import Counted, Cut, blocks_of, count
+from ._exchange import Exchange, SameOnEveryRank
 from ._options import LayerOptions, budget_bytes
-from ._phase_bytes import chunk_phases, least_bytes
+from ._phase_bytes import BACKWARD_PHASES, chunk_phases, least_bytes
 from ._random import undisturbed
 from ._step import Chunks, Step
 
@@ -102,12 +102,8 @@ class ExpertParallel:
         if len(set(placement.owners[row])) < self.exchange.ranks:
             raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
-        self._options: dict[str, object] | None = {
-            "num_experts": num_experts,
-            **vars(options),
-            "placement": self._homes.tolist(),
-        }
-        """Given to this rank; until the first call has compared them with the others'."""
+        given = {"num_experts": num_experts, **vars(options), "placement": self._homes.tolist()}
+        self._agreement = Agreement(self.exchange, given)
         self._layout = _native.StepLayout(
             native,
             row,
@@ -152,53 +148,60 @@ class ExpertParallel:
             stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
 
         Raises:
-            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if in the first call ranks
-                were given unlike options or weights; on this rank alone, if its shapes do not fit.
+            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if ranks have unlike
+                options, types, weights or autocast; on this rank, if its own arguments do not fit.
             BudgetTooSmall: one token of each rank does not fit.
-            CommError: on every rank that is left, forward or backward, if one fails or does not answer in time; see
-                docs/errors.md.
+            CommError: on every rank that is left, forward or backward, if one fails, does not answer in time or is at
+                another call; see docs/errors.md.
         """
-        ids = self._ids(hidden, top_k_index, top_k_weights, weights)
-        for name, call in (("experts", experts), ("stock", stock)):
-            if not callable(call) and (name, call) != ("stock", None):
-                raise invalid(name, f"is a {type(call).__name__}", "a callable")
+        with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
+            ids = self._ids(hidden, top_k_index, top_k_weights, weights)
+            for name, call in (("experts", experts), ("stock", stock)):
+                if not callable(call) and (name, call) != ("stock", None):
+                    raise invalid(name, f"is a {type(call).__name__}", "a callable")
+            agreed, cut = self._plan(hidden, ids, top_k_weights, experts, weights, stock is not None)
+        if self.budget is None and not cut.chunks:
+            assert stock is not None
+            return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
+        step = Chunks(self.exchange, experts, list(weights), cut.chunks, ids.shape[1], self._agreement, agreed)
+        made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *weights.values())
+        return made
+
+    def _plan(
+        self,
+        hidden: torch.Tensor,
+        ids: torch.Tensor,
+        top_k_weights: torch.Tensor,
+        experts: Experts,
+        weights: Mapping[str, torch.Tensor],
+        has_stock: bool,
+    ) -> tuple[Agreed, Cut]:
+        """A step's chunks, alike on every rank: none where `stock` runs it."""
+        counts = count(ids, blocks_of(self.budget, self.chunk_bins), self.num_experts)
+        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
+        wants = None
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
+            wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
+        agreed, every, own = self._agreement.forward(facts, wants, counts, ids)
         names, tensors = list(weights), list(weights.values())
-        if self._options is not None and self.exchange.ranks > 1:
-            require_alike(self.exchange, self._options | self._of_call(hidden, ids, top_k_weights, weights), ids.device)
-        self._options = None
         if self._measures:
-            with self.exchange.step("forward"), undisturbed(hidden):
+            with undisturbed(hidden):
                 self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
             self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
             self._measures = False
         if self.budget is not None:
-            self._set_budget(self.budget, experts, names, tensors, hidden, top_k_weights.dtype, ids.shape[1])
-        cut = Cut(self.exchange, self._layout, self._homes, ids)
+            routed = top_k_weights.dtype
+            self._set_budget(self.budget, agreed, experts, names, tensors, hidden, routed, ids.shape[1])
+        counted = Counted.of(0, len(ids), every, own)
+        cut = Cut(self.exchange, self._layout, self._homes, ids, counted)
+        if self.budget is None:
+            cut.whole(also_if_nothing_moves=not has_stock)
+        elif self.chunk_bins is None or not cut.equal(self.chunk_bins, self.budget):
+            cut.fewest()
         self.last = cut.last
         if cut.last["training"]:
             self.last_training = self.last
-        if self.budget is None:
-            cut.whole(also_if_nothing_moves=stock is None)
-        elif self.chunk_bins is None or not cut.equal(self.chunk_bins, self.budget):
-            cut.fewest(0, len(ids))
-        if self.budget is None and not cut.chunks:
-            assert stock is not None
-            return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
-        step = Chunks(self.exchange, experts, names, cut.chunks, ids.shape[1])
-        made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *tensors)
-        return made
-
-    def _of_call(
-        self, hidden: torch.Tensor, ids: torch.Tensor, top_k_weights: torch.Tensor, weights: Mapping[str, torch.Tensor]
-    ) -> dict[str, object]:
-        """What every rank's first call must be given alike."""
-        return {
-            "hidden": (hidden.shape[1], hidden.dtype),
-            "top_k_index": f"top-{ids.shape[1]}",
-            "top_k_weights": top_k_weights.dtype,
-            "weights": [(name, tuple(w.shape[1:]), w.dtype, w.requires_grad) for name, w in weights.items()],
-            "gradients": torch.is_grad_enabled(),
-        }
+        return agreed, cut
 
     def __deepcopy__(self, memo: object) -> ExpertParallel:
         """Itself: a copy of a model calls the same ranks."""
@@ -248,6 +251,7 @@ class ExpertParallel:
     def _set_budget(
         self,
         budget: int,
+        agreed: Agreed,
         experts: Experts,
         names: Sequence[str],
         weights: Sequence[torch.Tensor],
@@ -259,27 +263,41 @@ class ExpertParallel:
 
         A training step takes more than one without gradients, and autocast changes what experts hold.
         """
-        training, kind = torch.is_grad_enabled(), hidden.device.type
-        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        wants = tuple(weight.requires_grad for weight in weights)
-        key = (training, wants, hidden.dtype, routed, hidden.shape[1], k, autocast)
+        key, training = (agreed.kind, agreed.training, agreed.wants), agreed.training[self.exchange.rank]
         if key not in self._phases:
-            with self.exchange.step("forward"), undisturbed(hidden):
+            with undisturbed(hidden):
                 own = chunk_phases(experts, names, weights, hidden, routed, k, training)
+            if any(agreed.training) and not training:
+                own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         phases = self._phases[key]
         least = least_bytes(phases, k, self.exchange.ranks)
         if budget < least:
-            raise BudgetTooSmall(
+            error = BudgetTooSmall(
                 f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}. "
                 "That may take a token of each rank at a time; the more there is, the fewer chunks",
                 {"given": budget, "least": least},
             )
+            raise SameOnEveryRank(error)
         self._layout.set_budget(phases, budget)
 
     def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
         mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
         return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
+
+
+def _facts(
+    hidden: torch.Tensor, ids: torch.Tensor, top_k_weights: torch.Tensor, weights: Mapping[str, torch.Tensor]
+) -> dict[str, str]:
+    """What every rank's call must be given alike, besides the layer's options."""
+    kind = hidden.device.type
+    return {
+        "hidden": f"[tokens, {hidden.shape[1]}] of {hidden.dtype}",
+        "top_k_index": f"[tokens, {ids.shape[1]}]",
+        "top_k_weights": str(top_k_weights.dtype),
+        "weights": ", ".join(f"{name} {list(weight.shape[1:])} of {weight.dtype}" for name, weight in weights.items()),
+        "autocast": str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off",
+    }
 
 
 _COMPUTED = "float16, bfloat16, float32 or float64"

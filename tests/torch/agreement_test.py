@@ -1,0 +1,460 @@
+"""Ranks that are at different calls, or give unlike arguments, all raise one error at once; nothing is wrong in silence.
+
+The oracle computes every token densely on its own rank. The deadline is long, so that an error in time is no timeout.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import unittest
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from processes import run_ranks
+from torch.utils.checkpoint import checkpoint
+
+import evenkeel as ek
+from evenkeel.errors import CommError, InvalidArgument
+from evenkeel.torch import ExpertParallel
+from evenkeel.torch._cut import Cut
+from evenkeel.torch._exchange import Exchange
+
+HIDDEN, TOKENS, K = 8, 12, 2
+SECONDS = 20.0
+AT_ONCE = 5.0
+
+LAYERS: dict[str, tuple[int, dict[str, Any]]] = {
+    "A": (6, {}),
+    "B": (6, {}),
+    "C": (40, {"budget": 10**7}),
+    "D": (12, {"budget": 10**7, "chunk_bins": [1, 2]}),
+    "E": (400, {}),
+}
+"""Experts and options: equal shapes, and messages of unlike lengths."""
+
+
+def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.einsum("th,tho->to", rows, weights["w"][slots])
+
+
+class Layer:
+    """One layer on one rank, with inputs that make it move weights."""
+
+    def __init__(self, kind: str, rank: int, ranks: int, **options: Any) -> None:
+        experts, of_kind = LAYERS[kind]
+        options = {"imbalance_threshold": 0.0, "min_segment": 1, "name": kind} | of_kind | options
+        self.layer = ExpertParallel(experts, **options)
+        self.whole = torch.randn((experts, HIDDEN, HIDDEN), generator=torch.Generator().manual_seed(ord(kind)))
+        self.own = self.whole[rank * experts // ranks : (rank + 1) * experts // ranks].clone().requires_grad_()
+        seeded = torch.Generator().manual_seed(10 * ord(kind) + rank)
+        self.hidden = torch.randn((TOKENS, HIDDEN), generator=seeded).requires_grad_()
+        self.top_k = torch.rand((TOKENS, K), generator=seeded).requires_grad_()
+        self.ids = torch.randint(experts, (TOKENS, K), generator=seeded)
+        self.ids[torch.arange(TOKENS) % 4 != 0] = 1
+
+    def forward(self, experts: Callable[..., torch.Tensor] = products, **changed: Any) -> torch.Tensor:
+        given = {"hidden": self.hidden, "ids": self.ids, "top_k": self.top_k, "weights": {"w": self.own}, "stock": None}
+        given |= changed
+        return self.layer(given["hidden"], given["ids"], given["top_k"], experts, given["weights"], given["stock"])
+
+    def exact(self) -> torch.Tensor:
+        return torch.einsum("tk,th,tkho->to", self.top_k, self.hidden, self.whole[self.ids])
+
+    def require_right(self, made: torch.Tensor) -> None:
+        assert torch.allclose(made, self.exact(), rtol=1e-4, atol=1e-4), f"{self.layer.exchange.layer}: wrong outputs"
+
+    def backward(self, made: torch.Tensor) -> None:
+        self.hidden.grad = self.top_k.grad = None
+        made.sum().backward()
+        exact = torch.autograd.grad(self.exact().sum(), [self.hidden, self.top_k])
+        for tensor, wanted in zip((self.hidden, self.top_k), exact, strict=True):
+            assert tensor.grad is not None and torch.allclose(tensor.grad, wanted, rtol=1e-4, atol=1e-4), (
+                f"{self.layer.exchange.layer}: wrong gradients"
+            )
+
+
+Script = list[tuple[str, str]]
+"""Pairs of a pass, `forward` or `backward`, and a layer's name."""
+
+
+def play(rank: int, ranks: int, scripts: list[Script], warm: bool) -> tuple[str, str, float]:
+    """What this rank met in its script: the error's class, why, and after how long; all that it computed was right."""
+    script = scripts[rank]
+    layers = {name: Layer(name, rank, ranks) for name in LAYERS}
+    if warm:
+        for layer in layers.values():
+            layer.backward(layer.forward())
+    made: dict[str, list[torch.Tensor]] = {name: [] for name in LAYERS}
+    start = time.monotonic()
+    try:
+        for which, name in script:
+            if which == "forward":
+                made[name].append(layers[name].forward())
+                layers[name].require_right(made[name][-1])
+            elif which == "without":
+                with torch.no_grad():
+                    layers[name].require_right(layers[name].forward())
+            else:
+                layers[name].backward(made[name].pop())
+    except CommError as error:
+        return type(error).__name__, str(error.data["why"]), time.monotonic() - start
+    return "none", "", time.monotonic() - start
+
+
+def steps(names: str) -> Script:
+    return [(which, name) for name in names for which in ("forward", "backward")]
+
+
+def changed_script(script: Script, seeded: random.Random) -> Script:
+    """With a call less, a call more, or two calls in another order; each backward pass after its forward."""
+    while True:
+        made = list(script)
+        i, j = sorted(seeded.sample(range(len(script) - 1), 2))  # the last call is of all ranks
+        kind = seeded.choice(["less", "more", "swap"])
+        if kind == "less":
+            del made[i]
+        elif kind == "more":
+            made.insert(i, ("forward", seeded.choice("ABCD")))
+        else:
+            made[i], made[j] = made[j], made[i]
+        open_passes = dict.fromkeys("ABCD", 0)
+        for which, name in made:
+            open_passes[name] += {"forward": 1, "backward": -1}[which]
+            if open_passes[name] < 0:
+                break
+        else:
+            if made != script:
+                return made
+
+
+def unlike_arguments(rank: int, ranks: int, name: str) -> list[str]:
+    """What is said where rank 1 gives something else; between the faults the group computes on."""
+    layer, odd = Layer(name, rank, ranks), rank == 1
+    double = {"w": layer.own.detach().double()}
+
+    def autocast() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=odd):
+            return layer.forward()
+
+    def frozen() -> torch.Tensor:
+        layer.own.requires_grad_(not odd)
+        try:
+            return layer.forward()
+        finally:
+            layer.own.requires_grad_()
+
+    said = []
+    for call in (
+        autocast,
+        frozen,
+        lambda: layer.forward(hidden=layer.hidden.double() if odd else layer.hidden),
+        lambda: layer.forward(top_k=layer.top_k.double() if odd else layer.top_k),
+        lambda: layer.forward(weights=double if odd else {"w": layer.own.detach()}),
+        lambda: layer.forward(weights={"w": layer.own} | ({"v": layer.own} if odd else {})),
+        lambda: layer.forward(ids=layer.ids[:, :1], top_k=layer.top_k[:, :1]) if odd else layer.forward(),
+        lambda: layer.forward(stock=(lambda *_: layer.hidden) if odd else None),
+        lambda: layer.forward(ids=layer.ids - 3 if odd else layer.ids),
+    ):
+        made = layer.forward()
+        layer.require_right(made)
+        layer.backward(made)
+        try:
+            call()
+            said.append("nothing")
+        except InvalidArgument as error:
+            said.append(str(error))
+    return said
+
+
+def unlike_outputs(rank: int, ranks: int, first: bool) -> tuple[str, str]:
+    layer = Layer("A", rank, ranks)
+    if not first:
+        layer.backward(layer.forward())
+    try:
+        layer.forward((lambda *given: products(*given).double()) if rank == 1 else products)
+    except (InvalidArgument, CommError) as error:
+        return type(error).__name__, str(error)
+    return "none", ""
+
+
+def unlike_modes(rank: int, ranks: int, name: str, mode: Any) -> str:
+    """Rank 1 runs without gradients, in first steps and in later ones; then it goes on without a backward pass.
+
+    Without a mode, nothing of its arguments wants one.
+    """
+    layer = Layer(name, rank, ranks)
+
+    def forward() -> torch.Tensor:
+        if rank != 1:
+            return layer.forward()
+        if mode is None:
+            return layer.forward(
+                hidden=layer.hidden.detach(), top_k=layer.top_k.detach(), weights={"w": layer.own.detach()}
+            )
+        with mode():
+            return layer.forward().clone()
+
+    for _ in range(2):
+        layer.require_right(forward())
+        layer.backward(layer.forward())
+    made = forward()
+    try:
+        if rank != 1:
+            layer.backward(made)
+        layer.forward()
+    except CommError as error:
+        assert error.data["layer"] == name and error.data["peer"] == 1, error.data
+        return str(error.data["why"])
+    return "nothing"
+
+
+def unlike_modes_of_stock(rank: int, ranks: int) -> bool:
+    """A step in which nothing moves, without gradients on rank 1: what the framework makes of it."""
+    layer = Layer("A", rank, ranks, planner="ep")
+    made = []
+    for _ in range(2):
+        with torch.set_grad_enabled(rank != 1):
+            made.append(layer.forward(stock=lambda hidden, *_: hidden * 2.0))
+    return all(torch.equal(each, layer.hidden * 2.0) and each.requires_grad == (rank != 1) for each in made)
+
+
+def unlike_options(rank: int, ranks: int) -> list[str]:
+    said = []
+    homes = [list(range(ranks)) * 200, list(range(ranks)) * 200]
+    homes[1][200:202] = [1, 0]  # where a message does not show it
+    long = ek.Placement([[[home] for home in homes[rank]]], ranks)
+    for kind, options in ((["A", "C"][rank], {}), ("E", {"placement": long, "planner": "ep"})):
+        try:
+            Layer(kind, rank, ranks, name="moe", **options).forward()  # type: ignore[arg-type]
+            said.append("nothing")
+        except InvalidArgument as error:
+            said.append(str(error))
+    return said
+
+
+def unnamed(rank: int, ranks: int) -> str:
+    """Layers of one shape without names, in another order at their first step."""
+    layers = [Layer("A", rank, ranks, name="") for _ in range(2)]
+    try:
+        layers[rank].forward()
+    except CommError as error:
+        return str(error.data["why"])
+    return "nothing"
+
+
+def unlike_collectives(rank: int, ranks: int) -> str:
+    """Of two kinds at one number, which no message of a layer comes before."""
+    exchange = Exchange(None, "7")
+    exchange.all_gather("counts", torch.zeros(3))
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
+    try:
+        if rank == 0:
+            exchange.all_gather("counts", torch.zeros(3))
+        else:
+            exchange.all_to_all("dispatch", torch.zeros((ranks, 3)), [1] * ranks, [1] * ranks)
+    except CommError as error:
+        assert error.data["peer"] == -1
+        return str(error.data["why"])
+    return "nothing"
+
+
+def fails_while_planning(rank: int, ranks: int, where: str) -> str:
+    """Rank 1 gives wrong arguments, or has no memory before or after the counts travel."""
+    layer = Layer("A", rank, ranks)
+    if where != "first call":
+        layer.forward()
+    if rank == 1 and where in ("arguments", "first call"):
+        layer.ids = layer.ids[1:]
+    elif rank == 1 and where == "counting":
+        torch.bincount = _no_memory  # type: ignore[assignment]
+    elif rank == 1:
+        Cut.whole = _no_memory  # type: ignore[method-assign,assignment]
+    try:
+        layer.forward()
+    except (CommError, InvalidArgument, MemoryError) as error:
+        return str(error)
+    return "nothing"
+
+
+def fails_in_stock(rank: int, ranks: int) -> str:
+    layer = Layer("A", rank, ranks, planner="ep")
+
+    def stock(hidden: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        if rank == 1:
+            raise ValueError("of its own")
+        dist.all_reduce(torch.zeros(1))
+        return hidden
+
+    try:
+        layer.forward(stock=stock)
+        layer.forward()
+    except (CommError, ValueError) as error:
+        return str(error)
+    return "nothing"
+
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        return rows * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        raise ValueError("of its own")
+
+
+def fails_in_backward(rank: int, ranks: int) -> str:
+    """Rank 1's experts fail in a backward pass that has run a checkpointed forward again."""
+    layer = Layer("A", rank, ranks)
+
+    def failing(rows: torch.Tensor, *rest: Any) -> torch.Tensor:
+        return products(Failing.apply(rows) if rank == 1 else rows, *rest)  # type: ignore[no-untyped-call]
+
+    made = checkpoint(lambda x: layer.forward(failing, hidden=x), layer.hidden, use_reentrant=False)
+    try:
+        made.sum().backward()
+    except (CommError, ValueError) as error:
+        return str(error)
+    return "nothing"
+
+
+def _no_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError("none left")
+
+
+class AgreementTest(unittest.TestCase):
+    def met(self, scripts: list[Script], warm: bool = True) -> str:
+        """Why every rank stopped, which must be one sentence."""
+        outcomes = run_ranks(len(scripts), play, scripts, warm, seconds=SECONDS)
+        for kind, why, seconds in outcomes:
+            self.assertEqual((kind, why), outcomes[0][:2], scripts)
+            self.assertLess(seconds, AT_ONCE, scripts)
+        return str(outcomes[0][1])
+
+    def test_layers_of_one_shape_in_another_order(self) -> None:
+        self.assertEqual(
+            self.met([steps("AB"), steps("BA")]),
+            "ranks 0 and 1 are at different calls (rank 0: step 2 of layer A (number 0), forward; rank 1: step 2 of "
+            "layer B (number 1), forward), and every rank must make the same layers and the same calls in one order",
+        )
+        for message in run_ranks(2, unnamed):
+            self.assertIn("rank 0: step 1 of layer number 0, forward; rank 1: step 1 of layer number 1", message)
+
+    def test_messages_of_unlike_lengths_are_read(self) -> None:
+        for warm in (False, True):
+            for one, other in (("AC", "CA"), ("DC", "CA"), ("BD", "DB")):
+                self.assertIn("are at different calls", self.met([steps(one), steps(other)], warm))
+
+    def test_backward_passes_in_another_order(self) -> None:
+        forward = [("forward", "A"), ("forward", "C")]
+        why = self.met([[*forward, ("backward", "C")], [*forward, ("backward", "A")]])
+        self.assertIn("rank 0: step 2 of layer C (number 2), backward; rank 1: step 2 of layer A (number 0)", why)
+
+    def test_a_call_less_and_a_call_more(self) -> None:
+        why = self.met([steps("AB"), steps("B")])
+        self.assertIn("rank 0: step 2 of layer A (number 0), forward; rank 1: step 2 of layer B (number 1), fo", why)
+        why = self.met([steps("A"), [("forward", "A"), *steps("A")]])
+        self.assertIn("rank 0: step 2 of layer A (number 0), backward; rank 1: step 3 of layer A (number 0), fo", why)
+
+    def test_the_rank_that_most_disagree_with_is_named(self) -> None:
+        why = self.met([steps("BA"), steps("AB"), steps("AB")])
+        self.assertIn("ranks 0 and 1 are at different calls (rank 0: step 2 of layer B", why)
+
+    def test_no_script_of_one_rank_gives_a_wrong_number_in_silence(self) -> None:
+        found = 0
+        for seed in range(24):
+            seeded = random.Random(seed)
+            script = [*steps("".join(seeded.choices("ABCD", k=4))), ("forward", "A")]
+            ranks = seeded.choice([2, 3])
+            scripts = [script] * ranks
+            scripts[seeded.randrange(ranks)] = changed_script(script, seeded)
+            with self.subTest(seed=seed, scripts=scripts):
+                self.assertIn("are at different calls", self.met(scripts, warm=seed % 2 == 0))
+                found += 1
+        self.assertEqual(found, 24)
+
+    def test_the_same_script_is_no_disagreement(self) -> None:
+        for seed in range(4):
+            script = steps("".join(random.Random(seed).choices("ABCD", k=6)))
+            self.assertEqual(self.met([script] * 2), "")
+
+    def test_unlike_arguments_of_a_later_step(self) -> None:
+        for name in ("A", "C"):
+            first, second = run_ranks(2, unlike_arguments, name)
+            self.assertEqual(first, second)
+            for message, (argument, one, other) in zip(
+                first[:-1],
+                (
+                    ("autocast", "off", "torch.bfloat16; allowed: the same on every rank"),
+                    ("weights.requires_grad", "w", "none"),
+                    ("hidden", "[tokens, 8] of torch.float32", "[tokens, 8] of torch.float64"),
+                    ("top_k_weights", "torch.float32", "torch.float64"),
+                    ("weights", "w [8, 8] of torch.float32", "w [8, 8] of torch.float64"),
+                    ("weights", "w [8, 8] of torch.float32", "w [8, 8] of torch.float32, v [8, 8] of torch.float32"),
+                    ("top_k_index", "[tokens, 2]", "[tokens, 1]"),
+                    ("stock", "None", "a callable"),
+                ),
+                strict=True,
+            ):
+                has = f"rank 0 has {one}, rank 1 has {other}"
+                self.assertIn(f"{argument}: is not the same on ranks 0 and 1: {has}", message)
+            self.assertIn("expert ids of rank 1 are outside -1..", first[-1])
+
+    def test_unlike_options_are_named_before_a_count_is_read(self) -> None:
+        for number, homes in run_ranks(2, unlike_options):
+            self.assertIn("num_experts: is not the same on ranks 0 and 1: rank 0 has 6, rank 1 has 40", number)
+            self.assertIn("placement: is not the same on ranks 0 and 1: rank 0 has [0, 1, 0, 1", homes)
+
+    def test_outputs_of_unlike_types(self) -> None:
+        for kind, message in run_ranks(2, unlike_outputs, True):
+            self.assertEqual(kind, "InvalidArgument")
+            has = "rank 0 has torch.float32, rank 1 has torch.float64"
+            self.assertIn(f"experts: is not the same on ranks 0 and 1: {has}", message)
+        others, own = run_ranks(2, unlike_outputs, False)
+        self.assertEqual((others[0], own[0]), ("CommError", "InvalidArgument"))
+        for _, message in (others, own):
+            self.assertIn("experts: gave torch.float64 on rank 1, and torch.float32 on all ranks before", message)
+        self.assertIn("rank 1 failed (InvalidArgument", others[1])
+
+    def test_a_rank_without_gradients_computes_and_its_missing_backward_is_named(self) -> None:
+        for mode in (torch.no_grad, torch.inference_mode, None):
+            for name in ("A", "C"):
+                for ranks in (2, 3):
+                    for message in run_ranks(ranks, unlike_modes, name, mode):
+                        self.assertIn(
+                            f"(number 0), backward, which rank 1 ran without gradients; rank 1: step 6 of layer {name}",
+                            message,
+                        )
+
+    def test_a_rank_without_gradients_takes_part_in_the_framework_s_own_step(self) -> None:
+        self.assertEqual(run_ranks(2, unlike_modes_of_stock), [True, True])
+
+    def test_a_rank_that_fails_by_itself_tells_the_others(self) -> None:
+        start = time.monotonic()
+        for where in ("counting", "planning"):
+            others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
+            self.assertIn("rank 1 failed (MemoryError: none left) after", others)
+            self.assertEqual(own, "none left")
+        others, own = run_ranks(2, fails_in_stock, seconds=SECONDS)
+        self.assertIn("rank 1 failed (ValueError: of its own) after stock of layer A", others)
+        self.assertEqual(own, "of its own")
+        others, own = run_ranks(2, fails_in_backward, seconds=SECONDS)
+        self.assertRegex(others, r"rank 1 failed \(ValueError: of its own\) after .* of layer A, backward")
+        self.assertEqual(own, "of its own")
+        for where in ("arguments", "first call"):
+            others, own = run_ranks(2, fails_while_planning, where, seconds=SECONDS)
+            self.assertIn("rank 1 failed (InvalidArgument: top_k_index: (11, 2), with weights (12, 2)", others)
+            self.assertIn("top_k_index: (11, 2), with", own)
+        self.assertLess(time.monotonic() - start, 4 * AT_ONCE)
+
+    def test_collectives_of_unlike_kinds_are_no_rank_s_fault(self) -> None:
+        for message in run_ranks(2, unlike_collectives):
+            self.assertIn("(rank 0: counts of layer 7, forward; rank 1: dispatch of layer 7, forward)", message)
+
+
+if __name__ == "__main__":
+    unittest.main()
