@@ -1,7 +1,8 @@
 // A file that appears whole or not at all: written beside its place and renamed when done. A link stays, and
 // what it leads to is replaced.
 //
-// Mode    A file that is replaced leaves its mode to the new one. Any other has what the umask leaves of 0666,
+// Mode    A file that is replaced leaves its mode to the new one. Any other has what the umask leaves of
+// 0666,
 //         of a mode that the caller names, or of what the files have that it is made from (ModeOfSources).
 #pragma once
 

@@ -155,13 +155,15 @@ void bind_evaluate(nb::module_& module) {
       .def(
           "__init__",
           [](NamedPlacement* self, std::string name, std::optional<Placement> placement, std::string argument,
-             const std::map<std::string, std::string>& provenance) {
+             const std::map<std::string, std::string>& provenance, const std::string& dispatch) {
             new (self) NamedPlacement{.name = std::move(name),
                                       .placement = std::move(placement),
                                       .argument = std::move(argument),
-                                      .made_from = digests_in(provenance)};
+                                      .made_from = digests_in(provenance),
+                                      .dispatch = parse_dispatch(dispatch)};
           },
-          nb::arg("name"), nb::arg("placement").none(), nb::arg("argument"), nb::arg("provenance"));
+          nb::arg("name"), nb::arg("placement").none(), nb::arg("argument"), nb::arg("provenance"),
+          nb::arg("dispatch"));
   bind_time_model(module);
   module.def(
       "dispatch_for",
