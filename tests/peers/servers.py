@@ -74,9 +74,9 @@ def class_parts(text, class_name, wanted):
     return ast.unparse(found)
 
 
-def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, nodes=1, algorithm="static"):
-    """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata."""
-    options = {"init_expert_location": str(path), "ep_dispatch_algorithm": algorithm}
+def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, nodes=1, **how):
+    """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata. `how` it is started otherwise."""
+    options = {"init_expert_location": str(path), **how}
     sglang = sglang_locations(text, hidden_layers, experts, slots, ranks, nodes, **options)
     return sglang.compute_initial_expert_location_metadata(None, rank)
 
