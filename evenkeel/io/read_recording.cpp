@@ -328,17 +328,22 @@ std::vector<Recording> read_recordings(const std::vector<std::string>& paths, co
 }
 
 Recording read_recording_of_some_layers(const std::string& path, const ReadOptions& options) {
+  if (!options.layers) return read_recording(path, options);
+  ReadOptions without = options;
+  without.layers.reset();
   try {
-    return read_recording(path, options);
-  } catch (const InvalidArgument&) {
-    if (!options.layers) throw;
-    ReadOptions without = options;
-    without.layers.reset();
     Recording recording = read_recording(path, without);
-    const RoutingProfile& profile = recording.profile;
-    if (!profile.layers().known() && profile.num_layers() > std::ssize(*options.layers)) throw;
-    return recording;
+    RoutingProfile& profile = recording.profile;
+    const std::int64_t named = std::ssize(*options.layers);
+    // The model may have numbered the rows otherwise.
+    if (options.model && profile.num_layers() == named) return read_recording(path, options);
+    if (!profile.layers().known() && profile.num_layers() == named)
+      profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
+    if (profile.layers().known() || profile.num_layers() <= named) return recording;
+  } catch (const InvalidArgument&) {
+    // Rows that are asked about: the option answers.
   }
+  return read_recording(path, options);
 }
 
 Recording read_recording_of_steps(const std::string& path, ReadOptions options) {

@@ -30,6 +30,12 @@ Json json_of(const Recording& recording, const RecordingJudgement& judged) {
           {"steps", std::move(steps)}};
 }
 
+// With the rule for copies, where that is not the plain one.
+std::string label_of(const NamedPlacement& placement) {
+  if (placement.dispatch == Dispatch::even) return placement.name;
+  return fmt::format("{} ({})", placement.name, name_of(placement.dispatch));
+}
+
 Table table_of(const Evaluation& evaluation, std::size_t recording) {
   std::vector<std::string> head = {evaluation.recordings[recording].name, "mean of layers", "worst layer"};
   if (evaluation.placements.front().on[recording].steps)
@@ -37,7 +43,7 @@ Table table_of(const Evaluation& evaluation, std::size_t recording) {
   Table table(std::move(head));
   const auto add = [&](const JudgedPlacement& placement) {
     const auto& [quality, steps] = placement.on[recording];
-    std::vector<std::string> row = {placement.placement.name, fixed(quality.max_over_mean_mean),
+    std::vector<std::string> row = {label_of(placement.placement), fixed(quality.max_over_mean_mean),
                                     fixed(quality.max_over_mean_worst)};
     if (steps) row.insert(row.end(), {fixed(steps->median), fixed(steps->p95), fixed(steps->worst)});
     table.add(std::move(row));

@@ -130,6 +130,8 @@ class DispatchTest(CommandTest):
         self.assertEqual(self.place(*machine)["dispatch"], "static")
         self.call("place", "counts.npz", *machine, "-o", "ours.json")
         done = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--placement", "ours.json", "--json")
+        said = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--ranks", 8).stdout
+        self.assertIn("placed.json (static)", said)
         self.assertEqual(
             [each.get("dispatch", "even") for each in json.loads(done.stdout)["placements"]], ["even", "static", "even"]
         )

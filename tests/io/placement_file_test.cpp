@@ -104,11 +104,11 @@ TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
        "physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, and there are no "
        "rank_offsets"},
       {"physical_to_logical", "[[0, 1, 2, 4], [3, 1, 0, 2]]",
-       "physical_to_logical[0]: physical expert 3 is expert 4, outside 0..3"},
+       "physical_to_logical[0][3]: expert 4 is outside 0..3"},
       {"physical_to_logical", "[[0, 1, 2, 3], [3, 1, 0, 1]]",
        "physical_to_logical[1]: expert 2 of 4 is on no rank"},
       {"physical_to_logical", "[[0, 0, 2, 3], [3, 1, 0, 2]]",
-       "physical_to_logical[0]: rank 0 holds expert 0 twice; a placement has an expert once on a rank"},
+       "physical_to_logical[0][1]: rank 0 holds expert 0 twice; a placement has an expert once on a rank"},
       {"rank_offsets", "[[0, 2, 4]]", "rank_offsets: is not a list of 2 layers"},
       {"rank_offsets", "[[0, 2, 4], [0, 5, 4]]", "rank_offsets[1]: is not 3 ascending offsets from 0 to 4"},
       {"owners", "[[0, 0, 1, 1], [0, 0, 0, 1]]", "owners[1]: rank 0 owns expert 0 but has no copy of it"},

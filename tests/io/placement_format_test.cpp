@@ -376,11 +376,11 @@ TEST(Layers, AreNumbersAndRanges) {
 TEST(PlacementFormats, RefuseADamagedFileWithThePlace) {
   const std::pair<const char*, const char*> damaged[] = {
       {R"({"physical_to_logical_map": [[0, 1, 2, 4]]})",
-       "f: physical_to_logical_map[0]: physical expert 3 is expert 4, outside 0..3"},
+       "f: physical_to_logical_map[0][3]: expert 4 is outside 0..3"},
       {R"({"physical_to_logical_map": [[0, 1, 2, -1]]})",
-       "f: physical_to_logical_map[0]: physical expert 3 is expert -1, outside 0..3"},
+       "f: physical_to_logical_map[0][3]: expert -1 is outside 0..3"},
       {R"({"physical_to_logical_map": [[0, 1, 2, 3, 2, 2]]})",
-       "f: physical_to_logical_map[0]: rank 1 holds expert 2 twice; a placement has an expert once on "
+       "f: physical_to_logical_map[0][5]: rank 1 holds expert 2 twice; a placement has an expert once on "
        "a rank"},
       {R"({"physical_to_logical_map": [[0, 1, 2, 3], [0, 1]]})",
        "f: physical_to_logical_map[1]: has 2 elements where the first had 4"},

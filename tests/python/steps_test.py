@@ -142,7 +142,10 @@ class Steps(StepsTest):
             for expert in range(EXPERTS)
         ]
         named = "step,expert," + ",".join(f"layer_{layer}" for layer in range(LAYERS))
-        self.assert_steps(self.write("layers.csv", named + "\n" + "\n".join(by_layer)), self.counts)
+        message = "line 1: column 'layer_0' is of one layer; write a line for each layer"
+        self.assert_raises(
+            ek.ParseError, message, ek.read_steps, self.write("layers.csv", named + "\n" + "\n".join(by_layer))
+        )
         # One layer, whose lines an index counts, as pandas writes it.
         one = [",".join(map(str, [step, step, *self.counts[step, 0]])) for step in range(STEPS)]
         text = ",step," + ",".join(f"expert_{e}" for e in range(EXPERTS)) + "\n" + "\n".join(one)
@@ -403,7 +406,7 @@ class StepsOfSglang(StepsTest):
         self.assert_steps(self.save("bare.pt", bare, maps), self.counts[:3])
         for name, message in [
             ("twice", "records[3]: is forward pass 10 of rank 0, as "),
-            ("missing", "records[3].forward_pass_id: is missing, and other records have one"),
+            ("missing", "records[3].forward_pass_id: is missing here and there in"),
         ]:
             records = [*numbered, (numbered if name == "twice" else bare)[0]]
             path = self.save(f"{name}.pt", records, maps)
@@ -411,7 +414,7 @@ class StepsOfSglang(StepsTest):
             self.assertEqual(ek.RoutingProfile(path).num_experts, EXPERTS)
         for name, records, message in [
             ("runs", numbered, "they are of two runs; read each run apart"),
-            ("bare", bare, "records[0].forward_pass_id: is missing, as in "),
+            ("bare", bare, "records[0].forward_pass_id: is missing here and missing in "),
         ]:
             for i in range(2):
                 self.save(f"{name}/expert_distribution_recorder_{i}.0_0.pt", records, maps)

@@ -93,7 +93,7 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
   const std::vector<std::int64_t>& experts = row.experts;
   for (std::size_t i = 0; i < experts.size(); ++i)
     if (experts[i] < 0 || experts[i] >= num_experts)
-      throw parse_error(file, row.key, "physical expert {} is expert {}, outside 0..{}", i, experts[i],
+      throw parse_error(file, fmt::format("{}[{}]", row.key, i), "expert {} is outside 0..{}", experts[i],
                         num_experts - 1);
   // Before anything is made of the number of experts.
   if (std::ssize(experts) < num_experts)
@@ -104,7 +104,7 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
     while (i >= rank_offsets[static_cast<std::size_t>(rank) + 1]) ++rank;
     const auto expert = static_cast<std::size_t>(experts[static_cast<std::size_t>(i)]);
     if (!homes[expert].empty() && homes[expert].back() == rank)
-      throw parse_error(file, row.key,
+      throw parse_error(file, fmt::format("{}[{}]", row.key, i),
                         "rank {} holds expert {} twice; a placement has an expert once on a rank", rank,
                         expert);
     homes[expert].push_back(rank);
