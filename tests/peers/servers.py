@@ -109,6 +109,7 @@ def stand_in_elastic_ep():
     for name in ("sglang", "sglang.srt", "sglang.srt.elastic_ep", "sglang.srt.elastic_ep.elastic_ep"):
         module = sys.modules.setdefault(name, types.ModuleType(name))
     module.elastic_expanded_world_enabled = lambda: False
+    module.ElasticEPStateManager = SimpleNamespace(instance=lambda: None)
 
 
 def sglang_locations(text, hidden_layers, experts, slots, ranks, nodes=1, **options):

@@ -43,10 +43,13 @@ JsonDocument only_vllm_record(const ByteSource& source) {
     const std::string where = fmt::format("{}: line {}", source.name(), line);
     const JsonField type = JsonField(record, where)["record_type"];
     if (*type != vllm_mapping_type) return;
-    if (!only) first_line = line;
-    if (!only) only = std::move(record);
+    if (!only) {
+      first_line = line;
+      only = std::move(record);
+      return;
+    }
     for (const char* key : {"version", "num_redundant_experts", "num_slots", assignments_key})
-      if (first_line != line && record.value(key, Json()) != only->value(key, Json()))
+      if (record.value(key, Json()) != only->value(key, Json()))
         type.fail("is a placement unlike that in line {}; keep one of the two", first_line);
   });
   if (!only) throw parse_error(source.name(), "record_type", "no line has \"{}\"", vllm_mapping_type);

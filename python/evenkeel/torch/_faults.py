@@ -11,6 +11,7 @@ never heard (a firewall, a network without IPv4) is not blamed for its silence.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -112,6 +113,7 @@ class Faults:
         self._heard: set[int] = set()
         self._answers: dict[int, tuple[Place, bool]] = {}
         self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
         if self.ranks > 1:
             self._meet(group, gather, device)
 
@@ -246,9 +248,16 @@ class Faults:
         self._addresses = {
             rank: ("127.0.0.1" if host == _host() else ip, int(at)) for rank, (host, ip, at, _) in enumerate(rows)
         }
-        threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
+        self._thread.start()
         self._tell_all("ask")  # whoever answers now, and not after a fault, is silent
         weakref.finalize(group, self._end, os.getpid()).atexit = False
+
+    def end_thread(self) -> None:
+        """At once, unless the thread is another process's."""
+        if self._thread is not None and self._thread.is_alive():
+            self._tell(self.rank, "end")
+            self._thread.join(1.0)
 
     def _end(self, process: int) -> None:
         """Ends the thread; in a forked process the group may go, and the thread must stay."""
@@ -293,6 +302,13 @@ class Faults:
 
 
 _all: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Before the interpreter ends: a thread that it stops in a call into torch takes the process down with it."""
+    for faults in list(_all.values()):
+        faults.end_thread()
 
 
 def faults_of(group: dist.ProcessGroup | None, gather: Gather, device: torch.device) -> Faults:
