@@ -81,6 +81,15 @@ Machine machine_of(const CLI::App& app, const EvaluateArguments& options) {
   return machine;
 }
 
+// A server's file does not say how many nodes there are, and the rules other than even depend on it.
+void note_one_node(const CLI::App& app, std::span<const NamedPlacement> placements) {
+  if (is_given(app, "--nodes") || is_given(app, "--topology")) return;
+  for (const NamedPlacement& each : placements)
+    if (each.dispatch != Dispatch::even)
+      say("note: {}: judged by '{}' as on one node; --nodes or --topology says otherwise", each.name,
+          name_of(each.dispatch));
+}
+
 void run(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
@@ -90,6 +99,7 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   std::vector<NamedPlacement> placements;
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", options.dispatch, ranks));
+  note_one_node(app, placements);
   std::optional<NamedPlacement> from;
   if (!options.from.empty()) from = read_named(options.from, "--from", options.dispatch, ranks);
   const Recording& whole = widest(recordings);

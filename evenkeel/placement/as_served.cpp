@@ -109,7 +109,7 @@ Judged judged(const DrawnLayer& layer, Copies copies, const CopyRule& before) {
 
 Placement most_level_as_served(std::span<const Placement> placements,
                                std::span<const RoutingProfile> recordings, const Topology& topology,
-                               Dispatch dispatch, const SolveLimits& limits) {
+                               Dispatch dispatch, Trades trades, const SolveLimits& limits) {
   const internal::Deadline deadline(limits);
   CopyRule rule(topology, dispatch);
   std::vector<LayerPlacement> layers;
@@ -127,7 +127,8 @@ Placement most_level_as_served(std::span<const Placement> placements,
       if (found.heaviest < best.heaviest) best = std::move(found);
     }
     const Copies given = best.copies;
-    const bool may_trade = dispatch == Dispatch::fixed && are_equally_full(given, topology.num_ranks());
+    const bool may_trade = dispatch == Dispatch::fixed && trades == Trades::within_nodes &&
+                           are_equally_full(given, topology.num_ranks());
     for (std::int64_t left = num_tries(given, topology.num_ranks());
          may_trade && left > 0 && best.heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
       Judged found = judged(drawn, renamed(given, drawn.any_names()), rule);

@@ -20,9 +20,12 @@
 
 namespace evenkeel {
 
+// Whether ranks may trade what they hold: not where every expert that moves has its price.
+enum class Trades { none, within_nodes };
+
 // One or more placements of the same layers, which have their numbers where they are known.
 Placement most_level_as_served(std::span<const Placement> placements,
                                std::span<const RoutingProfile> recordings, const Topology& topology,
-                               Dispatch dispatch, const SolveLimits& limits);
+                               Dispatch dispatch, Trades trades, const SolveLimits& limits);
 
 }  // namespace evenkeel

@@ -39,7 +39,7 @@ class Solve {
       : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
 
   PlaceResult run() const {
-    if (options_.from) return as_served(incrementally());
+    if (options_.from) return is_served_evenly() ? incrementally(grouped()) : incrementally_as_served();
     if (options_.redundant_experts > 0) return with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
     if (grouped()) return with_replicas(options_.num_groups);
@@ -98,9 +98,13 @@ class Solve {
     PlaceResult solved = with_groups(options_.num_groups);
     if (options_.dispatch == Dispatch::even) return solved;
     std::vector<Placement> ways = {solved.placement};
+    if (recordings_.size() > 1) ways.push_back(with_replicas(options_.num_groups).placement);
     if (nodes_matter()) {
       // Each expert a group of its own, all of whose copies are in one node; or copies on every node.
-      if (copies_fit_in_nodes()) ways.push_back(with_groups(problem_.profile.num_experts()).placement);
+      if (copies_fit_in_nodes()) {
+        ways.push_back(with_replicas(problem_.profile.num_experts()).placement);
+        ways.push_back(across_recordings(problem_.profile.num_experts()).placement);
+      }
       const std::vector<double> sum(problem_.profile.loads().begin(), problem_.profile.loads().end());
       ReplicaProblem problem = replica_problem(sum, /*num_groups=*/1);
       problem.num_nodes = problem_.topology.num_nodes();
@@ -108,8 +112,8 @@ class Solve {
         ways.push_back(placement_of(*everywhere, problem.num_experts));
     }
     for (Placement& way : ways) way = way.numbered(problem_.profile.layers());
-    solved.placement =
-        most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch, limits());
+    solved.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
+                                            Trades::within_nodes, limits());
     return as_served(std::move(solved));
   }
 
@@ -128,10 +132,14 @@ class Solve {
     return true;
   }
 
+  bool is_served_evenly() const {
+    const bool is_even = options_.dispatch == Dispatch::nearest && problem_.topology.num_nodes() == 1;
+    return options_.dispatch == Dispatch::even || is_even;
+  }
+
   // Figures are by the server's rule; without a choice of copies every rule is the same.
   PlaceResult as_served(PlaceResult solved) const {
-    const bool is_even = options_.dispatch == Dispatch::nearest && problem_.topology.num_nodes() == 1;
-    if (options_.dispatch == Dispatch::even || is_even) return solved;
+    if (is_served_evenly()) return solved;
     std::vector<double> worst(static_cast<std::size_t>(solved.placement.num_layers()), 0);
     const CopyShares shares(solved.placement, problem_.topology, options_.dispatch);
     for (const RoutingProfile& each : recordings_) {
@@ -142,8 +150,9 @@ class Solve {
     return solved;
   }
 
+  // Of several recordings what they add up to.
   PlaceResult with_replicas(int num_groups) const {
-    const std::vector<double> all = loads();
+    const std::vector<double> all(problem_.profile.loads().begin(), problem_.profile.loads().end());
     const ReplicaProblem problem = replica_problem(all, num_groups);
     require_distinct_experts(problem);
     return with_names(replicate(problem), num_groups > 1, "mean over layers");
@@ -203,24 +212,77 @@ class Solve {
     return solved;
   }
 
+  // Moves level an even split. So they are made where they leave ranks more level as served: of moves to any
+  // rank, or within nodes, the better ones, and of these no layer's that makes it worse.
+  PlaceResult incrementally_as_served() const {
+    const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
+    PlaceResult best = as_served(incrementally(grouped()));
+    if (nodes_matter() && stays_in_nodes(from)) {
+      PlaceResult in_nodes = as_served(incrementally(/*nodes_stay_together=*/true));
+      if (max_over_mean(in_nodes) < max_over_mean(best)) best = std::move(in_nodes);
+    }
+    if (num_physical(best.placement) != num_physical(from)) return with_moves_said(std::move(best));
+    const Placement ways[] = {from, best.placement};
+    PlaceResult mixed = best;
+    mixed.placement =
+        most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch, Trades::none, limits());
+    mixed = as_served(std::move(mixed));
+    PlaceResult unmoved = best;
+    unmoved.placement = from;
+    unmoved = as_served(std::move(unmoved));
+    for (PlaceResult* other : {&mixed, &unmoved})
+      if (max_over_mean(*other) < max_over_mean(best)) best = std::move(*other);
+    return with_moves_said(std::move(best));
+  }
+
+  static double max_over_mean(const PlaceResult& solved) { return solved.objective.at("max_over_mean"); }
+
+  static std::int64_t num_physical(const Placement& placement) {
+    std::int64_t physical = 0;
+    for (int layer = 0; layer < placement.num_layers(); ++layer)
+      for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+        physical += std::ssize(placement.layer(layer).homes(expert));
+    return physical;
+  }
+
+  bool stays_in_nodes(const Placement& placement) const {
+    for (int layer = 0; layer < placement.num_layers(); ++layer)
+      for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+        for (RankId rank : placement.layer(layer).homes(expert))
+          if (!problem_.topology.same_node(rank, placement.layer(layer).owner(expert))) return false;
+    return true;
+  }
+
   // Moves count homes that were none before, over all layers.
-  PlaceResult incrementally() const {
+  PlaceResult incrementally(bool nodes_stay_together) const {
     const std::vector<double> all = loads();
-    IncrementalProblem moving{
-        .current = *options_.from,
-        .loads = all,
-        .max_moves = options_.max_moves,
-        .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-        .slots_per_rank = slots_for_copies(*options_.from, options_.redundant_experts, problem_.topology),
-        .limits = limits(),
-        .num_recordings = static_cast<int>(recordings_.size())};
-    IncrementalResult moved = place_incrementally(moving);
+    IncrementalResult moved = place_incrementally(moves(all, nodes_stay_together));
     PlaceResult solved{.placement = moved.placement.numbered(numbers_of(problem_.profile, options_))};
     add_max_over_mean(solved, mean(moved.max_over_mean), 1, "any placement");
-    solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
-                                       moved.moves, options_.max_moves));
-    moving.limits = limits();
-    solved.missing_copies = say_missing_copies(moving, solved.placement, options_.redundant_experts);
+    return is_served_evenly() ? with_moves_said(std::move(solved)) : solved;
+  }
+
+  IncrementalProblem moves(std::span<const double> loads, bool nodes_stay_together) const {
+    return {.current = *options_.from,
+            .loads = loads,
+            .max_moves = options_.max_moves,
+            .num_nodes = nodes_stay_together ? problem_.topology.num_nodes() : 1,
+            .slots_per_rank = slots_for_copies(*options_.from, options_.redundant_experts, problem_.topology),
+            .limits = limits(),
+            .num_recordings = static_cast<int>(recordings_.size())};
+  }
+
+  PlaceResult with_moves_said(PlaceResult solved) const {
+    int moved = 0;
+    for (int layer = 0; layer < solved.placement.num_layers(); ++layer)
+      for (ExpertId expert : indices<ExpertId>(solved.placement.num_experts()))
+        for (RankId rank : solved.placement.layer(layer).homes(expert))
+          if (!options_.from->layer(layer).is_home(expert, rank)) ++moved;
+    solved.notes.push_back(
+        fmt::format("{} experts are where they were not before; {} were allowed", moved, options_.max_moves));
+    const std::vector<double> all = loads();
+    solved.missing_copies =
+        say_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
     if (!solved.missing_copies.empty()) solved.notes.push_back(solved.missing_copies);
     return solved;
   }
@@ -278,7 +340,9 @@ std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOp
         "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
   if (!internal::traffic_is_unknown(problem.profile, problem.traffic)) return notes;
   notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
-  if (problem.topology.num_nodes() > 1 && options.num_groups == 1)
+  const bool nodes_count =
+      options.dispatch != Dispatch::even && (options.redundant_experts > 0 || options.from);
+  if (problem.topology.num_nodes() > 1 && options.num_groups == 1 && !nodes_count)
     notes.emplace_back(
         "nodes have no part in this placement: without traffic only expert groups would use them");
   return notes;

@@ -143,6 +143,32 @@ class DispatchTest(CommandTest):
         self.call("place", "counts.npz", "--ranks", 32, "--nodes", 2, "--redundant-experts", 64, "-o", "placed.json")
         self.assertGreater(self.evaluated("nearest", "--ranks", 32, "--nodes", 2), 1.1)
 
+    def test_moves_never_make_worse_what_is_served(self):
+        self.write_counts(drawn_loads(11, 2, 32))
+        for rule in ("nearest", "static"):
+            machine = ["--ranks", 16, "--nodes", 2, "--redundant-experts", 16, "--dispatch", rule]
+            self.place(*machine)
+            (self.folder / "from.json").write_text((self.folder / "placed.json").read_text())
+            self.write_counts(drawn_loads(12, 2, 32))
+            for moves in (0, 5, 40):
+                said = self.place(*machine, "--from", "from.json", "--max-moves", moves)
+                before, after = (said[key]["max_over_mean_mean"] for key in ("before", "after"))
+                self.assertLessEqual(after, before)
+                rows = self.rows()
+                loads = [[1] * 32, *drawn_loads(12, 2, 32)]
+                served = max_over_mean(rows, parts_of(rows, 32, 16, 2, rule), loads, 16)[1:]
+                self.assertAlmostEqual(after, sum(served) / 2, places=9)
+                if moves == 40 and rule == "nearest":
+                    self.assertLess(after, before)
+
+    def test_a_rule_for_nodes_without_nodes_is_noted(self):
+        self.write_counts(drawn_loads(13, 2, 32))
+        self.place("--ranks", 8, "--nodes", 2, "--redundant-experts", 8)
+        words = ["evaluate", "counts.npz", "--placement", "placed.json", "--ranks", 8]
+        note = "note: placed.json: judged by 'static' as on one node; --nodes or --topology says otherwise"
+        self.assertIn(note, self.call(*words).stderr)
+        self.assertNotIn(note, self.call(*words, "--nodes", 2).stderr)
+
     def test_what_sglang_serves_otherwise_is_said(self):
         self.write_counts(drawn_loads(9, 2, 32))
         done = self.call(

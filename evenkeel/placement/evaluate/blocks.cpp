@@ -97,7 +97,7 @@ std::string why_no_blocks(std::span<const Recording> recordings) {
 
 double times_to_have_blocks(std::span<const Recording> recordings) {
   const std::size_t units = std::max(units_of(fewest_units(recordings)).count, recordings.size());
-  return std::max(1.0, static_cast<double>(kBlocks) / static_cast<double>(std::max<std::size_t>(units, 1)));
+  return static_cast<double>(kBlocks) / static_cast<double>(std::max<std::size_t>(units, 1));
 }
 
 std::optional<double> level_of(const RoutingProfile& profile, const Topology& topology,

@@ -33,7 +33,7 @@ using Block = std::vector<BlockPart>;
 std::vector<Block> blocks_of(std::span<const Recording> recordings);
 // What is missing where there are none, in words: "r.npz has 12 sequences, and 20 are needed".
 std::string why_no_blocks(std::span<const Recording> recordings);
-// How many times what was recorded would make blocks, at least.
+// How many times what was recorded would make blocks; below 1 where there is more than that.
 double times_to_have_blocks(std::span<const Recording> recordings);
 
 // max/mean of the ranks' loads, in the mean of the layers with load; nothing where there is no load.

@@ -83,7 +83,7 @@ class Decision {
     const Gain& gain = *evidence_.gain;
     const double far = std::max(std::abs(gain.mean - price()), gain.standard_error);
     const double errors = far > 0 ? (gain.half_width + kUnlucky * gain.standard_error) / far : 0;
-    return std::max(evidence_.tokens * errors * errors, static_cast<double>(Recording::num_blocks));
+    return std::max(evidence_.tokens * errors * errors, evidence_.tokens * evidence_.times_for_blocks);
   }
 
   std::string sentence() const {
