@@ -50,11 +50,15 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
   if (file.placement.num_ranks() != num_ranks)
     throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, file.placement.num_ranks()),
                           fmt::format("one for {} ranks", num_ranks));
+  // Our own files say what they were placed for.
+  const auto placed_for = file.provenance.find("dispatch");
+  const std::string said =
+      dispatch.empty() && placed_for != file.provenance.end() ? placed_for->second : dispatch;
   return {.name = path,
           .placement = std::move(file.placement),
           .argument = option,
           .made_from = digests_in(file.provenance),
-          .dispatch = dispatch_for(detect_placement_format(path), dispatch, "--dispatch")};
+          .dispatch = dispatch_for(detect_placement_format(path), said, "--dispatch")};
 }
 
 // The placements say how many ranks there are where the command line does not; all must say the same.
@@ -81,15 +85,6 @@ Machine machine_of(const CLI::App& app, const EvaluateArguments& options) {
   return machine;
 }
 
-// A server's file does not say how many nodes there are, and the rules other than even depend on it.
-void note_one_node(const CLI::App& app, std::span<const NamedPlacement> placements) {
-  if (is_given(app, "--nodes") || is_given(app, "--topology")) return;
-  for (const NamedPlacement& each : placements)
-    if (each.dispatch != Dispatch::even)
-      say("note: {}: judged by '{}' as on one node; --nodes or --topology says otherwise", each.name,
-          name_of(each.dispatch));
-}
-
 void run(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
@@ -99,7 +94,6 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   std::vector<NamedPlacement> placements;
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", options.dispatch, ranks));
-  note_one_node(app, placements);
   std::optional<NamedPlacement> from;
   if (!options.from.empty()) from = read_named(options.from, "--from", options.dispatch, ranks);
   const Recording& whole = widest(recordings);

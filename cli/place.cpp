@@ -213,6 +213,8 @@ PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, 
                      {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}});
   file.provenance = std::move(provenance);
   if (!options.machine.topology.empty()) file.provenance["topology"] = options.machine.topology;
+  if (const Dispatch rule = dispatch_for(options.format, options.dispatch); rule != Dispatch::even)
+    file.provenance["dispatch"] = name_of(rule);
   return file;
 }
 

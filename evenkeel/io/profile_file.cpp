@@ -1,5 +1,8 @@
 #include "evenkeel/io/profile_file.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <span>
 #include <utility>
 
@@ -59,23 +62,29 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
       said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
 }
 
-Json rows_of(std::span<const std::int64_t> values, std::size_t width) {
-  Json rows = Json::array();
-  for (std::size_t at = 0; at < values.size(); at += width) rows.push_back(values.subspan(at, width));
-  return rows;
+// A row at a time, since the text of transitions may be larger than memory.
+void write_rows(AtomicFile& file, std::span<const std::int64_t> values, std::size_t width) {
+  for (std::size_t at = 0; at < values.size(); at += width)
+    file.write(fmt::format("{}[{}]", at == 0 ? "[" : ",", fmt::join(values.subspan(at, width), ",")));
+  file.write("]");
 }
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
-  const auto experts = static_cast<std::size_t>(profile.num_experts());
-  JsonDocument json(Json{{"format", profile_format},
-                         {"loads", rows_of(profile.loads(), experts)},
-                         {"num_experts", experts},
-                         {"num_layers", profile.num_layers()}});
-  if (profile.layers().known()) json["layers"] = profile.layers().numbers();
-  if (profile.has_transitions()) json["transitions"] = Json::array();
-  for (int layer = 0; profile.has_transitions() && layer + 1 < profile.num_layers(); ++layer)
-    json["transitions"].push_back(rows_of(profile.transitions(LayerId(layer)), experts));
-  write_file(path, json.dump() + "\n");
+  const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
+  AtomicFile file(path);
+  file.write(fmt::format(R"({{"format":"{}",)", profile_format));
+  if (profile.layers().known())
+    file.write(fmt::format(R"("layers":[{}],)", fmt::join(profile.layers().numbers(), ",")));
+  file.write(R"("loads":)");
+  write_rows(file, profile.loads(), experts);
+  file.write(fmt::format(R"(,"num_experts":{},"num_layers":{})", experts, profile.num_layers()));
+  if (profile.has_transitions()) file.write(R"(,"transitions":[)");
+  for (int layer = 0; profile.has_transitions() && layer + 1 < profile.num_layers(); ++layer) {
+    if (layer > 0) file.write(",");
+    write_rows(file, profile.transitions(LayerId(layer)), experts);
+  }
+  file.write(profile.has_transitions() ? "]}\n" : "}\n");
+  file.commit();
 }
 
 }  // namespace

@@ -44,7 +44,9 @@ Copies renamed(const Copies& copies, const std::vector<int>& names) {
 class DrawnLayer {
  public:
   DrawnLayer(std::span<const RoutingProfile> recordings, const Topology& topology, LayerId layer)
-      : recordings_(recordings), topology_(topology), layer_(layer), random_(layer.value() + 1U) {}
+      : recordings_(recordings), topology_(topology), layer_(layer), random_(layer.value() + 1U) {
+    for (RankId rank : indices<RankId>(topology.num_ranks())) all_speeds_ += topology.speed(rank);
+  }
 
   // Over recordings the largest load of a rank over the mean; `rule` comes out as after this layer.
   double heaviest(const Copies& copies, CopyRule& rule) const {
@@ -59,7 +61,7 @@ class DrawnLayer {
           of_rank[rank.offset()] += static_cast<double>(loads[e]) * shares[e][copy] / topology_.speed(rank);
         }
       const auto total = static_cast<double>(recording.total_load(layer_));
-      if (total > 0) worst = std::max(worst, std::ranges::max(of_rank) * topology_.num_ranks() / total);
+      if (total > 0) worst = std::max(worst, std::ranges::max(of_rank) * all_speeds_ / total);
     }
     return worst;
   }
@@ -82,6 +84,7 @@ class DrawnLayer {
   const Topology& topology_;
   LayerId layer_;
   std::mt19937 random_;
+  double all_speeds_ = 0;
 };
 
 // Ranks may trade what they hold only where all hold equally much.

@@ -39,6 +39,17 @@ class Solve {
       : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
 
   PlaceResult run() const {
+    PlaceResult solved = by_problem();
+    const std::vector<double>& speeds = problem_.topology.description().speeds;
+    const bool by_speed = recordings_.size() == 1 && !internal::has_replicas(options_) && !options_.from;
+    if (!by_speed && std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
+      solved.notes.emplace_back(
+          "experts are placed as if all ranks were equally fast; max/mean before and after is by speed");
+    return solved;
+  }
+
+ private:
+  PlaceResult by_problem() const {
     if (options_.from) return is_served_evenly() ? incrementally(grouped()) : incrementally_as_served();
     if (options_.redundant_experts > 0) return with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
@@ -47,7 +58,6 @@ class Solve {
     return internal::place_in_two_stages(problem_, options_, deadline_);
   }
 
- private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
   SolveLimits limits(int stages_left = 1) const {
     return internal::limits_of_stage(options_.limits, deadline_, deadline_.seconds_left() / stages_left);
@@ -167,9 +177,6 @@ class Solve {
     PlaceResult solved =
         with_names(robust.placed, num_groups > 1, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
-    const std::vector<double>& speeds = problem_.topology.description().speeds;
-    if (std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
-      solved.notes.emplace_back("several recordings are placed as if all ranks were equally fast");
     return solved;
   }
 
@@ -216,12 +223,18 @@ class Solve {
   // rank, or within nodes, the better ones, and of these no layer's that makes it worse.
   PlaceResult incrementally_as_served() const {
     const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
+    const std::string by_even_split = fmt::format(
+        "moves are chosen by an even split over copies, and made where '{}' serves them more level; placed "
+        "anew, "
+        "it may be better",
+        name_of(options_.dispatch));
     PlaceResult best = as_served(incrementally(grouped()));
     if (nodes_matter() && stays_in_nodes(from)) {
       PlaceResult in_nodes = as_served(incrementally(/*nodes_stay_together=*/true));
       if (max_over_mean(in_nodes) < max_over_mean(best)) best = std::move(in_nodes);
     }
-    if (num_physical(best.placement) != num_physical(from)) return with_moves_said(std::move(best));
+    if (num_physical(best.placement) != num_physical(from))
+      return with_moves_said(std::move(best), by_even_split);
     const Placement ways[] = {from, best.placement};
     PlaceResult mixed = best;
     mixed.placement =
@@ -232,7 +245,7 @@ class Solve {
     unmoved = as_served(std::move(unmoved));
     for (PlaceResult* other : {&mixed, &unmoved})
       if (max_over_mean(*other) < max_over_mean(best)) best = std::move(*other);
-    return with_moves_said(std::move(best));
+    return with_moves_said(std::move(best), by_even_split);
   }
 
   static double max_over_mean(const PlaceResult& solved) { return solved.objective.at("max_over_mean"); }
@@ -272,7 +285,8 @@ class Solve {
             .num_recordings = static_cast<int>(recordings_.size())};
   }
 
-  PlaceResult with_moves_said(PlaceResult solved) const {
+  PlaceResult with_moves_said(PlaceResult solved, const std::string& note = {}) const {
+    if (!note.empty()) solved.notes.push_back(note);
     int moved = 0;
     for (int layer = 0; layer < solved.placement.num_layers(); ++layer)
       for (ExpertId expert : indices<ExpertId>(solved.placement.num_experts()))
@@ -443,10 +457,11 @@ PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& to
   PlaceResult result = place_for(sum, added_up ? std::span(&sum, 1) : recordings, topology, options);
   const Placement before = placement_before(sum, topology, paired(sum, options));
   // Where assignments come from is known of all recordings together alone.
+  const CopyShares shares_before(before, topology, options.dispatch);
+  const CopyShares shares(result.placement, topology, options.dispatch);
   for (const RoutingProfile& recording : recordings)
-    result.per_recording.push_back(
-        {placement_quality(recording, topology, before, options.dispatch),
-         placement_quality(recording, topology, result.placement, options.dispatch)});
+    result.per_recording.push_back({placement_quality(recording, topology, before, shares_before),
+                                    placement_quality(recording, topology, result.placement, shares)});
   return result;
 }
 

@@ -30,10 +30,11 @@ Json json_of(const Recording& recording, const RecordingJudgement& judged) {
           {"steps", std::move(steps)}};
 }
 
-// With the rule for copies, where that is not the plain one.
-std::string label_of(const NamedPlacement& placement) {
+// With the rule for copies, where that is not the plain one, and the nodes that it depends on.
+std::string label_of(const NamedPlacement& placement, int num_nodes) {
   if (placement.dispatch == Dispatch::even) return placement.name;
-  return fmt::format("{} ({})", placement.name, name_of(placement.dispatch));
+  return fmt::format("{} ({}, {} node{})", placement.name, name_of(placement.dispatch), num_nodes,
+                     num_nodes == 1 ? "" : "s");
 }
 
 Table table_of(const Evaluation& evaluation, std::size_t recording) {
@@ -43,8 +44,8 @@ Table table_of(const Evaluation& evaluation, std::size_t recording) {
   Table table(std::move(head));
   const auto add = [&](const JudgedPlacement& placement) {
     const auto& [quality, steps] = placement.on[recording];
-    std::vector<std::string> row = {label_of(placement.placement), fixed(quality.max_over_mean_mean),
-                                    fixed(quality.max_over_mean_worst)};
+    std::vector<std::string> row = {label_of(placement.placement, evaluation.num_nodes),
+                                    fixed(quality.max_over_mean_mean), fixed(quality.max_over_mean_worst)};
     if (steps) row.insert(row.end(), {fixed(steps->median), fixed(steps->p95), fixed(steps->worst)});
     table.add(std::move(row));
   };

@@ -81,13 +81,14 @@ def named_placement(
     dispatch: str | None = None,
 ) -> _native.NamedPlacement:
     """What messages call it, and what its file says of itself; contiguous homes for None."""
-    rule = dispatch or "even"
     if placement is None:
-        return _native.NamedPlacement(name, None, argument, {}, rule)
+        return _native.NamedPlacement(name, None, argument, {}, "even")
+    path = None if isinstance(placement, Placement) else file_path(placement, argument)
     if not isinstance(placement, Placement):
         name = file_path(placement, argument)
         placement = Placement.load(name, num_ranks=ranks)
-        rule = _native.dispatch_for(name, dispatch or "")
+    rule = dispatch or placement.provenance.get("dispatch", "")  # what it was placed for
+    rule = (rule or "even") if path is None else _native.dispatch_for(path, rule)
     if placement.num_ranks != ranks:
         raise invalid(argument, f"{name} is for {placement.num_ranks} ranks", f"one for {ranks} ranks")
     return _native.NamedPlacement(name, placement._native, argument, placement.provenance, rule)

@@ -350,7 +350,7 @@ def place(
     else:
         native = _native.place(natives, machine, options)
     held_out = _native.hold_out(own, machine, options, native.solve_ms)
-    placed = _with_provenance(native, _native.provenance_of(own, held_out))
+    placed = _with_provenance(native, _native.provenance_of(own, held_out), dispatch)
     placed._tried, placed._held_out = tried, held_out
     placed._read_notes = [
         f"{read.name}: {note}"
@@ -426,7 +426,7 @@ def has_exact_solver() -> bool:
     return _native.has_exact_solver()
 
 
-def _with_provenance(result: _native.PlaceResult, provenance: dict[str, str]) -> PlaceResult:
+def _with_provenance(result: _native.PlaceResult, provenance: dict[str, str], dispatch: str) -> PlaceResult:
     names = result.objective.keys()
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
@@ -440,6 +440,7 @@ def _with_provenance(result: _native.PlaceResult, provenance: dict[str, str]) ->
             "objective": main,
             "solver": placed.solver,
             "max_over_mean": f"{result.after.max_over_mean_mean:.6f}",
+            **({} if dispatch == "even" else {"dispatch": dispatch}),
             **provenance,
         },
     )

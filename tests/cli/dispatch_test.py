@@ -131,7 +131,7 @@ class DispatchTest(CommandTest):
         self.call("place", "counts.npz", *machine, "-o", "ours.json")
         done = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--placement", "ours.json", "--json")
         said = self.call("evaluate", "counts.npz", "--placement", "placed.json", "--ranks", 8).stdout
-        self.assertIn("placed.json (static)", said)
+        self.assertIn("placed.json (static, 1 node)", said)
         self.assertEqual(
             [each.get("dispatch", "even") for each in json.loads(done.stdout)["placements"]], ["even", "static", "even"]
         )
@@ -160,14 +160,6 @@ class DispatchTest(CommandTest):
                 self.assertAlmostEqual(after, sum(served) / 2, places=9)
                 if moves == 40 and rule == "nearest":
                     self.assertLess(after, before)
-
-    def test_a_rule_for_nodes_without_nodes_is_noted(self):
-        self.write_counts(drawn_loads(13, 2, 32))
-        self.place("--ranks", 8, "--nodes", 2, "--redundant-experts", 8)
-        words = ["evaluate", "counts.npz", "--placement", "placed.json", "--ranks", 8]
-        note = "note: placed.json: judged by 'static' as on one node; --nodes or --topology says otherwise"
-        self.assertIn(note, self.call(*words).stderr)
-        self.assertNotIn(note, self.call(*words, "--nodes", 2).stderr)
 
     def test_what_sglang_serves_otherwise_is_said(self):
         self.write_counts(drawn_loads(9, 2, 32))

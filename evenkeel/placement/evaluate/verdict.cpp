@@ -195,6 +195,18 @@ std::optional<JudgedData> measured_on(std::span<const Recording> recordings,
   return own ? JudgedData::made_from : JudgedData::not_made_from;
 }
 
+bool are_equal(const Placement& one, const Placement& other) {
+  for (int layer = 0; layer < one.num_layers(); ++layer)
+    if (one.layer(layer) != other.layer(layer)) return false;
+  return true;
+}
+
+double mean_level(std::span<const RecordingJudgement> judged) {
+  double sum = 0;
+  for (const RecordingJudgement& each : judged) sum += level_of(each);
+  return sum / static_cast<double>(judged.size());
+}
+
 Evidence evidence_of(std::span<const Recording> recordings, const JudgedPlacement& before,
                      const JudgedPlacement& after, const StepModel& model, const VerdictOptions& options) {
   Evidence evidence{.measured_on = measured_on(recordings, after.placement), .held_out = options.held_out};
@@ -265,10 +277,14 @@ Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement&
                    const JudgedPlacement& after, const StepModel& model, int num_ranks,
                    const VerdictOptions& options) {
   const Recording& whole = widest(recordings);
-  const Move move =
-      move_between(before.placement.on(whole, num_ranks), after.placement.on(whole, num_ranks), model);
-  Verdict verdict = verdict_of(before.on, after.on, evidence_of(recordings, before, after, model, options),
-                               move, model, whole.profile.num_layers(), num_ranks, options.horizon);
+  const Placement was = before.placement.on(whole, num_ranks), is = after.placement.on(whole, num_ranks);
+  const Move move = move_between(was, is, model);
+  Evidence evidence = evidence_of(recordings, before, after, model, options);
+  // Whatever the data, nothing is gained.
+  if (are_equal(was, is) && before.placement.dispatch == after.placement.dispatch)
+    evidence.gain = Gain{.before = mean_level(before.on), .after = mean_level(before.on)};
+  Verdict verdict = verdict_of(before.on, after.on, evidence, move, model, whole.profile.num_layers(),
+                               num_ranks, options.horizon);
   verdict.placement = after.placement.name;
   verdict.against = before.placement.name;
   return verdict;
@@ -289,6 +305,7 @@ Evaluation evaluate(std::vector<Recording> recordings, std::vector<NamedPlacemen
           .placements = std::move(judged),
           .against = std::move(against),
           .num_ranks = topology.num_ranks(),
+          .num_nodes = topology.num_nodes(),
           .verdict = std::move(verdict)};
 }
 

@@ -90,6 +90,7 @@ struct Evaluation {
   std::vector<JudgedPlacement> placements;  // contiguous homes, then those that were given
   JudgedPlacement against;                  // what runs now
   int num_ranks = 0;
+  int num_nodes = 1;
   Verdict verdict;
 };
 // `from`: what runs now, else contiguous homes. Throws as judge() does, and InvalidArgument where there is
