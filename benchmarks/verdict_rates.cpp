@@ -3,8 +3,8 @@
 // Noise     every expert is as popular as any other over all sequences, so no placement is worth anything:
 //           1,400 runs of 100 to 1,000,000 tokens, half of them on the placement's own recording, half on a
 //           fresh one. Wanted: "pays" in at most 28.
-// Gain      contiguous homes are 1.11, 100,000 tokens. Wanted: "pays" in 190 of 200, up to 32 ranks or from 4
-//           layers on.
+// Gain      contiguous homes are 1.11, 100,000 tokens, sequences alike or with a taste. Wanted of alike
+//           ones: "pays" in 190 of 200, up to 32 ranks or from 4 layers on.
 //
 // usage: build/release/bin/verdict_rates        (minutes on one core)
 #include <fmt/format.h>

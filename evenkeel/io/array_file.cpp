@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/formats.h"

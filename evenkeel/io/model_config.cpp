@@ -82,7 +82,7 @@ class Reader {
   std::int64_t width(std::string_view key) const { return keys_.integer(key, 1, max_width); }
 
   std::int64_t size(const SizeKey& size) const {
-    if (size.absent >= 0 && !keys_.is_there(size.key) && !keys_.is_null(size.key))
+    if (size.absent >= 0 && !keys_.find(size.key))
       keys_.fail(size.key, "is missing; null says {}", size.absent);
     return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
                            : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
@@ -153,7 +153,7 @@ class Reader {
 
   void read_latent(AttentionShape& shape) const {
     shape.kv_heads = keys_.integer("num_key_value_heads", 1, max_heads);
-    if (!keys_.is_there("q_lora_rank") && !keys_.is_null("q_lora_rank"))
+    if (!keys_.find("q_lora_rank"))
       keys_.fail("q_lora_rank", "is missing; null says that queries are not compressed");
     shape.latent = LatentAttention{.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0),
                                    .kv_rank = width("kv_lora_rank"),

@@ -23,7 +23,6 @@
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
-#include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/unfinished.h"
 #include "evenkeel/plan/contiguous_order.h"
 

@@ -38,19 +38,6 @@ RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray tr
                         std::move(transitions.values));
 }
 
-RoutingProfile profile_of_arrays(const ArrayFile& file) {
-  require_format(file, profile_format);
-  IntArray loads = read_integers(file, "loads");
-  if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
-      loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
-    throw parse_error(file.name(), "loads", "shape {} is not [layers, experts]", to_text(loads.shape));
-  IntArray transitions;
-  if (file.find("transitions") != nullptr) transitions = read_integers(file, "transitions");
-  RoutingProfile profile = make_profile(file.name(), std::move(loads), std::move(transitions));
-  profile.set_layers(layers_in(file, profile.num_layers()));
-  return profile;
-}
-
 // The format and the sizes that a file states besides its loads must be true.
 void require_agreement(const JsonField& json, const IntArray& loads) {
   const auto format = json.find("format");
@@ -88,6 +75,19 @@ void write_profile_json(const RoutingProfile& profile, const std::string& path) 
 }
 
 }  // namespace
+
+RoutingProfile internal::profile_of_arrays(const ArrayFile& file) {
+  require_format(file, profile_format);
+  IntArray loads = read_integers(file, "loads");
+  if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
+      loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
+    throw parse_error(file.name(), "loads", "shape {} is not [layers, experts]", to_text(loads.shape));
+  IntArray transitions;
+  if (file.find("transitions") != nullptr) transitions = read_integers(file, "transitions");
+  RoutingProfile profile = make_profile(file.name(), std::move(loads), std::move(transitions));
+  profile.set_layers(layers_in(file, profile.num_layers()));
+  return profile;
+}
 
 RoutingProfile internal::profile_of_json(const Json& json, const std::string& file) {
   const JsonField fields(json, file);

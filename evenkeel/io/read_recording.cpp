@@ -13,7 +13,6 @@
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
-#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 

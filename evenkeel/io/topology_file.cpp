@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
-#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>

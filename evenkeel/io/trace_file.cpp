@@ -1,6 +1,5 @@
 #include "evenkeel/io/trace_file.h"
 
-#include <algorithm>
 #include <charconv>
 #include <utility>
 

@@ -7,6 +7,8 @@
 #include <ranges>
 #include <utility>
 
+#include "evenkeel/plan/copy_rule.h"
+
 namespace evenkeel {
 
 namespace {
@@ -30,14 +32,12 @@ Placement placement_of(const Rows& rows) {
 // As servers begin; contiguous where ranks or layers of `like` hold unequally many.
 LayerPlacement in_order(const Placement& like) {
   const int on_rank = like.layer(0).most_natives();
-  std::vector<std::vector<int>> homes(static_cast<std::size_t>(like.num_experts()));
-  for (int i = 0; i < on_rank * like.num_ranks(); ++i)
-    homes[static_cast<std::size_t>(i % like.num_experts())].push_back(i / on_rank);
   for (int layer = 0; layer < like.num_layers(); ++layer)
     for (RankId rank : indices<RankId>(like.num_ranks()))
       if (std::ssize(like.layer(layer).natives(rank)) != on_rank)
         return LayerPlacement::contiguous(like.num_experts(), like.num_ranks());
-  return LayerPlacement(homes, like.num_ranks());
+  return LayerPlacement(dealt_round(on_rank * like.num_ranks(), like.num_experts(), like.num_ranks()),
+                        like.num_ranks());
 }
 
 std::vector<int> not_in(const Rows& rows, std::vector<int> layers) {
@@ -88,7 +88,8 @@ Placement with_unplaced_layers(const Placement& placement, const std::vector<int
   notes.push_back(fmt::format(
       "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
       std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
-  for (const int layer : unplaced) rows.emplace(layer, in_order(placement));
+  const LayerPlacement plain = in_order(placement);
+  for (const int layer : unplaced) rows.emplace(layer, plain);
   return placement_of(rows);
 }
 

@@ -20,11 +20,6 @@ constexpr std::int64_t kMostDraws = 400'000;
 constexpr std::int64_t kMostTries = 256;
 constexpr double kLevelUnderDraws = 1.002;
 
-int num_physical(const Copies& copies) {
-  return std::accumulate(copies.begin(), copies.end(), 0,
-                         [](int sum, const CopyRanks& of) { return sum + static_cast<int>(of.size()); });
-}
-
 // Every rank deals out the copies of an expert to all ranks that have none near.
 std::int64_t num_tries(const Copies& copies, int num_ranks) {
   const auto replicated = std::ranges::count_if(copies, [](const CopyRanks& of) { return of.size() > 1; });
@@ -117,12 +112,9 @@ Placement most_level_as_served(std::span<const Placement> placements,
   CopyRule rule(topology, dispatch);
   std::vector<LayerPlacement> layers;
   const LayerNumbers& numbers = placements.front().layers();
-  int next = 0;  // the model's layer that the server comes to
   for (LayerId layer : indices<LayerId>(placements.front().num_layers())) {
     const Copies first = copies_in(placements.front().layer(layer.value()));
-    for (; dispatch == Dispatch::fixed && next < numbers.number_of(layer.value()); ++next)
-      rule.shares(dealt_round(num_physical(first), static_cast<int>(first.size()), topology.num_ranks()));
-    ++next;
+    rule.skip_to(numbers.number_of(layer.value()), first);
     DrawnLayer drawn(recordings, topology, layer);
     Judged best = judged(drawn, first, rule);
     for (const Placement& other : placements.subspan(1)) {

@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/as_served.h"
+#include "evenkeel/placement/evaluate/evaluate.h"
 #include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
@@ -50,7 +51,8 @@ class Solve {
 
  private:
   PlaceResult by_problem() const {
-    if (options_.from) return is_served_evenly() ? incrementally(grouped()) : incrementally_as_served();
+    if (options_.from)
+      return is_served_evenly() ? with_moves_said(incrementally(grouped())) : incrementally_as_served();
     if (options_.redundant_experts > 0) return with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
     if (grouped()) return with_replicas(options_.num_groups);
@@ -150,14 +152,20 @@ class Solve {
   // Figures are by the server's rule; without a choice of copies every rule is the same.
   PlaceResult as_served(PlaceResult solved) const {
     if (is_served_evenly()) return solved;
-    std::vector<double> worst(static_cast<std::size_t>(solved.placement.num_layers()), 0);
-    const CopyShares shares(solved.placement, problem_.topology, options_.dispatch);
+    add_max_over_mean(solved, mean(worst_by_layer(solved.placement)), 1,
+                      "any placement, however tokens go to its copies");
+    return solved;
+  }
+
+  // [L] max/mean as served, of the worst recording.
+  std::vector<double> worst_by_layer(const Placement& placement) const {
+    std::vector<double> worst(static_cast<std::size_t>(placement.num_layers()), 0);
+    const CopyShares shares(placement, problem_.topology, options_.dispatch);
     for (const RoutingProfile& each : recordings_) {
-      const PlacementQuality quality = placement_quality(each, problem_.topology, solved.placement, shares);
+      const PlacementQuality quality = placement_quality(each, problem_.topology, placement, shares);
       for (std::size_t l = 0; l < worst.size(); ++l) worst[l] = std::max(worst[l], quality.max_over_mean[l]);
     }
-    add_max_over_mean(solved, mean(worst), 1, "any placement, however tokens go to its copies");
-    return solved;
+    return worst;
   }
 
   // Of several recordings what they add up to.
@@ -190,13 +198,9 @@ class Solve {
       return worst;
     };
     if (worst_mean(of_sum) >= worst_mean(solved.placement)) return;
-    std::vector<double> worst(static_cast<std::size_t>(of_sum.num_layers()), 0);
-    for (const RoutingProfile& each : recordings_) {
-      const PlacementQuality quality = placement_quality(each, problem_.topology, of_sum);
-      for (std::size_t l = 0; l < worst.size(); ++l) worst[l] = std::max(worst[l], quality.max_over_mean[l]);
-    }
     solved.placement = of_sum;
-    add_max_over_mean(solved, mean(worst), solved.bound["max_over_mean"], solved.bound_of["max_over_mean"]);
+    add_max_over_mean(solved, mean(worst_by_layer(of_sum)), solved.bound["max_over_mean"],
+                      solved.bound_of["max_over_mean"]);
   }
 
   // Ranks get the names with which least is sent.
@@ -225,15 +229,14 @@ class Solve {
     const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
     const std::string by_even_split = fmt::format(
         "moves are chosen by an even split over copies, and made where '{}' serves them more level; placed "
-        "anew, "
-        "it may be better",
+        "anew, it may be better",
         name_of(options_.dispatch));
     PlaceResult best = as_served(incrementally(grouped()));
     if (nodes_matter() && stays_in_nodes(from)) {
       PlaceResult in_nodes = as_served(incrementally(/*nodes_stay_together=*/true));
       if (max_over_mean(in_nodes) < max_over_mean(best)) best = std::move(in_nodes);
     }
-    if (num_physical(best.placement) != num_physical(from))
+    if (num_copies(best.placement) != num_copies(from))
       return with_moves_said(std::move(best), by_even_split);
     const Placement ways[] = {from, best.placement};
     PlaceResult mixed = best;
@@ -250,14 +253,6 @@ class Solve {
 
   static double max_over_mean(const PlaceResult& solved) { return solved.objective.at("max_over_mean"); }
 
-  static std::int64_t num_physical(const Placement& placement) {
-    std::int64_t physical = 0;
-    for (int layer = 0; layer < placement.num_layers(); ++layer)
-      for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
-        physical += std::ssize(placement.layer(layer).homes(expert));
-    return physical;
-  }
-
   bool stays_in_nodes(const Placement& placement) const {
     for (int layer = 0; layer < placement.num_layers(); ++layer)
       for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
@@ -272,7 +267,7 @@ class Solve {
     IncrementalResult moved = place_incrementally(moves(all, nodes_stay_together));
     PlaceResult solved{.placement = moved.placement.numbered(numbers_of(problem_.profile, options_))};
     add_max_over_mean(solved, mean(moved.max_over_mean), 1, "any placement");
-    return is_served_evenly() ? with_moves_said(std::move(solved)) : solved;
+    return solved;
   }
 
   IncrementalProblem moves(std::span<const double> loads, bool nodes_stay_together) const {
@@ -287,11 +282,7 @@ class Solve {
 
   PlaceResult with_moves_said(PlaceResult solved, const std::string& note = {}) const {
     if (!note.empty()) solved.notes.push_back(note);
-    int moved = 0;
-    for (int layer = 0; layer < solved.placement.num_layers(); ++layer)
-      for (ExpertId expert : indices<ExpertId>(solved.placement.num_experts()))
-        for (RankId rank : solved.placement.layer(layer).homes(expert))
-          if (!options_.from->layer(layer).is_home(expert, rank)) ++moved;
+    const std::int64_t moved = move_between(*options_.from, solved.placement, {}).experts;
     solved.notes.push_back(
         fmt::format("{} experts are where they were not before; {} were allowed", moved, options_.max_moves));
     const std::vector<double> all = loads();

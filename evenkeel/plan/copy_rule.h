@@ -16,6 +16,9 @@ class CopyRule {
  public:
   CopyRule(const Topology& topology, Dispatch dispatch);
 
+  // Draws for the layers before this one that a file leaves out, as SGLang fills them: dealt round, with as
+  // many copies in all as `like` has.
+  void skip_to(int layer, const std::vector<CopyRanks>& like);
   // The part of each copy, for each expert. Layers come in the order of the server's file.
   std::vector<std::vector<double>> shares(const std::vector<CopyRanks>& copies);
 
@@ -27,9 +30,10 @@ class CopyRule {
   const Topology* topology_;
   Dispatch dispatch_;
   std::vector<std::mt19937> of_rank_;  // each rank draws for itself
+  int next_ = 0;                       // the model's layer that the server comes to
 };
 
-// As SGLang fills the layers that a file is not about: slot s holds expert s mod E.
+// Slot s holds expert s mod E.
 std::vector<CopyRanks> dealt_round(int num_physical, int num_experts, int num_ranks);
 
 // Each expert's copies in a layer.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/plan/copy_rule.h"
@@ -49,7 +48,16 @@ void CopyRule::draw(const CopyRanks& copies, const std::vector<int>& left, std::
   }
 }
 
+void CopyRule::skip_to(int layer, const std::vector<CopyRanks>& like) {
+  std::size_t physical = 0;
+  for (const CopyRanks& ranks : like) physical += ranks.size();
+  while (dispatch_ == Dispatch::fixed && next_ < layer)
+    shares(dealt_round(static_cast<int>(physical), static_cast<int>(like.size()), topology_->num_ranks()));
+  next_ = layer;
+}
+
 std::vector<std::vector<double>> CopyRule::shares(const std::vector<CopyRanks>& copies) {
+  ++next_;
   std::vector<std::vector<double>> all;
   std::vector<int> left;
   for (const CopyRanks& of_expert : copies) {
@@ -118,14 +126,9 @@ CopyShares::CopyShares(const Placement& placement, const Topology& topology, Dis
     return;
   }
   CopyRule rule(topology, dispatch);
-  int next = 0;  // the model's layer that the server comes to
   for (int row = 0; row < placement.num_layers(); ++row) {
     const auto copies = copies_in(placement.layer(row));
-    const auto physical = std::accumulate(copies.begin(), copies.end(), std::size_t{0},
-                                          [](std::size_t sum, const auto& of) { return sum + of.size(); });
-    for (; dispatch == Dispatch::fixed && next < placement.layers().number_of(row); ++next)
-      rule.shares(dealt_round(static_cast<int>(physical), placement.num_experts(), placement.num_ranks()));
-    next = placement.layers().number_of(row) + 1;
+    rule.skip_to(placement.layers().number_of(row), copies);
     const auto shares = rule.shares(copies);
     for (ExpertId expert : indices<ExpertId>(num_experts_)) {
       const CopyRanks& ranks = copies[expert.offset()];

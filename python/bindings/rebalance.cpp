@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <tuple>
@@ -20,18 +21,24 @@ namespace {
 
 using Ids = OutArray<std::int64_t>;
 
+// Of loads [layers, experts], or of so many windows.
+template <class Array>
+EplbProblem problem_of(const Array& weight, int num_replicas, int num_groups, int num_nodes, int num_gpus) {
+  return {.num_layers = static_cast<int>(weight.shape(weight.ndim() - 2)),
+          .num_experts = static_cast<int>(weight.shape(weight.ndim() - 1)),
+          .weight = values_of(weight),
+          .num_replicas = num_replicas,
+          .num_groups = num_groups,
+          .num_nodes = num_nodes,
+          .num_gpus = num_gpus};
+}
+
 std::tuple<Ids, Ids, Ids> rebalance(const InArray<double, 2>& weight, int num_replicas, int num_groups,
                                     int num_nodes, int num_gpus) {
   EplbMaps maps;
   {
     const nb::gil_scoped_release released;
-    maps = rebalance_experts({.num_layers = static_cast<int>(weight.shape(0)),
-                              .num_experts = static_cast<int>(weight.shape(1)),
-                              .weight = values_of(weight),
-                              .num_replicas = num_replicas,
-                              .num_groups = num_groups,
-                              .num_nodes = num_nodes,
-                              .num_gpus = num_gpus});
+    maps = rebalance_experts(problem_of(weight, num_replicas, num_groups, num_nodes, num_gpus));
   }
   const std::size_t layers = weight.shape(0);
   const std::size_t experts = weight.shape(1);
@@ -41,23 +48,12 @@ std::tuple<Ids, Ids, Ids> rebalance(const InArray<double, 2>& weight, int num_re
           to_array(std::move(maps.expert_count), {layers, experts})};
 }
 
-EplbProblem of_each_window(const InArray<double, 3>& weight, int num_replicas, int num_groups, int num_nodes,
-                           int num_ranks) {
-  return {.num_layers = static_cast<int>(weight.shape(1)),
-          .num_experts = static_cast<int>(weight.shape(2)),
-          .weight = values_of(weight),
-          .num_replicas = num_replicas,
-          .num_groups = num_groups,
-          .num_nodes = num_nodes,
-          .num_gpus = num_ranks};
-}
-
 LiveResult rebalance_from(const InArray<double, 3>& weight, const InArray<std::int64_t, 2>& live,
                           int num_replicas, int num_groups, int num_nodes, int num_ranks, int max_moves,
                           double least_gain) {
   const nb::gil_scoped_release released;
   return rebalance_live({.num_windows = static_cast<int>(weight.shape(0)),
-                         .of_each = of_each_window(weight, num_replicas, num_groups, num_nodes, num_ranks),
+                         .of_each = problem_of(weight, num_replicas, num_groups, num_nodes, num_ranks),
                          .live = values_of(live),
                          .max_moves = max_moves,
                          .least_gain = least_gain});
@@ -72,16 +68,9 @@ void bind_live(nb::module_& module) {
             return to_array(result.physical_to_logical, {layers, result.physical_to_logical.size() / layers});
           })
       .def_ro("moves", &LiveResult::moves)
-      .def("max_over_mean_before",
-           [](const LiveResult& result) {
-             return to_array(result.max_over_mean_before, {result.max_over_mean_before.size()});
-           })
-      .def("max_over_mean",
-           [](const LiveResult& result) {
-             return to_array(result.max_over_mean, {result.max_over_mean.size()});
-           })
-      .def("reachable",
-           [](const LiveResult& result) { return to_array(result.reachable, {result.reachable.size()}); })
+      .def_ro("max_over_mean_before", &LiveResult::max_over_mean_before)
+      .def_ro("max_over_mean", &LiveResult::max_over_mean)
+      .def_ro("reachable", &LiveResult::reachable)
       .def_ro("placed_in_full", &LiveResult::placed_in_full);
   module.def("rebalance_live", &rebalance_from, nb::arg("weight"), nb::arg("live"), nb::arg("num_replicas"),
              nb::arg("num_groups"), nb::arg("num_nodes"), nb::arg("num_ranks"), nb::arg("max_moves"),

@@ -65,10 +65,11 @@ void bind_recording(nb::module_& module) {
   nb::class_<Recording>(module, "Recording")
       .def(
           "__init__",
-          [](Recording* self, std::string name, RoutingProfile profile) {
-            new (self) Recording{.name = std::move(name), .profile = std::move(profile)};
+          [](Recording* self, std::string name, RoutingProfile profile, std::vector<std::string> notes) {
+            new (self)
+                Recording{.name = std::move(name), .profile = std::move(profile), .notes = std::move(notes)};
           },
-          nb::arg("name"), nb::arg("profile"))
+          nb::arg("name"), nb::arg("profile"), nb::arg("notes"))
       .def_ro("name", &Recording::name)
       .def_ro("profile", &Recording::profile)
       .def_ro("steps", &Recording::steps)

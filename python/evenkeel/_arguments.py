@@ -64,6 +64,15 @@ def is_tensor(values: object) -> bool:
     return torch is not None and isinstance(values, torch.Tensor)
 
 
+def as_given(like: object, *maps: Integers) -> Any:
+    """The maps as tensors if what they are made from came as one."""
+    if not is_tensor(like):
+        return maps
+    import torch
+
+    return tuple(torch.from_numpy(each) for each in maps)
+
+
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
     """Whatever was given as a numpy array of numbers."""
     if isinstance(values, np.ma.MaskedArray):

@@ -169,8 +169,8 @@ def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: O
     over = f"on the last {windows} windows" if windows > 1 else "on the last window"
     made_from = f"{over}, which it is made from"
     before, after, reachable = (
-        float(each.mean()) if each.size else math.nan
-        for each in (result.max_over_mean_before(), result.max_over_mean(), result.reachable())
+        float(np.mean(each)) if each else math.nan
+        for each in (result.max_over_mean_before, result.max_over_mean, result.reachable)
     )
     if result.placed_in_full:
         capped = f", and {MAX_MOVES} does not hold for that" if options.max_moves < result.moves else ""

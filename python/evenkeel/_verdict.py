@@ -57,19 +57,10 @@ def read_recordings(
 ) -> list[_native.Recording]:
     """Files with the steps that they have, and profiles, which have none and are called by their place."""
     return [
-        _native.Recording(f"recording {i}", each._native)
+        _native.Recording(f"recording {i}", each._native, each.notes)
         if isinstance(each, RoutingProfile)
         else how.read(each, argument, steps=steps)
         for i, each in enumerate(given)
-    ]
-
-
-def notes_of(given: list[RoutingProfile | FilePath], read: list[_native.Recording]) -> list[tuple[str, str]]:
-    """What was read otherwise than it stands there, behind the name of the recording."""
-    return [
-        (native.name, note)
-        for each, native in zip(given, read, strict=True)
-        for note in (each.notes if isinstance(each, RoutingProfile) else native.notes)
     ]
 
 
@@ -83,12 +74,13 @@ def named_placement(
     """What messages call it, and what its file says of itself; contiguous homes for None."""
     if placement is None:
         return _native.NamedPlacement(name, None, argument, {}, "even")
-    path = None if isinstance(placement, Placement) else file_path(placement, argument)
-    if not isinstance(placement, Placement):
+    rule = dispatch or ""
+    if isinstance(placement, Placement):
+        rule = rule or placement.provenance.get("dispatch", "even")  # what it was placed for
+    else:
         name = file_path(placement, argument)
         placement = Placement.load(name, num_ranks=ranks)
-    rule = dispatch or placement.provenance.get("dispatch", "")  # what it was placed for
-    rule = (rule or "even") if path is None else _native.dispatch_for(path, rule)
+        rule = _native.dispatch_for(name, rule or placement.provenance.get("dispatch", ""))
     if placement.num_ranks != ranks:
         raise invalid(argument, f"{name} is for {placement.num_ranks} ranks", f"one for {ranks} ranks")
     return _native.NamedPlacement(name, placement._native, argument, placement.provenance, rule)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, floats, is_tensor, number, public
+from ._arguments import ArrayLike, as_given, floats, number, public
 
 if TYPE_CHECKING:
     import torch
@@ -59,11 +59,7 @@ def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num
         number(num_nodes, "num_nodes", 1),
         number(num_gpus, "num_gpus", 1),
     )
-    if not is_tensor(weight):
-        return maps
-    import torch
-
-    return tuple(torch.from_numpy(each) for each in maps)
+    return as_given(weight, *maps)
 
 
 __all__ = ["rebalance_experts"]

@@ -15,7 +15,6 @@ from ._verdict import (
     TimeModel,
     VerdictFigures,
     named_placement,
-    notes_of,
     read_recordings,
     several,
     widest_of,
@@ -100,8 +99,8 @@ def evaluate(
             placements say, which must agree.
         from_: what runs now, which a move starts from; contiguous homes by default.
         dispatch: which copy of an expert a server sends a token to: "even", "static" or "nearest"
-            (docs/servers.md#which-copy-a-token-goes-to). By default by the format of each file: "static" for SGLang's,
-            else "even".
+            (docs/servers.md#which-copy-a-token-goes-to). By default what each placement was placed for, where it says
+            so; else "static" for SGLang's files, and "even".
         step_tokens: files of traces are also judged in steps of so many tokens. Files that say their steps always are.
         model: the model's config.json: how large an expert is, and how many each token visits.
         tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
@@ -151,7 +150,6 @@ def evaluate(
             time.steps_served(),
         )
     )
-    said["notes"] = [f"{name}: {note}" for name, note in notes_of(given_recordings, read)]
     return said
 
 

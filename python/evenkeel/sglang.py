@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ._arguments import Integers, floats, integers, invalid, is_tensor
+from ._arguments import Integers, as_given, floats, integers, invalid
 from ._live import Options, Sizes, Windows, list_copies, next_map, why_unusable
 from ._server import is_asked_for, require_parameters
 from ._versions import needs
@@ -101,22 +101,13 @@ def rebalance(
             options = replace(options, windows=1)
         sizes = Sizes(num_physical_experts, groups, nodes, num_gpus)
         phy2log = next_map(loads, live, sizes, windows, options, logger)
-        maps: Maps = _as_given(weight, phy2log, *list_copies(phy2log, loads.shape[1]))
+        maps: Maps = as_given(weight, phy2log, *list_copies(phy2log, loads.shape[1]))
         return maps
     why = why_unusable(loads)
     if why:
         logger.warning("evenkeel: %s; SGLang's own algorithm decides", why)
         return as_theirs()
     return rebalance_experts(weight, num_physical_experts, groups, nodes, num_gpus)
-
-
-def _as_given(weight: Any, *maps: Integers) -> Any:
-    """The maps as tensors if the loads came as one."""
-    if not is_tensor(weight):
-        return maps
-    import torch
-
-    return tuple(torch.from_numpy(each) for each in maps)
 
 
 def _kept_groups(num_groups: int | None, num_nodes: int, algorithm: Any) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ._arguments import floats, integers
-from ._live import Options, Sizes, Windows, keep_slots, next_map
+from ._live import Options, Sizes, Windows, next_map
 from ._server import is_asked_for, require_parameters
 from ._versions import needs
 from .eplb import rebalance_experts
@@ -76,4 +76,4 @@ class EvenkeelPolicy:
         return torch.from_numpy(next_map(loads, live, sizes, cls.windows, Options.from_environment(), cls.logger))
 
 
-__all__ = ["EvenkeelPolicy", "keep_slots", "register"]
+__all__ = ["EvenkeelPolicy", "register"]

@@ -31,7 +31,7 @@ import torch  # noqa: E402
 import evenkeel as ek  # noqa: E402
 from evenkeel import sglang as evenkeel_sglang  # noqa: E402
 from evenkeel import vllm as evenkeel_vllm  # noqa: E402
-from evenkeel._live import Windows  # noqa: E402
+from evenkeel._live import Windows, keep_slots  # noqa: E402
 
 EXPERTS, SLOTS, RANKS, GROUPS, NODES = 32, 40, 8, 4, 2
 # What vLLM's test demands of vLLM's algorithm alone: its very map among equally good ones, and its AssertionError.
@@ -301,7 +301,6 @@ class Vllm(ServerTest):
 
         self.load_plugins("1")
         ours = self.policies().EPLB_POLICIES["default"]
-        keep_slots = evenkeel_vllm.keep_slots
         ours.preserve_intragpu_slots = staticmethod(lambda new, ranks, old: keep_slots(new, old, ranks))
         self.enterContext(mock.patch.object(self.policies().default, "DefaultEplbPolicy", ours))
         wanted = {"_compute_eplb_load_stats", "compute_logical_maps"}

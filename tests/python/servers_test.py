@@ -16,7 +16,7 @@ import numpy as np
 from support import REPOSITORY, PackageTest
 
 import evenkeel as ek
-from evenkeel import sglang, vllm
+from evenkeel import _live, sglang
 
 # Modules of a server by name, as far as `register` looks at it.
 SGLANG = {
@@ -220,7 +220,7 @@ class KeepSlots(PackageTest):
     def test_every_rank_keeps_its_experts_and_as_many_as_possible_their_slots(self):
         for seed in range(500):
             old, new, ranks, per_rank = self.random_maps(seed)
-            kept = vllm.keep_slots(new, old, ranks)
+            kept = _live.keep_slots(new, old, ranks)
             self.assertEqual((kept.shape, kept.dtype), (new.shape, np.int64))
             for layer in range(len(new)):
                 for rank in range(ranks):
@@ -235,12 +235,12 @@ class KeepSlots(PackageTest):
         for seed in range(50):
             old, _, ranks, per_rank = self.random_maps(seed)
             shuffled = np.random.default_rng(seed).permuted(old.reshape(len(old), ranks, per_rank), axis=2)
-            np.testing.assert_array_equal(vllm.keep_slots(shuffled.reshape(old.shape), old, ranks), old)
+            np.testing.assert_array_equal(_live.keep_slots(shuffled.reshape(old.shape), old, ranks), old)
 
     def test_a_map_of_more_or_fewer_ranks_counts_as_far_as_it_goes(self):
         new = np.array([[3, 1, 5, 4]])
         for old in ([[1, 0]], [[1, 0, 4, 2]], [[1, 0, 4, 2, 9, 9]]):
-            kept = vllm.keep_slots(new, np.array(old), 2)
+            kept = _live.keep_slots(new, np.array(old), 2)
             self.assertEqual(kept.tolist(), [[1, 3, 4, 5]] if len(old[0]) > 2 else [[1, 3, 5, 4]])
 
 

@@ -365,7 +365,6 @@ class AgreementTest(unittest.TestCase):
         self.assertIn("ranks 0 and 1 are at different calls (rank 0: step 2 of layer B", why)
 
     def test_no_script_of_one_rank_gives_a_wrong_number_in_silence(self) -> None:
-        found = 0
         for seed in range(24):
             seeded = random.Random(seed)
             script = [*steps("".join(seeded.choices("ABCD", k=4))), ("forward", "A")]
@@ -374,8 +373,6 @@ class AgreementTest(unittest.TestCase):
             scripts[seeded.randrange(ranks)] = changed_script(script, seeded)
             with self.subTest(seed=seed, scripts=scripts):
                 self.assertIn("are at different calls", self.met(scripts, warm=seed % 2 == 0))
-                found += 1
-        self.assertEqual(found, 24)
 
     def test_the_same_script_is_no_disagreement(self) -> None:
         for seed in range(4):

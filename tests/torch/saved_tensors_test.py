@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 import tempfile
 import unittest
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -34,6 +34,12 @@ def to_disk(folder: str) -> AbstractContextManager[Any]:
     return saved_tensors_hooks(pack, torch.load)
 
 
+@contextmanager
+def nested(folder: str) -> Iterator[None]:
+    with saved_tensors_hooks(torch.clone, lambda x: x), save_on_cpu():
+        yield
+
+
 HOOKS: dict[str, Callable[[str], AbstractContextManager[Any]]] = {
     "none": lambda folder: nullcontext(),
     "identity": lambda folder: saved_tensors_hooks(lambda x: x, lambda x: x),
@@ -41,25 +47,10 @@ HOOKS: dict[str, Callable[[str], AbstractContextManager[Any]]] = {
     "numpy": lambda folder: saved_tensors_hooks(lambda x: x.detach().numpy().copy(), torch.from_numpy),
     "disk": to_disk,
     "cpu": lambda folder: save_on_cpu(),
-    "nested": lambda folder: _both(saved_tensors_hooks(torch.clone, lambda x: x), save_on_cpu()),
+    "nested": nested,
 }
 REGIONS = ["plain", "reentrant", "checkpoint", "checkpoint in checkpoint", "offload_wrapper"]
 LOSSES = ["once", "twice", "two losses", "three losses", "a tensor at a time"]
-
-
-class _both:
-    """Two context managers as one."""
-
-    def __init__(self, *contexts: AbstractContextManager[Any]) -> None:
-        self.contexts = contexts
-
-    def __enter__(self) -> None:
-        for context in self.contexts:
-            context.__enter__()
-
-    def __exit__(self, *what: Any) -> None:
-        for context in reversed(self.contexts):
-            context.__exit__(*what)
 
 
 class Region(torch.nn.Module):

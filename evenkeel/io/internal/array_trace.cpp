@@ -23,7 +23,7 @@ constexpr std::array<std::int64_t, 3> fillers = {std::numeric_limits<std::uint32
                                                  std::numeric_limits<std::uint16_t>::max(),
                                                  std::numeric_limits<std::uint8_t>::max()};
 
-// What an array's places without an expert hold.
+// Ids that stand for no expert in an array.
 struct NoExperts {
   std::vector<std::int64_t> fills = {};        // these ids are no experts
   std::optional<std::int64_t> whole_row = {};  // k times in a row, this id is no choice
@@ -75,7 +75,7 @@ class LayersOfTrace final : public TraceReader {
     return info;
   }
 
-  // What all_.read() gives for all layers, of these alone.
+  // These layers' part of what all_.read() gives of all.
   template <class Number, class Out>
   void fetch(TokenRange range, std::vector<Number>& whole, std::span<Out> out,
              void (TraceReader::*read)(TokenRange, std::span<Number>)) {
@@ -102,7 +102,7 @@ class LayersOfTrace final : public TraceReader {
   std::vector<float> weights_;
 };
 
-// What the rows of an array hold, each the k experts of a token in a layer.
+// The rows of an array of ids, each the k experts of a token in a layer: what they hold that is no choice.
 //
 // Cost  one walk over the array; O(elements x k) time, memory of a block and O(layers).
 class IdRows {
@@ -179,7 +179,7 @@ class IdRows {
     return none;
   }
 
-  // Of experts; -1 where there is none. After without_expert().
+  // The largest id of an expert, -1 where there is none; known after without_expert().
   std::int64_t largest() const { return largest_; }
   bool has_impossible_id() const { return has_impossible_id_; }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -212,7 +212,7 @@ class IdRows {
     has_impossible_id_ =
         has_impossible_id_ || least < no_expert || (most >= max_trace_experts && !is_filler(most));
     if (least == most && least == no_expert) return;
-    // Of one id a token, only zeros throughout can be no choice.
+    // A row of a single id is a choice, unless zeros stand throughout.
     if (least == most && (row.size() > 1 || least == 0)) {
       if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
         ++layer.alike[least];

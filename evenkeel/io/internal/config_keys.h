@@ -43,7 +43,7 @@ class ConfigKeys : public JsonField {
   std::string word(std::string_view member) const;  // empty where it is missing
   std::vector<std::string> words(std::string_view member) const;
   std::vector<std::string> letters(std::string_view member) const;  // of a text
-  // What each of the words means; `other` is the meaning of words that are not known, if they may be.
+  // Each word's meaning; `other` is that of words that are not known, if they may be.
   template <class Meaning>
   std::vector<Meaning> meanings(std::string_view member, const std::vector<std::string>& words,
                                 const KnownWords<Meaning>& known, std::optional<Meaning> other = {}) const {

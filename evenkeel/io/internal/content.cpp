@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,7 +60,7 @@ bool has_trtllm_map(const ByteSource& source) {
   return source.size() <= max_text_bytes && mentions(source, assignments_key);
 }
 
-// By the keys of the first object; of JSON lines the others are looked at too.
+// The keys of the first object decide. In JSON lines, later lines are inspected too.
 Content content_of_json(const ByteSource& source) {
   const std::string head = beginning_of(source, std::int64_t{1} << 20);
   Content found = content_of_keys(head);

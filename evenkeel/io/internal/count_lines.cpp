@@ -42,7 +42,7 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Whose values may be any text.
+// Steps and parts tell lines apart; their values may be any text.
 bool tells_lines_apart(std::string_view key) {
   return column_meaning(key) == Meaning::step || column_meaning(key) == Meaning::part;
 }

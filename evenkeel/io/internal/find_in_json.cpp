@@ -74,7 +74,7 @@ FoundRouting counts_of(Json& list, const std::string& file, const std::string& n
 
 void require_no_map(const Json& json, std::string_view name, const std::string& file) {
   if (name == "logical_count") return;
-  for (const char* map : {"p2l_map", "physical_to_logical_map", "last_physical_to_logical_map"})
+  for (const char* map : {"p2l_map", sglang_map_key, "last_physical_to_logical_map"})
     if (json.contains(map))
       throw parse_error(
           file, map,

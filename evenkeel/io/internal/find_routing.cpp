@@ -30,12 +30,11 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
   const auto has = [&](std::string_view name) {
     return file.find(name) != nullptr && !(has_ids && name == "weight");
   };
-  constexpr std::string_view names[] = {"topk_ids",    "routed_experts",    "loads",
-                                        "counts",      "logical_count",     "expert_counts",
-                                        "expert_load", "tokens_per_expert", "weight"};
+  std::vector<std::string_view> names = {"topk_ids", "routed_experts", "loads"};
+  names.insert(names.end(), count_names.begin(), count_names.end());
   const std::string name = only_of(names, has, file.name());
   if (name == "loads") {
-    RoutingProfile profile = read_profile(source);
+    RoutingProfile profile = profile_of_arrays(file);
     require_experts_said(experts_said(file), profile.num_experts(), file.name());
     return {.kind = "profile", .format = {}, .content = FoundProfile{std::move(profile)}};
   }

@@ -28,6 +28,8 @@ FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const Re
 // {"loads": [layer][expert], "transitions": [layer][from][to] or nothing}; a format, num_layers and
 // num_experts must agree with them where they are there (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
+// A profile in arrays, `loads` and `transitions` or nothing (profile_file.cpp).
+RoutingProfile profile_of_arrays(const ArrayFile& file);
 
 // The one number of an array `num_experts`, where there is one.
 std::optional<std::int64_t> experts_said(const ArrayFile& file);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -345,8 +344,7 @@ FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const R
         "axes");
   if (array.num_elements == 0) throw ParseError(file.name(), array.name, "is empty");
   const auto width = static_cast<std::size_t>(array.shape[1]);
-  const std::vector<std::string> names = names_of_columns(options.columns, width);
-  NamedTable table(columns_of_names({names.begin(), names.end()}, file.name(), "columns"), file.name());
+  NamedTable table(columns_of_option(options.columns, width, file.name()), file.name());
   const auto add = [&](const auto& numbers) {
     std::vector<std::string> cells(width);
     for (std::int64_t line = 0; line < array.shape[0]; ++line) {

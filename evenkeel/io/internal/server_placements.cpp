@@ -100,7 +100,7 @@ std::string sglang_text(const ServerRows& placement) {
                                dealt_round(placement.rows.front().size(), placement.num_experts));
   for (std::size_t i = 0; i < placement.rows.size(); ++i)
     all[static_cast<std::size_t>(placement.layers[i])] = placement.rows[i];
-  std::string text = "{\"physical_to_logical_map\": [\n";
+  std::string text = fmt::format("{{\"{}\": [\n", sglang_map_key);
   for (std::size_t i = 0; i < all.size(); ++i)
     text += fmt::format("  {}{}\n", row_text(all[i]), i + 1 < all.size() ? "," : "");
   return text + "]}\n";

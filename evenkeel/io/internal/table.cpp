@@ -64,9 +64,9 @@ std::size_t place_in(const std::vector<int>& layers, int layer) {
 }
 
 // What names say; none where they do not say it.
-std::optional<TableColumns> columns_said(const Cells& names, const std::string& file) {
+std::optional<TableColumns> columns_said(const Cells& names, const std::string& file, std::int64_t line) {
   try {
-    return columns_of_names(names, file, "line 1");
+    return columns_of_names(names, file, fmt::format("line {}", line));
   } catch (const ParseError&) {
     if (std::ranges::find(names, Meaning::one_layer, &column_meaning) != names.end()) throw;
     return std::nullopt;
@@ -74,11 +74,10 @@ std::optional<TableColumns> columns_said(const Cells& names, const std::string& 
 }
 
 // What options say; names that say nothing may be said otherwise.
-TableColumns columns_told(const Cells& first, bool named, std::size_t width, const std::string& file,
-                          const ReadOptions& options) {
-  const std::vector<std::string> names = names_of_columns(options.columns, width);
-  TableColumns told = columns_of_names({names.begin(), names.end()}, file, "columns");
-  if (named && columns_said(first, file).value_or(told) != told)
+TableColumns columns_told(const TextTable& table, const Cells& first, bool named, std::size_t width,
+                          const std::string& file, const ReadOptions& options) {
+  TableColumns told = columns_of_option(options.columns, width, file);
+  if (named && columns_said(first, file, table.line()).value_or(told) != told)
     throw InvalidArgument(
         "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(first, ",")),
         "to leave them out");
@@ -131,7 +130,7 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
   const std::size_t width = cells.size() - (has_index ? 1 : 0);
   const bool told = !options.columns.empty();
   std::optional<NamedTable> rows;
-  if (auto columns = told ? columns_told(cells, named, width, file, options)
+  if (auto columns = told ? columns_told(table, cells, named, width, file, options)
                           : named_columns(table, cells, named, width, file))
     rows.emplace(*std::move(columns), file);
   const bool has_header = named || has_index;

@@ -97,8 +97,9 @@ bool is_line_of_ids(const Cells& cells);
 // 1".
 TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where);
 
-// The names that --columns gives to so many columns: "layer,k..." is layer, k_0, k_1. Throws InvalidArgument.
-std::vector<std::string> names_of_columns(std::string_view columns, std::size_t count);
+// What --columns says of so many columns: "layer,k..." is layer, k_0, k_1. Throws InvalidArgument, or
+// ParseError as columns_of_names() does.
+TableColumns columns_of_option(std::string_view columns, std::size_t count, const std::string& file);
 
 // Throws as read_recording() does.
 FoundRouting find_in_table(std::string_view text, const std::string& file, const ReadOptions& options);

@@ -247,7 +247,7 @@ TableColumns columns_of_names(const Cells& names, const std::string& file, const
   return Names(names, file, where).columns();
 }
 
-std::vector<std::string> names_of_columns(std::string_view columns, std::size_t count) {
+TableColumns columns_of_option(std::string_view columns, std::size_t count, const std::string& file) {
   constexpr std::string_view words[] = {"step", "rank", "token", "position", "layer", "expert", "count", "-"};
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgument(
@@ -268,7 +268,7 @@ std::vector<std::string> names_of_columns(std::string_view columns, std::size_t 
       names.push_back(fmt::format("{}_{}", word == "k..." ? "k" : "expert", i));
   }
   if (names.size() != count) refuse(fmt::format("names {} of {} columns", names.size(), count));
-  return names;
+  return columns_of_names({names.begin(), names.end()}, file, "columns");
 }
 
 }  // namespace evenkeel::internal

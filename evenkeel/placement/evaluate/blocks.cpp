@@ -57,10 +57,6 @@ const Recording& fewest_units(std::span<const Recording> recordings) {
                                    [](const Recording& each) { return units_of(each).count; });
 }
 
-double mean_of(std::span<const double> values) {
-  return std::reduce(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 // P(T > t) for odd degrees of freedom: Abramowitz and Stegun, 26.7.3.
 double student_tail(double t) {
   const double angle = std::atan(t / std::sqrt(kDegrees));
@@ -70,6 +66,10 @@ double student_tail(double t) {
 }
 
 }  // namespace
+
+double mean_of(std::span<const double> values) {
+  return std::reduce(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 std::vector<Block> blocks_of(std::span<const Recording> recordings) {
   if (recordings.size() >= kBlocks) return blocks_of_recordings(recordings);

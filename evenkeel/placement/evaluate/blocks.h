@@ -58,6 +58,8 @@ struct Gain {
 // bound.
 Gain gain_of(std::span<const double> before, std::span<const double> after, double chance);
 
+double mean_of(std::span<const double> values);
+
 // The value that Student's t of 19 degrees of freedom exceeds with this chance, below a half.
 double student_quantile(double chance);
 

@@ -61,13 +61,14 @@ ServedPlacement NamedPlacement::served_on(const Recording& recording, const Topo
 }
 
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
-                      const Topology& topology) {
-  JudgedPlacement judged{.placement = std::move(placement), .on = {}};
+                      const Topology& topology, std::vector<double> blocks) {
+  JudgedPlacement judged{.placement = std::move(placement), .on = {}, .blocks = std::move(blocks)};
   std::vector<ServedPlacement> served;
   for (const Recording& each : recordings) {
     served.push_back(judged.placement.served_on(each, topology));
     judged.on.push_back(judge(each.profile, each.steps, topology, served.back()));
   }
+  if (!judged.blocks.empty()) return judged;
   for (const Block& block : blocks_of(recordings)) judged.blocks.push_back(level_of(block, served, topology));
   return judged;
 }

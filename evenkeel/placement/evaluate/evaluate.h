@@ -3,8 +3,7 @@
 // verdict.h.
 //
 // Level       max/mean of the ranks' loads, by the rule with which the server chooses copies. A placement
-// that
-//             is even over an hour is not even in a step, so steps are judged one by one.
+//             that is even over an hour is not even in a step, so steps are judged one by one.
 // Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. Waiting for
 //             weights and what is sent are left out. max/mean x assignments of a step / ranks x time of an
 //             assignment, summed over layers.
@@ -40,9 +39,8 @@ struct RecordingJudgement {
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
                          const Topology& topology, const ServedPlacement& placement);
 inline RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
-                                const Topology& topology, const Placement& placement,
-                                Dispatch dispatch = Dispatch::even) {
-  return judge(recording, steps, topology, {placement, {placement, topology, dispatch}});
+                                const Topology& topology, const Placement& placement) {
+  return judge(recording, steps, topology, {placement, {placement, topology, Dispatch::even}});
 }
 
 // A placement and how messages call it; contiguous homes where there is none.
@@ -64,8 +62,9 @@ struct JudgedPlacement {
   std::vector<RecordingJudgement> on;  // by recording
   std::vector<double> blocks = {};     // level_of() each block of all recordings, where they have blocks
 };
+// `blocks` are taken as they are where they are known already.
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
-                      const Topology& topology);
+                      const Topology& topology, std::vector<double> blocks = {});
 
 // max/mean by step where steps are known, else of the whole recording; mean of layers.
 double level_of(const RecordingJudgement& judgement);

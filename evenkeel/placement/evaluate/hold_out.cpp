@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
-#include <utility>
 
 #include "evenkeel/placement/evaluate/blocks.h"
 #include "evenkeel/placement/evaluate/evaluate.h"
@@ -13,10 +11,6 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t kBlocksOfFold = Recording::num_blocks / HeldOut::num_folds;
-
-double mean_level(const std::vector<double>& values) {
-  return std::reduce(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 PlaceOptions options_of_folds(const PlaceOptions& asked, double solve_ms) {
   PlaceOptions options = asked;
@@ -42,7 +36,7 @@ std::vector<RoutingProfile> others(std::span<const Recording> recordings, std::s
         if (all.empty() || what == PlacedFor::steps)
           all.push_back(profile.without_transitions());
         else
-          all.front().add(profile.has_transitions() ? profile.without_transitions() : profile);
+          all.front().add(profile.without_transitions());
       }
   }
   std::vector<RoutingProfile> placed_for;
@@ -61,10 +55,10 @@ std::vector<ServedPlacement> served_on(const NamedPlacement& placement, std::spa
 }  // namespace
 
 double HeldOut::mean_before() const {
-  return mean_level(before);
+  return mean_of(before);
 }
 double HeldOut::mean_after() const {
-  return mean_level(after);
+  return mean_of(after);
 }
 
 std::optional<HeldOut> hold_out(std::span<const Recording> recordings, PlacedFor what,

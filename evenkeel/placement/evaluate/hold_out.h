@@ -36,7 +36,8 @@ struct HeldOut {
 enum class PlacedFor { recordings, steps };
 
 // `options` are those of the placement, which took `solve_ms`. Nothing where there are no blocks, where the
-// placement is joint, or where somebody asked to stop. Throws as place() does.
+// placement is joint, where steps are placed for but blocks are of sequences, or where somebody asked to
+// stop. Throws as place() does.
 std::optional<HeldOut> hold_out(std::span<const Recording> recordings, PlacedFor what,
                                 const Topology& topology, const PlaceOptions& options, double solve_ms);
 

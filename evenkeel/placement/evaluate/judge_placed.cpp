@@ -1,7 +1,5 @@
 #include "evenkeel/placement/evaluate/judge_placed.h"
 
-#include <utility>
-
 #include "evenkeel/placement/evaluate/provenance.h"
 
 namespace evenkeel {
@@ -11,14 +9,11 @@ JudgedPlacing judge_placed(const NamedPlacement& before, NamedPlacement after,
                            const std::optional<StepModel>& model, std::optional<double> horizon) {
   after.made_from = digests_of(recordings.own);
   JudgedPlacing judged;
-  JudgedPlacement was = judge(before, recordings.own, topology);
-  JudgedPlacement is = judge(after, recordings.own, topology);
+  const HeldOut held_out = recordings.held_out.value_or(HeldOut{});
+  JudgedPlacement was = judge(before, recordings.own, topology, held_out.before);
+  JudgedPlacement is = judge(after, recordings.own, topology, held_out.after);
   for (std::size_t i = 0; i < recordings.own.size(); ++i)
     if (was.on[i].steps) judged.steps.push_back({recordings.own[i].name, *was.on[i].steps, *is.on[i].steps});
-  if (recordings.held_out) {
-    was.blocks = recordings.held_out->before;
-    is.blocks = recordings.held_out->after;
-  }
   const int ranks = topology.num_ranks();
   if (model)
     judged.verdict = verdict_of(recordings.own, was, is, *model, ranks,

@@ -26,14 +26,6 @@ void add_free_slots(std::vector<std::int32_t>& slots, int wanted, int num_expert
   }
 }
 
-std::int64_t num_copies(const Placement& placement) {
-  std::int64_t copies = 0;
-  for (int layer = 0; layer < placement.num_layers(); ++layer)
-    for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
-      copies += std::ssize(placement.layer(layer).homes(expert)) - 1;
-  return copies;
-}
-
 // With as many moves as it likes.
 std::string say_what_all_take(IncrementalProblem problem, std::int64_t asked) {
   problem.max_moves = std::numeric_limits<int>::max();
@@ -47,6 +39,14 @@ std::string say_what_all_take(IncrementalProblem problem, std::int64_t asked) {
 }
 
 }  // namespace
+
+std::int64_t num_copies(const Placement& placement) {
+  std::int64_t copies = 0;
+  for (int layer = 0; layer < placement.num_layers(); ++layer)
+    for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+      copies += std::ssize(placement.layer(layer).homes(expert)) - 1;
+  return copies;
+}
 
 std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_experts,
                                            const Topology& topology) {

@@ -11,6 +11,9 @@
 
 namespace evenkeel {
 
+// Beyond one of each expert, over all layers.
+std::int64_t num_copies(const Placement& placement);
+
 // [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R in each
 // layer, each on the rank that has fewest slots and capacity for one more. Throws InvalidArgument where a
 // layer has more homes than that.

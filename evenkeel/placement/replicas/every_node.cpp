@@ -1,8 +1,8 @@
 #include "evenkeel/placement/replicas/every_node.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
-#include <utility>
 
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/pool/pool_solver.h"

@@ -1,13 +1,11 @@
 // Copies on every node, for servers whose ranks take the copy in their node.
 //
 // Problem     where a rank takes the first copy in its node (Dispatch::nearest and fixed), an expert that is
-// once
-//             on every node is split exactly evenly over nodes, and nothing is drawn. Fill the slots of all
-//             ranks so, with the heaviest rank as light as may be.
+//             once on every node is split exactly evenly over nodes, and nothing is drawn. Fill the slots of
+//             all ranks so, with the heaviest rank as light as may be.
 // Method      the hottest experts are on every node; the others, largest first, are on the node that is
-// lightest
-//             by then; in each node ranks are packed as in replicas.h. Slots too few to put one more expert
-//             on all nodes hold the coldest experts a second time.
+//             lightest by then; in each node ranks are packed as in replicas.h. Slots too few to put one
+//             more expert on all nodes hold the coldest experts a second time.
 // Cost        a layer: E log E, and the packing.
 // Guarantee   none: whoever calls compares it with other placements by what is served.
 #pragma once

@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from .._arguments import invalid
 from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._faults import different_calls
 
 _HEAD = 3
 """Numbers before a message's counts: the call's digest, a flag, the digest of which weights want gradients."""
@@ -169,11 +170,7 @@ class Agreement:
 
     def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
         first, second, odd = _two_of(places)
-        why = (
-            f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; rank {second}: "
-            f"{places[second]}), and every rank must make the same layers and the same calls in one order"
-        )
-        return self.exchange.end(min(missing, default=odd), why, device)
+        return self.exchange.end(min(missing, default=odd), different_calls(first, second, places), device)
 
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""

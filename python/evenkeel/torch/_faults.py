@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -54,6 +54,14 @@ class Place(NamedTuple):
         return (
             f"{self.phase} of layer {self.layer}, {self.direction}" if self.layer else f"{self.phase}, {self.direction}"
         )
+
+
+def different_calls(one: int, two: int, places: Mapping[int, object] | Sequence[object]) -> str:
+    """By rank, where each is."""
+    return (
+        f"ranks {one} and {two} are at different calls (rank {one}: {places[one]}; rank {two}: {places[two]}), "
+        "and every rank must make the same layers and the same calls in one order"
+    )
 
 
 class Verdict(NamedTuple):
@@ -194,11 +202,7 @@ class Faults:
             if place != stuck:
                 other = next(rank for rank in met if met[rank] == stuck)
                 one, two = min(rank, other), max(rank, other)
-                why = (
-                    f"ranks {one} and {two} are at different calls (rank {one}: {met[one]}; rank {two}: {met[two]}), "
-                    "and every rank must make the same layers and the same calls in one order"
-                )
-                return Verdict(-1, stuck, why, stuck.number)
+                return Verdict(-1, stuck, different_calls(one, two, met), stuck.number)
         return None
 
     def _named(self, rank: int) -> str:

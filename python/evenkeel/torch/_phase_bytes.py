@@ -152,6 +152,7 @@ def chunk_phases(
         phase(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
         phase(grads, token=wide, received=wide, lent=expert + 2 * widened),
     ]
+    assert len(backward) == BACKWARD_PHASES
     return forward + backward
 
 

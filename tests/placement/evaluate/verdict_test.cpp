@@ -230,7 +230,7 @@ TEST_F(DrawnRouting, CountsTokensByTheModelsExpertsPerToken) {
   EXPECT_THAT(of_assignments, HasSubstr("assignments of a layer"));
   const Verdict of_tokens = on(one, {placed_on(one)}, {.top_k = 8});
   EXPECT_THAT(of_tokens.sentence, Not(HasSubstr("assignments")));
-  EXPECT_EQ(*on(one, {placed_on(one)}, {.top_k = 1}).tokens_needed >= 4 * *of_tokens.tokens_needed, true);
+  EXPECT_GE(*on(one, {placed_on(one)}, {.top_k = 1}).tokens_needed, 4 * *of_tokens.tokens_needed);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "evenkeel/base/check.h"
+#include "evenkeel/base/hash.h"
 #include "evenkeel/device/cpu/rows.h"
 
 namespace evenkeel::internal {
@@ -62,10 +63,9 @@ void fill_sample(std::vector<std::byte>& bytes, DataType type, float scale) {
 }
 
 std::uint64_t fnv1a(std::span<const float> values) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (std::byte byte : std::as_bytes(values))
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
-  return hash;
+  Hash hash;
+  for (const float value : values) hash.add(value);
+  return hash.value();
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ bool may_pick_experts(const std::string& text) {
   return std::regex_search(text, picks);
 }
 
-// What a list or an object says of the experts that it names by one name:
+// Experts that a list or an object names by one name, and the texts for them:
 // "model.layers.3.mlp.experts.*.up_proj".
 struct NamedExperts {
   std::map<int, std::string> texts;  // by number, as it is written
