@@ -28,6 +28,7 @@ def _rank(
         dist.init_process_group(
             "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=seconds)
         )
+        dist.barrier()  # else a rank with little to do is gone before the others have connected to it
         queue.put((rank, work(rank, ranks, *args), None))
     except BaseException:
         queue.put((rank, None, traceback.format_exc()))
