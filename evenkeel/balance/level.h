@@ -14,9 +14,10 @@
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
 //             on many ranks; no allocation after the first call of a shape. docs/log/planners.md has it in
 //             microseconds.
-// Guarantee   The worst rank is never above least-loaded's with the same min_segment: where that is lower,
-//             because its last piece of an expert may be below min_segment, its plan is taken. With
-//             min_segment <= 1 the worst rank is the target exactly. In the instances that are searched,
+// Guarantee   Where it plans, the worst rank is never above least-loaded's with the same min_segment: where
+//             that is lower, because its last piece of an expert may be below min_segment, its plan is taken.
+//             Where it does not, worst rank / mean is below imbalance_threshold. With min_segment <= 1 the
+//             worst rank is the target exactly. In the instances that are searched,
 //             worst rank and transfers are the best there are (within the search's limits). Beyond, transfers
 //             are close to transfer_bound.h's count, not proven least.
 // Options     min_segment, imbalance_threshold, search_small. base_load counts in a rank's load everywhere.

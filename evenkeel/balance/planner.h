@@ -50,9 +50,11 @@ struct SpillCosts {
 struct PlannerOptions {
   enum class Kind { ep, least_loaded, level };
   Kind kind = Kind::least_loaded;
-  std::int64_t capacity_factor_thousandths = 1000;      // alpha
-  std::int64_t min_segment = 1024;                      // m, assignments
-  std::int64_t imbalance_threshold_thousandths = 1300;  // lambda; 0 always plans
+  std::int64_t capacity_factor_thousandths = 1000;  // alpha
+  std::int64_t min_segment = 1024;                  // m, assignments
+  // lambda: max/mean below which nothing moves, of experts for least-loaded (as in the paper), of ranks for
+  // level; 0 always plans.
+  std::int64_t imbalance_threshold_thousandths = 1300;
   bool search_small = true;  // level: looks at every plan where the instance is small enough
   // Work moves only where the seconds gained are predicted to exceed those it costs, besides all that the
   // planner asks for; nothing: the planner alone decides. Not on a CUDA device.

@@ -94,7 +94,8 @@ def plan(
             they have several.
         capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
         min_segment: a rank borrows an expert for no fewer assignments than this, but for its last piece (m).
-        imbalance_threshold: below this max/mean nothing is moved (lambda); 0 always plans.
+        imbalance_threshold: below this max/mean nothing is moved (lambda), of experts for least-loaded, of ranks for
+            level; 0 always plans.
         base_load: `[P]` work that each rank has anyway, counted in assignments.
 
     Raises:

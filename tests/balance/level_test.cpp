@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "evenkeel/balance/least_loaded.h"
@@ -17,6 +18,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+
+__extension__ using Wide = __int128;  // products of two loads
 
 PlannerOptions options(std::int64_t m, std::int64_t lambda = 0) {
   return {PlannerOptions::Kind::level, 1000, m, lambda};
@@ -98,6 +101,29 @@ TEST(Level, IsNeverAboveLeastLoadedAndHasSmallPiecesOnlyWhereThatIsLower) {
   }
   EXPECT_GT(lower, 500);
   EXPECT_LT(small_pieces, 1200);
+}
+
+TEST(Level, IsNeverAboveLeastLoadedWithOneThresholdForBothUnlessTheRanksAreBelowIt) {
+  std::mt19937_64 random(33);
+  int above = 0, below = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const Case c = random_case(random, {.copies = i % 3 == 0, .base_load = i % 2 == 0});
+    const std::int64_t m = draw(random, 0, 8), threshold = draw(random, 1000, 2000);
+    SCOPED_TRACE(testing::Message() << "case " << i << " threshold " << threshold << " " << c.text());
+    const PlannerOptions both = options(m, threshold);
+    StepPlan least_loaded;
+    LeastLoaded(both).plan(c.counts(), c.placement(), least_loaded, c.base_load);
+    const StepPlan level = plan_of(c, both);
+    const std::int64_t worst = worst_of(c, level), theirs = worst_of(c, least_loaded);
+    below += worst < theirs;
+    if (worst <= theirs) continue;
+    ++above;
+    ASSERT_THAT(level.transfers(), IsEmpty());
+    const std::int64_t work = std::accumulate(c.base_load.begin(), c.base_load.end(), c.counts().total());
+    ASSERT_TRUE(Wide{worst} * c.num_ranks * 1000 < Wide{threshold} * work);
+  }
+  EXPECT_GT(above, 50);
+  EXPECT_GT(below, 50);
 }
 
 TEST(Level, WithoutItsSearchOfSmallInstancesIsOrdinaryAndNoBetter) {
