@@ -9,6 +9,7 @@ import tracemalloc
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import tiny_models
@@ -145,11 +146,12 @@ class WhatIsRecorded(RecordTest):
         with evenkeel.torch.record(model, self.path):
             model(**inputs, labels=inputs["input_ids"]).loss.backward()
         np.testing.assert_array_equal(self.arrays()["topk_ids"], once)
-        with evenkeel.torch.record(model, self.path):  # the whole model runs once more in backward
-            embeddings = model.get_input_embeddings()(inputs["input_ids"])
-            logits = checkpoint(lambda given: model(inputs_embeds=given).logits, embeddings, use_reentrant=False)
-            logits.sum().backward()
-        np.testing.assert_array_equal(self.arrays()["topk_ids"], once)
+        for reentrant in (True, False):  # the whole model runs once more in backward
+            with evenkeel.torch.record(model, self.path):
+                embeddings = model.get_input_embeddings()(inputs["input_ids"])
+                logits = checkpoint(lambda x: model(inputs_embeds=x).logits, embeddings, use_reentrant=reentrant)
+                logits.sum().backward()
+            np.testing.assert_array_equal(self.arrays()["topk_ids"], once)
 
     def test_tokens_given_by_place_are_found(self):
         model, inputs = tiny_models.make("mixtral")
@@ -207,7 +209,11 @@ class WhatGenerateRuns(RecordTest):
         self.assertTrue(torch.equal(sequences, getattr(plain, "sequences", plain)))
         prompts = options["input_ids"]
         prompts = prompts.repeat_interleave(len(sequences) // len(prompts), dim=0)
-        alone = [self.alone(model, *each) for each in zip(sequences, prompts, strict=True)]
+        runs = map(self.run_of, sequences, prompts)
+        alone = [
+            chosen_by_hand(model, ".mlp.experts", lambda run=run: model(input_ids=run[None], use_cache=False))
+            for run in runs
+        ]
         self.assertEqual(recording.tokens, sum(len(ids) for ids, _ in alone))
         arrays = self.arrays()
         np.testing.assert_array_equal(arrays["topk_ids"], np.concatenate([ids for ids, _ in alone]))
@@ -217,12 +223,11 @@ class WhatGenerateRuns(RecordTest):
         self.assertEqual(np.diff(arrays["sequence_offsets"]).tolist(), lengths)
         return lengths
 
-    def alone(self, model, sequence, prompt):
-        padding = int((prompt == 0).sum())
+    def run_of(self, sequence, prompt):
+        """The tokens that generate() must run: neither padding, nor the one that ends a sequence, nor what follows."""
         generated = sequence[len(prompt) :].tolist()
         ends = [at for at, token in enumerate(generated) if token in ENDS]
-        run = sequence[padding : len(prompt) + (ends[0] if ends else len(generated) - 1)]
-        return chosen_by_hand(model, ".mlp.experts", lambda: model(input_ids=run[None], use_cache=False))
+        return sequence[int((prompt == 0).sum()) : len(prompt) + (ends[0] if ends else len(generated) - 1)]
 
     def test_rows_that_have_ended_are_left_out(self):
         for model_type in ("qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3"):
@@ -231,6 +236,25 @@ class WhatGenerateRuns(RecordTest):
                     model, options = generating(model_type)
                     lengths = self.assert_recorded_as_alone(model, options | more)
                     self.assertGreater(len(set(lengths)), 2)
+
+    def test_every_type_that_generates_is_recorded_as_in_forwards_of_what_it_returned(self):
+        made = 0
+        for model_type, make in tiny_models.tiny_models():
+            model, _ = make()
+            if not hasattr(model, "generate"):
+                continue
+            with self.subTest(model_type):
+                _, options = generating()
+                options |= {"max_new_tokens": 5, "pad_token_id": 0, "bos_token_id": None}
+                with evenkeel.torch.record(model, self.path):
+                    sequences = model.generate(**options)
+                of_generate = self.arrays()
+                runs = map(self.run_of, sequences, options["input_ids"])
+                alone = self.recorded(model, *({"input_ids": run[None], "use_cache": False} for run in runs))
+                for name in ("topk_ids", "sequence_offsets"):
+                    np.testing.assert_array_equal(of_generate[name], alone[name])
+                made += 1
+        self.assertGreaterEqual(made, 57)
 
     def test_a_row_that_a_criterion_of_the_caller_ends_has_ended(self):
         model, options = generating()
@@ -265,29 +289,35 @@ class WhatGenerateRuns(RecordTest):
             for model_type in ("qwen3_moe", "gpt_oss"):  # gpt_oss has sliding windows: masks are a dict
                 with self.subTest(model_type, **more):
                     model, options = generating(model_type)
-                    self.assert_recorded_as_alone(model, options | more)
+                    with mock.patch.object(model, "get_compiled_call", side_effect=AssertionError("compiled")):
+                        self.assert_recorded_as_alone(model, options | more)
 
     def test_padding_on_the_right_is_left_out(self):
         model, options = generating()
         mask = torch.ones(4, 5, dtype=torch.long)
         mask[2, 3:] = 0
         options |= {"attention_mask": mask}
-        with evenkeel.torch.record(model, self.path):
+        with evenkeel.torch.record(model, self.path) as recording:
             sequences = model.generate(**options)
         ended = [next((at for at in range(5, len(row)) if row[at] in ENDS), len(row) - 1) for row in sequences]
-        self.assertEqual(np.diff(self.arrays()["sequence_offsets"]).tolist(), (np.array(ended) - [0, 0, 2, 0]).tolist())
+        runs = [row[:end] for row, end in zip(sequences, ended, strict=True)]
+        runs[2] = torch.cat([runs[2][:3], runs[2][5:]])
+        of_generate = self.arrays()
+        alone = self.recorded(model, *({"input_ids": run[None]} for run in runs))
+        np.testing.assert_array_equal(of_generate["sequence_offsets"], alone["sequence_offsets"])
+        same = np.ones(recording.tokens, dtype=bool)
+        first = int(alone["sequence_offsets"][2])
+        same[first + 3 : first + len(runs[2])] = False  # generate() has other positions behind such padding
+        np.testing.assert_array_equal(of_generate["topk_ids"][same], alone["topk_ids"][same])
 
     def test_drafts_that_are_rejected_are_left_out(self):
         model, options = generating()
-        draft, _ = tiny_models.make("qwen3_moe", num_hidden_layers=1, layer_types=["full_attention"])
+        worse, _ = tiny_models.make("qwen3_moe", num_hidden_layers=1, layer_types=["full_attention"])
+        twin, _ = tiny_models.make("qwen3_moe")  # all of whose drafts are accepted
         for row in range(1, 4):
             prompt = {name: options[name][row : row + 1] for name in ("input_ids", "attention_mask")}
-            for more in (
-                {"prompt_lookup_num_tokens": 3},
-                {"assistant_model": draft},
-                {"assistant_model": draft.train()},
-            ):
-                with self.subTest(row=row):
+            for more in ({"assistant_model": worse}, {"assistant_model": twin}, {"prompt_lookup_num_tokens": 3}):
+                with self.subTest(row=row, by=list(more)):
                     self.assert_recorded_as_alone(model, options | prompt | more)
 
     def test_a_prompt_of_embeddings_is_recorded(self):
@@ -394,6 +424,7 @@ class PackedSequences(RecordTest):
             ([0, 4, 5, 9], {"attention_mask": numbers}),
             ([0, 4, 5, 9], {"attention_mask": numbers.clamp(max=1), "position_ids": self.positions}),
             ([0, 10], {"position_ids": torch.arange(3, 13)[None]}),
+            ([0, 4, 10], {"position_ids": torch.tensor([[0, 1, 2, 3, 7, 8, 9, 10, 11, 12]])}),
         ):
             with self.subTest(said=list(said)):
                 given = {"input_ids": self.tokens, **said}
@@ -408,6 +439,9 @@ class PackedSequences(RecordTest):
         given = {"input_ids": self.tokens.view(2, 5), "attention_mask": mask, "position_ids": positions}
         arrays = self.recorded(self.model, given)
         self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 6])
+        mask = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]])  # positions go on behind what is left out
+        arrays = self.recorded(self.model, given | {"attention_mask": mask, "position_ids": torch.arange(5)[None]})
+        self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 8])
 
     def test_lengths_that_are_not_those_of_the_tokens_are_refused(self):
         given = {"input_ids": self.tokens, "cu_seq_lens_q": torch.tensor([0, 4, 9])}

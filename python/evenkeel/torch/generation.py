@@ -97,7 +97,7 @@ class Generation:
 
     def _criteria(self, original: Callable[..., Any], **named: Any) -> Any:
         self._config = named["generation_config"]
-        self._config.disable_compile = True  # hooks do not run in a compiled forward
+        self._config.disable_compile = True  # hooks are not promised to run in what is compiled
         if self._config.num_beams > 1 and not self._config.return_dict_in_generate:
             self._config.return_dict_in_generate = self._unasked_output = True  # it has the beams' indices
         criteria = original(**named)

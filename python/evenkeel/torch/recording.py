@@ -172,9 +172,13 @@ def record(
             model(**batch)                  # or model.generate(...), or steps of training
 
     Every model of transformers with a module of experts is recorded, and any other that is built alike. Each row of a
-    batch is a sequence of the trace, in each forward anew: a decoding step adds sequences of one token. Tokens that
-    attention_mask says are padding are left out. What activation checkpointing runs once more in backward is not
-    recorded twice. Memory is that of one forward's choices.
+    batch is a sequence of the trace, each text of a packed row, and each sequence that generate() returns, its prompt
+    included. Tokens that attention_mask says are padding are left out, and of generate() whatever it runs and does not
+    return: rows that have ended, beams that lose, drafts. What activation checkpointing runs once more in backward is
+    not recorded twice. Memory is that of one forward's choices, or of one call of generate().
+
+    A forward that goes on from a cache, other than in generate(), does not say whose tokens it has: they count, but the
+    trace does not say its sequences, and a UserWarning says so. docs/recording.md has every case.
 
     Args:
         model: the module that is called: the whole model, or its wrapper (DistributedDataParallel).
@@ -186,7 +190,8 @@ def record(
     Raises:
         InvalidArgument: the model has no experts or is not called, or the file cannot be written.
         Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
-            some forwards only, or that two lists of layers hold; ids of experts that are not there.
+            some forwards only, or that two lists of layers hold; ids of experts that are not there; a mask that does not
+            say which tokens are padding; a generate() that does not say which of its tokens it returns.
     """
     instance(model, torch.nn.Module, "model")
     recording = Recording(model, _path_of_rank(path), weights, _checked({} if metadata is None else metadata))
