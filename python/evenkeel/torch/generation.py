@@ -149,10 +149,10 @@ class Generation:
     def _start(self, given: Mapping[str, Any]) -> int:
         if not self._forwards:
             return cached_tokens(given)
-        if self._forwards[-1].step < len(self._lengths):
+        if self._lengths:
             return self._lengths[-1] - 1 if self._config.use_cache else 0
-        if self._lengths or self._config.prefill_chunk_size is None:
-            raise self._unsupported("runs several forwards for one token, as guidance_scale does")
+        if self._config.prefill_chunk_size is None:
+            raise self._several_forwards()
         return self._forwards[-1].end
 
     @property
@@ -175,7 +175,10 @@ class Generation:
         """
         if not self._forwards:
             return
-        returned = getattr(result, "sequences", result).cpu()
+        returned = getattr(result, "sequences", result)
+        if not isinstance(returned, torch.Tensor) or not self._ended:
+            raise self._unsupported(f"returns a {type(result).__name__}, or never asks its stopping criteria")
+        returned = returned.cpu()
         for sequence, rows in zip(returned, self._rows_of(returned, result), strict=True):
             yield self._put_together(sequence, rows[rows != _LOST].tolist())
 
@@ -198,8 +201,11 @@ class Generation:
         begin, end = self._forwards[0].start, self._lengths[len(rows) - 1] - 1
         ran = torch.full((end,), -1)  # the forward that ran each column last: rejected drafts are run over
         for number, forward in enumerate(self._forwards):
-            if forward.step < len(rows):
-                ran[forward.start : forward.end] = number
+            if forward.step >= len(rows):  # a rank whose rows have ended goes on for the others (synced_gpus)
+                break
+            if forward.step > 0 and forward.step == self._forwards[number - 1].step:
+                raise self._several_forwards()
+            ran[forward.start : forward.end] = number
         if (ran[begin:] < 0).any():
             raise self._unsupported("returns tokens that it did not run")
         tokens: list[torch.Tensor] = []
@@ -220,6 +226,9 @@ class Generation:
         returned = returned[max(begin - self._ids_begin, 0) :]
         if tokens.shape != returned.shape or (tokens != returned)[tokens != _EMBEDDED].any():
             raise self._unsupported("runs other tokens than it returns")
+
+    def _several_forwards(self) -> Unsupported:
+        return self._unsupported("runs several forwards for one token, as guidance_scale does")
 
     def _unsupported(self, what: str) -> Unsupported:
         why = f"generate() of {type(self._model).__name__} {what}; record forwards of whole sequences instead"
