@@ -27,6 +27,12 @@ def main(rank, folder):
     except ek.InvalidArgument as error:
         assert "{rank}" in str(error), error
 
+    with evenkeel.torch.record(model, folder + "/synced.{rank}.safetensors") as recording:
+        # Rank 0 ends first, and runs on for rank 1.
+        model.generate(**inputs, max_new_tokens=3 + 2 * int(rank), do_sample=False, synced_gpus=True)
+    length = inputs["input_ids"].shape[1] + 2 + 2 * int(rank)
+    assert recording.tokens == 2 * length, (recording.tokens, length)
+
     data_parallel = torch.nn.parallel.DistributedDataParallel(model)
     own = inputs["input_ids"][:, : 2 + int(rank)]
     with evenkeel.torch.record(data_parallel, folder + "/own.{rank}.safetensors"):

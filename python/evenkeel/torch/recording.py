@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from .._arguments import file_path, instance, invalid, public
 from ..errors import Unsupported
 from .experts import Experts, find_experts
-from .token_layout import TokenLayout
+from .generation import Choices, Generation, replaced
+from .token_layout import TokenLayout, arguments_by_name
 from .trace_writer import TraceWriter
 
 
@@ -28,12 +32,13 @@ class Recording:
         self._metadata = metadata
         self._writer: TraceWriter | None = None
         self._recorded: list[Experts] = []  # the layers that the first forward ran
-        self._layout: TokenLayout | None = None  # of the forward that runs now
+        self._layout: TokenLayout | Generation | None = None  # of the forward that runs now
+        self._generation: Generation | None = None  # the call of generate() that runs now
         self._choices: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     @property
     def tokens(self) -> int:
-        """How many were recorded."""
+        """How many were recorded; those of generate() once it has returned."""
         return 0 if self._writer is None else self._writer.tokens
 
     @contextlib.contextmanager
@@ -49,11 +54,31 @@ class Recording:
                 # Ahead of other hooks, which may renumber experts for a rank.
                 hook = self._hook_of(experts)
                 until_the_end(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
+            hooks.enter_context(replaced(self._model, "generate", self._generate))
+            hooks.enter_context(replaced(self._model, "init_continuous_batching", _refuse_continuous_batching))
             yield
 
+    def _generate(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if self._generation is not None:
+            raise _unsupported("generate() calls itself, as assistant_early_exit and token_healing do")
+        self._generation = generation = Generation(self._model)
+        try:
+            with generation.listen():
+                result = original(*arguments, **named)
+            for choices in generation.sequences(result):
+                self._append(choices, [len(choices.ids)], generation.continues)
+        finally:
+            self._generation = None
+        return generation.as_asked(result)
+
     def _begin_forward(self, model: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self._layout = TokenLayout.of_call(self._model, arguments, named)
+        if _in_backward():  # checkpointing of the whole model runs it once more
+            return
         self._choices = {}
+        given = arguments_by_name(self._model, arguments, named)
+        if self._generation is not None:
+            self._generation.begin_forward(given)
+        self._layout = self._generation or TokenLayout(given)
 
     def _hook_of(self, experts: Experts) -> Any:
         def take(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -90,8 +115,23 @@ class Recording:
             chosen = [self._choices[experts.name][1] for experts in ran]
             weights = _stacked(self._recorded, [each.float() for each in chosen if each is not None])
         self._choices = {}
-        kept, lengths = layout.tokens(ids.shape[0])
-        self._writer.append(ids[kept].numpy(), None if weights is None else weights[kept].numpy(), lengths.numpy())
+        choices = Choices(ids.numpy().astype(self._writer.ids_type), None if weights is None else weights.numpy())
+        if isinstance(layout, Generation):
+            layout.add(choices)
+        else:
+            kept, lengths = layout.tokens(ids.shape[0])
+            self._append(choices.at(kept.numpy()), lengths.numpy(), layout.continues)
+
+    def _append(self, choices: Choices, lengths: ArrayLike, continues: bool) -> None:
+        assert self._writer is not None
+        if continues and self._writer.says_sequences:
+            warnings.warn(
+                "a forward goes on from a cache: the trace will not say its sequences, and verdicts need them; "
+                "record model.generate() without a cache of earlier calls, or forwards of whole sequences",
+                stacklevel=2,
+            )
+            self._writer.forget_sequences()
+        self._writer.append(choices.ids, choices.weights, np.asarray(lengths))
 
     def _begin_trace(self, ran: list[Experts]) -> TraceWriter:
         self._recorded = ran
@@ -132,9 +172,13 @@ def record(
             model(**batch)                  # or model.generate(...), or steps of training
 
     Every model of transformers with a module of experts is recorded, and any other that is built alike. Each row of a
-    batch is a sequence of the trace, in each forward anew: a decoding step adds sequences of one token. Tokens that
-    attention_mask says are padding are left out. What activation checkpointing runs once more in backward is not
-    recorded twice. Memory is that of one forward's choices.
+    batch is a sequence of the trace, each text of a packed row, and each sequence that generate() returns, its prompt
+    included. Tokens that attention_mask says are padding are left out, and of generate() whatever it runs and does not
+    return: rows that have ended, beams that lose, drafts. What activation checkpointing runs once more in backward is
+    not recorded twice. Memory is that of one forward's choices, or of one call of generate().
+
+    A forward that goes on from a cache, other than in generate(), does not say whose tokens it has: they count, but the
+    trace does not say its sequences, and a UserWarning says so. docs/recording.md has every case.
 
     Args:
         model: the module that is called: the whole model, or its wrapper (DistributedDataParallel).
@@ -146,7 +190,8 @@ def record(
     Raises:
         InvalidArgument: the model has no experts or is not called, or the file cannot be written.
         Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
-            some forwards only, or that two lists of layers hold; ids of experts that are not there.
+            some forwards only, or that two lists of layers hold; ids of experts that are not there; a mask that does not
+            say which tokens are padding; a generate() that does not say which of its tokens it returns.
     """
     instance(model, torch.nn.Module, "model")
     recording = Recording(model, _path_of_rank(path), weights, _checked({} if metadata is None else metadata))
@@ -216,6 +261,10 @@ def _require_ids(ids: torch.Tensor, experts: list[Experts]) -> None:
             f"{experts[layer].name}: expert id {int(ids[token, layer, place])} of token {token} "
             f"is outside 0..{count - 1}"
         )
+
+
+def _refuse_continuous_batching(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    raise _unsupported("continuous batching mixes requests in a forward; record generate()")
 
 
 def _in_backward() -> bool:

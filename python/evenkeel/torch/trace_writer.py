@@ -57,7 +57,8 @@ class TraceWriter:
     ) -> None:
         self._path = path
         self._metadata = {**metadata, "format": "evenkeel.trace.v1", "num_experts": str(num_experts)}
-        ids = "int8" if num_experts <= 2**7 else "int16" if num_experts <= 2**15 else "int32"
+        self.ids_type = "int8" if num_experts <= 2**7 else "int16" if num_experts <= 2**15 else "int32"
+        """The narrowest that holds every id."""
         self._files = contextlib.ExitStack()
         # Wide types come first, so that every array begins at a multiple of its type.
         self._arrays = {"sequence_offsets": self._array("int64", ())}
@@ -66,7 +67,7 @@ class TraceWriter:
             self._arrays["layers"].append(np.asarray(layers))
         if weights:
             self._arrays["topk_weights"] = self._array("float32", shape)
-        self._arrays["topk_ids"] = self._array(ids, shape)
+        self._arrays["topk_ids"] = self._array(self.ids_type, shape)
         self._arrays["sequence_offsets"].append(np.zeros(1))
 
     def _array(self, dtype: str, row: Sequence[int]) -> _Array:
@@ -79,9 +80,19 @@ class TraceWriter:
         """How many there are so far."""
         return self._arrays["topk_ids"].shape[0]
 
+    @property
+    def says_sequences(self) -> bool:
+        """Whether the trace says where its sequences begin."""
+        return "sequence_offsets" in self._arrays
+
+    def forget_sequences(self) -> None:
+        """Leaves where sequences begin out of the trace, that of earlier tokens too."""
+        del self._arrays["sequence_offsets"]
+
     def append(self, ids: NDArray[Any], weights: NDArray[Any] | None, lengths: NDArray[np.int64]) -> None:
         """Adds tokens, `[tokens, layers, k]`, that are sequences of these lengths, one after another."""
-        self._arrays["sequence_offsets"].append(self.tokens + np.cumsum(lengths))
+        if self.says_sequences:
+            self._arrays["sequence_offsets"].append(self.tokens + np.cumsum(lengths))
         self._arrays["topk_ids"].append(ids)
         if weights is not None:
             self._arrays["topk_weights"].append(weights)

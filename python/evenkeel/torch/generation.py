@@ -1,0 +1,253 @@
+"""The sequences that model.generate() of transformers returns, put together from the forwards that it runs.
+
+Forwards of generate() also run what nobody gets: rows that have ended, beams that lose, drafts that are rejected. So
+their choices wait until generate() returns, and those of the returned tokens are taken. Two methods of the model say
+what a forward's arguments do not: prepare_inputs_for_generation() gets the mask of padding, also where a static cache
+replaces it, and the stopping criteria say which rows have ended.
+
+    prompt, padded on the left      P P a b c       columns 0..4, run at once or in chunks
+    after one token was chosen                d     column 5, run by the next forward
+    ...                                         e   the last token is never run
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..errors import Unsupported
+from .token_layout import cached_tokens
+
+_EMBEDDED = _LOST = -1
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What routers chose: `[..., layers, k]`, the same of both."""
+
+    ids: NDArray[Any]
+    weights: NDArray[Any] | None
+
+    def at(self, index: Any) -> Choices:
+        """Those of some tokens."""
+        return self._each(lambda array: array[index])
+
+    def of_shape(self, *tokens: int) -> Choices:
+        """The same tokens, otherwise arranged."""
+        return self._each(lambda array: array.reshape(*tokens, *array.shape[-2:]))
+
+    def _each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Choices:
+        return Choices(change(self.ids), None if self.weights is None else change(self.weights))
+
+    @staticmethod
+    def joined(parts: Sequence[Choices]) -> Choices:
+        """Tokens one after another."""
+        weights = [part.weights for part in parts if part.weights is not None]
+        return Choices(np.concatenate([part.ids for part in parts]), np.concatenate(weights) if weights else None)
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """Some columns of every row."""
+
+    step: int
+    """How many times tokens had been chosen before."""
+    start: int
+    """Its first column."""
+    tokens: torch.Tensor
+    """`[rows, length]`, ids; _EMBEDDED where a token came as its embedding."""
+    real: torch.Tensor
+    """`[rows, length]`, false where a token is padding."""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.tokens.shape[1]
+
+
+class Generation:
+    """One call of generate()."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._config: Any = None  # of transformers, for this call
+        self._unasked_output = False  # whether generate() returns more than it was asked for
+        self._prepared_length = 0  # how many ids the next forward was prepared from
+        self._ids_begin = 0  # the column of the first id: not 0 after embeddings, or after a cache
+        self._mask: torch.Tensor | None = None  # [rows, columns], for the next forward
+        self._forwards: list[_Forward] = []
+        self._choices: list[Choices] = []  # of each forward: [rows, length, layers, k]
+        self._lengths: list[int] = []  # columns after each step
+        self._ended: list[torch.Tensor] = []  # [rows] after each step
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        """Hears what generate() says about its forwards."""
+        with (
+            replaced(self._model, "_get_stopping_criteria", self._criteria),
+            replaced(self._model, "prepare_inputs_for_generation", self._prepare),
+        ):
+            yield
+
+    def _criteria(self, original: Callable[..., Any], **named: Any) -> Any:
+        self._config = named["generation_config"]
+        self._config.disable_compile = True  # hooks are not promised to run in what is compiled
+        if self._config.num_beams > 1 and not self._config.return_dict_in_generate:
+            self._config.return_dict_in_generate = self._unasked_output = True  # it has the beams' indices
+        criteria = original(**named)
+        generation = self
+
+        class Watched(type(criteria)):  # type: ignore[misc]
+            def __call__(self, input_ids: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+                ended: torch.Tensor = super().__call__(input_ids, *arguments, **named)
+                generation._lengths.append(generation._ids_begin + input_ids.shape[1])
+                generation._ended.append(ended)
+                return ended
+
+        return Watched(criteria)
+
+    def _prepare(self, original: Callable[..., Any], input_ids: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        self._prepared_length = input_ids.shape[1]
+        self._mask = named.get("attention_mask")
+        return original(input_ids, *arguments, **named)
+
+    def begin_forward(self, given: Mapping[str, Any]) -> None:
+        """Takes the arguments of a forward.
+
+        Raises:
+            Unsupported: it cannot be known which of its tokens generate() will return.
+        """
+        if self._config is None:
+            raise self._unsupported("does not say which sequences have ended: it is not that of transformers")
+        ids, embeddings = given.get("input_ids"), given.get("inputs_embeds")
+        if isinstance(ids, torch.Tensor) and ids.dim() == 2:
+            tokens = ids.cpu()
+        elif ids is None and isinstance(embeddings, torch.Tensor):
+            tokens = torch.full(embeddings.shape[:2], _EMBEDDED)
+        else:
+            raise self._unsupported("runs a forward without input_ids of shape [rows, length]")
+        start = self._start(given)
+        real = torch.ones(tokens.shape, dtype=torch.bool)
+        if self._mask is not None:
+            real = self._mask[:, start : start + tokens.shape[1]].cpu().bool()
+            if real.shape != tokens.shape:
+                raise self._unsupported(
+                    f"has an attention_mask of shape {list(self._mask.shape)} for columns "
+                    f"{start}..{start + tokens.shape[1] - 1}"
+                )
+        forward = _Forward(len(self._lengths), start, tokens, real)
+        if not self._forwards:
+            self._ids_begin = forward.end - self._prepared_length
+        self._forwards.append(forward)
+
+    def _start(self, given: Mapping[str, Any]) -> int:
+        if not self._forwards:
+            return cached_tokens(given)
+        if self._lengths:
+            return self._lengths[-1] - 1 if self._config.use_cache else 0
+        if self._config.prefill_chunk_size is None:
+            raise self._several_forwards()
+        return self._forwards[-1].end
+
+    @property
+    def continues(self) -> bool:
+        """Whether the sequences began before this call, in a cache."""
+        return bool(self._forwards) and self._forwards[0].start > 0
+
+    def add(self, choices: Choices) -> None:
+        """Takes the choices of the forward that began last, `[rows * length, layers, k]`."""
+        rows, length = self._forwards[-1].tokens.shape
+        if len(choices.ids) != rows * length:
+            raise self._unsupported(f"runs {rows} x {length} tokens, and its experts get {len(choices.ids)} rows")
+        self._choices.append(choices.of_shape(rows, length))
+
+    def sequences(self, result: Any) -> Iterator[Choices]:
+        """The choices of each sequence in what generate() returned, `[tokens, layers, k]`.
+
+        Raises:
+            Unsupported: forwards ran other tokens than these.
+        """
+        if not self._forwards:
+            return
+        returned = getattr(result, "sequences", result)
+        if not isinstance(returned, torch.Tensor) or not self._ended:
+            raise self._unsupported(f"returns a {type(result).__name__}, or never asks its stopping criteria")
+        returned = returned.cpu()
+        for sequence, rows in zip(returned, self._rows_of(returned, result), strict=True):
+            yield self._put_together(sequence, rows[rows != _LOST].tolist())
+
+    def as_asked(self, result: Any) -> Any:
+        """What generate() would have returned without us."""
+        return result.sequences if self._unasked_output else result
+
+    def _rows_of(self, returned: torch.Tensor, result: Any) -> torch.Tensor:
+        """`[sequences, steps]`: the row that chose each token of a sequence; _LOST after its end."""
+        beams = getattr(result, "beam_indices", None)
+        if beams is not None:
+            return torch.as_tensor(beams).cpu()
+        ended = torch.stack(self._ended, dim=1).cpu().long()
+        if len(ended) != len(returned):
+            raise self._unsupported(f"runs {len(ended)} rows and returns {len(returned)} sequences")
+        had_ended = ended.cumsum(dim=1) - ended
+        return torch.arange(len(ended))[:, None].where(had_ended == 0, _LOST)
+
+    def _put_together(self, sequence: torch.Tensor, rows: list[int]) -> Choices:
+        begin, end = self._forwards[0].start, self._lengths[len(rows) - 1] - 1
+        ran = torch.full((end,), -1)  # the forward that ran each column last: rejected drafts are run over
+        for number, forward in enumerate(self._forwards):
+            if forward.step >= len(rows):  # a rank whose rows have ended goes on for the others (synced_gpus)
+                break
+            if forward.step > 0 and forward.step == self._forwards[number - 1].step:
+                raise self._several_forwards()
+            ran[forward.start : forward.end] = number
+        if (ran[begin:] < 0).any():
+            raise self._unsupported("returns tokens that it did not run")
+        tokens: list[torch.Tensor] = []
+        choices: list[Choices] = []
+        first = begin
+        for number, length in zip(*ran[begin:].unique_consecutive(return_counts=True), strict=True):
+            forward = self._forwards[number]
+            at = rows[forward.step], slice(first - forward.start, first - forward.start + int(length))
+            tokens.append(forward.tokens[at])
+            choices.append(self._choices[number].at(at).at(forward.real[at].numpy()))
+            first += int(length)
+        self._require_same(torch.cat(tokens), begin, sequence[: end - self._ids_begin])
+        return Choices.joined(choices)
+
+    def _require_same(self, tokens: torch.Tensor, begin: int, returned: torch.Tensor) -> None:
+        """Raises unless the tokens that ran, from column `begin`, are those returned, as far as both are ids."""
+        tokens = tokens[max(self._ids_begin - begin, 0) :]
+        returned = returned[max(begin - self._ids_begin, 0) :]
+        if tokens.shape != returned.shape or (tokens != returned)[tokens != _EMBEDDED].any():
+            raise self._unsupported("runs other tokens than it returns")
+
+    def _several_forwards(self) -> Unsupported:
+        return self._unsupported("runs several forwards for one token, as guidance_scale does")
+
+    def _unsupported(self, what: str) -> Unsupported:
+        why = f"generate() of {type(self._model).__name__} {what}; record forwards of whole sequences instead"
+        return Unsupported(why, {"why": why})
+
+
+@contextlib.contextmanager
+def replaced(model: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
+    """Calls of a model's method go to `instead(method, ...)`; nothing happens where it has no such method."""
+    original = getattr(model, name, None)
+    if original is None:
+        yield
+        return
+    before = vars(model).get(name)
+    setattr(model, name, functools.update_wrapper(functools.partial(instead, original), original))
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(model, name)
+        else:
+            setattr(model, name, before)
