@@ -1,56 +1,51 @@
 #include "evenkeel/io/array_file.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
 
-TEST(ArrayFile, IsKnownByItsContentWhateverItsName) {
-  TempFolder folder;
-  std::filesystem::copy(test_data("stored.npz"), folder / "a.safetensors");
-  std::filesystem::copy(test_data("trace.safetensors"), folder / "b.npy");
-  std::filesystem::copy(test_data("ids_int8.npy"), folder / "c");
-  EXPECT_EQ(open_array_file(folder / "a.safetensors")->format(), FileFormat::npz);
-  EXPECT_EQ(open_array_file(folder / "b.npy")->format(), FileFormat::safetensors);
-  EXPECT_EQ(open_array_file(folder / "c")->format(), FileFormat::npy);
+using ArrayFiles = InFolder;
+
+TEST_F(ArrayFiles, IsKnownByItsContentWhateverItsName) {
+  for (const auto& [name, copy, format] : {std::tuple("stored.npz", "a.safetensors", FileFormat::npz),
+                                           std::tuple("trace.safetensors", "b.npy", FileFormat::safetensors),
+                                           std::tuple("ids_int8.npy", "c", FileFormat::npy)}) {
+    std::filesystem::copy(test_data(name), folder / copy);
+    EXPECT_EQ(open_array_file(folder / copy)->format(), format);
+  }
   EXPECT_EQ(detect_format(source_of(" \n{\"loads\": [1]}")), FileFormat::json);
   EXPECT_EQ(detect_format(source_of("\xef\xbb\xbf[1]")), FileFormat::json);
 }
 
-TEST(ArrayFile, ThatIsNotThereOrNotAFileSaysSo) {
-  TempFolder folder;
-  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(folder / "missing.npz"); }),
-            (folder / "missing.npz") + ": cannot be opened: No such file or directory");
-  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(folder / "."); }),
-            (folder / ".") + ": is a folder, not a file");
-  EXPECT_EQ(message_of<ParseError>([&] { open_array_file("/dev/null"); }),
-            "/dev/null: is not an ordinary file");
+TEST_F(ArrayFiles, ThatIsNotThereOrNotAFileSaysSo) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(folder / "pipe"); }),
-            (folder / "pipe") + ": is not an ordinary file");
+  const std::pair<std::string, const char*> no_files[] = {
+      {folder / "missing.npz", "cannot be opened: No such file or directory"},
+      {folder / ".", "is a folder, not a file"},
+      {"/dev/null", "is not an ordinary file"},
+      {folder / "pipe", "is not an ordinary file"}};
+  for (const auto& [path, why] : no_files)
+    EXPECT_EQ(message_of<ParseError>([&] { open_array_file(path); }), path + ": " + why);
 }
 
-TEST(ArrayFile, OfNoKnownKindSaysSo) {
-  EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("")); }), "f: is empty");
-  EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("hello")); }),
-            "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers");
-  EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("{}")); }),
-            "f: is JSON where safetensors, npz or npy is needed");
+TEST_F(ArrayFiles, OfNoKnownKindSaysSo) {
+  expect_refused([](const std::string& text) { open_array_file(source_of(text)); },
+                 {{"", "f: is empty"},
+                  {"hello", "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers"},
+                  {"{}", "f: is JSON where safetensors, npz or npy is needed"}});
 }
 
-TEST(ArrayFile, ListsItsArraysWhenAskedForAnother) {
+TEST_F(ArrayFiles, ListsItsArraysWhenAskedForAnother) {
   const auto file = open_array_file(test_data("trace.safetensors"));
   EXPECT_EQ(message_of<ParseError>([&] { read_floats(*file, "loads"); }),
             test_data("trace.safetensors") +
                 ": loads: no such array; there are sequence_offsets, topk_ids, topk_weights");
 }
 
-TEST(ArrayFile, ReadsAnyRangeInAnyOrder) {
+TEST_F(ArrayFiles, ReadsAnyRangeInAnyOrder) {
   for (const char* name : {"trace.safetensors", "stored.npz", "deflated.npz"}) {
     const auto file = open_array_file(test_data(name));
     const IntArray whole = read_integers(*file, "topk_ids");
@@ -65,7 +60,7 @@ TEST(ArrayFile, ReadsAnyRangeInAnyOrder) {
   }
 }
 
-TEST(ArrayFile, RefusesRangesThatAreNotThereAndIntegersThatAreFloats) {
+TEST_F(ArrayFiles, RefusesRangesThatAreNotThereAndIntegersThatAreFloats) {
   const auto file = open_array_file(test_data("trace.safetensors"));
   std::vector<std::int64_t> out(2);
   EXPECT_THROW(file->reader("topk_ids")->read(65, std::span(out)), ParseError);
@@ -74,7 +69,7 @@ TEST(ArrayFile, RefusesRangesThatAreNotThereAndIntegersThatAreFloats) {
             test_data("trace.safetensors") + ": topk_weights: is float16, not integers");
 }
 
-TEST(ArrayFile, AReaderOutlivesItsFile) {
+TEST_F(ArrayFiles, AReaderOutlivesItsFile) {
   for (const char* name : {"trace.safetensors", "deflated.npz"}) {
     const auto reader = open_array_file(test_data(name))->reader("topk_ids");
     std::vector<std::int64_t> out(1);
@@ -83,8 +78,7 @@ TEST(ArrayFile, AReaderOutlivesItsFile) {
   }
 }
 
-TEST(ArrayFile, ThatShrinksWhileReadIsAnErrorAndNotASignal) {
-  TempFolder folder;
+TEST_F(ArrayFiles, ThatShrinksWhileReadIsAnErrorAndNotASignal) {
   std::filesystem::copy(test_data("ids_int64.npy"), folder / "a.npy");
   const auto file = open_array_file(folder / "a.npy");
   std::filesystem::resize_file(folder / "a.npy", 200);

@@ -1,19 +1,29 @@
 #include "evenkeel/io/atomic_file.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
 
-TEST(AtomicFile, AppearsWithItsWholeContentOnCommit) {
-  TempFolder folder;
+class AtomicFiles : public InFolder {
+ protected:
+  void write(const std::string& name, std::string_view text) {
+    AtomicFile file(folder / name);
+    file.write(text);
+    file.commit();
+  }
+  // "PATH: cannot be written: WHY", where the path is not.
+  void expect_refused(const std::string& name, const std::string& why) {
+    EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / name); }),
+              folder / name + ": cannot be written: " + why);
+  }
+};
+
+TEST_F(AtomicFiles, AppearsWithItsWholeContentOnCommit) {
   AtomicFile file(folder / "out");
   file.write("one ");
   file.write("two");
@@ -23,8 +33,7 @@ TEST(AtomicFile, AppearsWithItsWholeContentOnCommit) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"out"});
 }
 
-TEST(AtomicFile, WithoutCommitLeavesWhatWasThereAndNothingElse) {
-  TempFolder folder;
+TEST_F(AtomicFiles, WithoutCommitLeavesWhatWasThereAndNothingElse) {
   write_text(folder / "out", "before");
   {
     AtomicFile file(folder / "out");
@@ -34,44 +43,27 @@ TEST(AtomicFile, WithoutCommitLeavesWhatWasThereAndNothingElse) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"out"});
 }
 
-TEST(AtomicFile, WhereNothingCanBeWrittenSaysSo) {
-  TempFolder folder;
-  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "no/such/out"); }),
-            (folder / "no/such/out") + ": cannot be written: No such file or directory");
-}
-
-TEST(AtomicFile, CannotTakeThePlaceOfAFolder) {
-  TempFolder folder;
+TEST_F(AtomicFiles, CannotTakeThePlaceOfWhatIsNoFile) {
   std::filesystem::create_directory(folder / "out");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "out"); }),
-            (folder / "out") + ": cannot be written: Is a directory");
-}
-
-TEST(AtomicFile, CannotTakeThePlaceOfADeviceOrAPipe) {
-  TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "pipe"); }),
-            (folder / "pipe") + ": cannot be written: is no ordinary file");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile("/dev/null"); }),
-            "/dev/null: cannot be written: is no ordinary file");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  expect_refused("no/such/out", "No such file or directory");
+  expect_refused("out", "Is a directory");
+  expect_refused("pipe", "is no ordinary file");
+  expect_refused("/dev/null", "is no ordinary file");
+  expect_refused("loop", "Too many levels of symbolic links");
 }
 
-TEST(AtomicFile, ReplacesWhatALinkLeadsTo) {
-  TempFolder folder;
+TEST_F(AtomicFiles, ReplacesWhatALinkLeadsTo) {
   write_text(folder / "real", "before");
   std::filesystem::create_symlink("real", folder / "link");
   std::filesystem::create_symlink("later", folder / "dangling");
   for (const char* name : {"link", "dangling"}) {
-    AtomicFile file(folder / name);
-    file.write("after");
-    file.commit();
+    write(name, "after");
     EXPECT_TRUE(std::filesystem::is_symlink(folder / name));
   }
   EXPECT_EQ(read_text(folder / "real"), "after");
   EXPECT_EQ(read_text(folder / "later"), "after");
-  std::filesystem::create_symlink("loop", folder / "loop");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "loop"); }),
-            (folder / "loop") + ": cannot be written: Too many levels of symbolic links");
 }
 
 unsigned mode_of_file(const std::string& path) {
@@ -80,8 +72,7 @@ unsigned mode_of_file(const std::string& path) {
   return there.st_mode & 07777u;
 }
 
-TEST(AtomicFile, KeepsTheModeOfTheFileThatItReplacesAndIsNeverOpenToMore) {
-  TempFolder folder;
+TEST_F(AtomicFiles, KeepsTheModeOfTheFileThatItReplacesAndIsNeverOpenToMore) {
   for (const unsigned mode : {0600u, 0640u, 0444u, 0666u, 0755u, 0000u}) {
     write_text(folder / "out", "before");
     ASSERT_EQ(::chmod((folder / "out").c_str(), mode), 0);
@@ -95,22 +86,17 @@ TEST(AtomicFile, KeepsTheModeOfTheFileThatItReplacesAndIsNeverOpenToMore) {
   }
 }
 
-TEST(AtomicFile, KeepsTheModeOfWhatALinkLeadsTo) {
-  TempFolder folder;
+TEST_F(AtomicFiles, KeepsTheModeOfWhatALinkLeadsTo) {
   write_text(folder / "real", "before");
   ASSERT_EQ(::chmod((folder / "real").c_str(), 0600), 0);
   std::filesystem::create_symlink("real", folder / "link");
-  AtomicFile file(folder / "link");
-  file.commit();
+  write("link", "");
   EXPECT_EQ(mode_of_file(folder / "real"), 0600u);
 }
 
-TEST(AtomicFile, HasNamesAsLongAsTheFileSystemHasThem) {
-  TempFolder folder;
+TEST_F(AtomicFiles, HasNamesAsLongAsTheFileSystemHasThem) {
   for (const std::string& name : {std::string(230, 'n'), std::string(242, 'n'), std::string(255, 'n')}) {
-    AtomicFile file(folder / name);
-    file.write("whole");
-    file.commit();
+    write(name, "whole");
     EXPECT_EQ(read_text(folder / name), "whole");
   }
   EXPECT_EQ(folder.names().size(), 3u);

@@ -1,12 +1,8 @@
 #include "evenkeel/io/cost_file.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {

@@ -1,13 +1,8 @@
 // Counts in JSON lines, and vLLM's load statistics.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/convert.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -15,10 +10,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string lines_refusal(std::string_view text) {
-  return message_of<ParseError>([&] { read_recording(source_of(text)); });
-}
 
 TEST(CountLines, OfALayerEachAreReadToTheLast) {
   const Recording file = read_recording(source_of(
@@ -28,10 +19,6 @@ TEST(CountLines, OfALayerEachAreReadToTheLast) {
   EXPECT_EQ(file.format, "json");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
   EXPECT_EQ(without_numbers(file.profile), RoutingProfile(2, 2, {7, 2, 1, 6}, {}));
-  EXPECT_THAT(lines_refusal("{\"layer\": 4, \"counts\": [0, 5]}\n{\"layer\": 4, \"counts\": [7, 2]}\n"),
-              HasSubstr("f: line 2: layer 4 is in line 1 already"));
-  EXPECT_THAT(lines_refusal("{\"layer\": 4, \"counts\": [0, 5]}\n{\"layer\": 5, \"counts\": [7, 2, 1]}\n"),
-              HasSubstr("f: line 2: has other keys, or another number of experts, than the first"));
 }
 
 TEST(CountLines, OfAnExpertEachAreALongTable) {
@@ -51,11 +38,10 @@ TEST(CountLines, OfAllLayersEachAreAddedUp) {
   EXPECT_EQ(
       read_recording(source_of("{\"loads\": [[1, 2], [3, 4]]}\n{\"loads\": [[10, 0], [0, 0]]}\n")).profile,
       RoutingProfile(2, 2, {11, 2, 3, 4}, {}));
-  EXPECT_THAT(lines_refusal("{\"loads\": [[1, 2]]}\n{\"loads\": [[1, 2], [3, 4]]}\n"),
-              HasSubstr("f: line 2: loads: is of shape [2, 2] where the first is of [1, 2]"));
 }
 
 TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
+  const std::string one = "{\"loads\": [[1, 2]]}\n", four = "{\"layer\": 4, \"counts\": [0, 5]}\n";
   const std::string seven = "{\"layer\": 3, \"expert\": 0, \"count\": 7}\n";
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
            {R"({"loads": [1, 2]})", "f: line 1: loads: is a list of experts, and nobody says of which layer"},
@@ -63,16 +49,21 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
            {R"({"loads": [[1, 2]], "counts": [[1, 2]]})", "f: line 1: loads: stands beside 'counts'"},
            {R"({"layer": 1, "values": [1, 2]})",
             "values: is a list, and no list of the record is called 'counts'"},
-           {"{\"loads\": [[1, 2]]}\n{\"layer\": 3, \"loads\": [3, 4]}",
+           {four + R"({"layer": 5, "counts": [7, 2, 1]})",
+            "f: line 2: has other keys, or another number of experts, than the first"},
+           {one + R"({"loads": [[1, 2], [3, 4]]})",
+            "f: line 2: loads: is of shape [2, 2] where the first is of [1, 2]"},
+           {one + R"({"layer": 3, "loads": [3, 4]})",
             "f: line 2: is a record of another kind than the first"},
-           {"{\"loads\": [[1, 2]]}\n{\"loads\": [[1", "f: line 2"},
-           {"{\"loads\": [[1, 2]]}\n{\"loads\": [[3, 4]], \"transitions\": [[[1, 2]]]}",
+           {one + R"({"loads": [[1)", "f: line 2"},
+           {one + R"({"loads": [[3, 4]], "transitions": [[[1, 2]]]})",
             "f: line 2: transitions: is a profile's"},
            {R"({"loads": [[1, 2]], "format": "evenkeel.profile.v1"})", "f: line 1: format: is a profile's"},
            {R"({"loads": [[1, 2]], "layers": [7]})", "f: line 1: layers: is a profile's"},
            {seven + R"({"layer": 3, "expert": 0, "count": "7"})", "f: line 2: count: is the text \"7\""},
            {seven + R"({"layer": "3", "expert": 0, "count": 7})", "f: line 2: layer: is the text \"3\""}})
-    EXPECT_THAT(lines_refusal(text + "\n{}\n"), HasSubstr(why)) << text;
+    expect_no_recording({{text + "\n{}\n", HasSubstr(why)}});
+  expect_no_recording({{four + four, HasSubstr("f: line 2: layer 4 is in line 1 already")}});
   const std::string ranked = "{\"layer\": 3, \"expert\": 0, \"count\": 7, \"rank\": \"";
   EXPECT_EQ(without_numbers(read_recording(source_of(ranked + "0\"}\n" + ranked + "1\"}\n")).profile),
             RoutingProfile(1, 1, {14}, {}));
@@ -107,7 +98,7 @@ TEST(VllmStatistics, MayStandBesideMarkersAndAPlacement) {
     EXPECT_EQ(read_recording(source_of(text)).profile, expected);
     EXPECT_EQ(read_placement_as(source_of(text), {.num_ranks = 2}).placement.num_experts(), 3);
   }
-  EXPECT_THAT(lines_refusal(mapping), HasSubstr("is a placement, not routing"));
+  EXPECT_THAT(recording_refusal(source_of(mapping)), HasSubstr("is a placement, not routing"));
   TempFolder folder;
   write_text(folder / "both.jsonl", mapping + record);
   EXPECT_THAT(message_of<InvalidArgument>([&] { convert_file(folder / "both.jsonl", folder / "o.json"); }),
@@ -122,18 +113,19 @@ TEST(VllmStatistics, OfAveragesKeepTheirRatios) {
 
 TEST(VllmStatistics, RefuseWhatDoesNotFit) {
   const std::string good = stats(1, "[[1, 2, 3, 4]]", "[[0, 1, 2, 0]]");
-  EXPECT_THAT(lines_refusal(good + stats(2, "[[1, 2, 3]]", "[[0, 1, 2, 0]]")),
-              HasSubstr("f: line 2: expert_load: is not of 1 layers of 4 physical experts, as p2l_map is"));
-  EXPECT_THAT(lines_refusal(good + stats(2, "[[1, 2, 3, 4]]", "[[0, 1, 3, 2]]")),
-              HasSubstr("f: line 2: p2l_map: is of 1 layers of 4 experts where a record before has 1 of 3"));
-  EXPECT_THAT(lines_refusal(stats(2, "[[1, 2, 3, 4]]", "[[0, 2, 2, 0]]")),
-              HasSubstr("p2l_map[0]: has 2 of 3 experts"));
-  EXPECT_THAT(lines_refusal(stats(2, "[[1, -2, 3, 4]]", "[[0, 1, 2, 0]]")),
-              HasSubstr("expert_load[0][1]: is -2; a load is 0 or more"));
-  EXPECT_THAT(lines_refusal(stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"a\"") +
-                            stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"mtp\"")),
-              HasSubstr("line 2: model: is \"mtp\" where a record before has \"a\""));
-  EXPECT_THAT(lines_refusal(stats(1, "[[0, 0]]", "[[0, 1]]")), HasSubstr("has no assignment in any layer"));
+  expect_no_recording({
+      {good + stats(2, "[[1, 2, 3]]", "[[0, 1, 2, 0]]"),
+       HasSubstr("f: line 2: expert_load: is not of 1 layers of 4 physical experts, as p2l_map is")},
+      {good + stats(2, "[[1, 2, 3, 4]]", "[[0, 1, 3, 2]]"),
+       HasSubstr("f: line 2: p2l_map: is of 1 layers of 4 experts where a record before has 1 of 3")},
+      {stats(2, "[[1, 2, 3, 4]]", "[[0, 2, 2, 0]]"), HasSubstr("p2l_map[0]: has 2 of 3 experts")},
+      {stats(2, "[[1, -2, 3, 4]]", "[[0, 1, 2, 0]]"),
+       HasSubstr("expert_load[0][1]: is -2; a load is 0 or more")},
+      {stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"a\"") +
+           stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"mtp\""),
+       HasSubstr("line 2: model: is \"mtp\" where a record before has \"a\"")},
+      {stats(1, "[[0, 0]]", "[[0, 1]]"), HasSubstr("has no assignment in any layer")},
+  });
 }
 
 }  // namespace

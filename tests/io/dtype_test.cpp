@@ -4,16 +4,16 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
 namespace evenkeel {
 namespace {
 
-float half(std::uint16_t bits) {
+template <class Stored>
+float float_of(Dtype type, Stored stored) {
   float value = 0;
-  to_float(Dtype::f16, std::as_bytes(std::span(&bits, 1)), std::span(&value, 1));
+  to_float(type, std::as_bytes(std::span(&stored, 1)), std::span(&value, 1));
   return value;
 }
 
@@ -23,7 +23,7 @@ TEST(Dtype, EveryFloat16BecomesTheFloatOfItsDefinition) {
     const int exponent = bits >> 10 & 31;
     const int fraction = bits & 1023;
     const double sign = bits >= 32768 ? -1 : 1;
-    const float value = half(static_cast<std::uint16_t>(bits));
+    const float value = float_of(Dtype::f16, static_cast<std::uint16_t>(bits));
     if (exponent == 31) {
       EXPECT_EQ(std::isnan(value), fraction != 0) << bits;
       EXPECT_EQ(std::isinf(value), fraction == 0) << bits;
@@ -39,9 +39,7 @@ TEST(Dtype, EveryFloat16BecomesTheFloatOfItsDefinition) {
 TEST(Dtype, Bfloat16IsTheUpperHalfOfAFloat) {
   for (float value : {0.0F, -1.0F, 1.5F, 3.0e38F, -1.0e-40F}) {
     const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) & 0xffff0000u;
-    const auto bits = static_cast<std::uint16_t>(upper >> 16);
-    float read = 0;
-    to_float(Dtype::bf16, std::as_bytes(std::span(&bits, 1)), std::span(&read, 1));
+    const float read = float_of(Dtype::bf16, static_cast<std::uint16_t>(upper >> 16));
     EXPECT_EQ(std::bit_cast<std::uint32_t>(read), upper);
   }
 }
@@ -80,10 +78,7 @@ TEST(Dtype, TheFirstUnsignedNumberTooBigForInt64IsPointedAt) {
 }
 
 TEST(Dtype, DoublesAreRoundedToFloat) {
-  const double stored = 0.1;
-  float read = 0;
-  to_float(Dtype::f64, std::as_bytes(std::span(&stored, 1)), std::span(&read, 1));
-  EXPECT_EQ(read, 0.1F);
+  EXPECT_EQ(float_of(Dtype::f64, 0.1), 0.1F);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Heap memory that JSON takes for each byte of its text.
-#include <gtest/gtest.h>
-
 #include "evenkeel/io/internal/json.h"
 #include "tests/io/counted_memory.h"
 #include "tests/io/support.h"

@@ -1,12 +1,8 @@
 #include "evenkeel/io/loads_file.h"
 
-#include <gtest/gtest.h>
-
 #include <tuple>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -42,49 +38,37 @@ TEST(LoadsFile, OfAProfileGivesTheLayerAskedFor) {
   EXPECT_TRUE(std::ranges::equal(counts_of(R"({"loads": [[1, 2]]})", {.num_ranks = 2}).loads(), Loads{1, 2}));
 }
 
-TEST(LoadsFile, AsksForTheOptionsItNeeds) {
+LoadsOptions on_ranks(int ranks, std::optional<int> layer = {}, const ReadOptions& reading = {}) {
+  return {.num_ranks = ranks, .layer = layer, .reading = reading};
+}
+
+TEST(LoadsFile, AsksForTheOptionsItNeedsAndRefusesThoseThatContradictIt) {
+  const char *two_layers = R"({"loads": [[1], [2]]})", *one_layer = R"({"loads": [9, 1, 1, 1]})";
+  const char* trace = "as: trace, but the file has counts; allowed: to leave it out";
+  const ReadOptions as_trace{.axes = "trace"}, seven{.num_experts = 7}, layer_3{.layers = {{3}}},
+      two{.layers = {{3, 4}}};
   for (const auto& [json, options, why] : std::vector<std::tuple<const char*, LoadsOptions, const char*>>{
            {R"({"loads": [1]})", {}, "ranks: f does not say how many there are; allowed: 1 or more"},
-           {R"({"loads": [1]})", {.num_ranks = 0}, "ranks: 0 ranks; allowed: 1 or more"},
-           {R"({"loads": [[1], [2]]})",
-            {.num_ranks = 1},
-            "layer: f has 2 layers, and loads of one are needed; allowed: 0..1"},
-           {R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}, "layer: no layer 2; allowed: 0..1"},
-           {R"({"counts": [[1], [2]]})",
-            {.num_ranks = 3},
+           {R"({"loads": [1]})", on_ranks(0), "ranks: 0 ranks; allowed: 1 or more"},
+           {two_layers, on_ranks(1), "layer: f has 2 layers, and loads of one are needed; allowed: 0..1"},
+           {two_layers, on_ranks(1, 2), "layer: no layer 2; allowed: 0..1"},
+           {R"({"counts": [[1], [2]]})", on_ranks(3),
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out"},
-           {R"({"loads": [1], "num_ranks": 4})",
-            {.num_ranks = 2},
-            "ranks: 2 ranks, but f has counts of 4; allowed: 4, or leave it out"}})
+           {R"({"loads": [1], "num_ranks": 4})", on_ranks(2),
+            "ranks: 2 ranks, but f has counts of 4; allowed: 4, or leave it out"},
+           {R"({"loads": [1, 2]})", on_ranks(1, 0, as_trace), trace},
+           {R"({"counts": [[1, 2]]})", on_ranks(1, 0, as_trace), trace},
+           {R"({"loads": [[1, 2]]})", on_ranks(1, 0, as_trace), trace},
+           {one_layer, on_ranks(2, 0, layer_3), "layer: no layer 0; allowed: 3"},
+           {one_layer, on_ranks(2, {}, seven),
+            "num_experts: 7, but the file has counts of 4; allowed: 4, or leave it out"},
+           {one_layer, on_ranks(2, {}, two),
+            "moe_layers: names layers 3-4, but the file has 1 layer without numbers; allowed: 1 number"}})
     EXPECT_EQ(message_of<InvalidArgument>([&] { counts_of(json, options); }), why);
-}
-
-TEST(LoadsFile, IsRefusedWhereItIsKnownToHoldTheOther) {
-  const auto refusal = [](const ByteSource& source, const std::string& told) {
-    return message_of<InvalidArgument>(
-        [&] { read_step_loads(source, {.num_ranks = 1, .layer = 0, .reading = {.axes = told}}); });
-  };
-  EXPECT_EQ(refusal(test_data("trace.safetensors"), "counts"),
+  EXPECT_EQ(read_step_loads(source_of(one_layer), on_ranks(2, 3, layer_3)).layers, LayerNumbers({3}));
+  const LoadsOptions as_counts = on_ranks(1, 0, {.axes = "counts"});
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read_step_loads(test_data("trace.safetensors"), as_counts); }),
             "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  for (const char* counts : {R"({"loads": [1, 2]})", R"({"counts": [[1, 2]]})", R"({"loads": [[1, 2]]})"})
-    EXPECT_EQ(refusal(source_of(counts), "trace"),
-              "as: trace, but the file has counts; allowed: to leave it out");
-}
-
-TEST(LoadsFile, OfOneStepTakesOptionsAboutFilesAsOthersDo) {
-  const auto read = [](ReadOptions reading, std::optional<int> layer) {
-    return read_step_loads(source_of(R"({"loads": [9, 1, 1, 1]})"),
-                           {.num_ranks = 2, .layer = layer, .reading = std::move(reading)});
-  };
-  EXPECT_EQ(read({.layers = {{3}}}, 3).layers, LayerNumbers({3}));
-  EXPECT_EQ(message_of<InvalidArgument>([&] { read({.layers = {{3}}}, 0); }),
-            "layer: no layer 0; allowed: 3");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { read({.num_experts = 7}, {}); }),
-            "num_experts: 7, but the file has counts of 4; allowed: 4, or leave it out");
-  EXPECT_EQ(message_of<InvalidArgument>([&] {
-              read({.layers = {{3, 4}}}, {});
-            }),
-            "moe_layers: names layers 3-4, but the file has 1 layer without numbers; allowed: 1 number");
 }
 
 TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {

@@ -1,6 +1,4 @@
 // A trace of 100 million tokens is read in the memory of a batch, from every format.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 
 #include "evenkeel/io/convert.h"
@@ -11,6 +9,8 @@
 
 namespace evenkeel {
 namespace {
+
+using LongTrace = InFolder;
 
 constexpr std::int64_t tokens = 100'000'000;
 // Ids of a batch and of a block of it as read: 4 + 8 + 1 bytes for each of about a million assignments, and
@@ -27,8 +27,7 @@ std::string sparse_npy(const TempFolder& folder) {
   return path;
 }
 
-TEST(LongTrace, IsProfiledAndConvertedInTheMemoryOfABatch) {
-  const TempFolder folder;
+TEST_F(LongTrace, IsProfiledAndConvertedInTheMemoryOfABatch) {
   const std::string npy = sparse_npy(folder);
   for (const char* name : {"long.npz", "long.safetensors"}) {
     const PeakMemory peak;
@@ -44,8 +43,7 @@ TEST(LongTrace, IsProfiledAndConvertedInTheMemoryOfABatch) {
   }
 }
 
-TEST(LongTrace, GivesAWindowAtItsEndInTheMemoryOfTheWindow) {
-  const TempFolder folder;
+TEST_F(LongTrace, GivesAWindowAtItsEndInTheMemoryOfTheWindow) {
   const auto trace = open_trace(sparse_npy(folder), {.num_experts = 2});
   const PeakMemory peak;
   EXPECT_EQ(trace->read_layer(LayerId(0), {tokens - 10, tokens}).ids, std::vector<std::int32_t>(10, 0));

@@ -1,26 +1,17 @@
 // The npz reader, and archives that lie. The archives are seeds of the fuzz targets
 // (tests/fuzz/make_corpus.py).
-#include <gtest/gtest.h>
-
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/array_writer.h"
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
 
+using testing::StartsWith;
+
 ByteSource seed(std::string_view name) {
   return source_of(read_text(repository_file("tests/fuzz/corpus/npz/") + std::string(name)));
-}
-
-std::string npz_refusal(std::string_view name) {
-  return message_of<ParseError>([&] {
-    const auto file = open_array_file(seed(name));
-    for (const ArrayInfo& array : file->arrays()) read_floats(*file, array.name);
-  });
 }
 
 TEST(Npz, StoredAndDeflatedMembersReadTheSame) {
@@ -42,20 +33,19 @@ TEST(Npz, AnArchiveWithoutMembersHasNoArrays) {
 }
 
 TEST(Npz, ArchivesThatAreDamagedAreRefused) {
-  EXPECT_EQ(npz_refusal("short").substr(0, 37), "f: is not a readable zip archive: Not");
-  EXPECT_EQ(npz_refusal("bits-flipped").substr(0, 31), "f: topk_ids: cannot be unpacked");
-  EXPECT_EQ(npz_refusal("bzip2"),
-            "f: topk_ids: is compressed by zip method 12; stored and deflated are read");
-  EXPECT_EQ(npz_refusal("damaged"), "f: topk_ids.byte 0: does not begin like npy");
-}
-
-TEST(Npz, AMemberShorterThanItsArrayIsRefused) {
-  EXPECT_EQ(npz_refusal("claims-more"),
-            "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are");
-}
-
-TEST(Npz, AMemberThatIsShorterThanTheArchiveClaimsIsRefused) {
-  EXPECT_EQ(npz_refusal("size-lies"), "f: a: ends at byte 74, before its own size");
+  const auto read = [](const std::string& name) {
+    const auto file = open_array_file(seed(name));
+    for (const ArrayInfo& array : file->arrays()) read_floats(*file, array.name);
+  };
+  const std::vector<Refused> damaged = {
+      {"short", StartsWith("f: is not a readable zip archive: Not")},
+      {"bits-flipped", StartsWith("f: topk_ids: cannot be unpacked")},
+      {"bzip2", "f: topk_ids: is compressed by zip method 12; stored and deflated are read"},
+      {"damaged", "f: topk_ids.byte 0: does not begin like npy"},
+      {"claims-more", "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are"},
+      {"size-lies", "f: a: ends at byte 74, before its own size"},
+  };
+  expect_refused(read, damaged);
 }
 
 TEST(Npz, AnArchiveOfThousandsOfMembersIsRefused) {

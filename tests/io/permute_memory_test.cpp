@@ -1,6 +1,4 @@
 // Memory that permuting holds: headers and a buffer, whatever the size of a tensor.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

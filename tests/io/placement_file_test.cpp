@@ -1,17 +1,14 @@
 #include "evenkeel/io/placement_file.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
 
+using PlacementFiles = InFolder;
 using Json = nlohmann::json;
 
 void expect_round_trip(const Placement& placement) {
@@ -27,13 +24,10 @@ void expect_round_trip(const Placement& placement) {
   EXPECT_EQ(read.provenance, (std::map<std::string, std::string>{{"solver", "fast"}}));
 }
 
-TEST(PlacementFile, OfContiguousHomesReadsBack) {
+TEST_F(PlacementFiles, OfContiguousAndRandomHomesWithCopiesReadsBackOwnersIncluded) {
   expect_round_trip(Placement::contiguous(3, 16, 4));
   expect_round_trip(Placement::contiguous(1, 7, 3));
   expect_round_trip(Placement::contiguous(2, 3, 5));
-}
-
-TEST(PlacementFile, OfRandomHomesWithCopiesReadsBackOwnersIncluded) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::mt19937_64 random(seed);
     const int ranks = 1 + static_cast<int>(random() % 6);
@@ -54,8 +48,7 @@ TEST(PlacementFile, OfRandomHomesWithCopiesReadsBackOwnersIncluded) {
   }
 }
 
-TEST(PlacementFile, IsRankMajorWithTheFieldsOfItsFormat) {
-  TempFolder folder;
+TEST_F(PlacementFiles, IsRankMajorWithTheFieldsOfItsFormat) {
   write_placement({.placement = Placement::contiguous(2, 4, 2)}, folder / "p.json");
   EXPECT_EQ(Json::parse(read_text(folder / "p.json")),
             Json::parse(
@@ -69,8 +62,7 @@ const Json whole_placement = Json::parse(
     R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
                                    "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]]})");
 
-TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
-  TempFolder folder;
+TEST_F(PlacementFiles, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
   write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5})),
                    .layer_updates_per_iter = 0},
                   folder / "p.json");
@@ -82,14 +74,14 @@ TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
   EXPECT_EQ(read_placement(folder / "p.json").layer_updates_per_iter, std::nullopt);
 }
 
-TEST(PlacementFile, ReadsWhatAnotherProgramWrote) {
+TEST_F(PlacementFiles, ReadsWhatAnotherProgramWrote) {
   const PlacementFile file = read_placement(source_of(whole_placement.dump()));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(3)), RankId(0));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(2)), RankId(1));
   EXPECT_FALSE(file.objective.has_value());
 }
 
-TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
+TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
   const struct {
     const char* key;
     const char* value;

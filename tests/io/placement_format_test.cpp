@@ -1,17 +1,12 @@
 #include "evenkeel/io/placement_format.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -23,18 +18,18 @@ using testing::HasSubstr;
 constexpr std::array foreign = {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::vllm_ascend,
                                 PlacementFormat::trtllm};
 
-LayerPlacement layer(const std::vector<std::vector<int>>& homes, int ranks) {
-  return LayerPlacement(homes, ranks);
+// On two ranks.
+Placement layers(const std::vector<std::vector<std::vector<int>>>& homes) {
+  std::vector<LayerPlacement> made;
+  for (const auto& of_layer : homes) made.emplace_back(of_layer, 2);
+  return Placement(std::move(made));
 }
 
-// Two layers of 4 experts on 2 ranks; layer 1 has copies of experts 0 and 3.
-PlacementFile with_copies() {
-  return {.placement =
-              Placement({layer({{0, 1}, {1}, {0}, {0, 1}}, 2), layer({{1, 0}, {0}, {1}, {1, 0}}, 2)})};
-}
+// Two layers of 4 experts on 2 ranks; each has copies of experts 0 and 3.
+const Placement with_copies = layers({{{0, 1}, {1}, {0}, {0, 1}}, {{1, 0}, {0}, {1}, {1, 0}}});
 
 // Every expert in each layer on a rank drawn by seed, equally many on each; then copies where there is space.
-PlacementFile random_placement(int layers, int experts, int ranks, int on_rank, unsigned seed) {
+Placement random_placement(int layers, int experts, int ranks, int on_rank, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<LayerPlacement> made;
   for (int l = 0; l < layers; ++l) {
@@ -54,7 +49,7 @@ PlacementFile random_placement(int layers, int experts, int ranks, int on_rank, 
     for (auto& of_expert : homes) std::sort(of_expert.begin(), of_expert.end());
     made.emplace_back(homes, ranks);
   }
-  return {.placement = Placement(std::move(made))};
+  return Placement(std::move(made));
 }
 
 void expect_same(const Placement& a, const Placement& b) {
@@ -62,41 +57,48 @@ void expect_same(const Placement& a, const Placement& b) {
   for (int l = 0; l < a.num_layers(); ++l) EXPECT_EQ(a.layer(l), b.layer(l)) << "layer " << l;
 }
 
-class EveryFormat : public testing::TestWithParam<PlacementFormat> {};
-class ForeignFormat : public testing::TestWithParam<PlacementFormat> {};
+class PlacementFormats : public InFolder {
+ protected:
+  // Returns the notes of writing the file that read() reads.
+  std::vector<std::string> write(PlacementFormat format, const PlacementFormatOptions& options = {},
+                                 const Placement& placement = with_copies) {
+    return write_placement_as(format, {.placement = placement}, options, path);
+  }
+  Placement read(const PlacementFormatOptions& options = {.num_ranks = 2}) const {
+    return read_placement_as(path, options).placement;
+  }
+
+  const std::string path = folder / "p.json";
+};
+class EveryFormat : public PlacementFormats, public testing::WithParamInterface<PlacementFormat> {};
+class ForeignFormat : public EveryFormat {};
 
 TEST_P(EveryFormat, GivesBackWhatWasWritten) {
-  TempFolder folder;
   for (unsigned seed = 0; seed < 20; ++seed) {
     const int ranks = 1 + static_cast<int>(seed % 5);
     const int experts = ranks * (1 + static_cast<int>(seed % 4));
     const int on_rank = std::min(experts, experts / ranks + static_cast<int>(seed % 3));
-    const PlacementFile file = random_placement(3, experts, ranks, on_rank, seed);
-    const std::string path = folder / "p.json";
-    write_placement_as(GetParam(), file, {.layers = {{0, 1, 2}}}, path);
+    const Placement placement = random_placement(3, experts, ranks, on_rank, seed);
+    write(GetParam(), {.layers = {{0, 1, 2}}}, placement);
     SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << read_text(path));
     EXPECT_EQ(detect_placement_format(path), GetParam());
-    const PlacementFile again = read_placement_as(path, {.num_ranks = ranks});
-    expect_same(again.placement, file.placement);
+    expect_same(read({.num_ranks = ranks}), placement);
   }
 }
 
 TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
-  TempFolder folder;
-  const auto refusal = [&](Placement placement) {
-    return message_of<Unsupported>(
-        [&] { write_placement_as(GetParam(), {.placement = std::move(placement)}, {}, folder / "p.json"); });
-  };
-  EXPECT_THAT(
-      refusal(Placement({layer({{0}, {1}, {1}}, 2)})),
-      HasSubstr("gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank "
-                "1 has 2; place with 1 redundant expert, which makes it even"));
-  EXPECT_THAT(refusal(Placement({layer({{0}, {1}}, 2), layer({{0, 1}, {1, 0}}, 2)})),
-              HasSubstr("has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has "
-                        "4; place with more moves, or anew"));
-  // Copies are missing that were asked for: to ask for as many is no advice.
-  EXPECT_THAT(refusal(Placement({layer({{0}, {1}, {1}}, 2), layer({{0, 1}, {1}, {0}}, 2)})),
-              HasSubstr("but layer 0 has 3 and layer 1 has 4; place with more moves, or anew"));
+  const std::pair<Placement, const char*> unequal[] = {
+      {layers({{{0}, {1}, {1}}}),
+       "gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank 1 has 2; place "
+       "with 1 redundant expert, which makes it even"},
+      {layers({{{0}, {1}}, {{0, 1}, {1, 0}}}),
+       "has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; place with "
+       "more moves, or anew"},
+      // Copies are missing that were asked for: to ask for as many is no advice.
+      {layers({{{0}, {1}, {1}}, {{0, 1}, {1}, {0}}}),
+       "but layer 0 has 3 and layer 1 has 4; place with more moves, or anew"}};
+  for (const auto& [placement, why] : unequal)
+    EXPECT_THAT(message_of<Unsupported>([&] { write(GetParam(), {}, placement); }), HasSubstr(why));
   EXPECT_TRUE(folder.names().empty());
 }
 
@@ -113,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat,
                                          PlacementFormat::trtllm),
                          format_name);
 
-TEST(PlacementFormats, AreWrittenAsTheirServersLoadThem) {
+TEST_F(PlacementFormats, AreWrittenAsTheirServersLoadThem) {
   const struct {
     PlacementFormat format;
     PlacementFormatOptions options;
@@ -145,30 +147,23 @@ TEST(PlacementFormats, AreWrittenAsTheirServersLoadThem) {
        "layer_updates_per_iter: 2\n"
        "num_slots: 6\n"},
   };
-  TempFolder folder;
   for (const auto& [format, options, text] : all) {
-    write_placement_as(format, with_copies(), options, folder / "p.json");
-    EXPECT_EQ(read_text(folder / "p.json"), text);
+    write(format, options);
+    EXPECT_EQ(read_text(path), text);
   }
 }
 
-TEST(PlacementFormats, ThatCountTheModelsLayersAreReadAtThoseAskedFor) {
-  TempFolder folder;
+TEST_F(PlacementFormats, ThatCountTheModelsLayersAreReadAtThoseAskedFor) {
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
-    write_placement_as(format, with_copies(), {.layers = {{1, 3}}}, folder / "p.json");
-    const auto read = [&](std::vector<int> layers) {
-      return read_placement_as(folder / "p.json", {.layers = std::move(layers), .num_ranks = 2}).placement;
-    };
-    expect_same(read({1, 3}),
-                Placement({layer({{0, 1}, {1}, {0}, {0, 1}}, 2), layer({{0, 1}, {0}, {1}, {0, 1}}, 2)}));
-    EXPECT_EQ(read({3}).num_layers(), 1);
-    EXPECT_THAT(message_of<InvalidArgument>([&] {
-                  read({3, 4});
-                }),
+    write(format, {.layers = {{1, 3}}});
+    expect_same(read({.layers = {{1, 3}}, .num_ranks = 2}),
+                layers({{{0, 1}, {1}, {0}, {0, 1}}, {{0, 1}, {0}, {1}, {0, 1}}}));
+    EXPECT_EQ(read({.layers = {{3}}, .num_ranks = 2}).num_layers(), 1);
+    const PlacementFormatOptions gone{.layers = {{3, 4}}, .num_ranks = 2};
+    EXPECT_THAT(message_of<InvalidArgument>([&] { read(gone); }),
                 HasSubstr("p.json has no layer 4; allowed: "));
-    EXPECT_EQ(message_of<InvalidArgument>([&] {
-                read({3, 1});
-              }),
+    const PlacementFormatOptions descending{.layers = {{3, 1}}, .num_ranks = 2};
+    EXPECT_EQ(message_of<InvalidArgument>([&] { read(descending); }),
               "moe_layers: layer 1 after layer 3; allowed: ascending numbers in 0..65535");
   }
 }
@@ -196,24 +191,25 @@ TEST(VllmAscendPlacement, IsRefusedWhereItsNumbersAreNotThoseOfItsLists) {
       {"layer_id": 1, "device_count": 2, "device_list": [
         {"device_id": 0, "device_expert": [0, 1]}, {"device_id": 1, "device_expert": [2, 3]}]}]})";
   EXPECT_FALSE(read_placement_as(source_of(good)).placement.layers().known());
-  const auto refusal = [&](std::string_view from, std::string_view to) {
-    std::string text(good);
-    text.replace(text.find(from), from.size(), to);
-    return message_of<ParseError>([&] { read_placement_as(source_of(text)); });
+  const struct {
+    std::string key, from, to;
+    testing::Matcher<std::string> message;
+  } changes[] = {
+      {"layer_id", "1", "0",
+       "f: layer_list[1].layer_id: is 0, but 1 by the lists; vLLM-Ascend goes by their order and lengths: "
+       "put both in agreement"},
+      {"layer_id", "0", "2", HasSubstr("layer_list[1].layer_id: is 1, but 3")},
+      {"layer_id", "1", "2", HasSubstr("layer_list[1].layer_id: is 2, but 1")},
+      {"device_id", "0", "1", HasSubstr("layer_list[0].device_list[0].device_id: is 1, but 0")},
+      {"device_count", "2", "9", HasSubstr("layer_list[0].device_count: is 9, but 2")},
+      {"moe_layer_count", "2", "3", HasSubstr("is not a list of moe_layer_count = 3 layers")},
   };
-  EXPECT_EQ(refusal("\"layer_id\": 1", "\"layer_id\": 0"),
-            "f: layer_list[1].layer_id: is 0, but 1 by the lists; vLLM-Ascend goes by their order and "
-            "lengths: put both in agreement");
-  EXPECT_THAT(refusal("\"layer_id\": 0", "\"layer_id\": 2"),
-              HasSubstr("layer_list[1].layer_id: is 1, but 3"));
-  EXPECT_THAT(refusal("\"layer_id\": 1", "\"layer_id\": 2"),
-              HasSubstr("layer_list[1].layer_id: is 2, but 1"));
-  EXPECT_THAT(refusal("\"device_id\": 0", "\"device_id\": 1"),
-              HasSubstr("layer_list[0].device_list[0].device_id: is 1, but 0"));
-  EXPECT_THAT(refusal("\"device_count\": 2", "\"device_count\": 9"),
-              HasSubstr("layer_list[0].device_count: is 9, but 2"));
-  EXPECT_THAT(refusal("\"moe_layer_count\": 2", "\"moe_layer_count\": 3"),
-              HasSubstr("is not a list of moe_layer_count = 3 layers"));
+  for (const auto& [key, from, to, message] : changes) {
+    std::string text(good);
+    const std::string entry = "\"" + key + "\": ";
+    text.replace(text.find(entry + from) + entry.size(), 1, to);
+    EXPECT_THAT(message_of<ParseError>([&] { read_placement_as(source_of(text)); }), message);
+  }
 }
 
 TEST(VllmAscendPlacement, ThatBeginsBehindDenseLayersHasTheirNumbers) {
@@ -224,11 +220,9 @@ TEST(VllmAscendPlacement, ThatBeginsBehindDenseLayersHasTheirNumbers) {
   EXPECT_THAT(file.placement.layers().numbers(), ElementsAre(3, 4));
 }
 
-TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
-  TempFolder folder;
+TEST_F(PlacementFormats, SayWhichOptionDoesNotFit) {
   const auto refusal = [&](PlacementFormat format, const PlacementFormatOptions& options) {
-    return message_of<InvalidArgument>(
-        [&] { write_placement_as(format, with_copies(), options, folder / "p.json"); });
+    return message_of<InvalidArgument>([&] { write(format, options); });
   };
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
     EXPECT_THAT(refusal(format, {}),
@@ -238,28 +232,25 @@ TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
         "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 numbers");
     EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
               "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
-    EXPECT_EQ(refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),
-              "num_hidden_layers: 4, but the placement's last layer is number 4 of the model; allowed: "
-              "5..65536");
+    EXPECT_EQ(
+        refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),
+        "num_hidden_layers: 4, but the placement's last layer is number 4 of the model; allowed: 5..65536");
   }
   EXPECT_EQ(refusal(PlacementFormat::trtllm, {.layers = {{3, 4}}, .layer_updates_per_iter = -1}),
             "layer_updates_per_iter: -1; allowed: 0 or more");
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(PlacementFormats, LeaveMultiTokenPredictionToServersThatLookForIt) {
-  TempFolder folder;
+TEST_F(PlacementFormats, LeaveMultiTokenPredictionToServersThatLookForIt) {
   const ModelLayers model{.num_hidden_layers = 3, .moe_layers = {2}, .mtp_layers = {3}};
-  write_placement_as(PlacementFormat::sglang, with_copies(), {.model = model}, folder / "p.json");
-  EXPECT_EQ(Json::parse(read_text(folder / "p.json"))["physical_to_logical_map"].size(), 3U);
-  write_placement_as(PlacementFormat::vllm, with_copies(), {.model = model}, folder / "p.jsonl");
-  EXPECT_EQ(read_placement_as(folder / "p.jsonl", {.num_ranks = 2}).placement.num_layers(), 1);
-  write_placement_as(PlacementFormat::trtllm, with_copies(), {.model = model}, folder / "p.yaml");
-  EXPECT_EQ(read_placement_as(folder / "p.yaml", {.num_ranks = 2}).placement.layers(), LayerNumbers({2, 3}));
-  PlacementFile one = with_copies();
-  one.placement = Placement({one.placement.layer(0)});
-  write_placement_as(PlacementFormat::trtllm, one, {.model = model}, folder / "q.yaml");
-  EXPECT_THAT(read_text(folder / "q.yaml"), HasSubstr("  3: [0, 1, 2, 3, 0, 1]\n"));
+  write(PlacementFormat::sglang, {.model = model});
+  EXPECT_EQ(Json::parse(read_text(path))["physical_to_logical_map"].size(), 3U);
+  write(PlacementFormat::vllm, {.model = model});
+  EXPECT_EQ(read().num_layers(), 1);
+  write(PlacementFormat::trtllm, {.model = model});
+  EXPECT_EQ(read().layers(), LayerNumbers({2, 3}));
+  write(PlacementFormat::trtllm, {.model = model}, Placement({with_copies.layer(0)}));
+  EXPECT_THAT(read_text(path), HasSubstr("  3: [0, 1, 2, 3, 0, 1]\n"));
 }
 
 // Three MoE layers of which the first routes by a table, and one of multi-token prediction.
@@ -267,70 +258,58 @@ ModelLayers partly_recorded() {
   return {.num_hidden_layers = 4, .moe_layers = {1, 2, 3}, .mtp_layers = {4}, .table_layers = {1}};
 }
 
-TEST(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
-  TempFolder folder;
-  PlacementFile file = with_copies();
-  file.placement = file.placement.numbered(LayerNumbers({2, 3}));
+TEST_F(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
   const std::string note =
       "no placement was made for layer 1 of the model, where a table chooses experts by token: the experts "
       "stay in order there";
-  const auto write = [&](PlacementFormat format) {
-    return write_placement_as(format, file, {.model = partly_recorded()}, folder / "p.json");
+  const auto notes = [&](PlacementFormat format) {
+    return write(format, {.model = partly_recorded()}, with_copies.numbered(LayerNumbers({2, 3})));
   };
-  const auto read = [&] { return read_placement_as(folder / "p.json", {.num_ranks = 2}).placement; };
   const std::string in_order = "[0, 1, 2, 3, 0, 1]";
   for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend}) {
-    EXPECT_THAT(write(format), ElementsAre(note));
+    EXPECT_THAT(notes(format), ElementsAre(note));
     ASSERT_EQ(read().num_layers(), 3);
-    EXPECT_EQ(read().layer(0), layer({{0, 1}, {0, 1}, {0}, {1}}, 2));
-    EXPECT_EQ(read().layer(1), file.placement.layer(0));
+    EXPECT_EQ(read().layer(0), LayerPlacement({{0, 1}, {0, 1}, {0}, {1}}, 2));
+    EXPECT_EQ(read().layer(1), with_copies.layer(0));
   }
-  EXPECT_THAT(write(PlacementFormat::sglang), ElementsAre(note));
-  EXPECT_THAT(read_text(folder / "p.json"),
-              HasSubstr("[\n  " + in_order + ",\n  " + in_order + ",\n  [0, 2,"));
+  EXPECT_THAT(notes(PlacementFormat::sglang), ElementsAre(note));
+  EXPECT_THAT(read_text(path), HasSubstr("[\n  " + in_order + ",\n  " + in_order + ",\n  [0, 2,"));
   EXPECT_THAT(
-      write(PlacementFormat::trtllm),
+      notes(PlacementFormat::trtllm),
       ElementsAre("no placement was made for layers 1,4 of the model: the experts stay in order there"));
-  EXPECT_THAT(read_text(folder / "p.json"), HasSubstr("  1: " + in_order + "\n  2: [0, 2,"));
-  EXPECT_THAT(read_text(folder / "p.json"), HasSubstr("  4: " + in_order + "\n"));
-  EXPECT_THAT(write(PlacementFormat::evenkeel), ElementsAre(note));
+  EXPECT_THAT(read_text(path), HasSubstr("  1: " + in_order + "\n  2: [0, 2,"));
+  EXPECT_THAT(read_text(path), HasSubstr("  4: " + in_order + "\n"));
+  EXPECT_THAT(notes(PlacementFormat::evenkeel), ElementsAre(note));
   EXPECT_EQ(read().layers(), LayerNumbers({1, 2, 3}));
   // Where ranks hold unequally many, homes are contiguous.
-  file.placement = Placement({layer({{0}, {1}, {1}, {1}}, 2)}, LayerNumbers({3}));
-  EXPECT_EQ(write(PlacementFormat::evenkeel).size(), 1U);
+  const Placement unequal = layers({{{0}, {1}, {1}, {1}}}).numbered(LayerNumbers({3}));
+  EXPECT_EQ(write(PlacementFormat::evenkeel, {.model = partly_recorded()}, unequal).size(), 1U);
   EXPECT_EQ(read().layer(0), LayerPlacement::contiguous(4, 2));
 }
 
-TEST(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheReader) {
-  TempFolder folder;
-  PlacementFile file = with_copies();
-  file.placement = file.placement.numbered(LayerNumbers({3, 4}));
-  ModelLayers model{.num_hidden_layers = 4, .moe_layers = {3}, .mtp_layers = {4}};
+TEST_F(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheReader) {
+  const Placement placement = with_copies.numbered(LayerNumbers({3, 4}));
+  const ModelLayers model{.num_hidden_layers = 4, .moe_layers = {3}, .mtp_layers = {4}};
   for (PlacementFormat format :
        {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::vllm_ascend})
-    EXPECT_THAT(write_placement_as(format, file, {.model = model}, folder / "p.json"),
+    EXPECT_THAT(write(format, {.model = model}, placement),
                 ElementsAre(HasSubstr("layers of multi-token prediction (4) are left out, since")));
-  EXPECT_THAT(write_placement_as(PlacementFormat::trtllm, file, {.model = model}, folder / "p.json"),
-              testing::IsEmpty());
+  EXPECT_THAT(write(PlacementFormat::trtllm, {.model = model}, placement), testing::IsEmpty());
   // Without a model nobody knows whether all MoE layers are there.
   for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend})
-    EXPECT_THAT(write_placement_as(format, file, {}, folder / "p.json"),
+    EXPECT_THAT(write(format, {}, placement),
                 ElementsAre(HasSubstr("counts MoE layers: its first 2 are taken to be layers 3-4; --model")));
 }
 
-TEST(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
-  TempFolder folder;
-  const PlacementFormatOptions options{.layers = {{2, 3}}, .model = partly_recorded()};
-  EXPECT_EQ(write_placement_as(PlacementFormat::vllm, with_copies(), options, folder / "p.jsonl").size(), 1U);
-  EXPECT_EQ(read_placement_as(folder / "p.jsonl", {.num_ranks = 2}).placement.num_layers(), 3);
+TEST_F(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
+  EXPECT_EQ(write(PlacementFormat::vllm, {.layers = {{2, 3}}, .model = partly_recorded()}).size(), 1U);
+  EXPECT_EQ(read().num_layers(), 3);
   const auto refusal = [&](const PlacementFormatOptions& said) {
-    return message_of<InvalidArgument>(
-        [&] { write_placement_as(PlacementFormat::vllm, with_copies(), said, folder / "p.jsonl"); });
+    return message_of<InvalidArgument>([&] { write(PlacementFormat::vllm, said); });
   };
-  EXPECT_EQ(
-      refusal({.layers = {{0, 1}}, .model = partly_recorded()}),
-      "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has layers "
-      "0-1; allowed: the config.json of the model that was recorded");
+  EXPECT_EQ(refusal({.layers = {{0, 1}}, .model = partly_recorded()}),
+            "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has "
+            "layers 0-1; allowed: the config.json of the model that was recorded");
   // A row of a placement is of the n-th MoE layer, whatever routes that.
   EXPECT_EQ(refusal({.model = partly_recorded()}),
             "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has 2 "
@@ -338,25 +317,21 @@ TEST(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
             "--moe-layers (layers=): which of the model's layers the rows are");
 }
 
-TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
-  TempFolder folder;
-  for (PlacementFormat format : foreign) {
-    const std::string path = (folder / name_of(format)) + ".json";
-    write_placement_as(format, with_copies(), {.layers = {{0, 1}}}, path);
-    if (format == PlacementFormat::vllm_ascend) {
-      EXPECT_EQ(read_placement_as(path).placement.num_ranks(), 2);
-      EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path, {.num_ranks = 3}); }),
-                "ranks: 3, but " + path + " is for 2 ranks; allowed: 2, or a placement for 3");
-      continue;
-    }
-    EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path); }),
+TEST_F(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
+  for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::trtllm}) {
+    write(format, {.layers = {{0, 1}}});
+    EXPECT_EQ(message_of<InvalidArgument>([&] { read({}); }),
               "ranks: " + path + " does not say how many there are; allowed: 1 or more");
-    EXPECT_THAT(message_of<ParseError>([&] { read_placement_as(path, {.num_ranks = 4}); }),
+    EXPECT_THAT(message_of<ParseError>([&] { read({.num_ranks = 4}); }),
                 HasSubstr("6 physical experts are not equally many on 4 ranks"));
   }
+  write(PlacementFormat::vllm_ascend);
+  EXPECT_EQ(read({}).num_ranks(), 2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read({.num_ranks = 3}); }),
+            "ranks: 3, but " + path + " is for 2 ranks; allowed: 2, or a placement for 3");
 }
 
-TEST(PlacementFormats, AreKnownByName) {
+TEST_F(PlacementFormats, AreKnownByName) {
   for (PlacementFormat format : foreign) EXPECT_EQ(parse_placement_format(name_of(format)), format);
   EXPECT_EQ(message_of<InvalidArgument>([] { parse_placement_format("deepspeed"); }),
             "format: 'deepspeed'; allowed: evenkeel, sglang, vllm, vllm-ascend, trtllm");
@@ -364,53 +339,46 @@ TEST(PlacementFormats, AreKnownByName) {
 
 TEST(Layers, AreNumbersAndRanges) {
   EXPECT_THAT(parse_layers("--moe-layers", "0,2,4-6"), ElementsAre(0, 2, 4, 5, 6));
+  const auto parse = [](const std::string& text) { parse_layers("--moe-layers", text); };
   for (const char* text : {"", "3-", "-3", "a", "1,,2", "99999", "1-2-3", "1 "})
-    EXPECT_EQ(message_of<InvalidArgument>([&] { parse_layers("--moe-layers", text); }).substr(0, 14),
-              "--moe-layers: ")
-        << text;
+    expect_refused<InvalidArgument>(parse, {{text, testing::StartsWith("--moe-layers: ")}});
   for (const char* text : {"3-2", "4,4", "1-5,5"})
-    EXPECT_THAT(message_of<InvalidArgument>([&] { parse_layers("--moe-layers", text); }),
-                HasSubstr("does not ascend"));
+    expect_refused<InvalidArgument>(parse, {{text, HasSubstr("does not ascend")}});
 }
 
-TEST(PlacementFormats, RefuseADamagedFileWithThePlace) {
-  const std::pair<const char*, const char*> damaged[] = {
-      {R"({"physical_to_logical_map": [[0, 1, 2, 4]]})",
-       "f: physical_to_logical_map[0][3]: expert 4 is outside 0..3"},
-      {R"({"physical_to_logical_map": [[0, 1, 2, -1]]})",
-       "f: physical_to_logical_map[0][3]: expert -1 is outside 0..3"},
-      {R"({"physical_to_logical_map": [[0, 1, 2, 3, 2, 2]]})",
-       "f: physical_to_logical_map[0][5]: rank 1 holds expert 2 twice; a placement has an expert once on "
-       "a rank"},
-      {R"({"physical_to_logical_map": [[0, 1, 2, 3], [0, 1]]})",
+TEST_F(PlacementFormats, RefuseADamagedFileWithThePlace) {
+  const auto sglang = [](const std::string& rows) { return "{\"physical_to_logical_map\": " + rows + "}"; };
+  const std::string one = R"({"moe_layer_count": 1, "layer_list": [)",
+                    mapping = R"({"record_type": "eplb_initial_mapping", )";
+  const std::vector<Refused> damaged = {
+      {sglang("[[0, 1, 2, 4]]"), "f: physical_to_logical_map[0][3]: expert 4 is outside 0..3"},
+      {sglang("[[0, 1, 2, -1]]"), "f: physical_to_logical_map[0][3]: expert -1 is outside 0..3"},
+      {sglang("[[0, 1, 2, 3, 2, 2]]"),
+       "f: physical_to_logical_map[0][5]: rank 1 holds expert 2 twice; a placement has an expert once on a "
+       "rank"},
+      {sglang("[[0, 1, 2, 3], [0, 1]]"),
        "f: physical_to_logical_map[1]: has 2 elements where the first had 4"},
-      {R"({"physical_to_logical_map": [[0, 1, 2, 0]]})",
-       "f: physical_to_logical_map[0]: expert 3 of 4 is on no rank"},
-      {R"({"physical_to_logical_map": [[0, 1]]})",
-       "f: physical_to_logical_map[0]: 2 physical experts cannot be 4 experts"},
-      {R"({"physical_to_logical_map": []})", "f: has no layer"},
-      {R"({"physical_to_logical_map": [[0, 1.5]]})",
-       "f: physical_to_logical_map[0][1]: 1.5 is not a whole number"},
+      {sglang("[[0, 1, 2, 0]]"), "f: physical_to_logical_map[0]: expert 3 of 4 is on no rank"},
+      {sglang("[[0, 1]]"), "f: physical_to_logical_map[0]: 2 physical experts cannot be 4 experts"},
+      {sglang("[]"), "f: has no layer"},
+      {sglang("[[0, 1.5]]"), "f: physical_to_logical_map[0][1]: 1.5 is not a whole number"},
       {R"({"moe_layer_count": 2, "layer_list": []})",
        "f: layer_list: is not a list of moe_layer_count = 2 layers"},
-      {R"({"moe_layer_count": 1, "layer_list": [{}]})", "f: layer_list[0].device_list: is missing"},
-      {R"({"moe_layer_count": 1, "layer_list": [{"device_list": [{"device_expert": [0, 1]}, {}]}]})",
+      {one + "{}]}", "f: layer_list[0].device_list: is missing"},
+      {one + R"({"device_list": [{"device_expert": [0, 1]}, {}]}]})",
        "f: layer_list[0].device_list[1].device_expert: is missing"},
-      {R"({"moe_layer_count": 1,
-                    "layer_list": [{"device_list": [{"device_expert": [0, 1, 2]}, {"device_expert": [3]}]}]})",
+      {one + R"({"device_list": [{"device_expert": [0, 1, 2]}, {"device_expert": [3]}]}]})",
        "f: layer_list[0].device_list[1].device_expert: has 1 experts where device 0 has 3"},
       {R"({"record_type": "eplb_load_stats"})", "f: record_type: no line has \"eplb_initial_mapping\""},
-      {R"({"record_type": "eplb_initial_mapping", "version": 2})", "f: version: is 2; allowed: 1..1"},
-      {R"({"record_type": "eplb_initial_mapping", "version": 1, "num_slots": 4, "num_redundant_experts": 4})",
+      {mapping + R"("version": 2})", "f: version: is 2; allowed: 1..1"},
+      {mapping + R"("version": 1, "num_slots": 4, "num_redundant_experts": 4})",
        "f: num_redundant_experts: is 4; allowed: 0..3"},
-      {R"({"record_type": "eplb_initial_mapping", "version": 1, "num_redundant_experts": 0, "num_slots": 2, )"
-       R"("initial_global_assignments": {"0": [0, 1], "2": [1, 0]}})",
+      {mapping + R"("version": 1, "num_redundant_experts": 0, "num_slots": 2, )"
+                 R"("initial_global_assignments": {"0": [0, 1], "2": [1, 0]}})",
        "f: initial_global_assignments.1: is missing"},
   };
-  for (const auto& [text, message] : damaged)
-    EXPECT_EQ(message_of<ParseError>(
-                  [&] { read_placement_as(source_of(text), {.num_ranks = 2, .num_experts = 4}); }),
-              message);
+  const PlacementFormatOptions options{.num_ranks = 2, .num_experts = 4};
+  expect_refused([&](const std::string& text) { read_placement_as(source_of(text), options); }, damaged);
 }
 
 }  // namespace

@@ -1,15 +1,12 @@
 #include "evenkeel/io/read_recording.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/array_writer.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -23,45 +20,25 @@ RoutingProfile matrix_of(std::string_view text, const std::string& axes = "") {
   return without_numbers(file.profile);
 }
 
-std::string routing_refusal(std::string_view text, const ReadOptions& options = {}) {
-  return message_of<ParseError>([&] { read_recording(source_of(text), options); });
-}
-
-// One array of int64 in a file of the format that `name` ends in.
-std::string array_file(const TempFolder& folder, const std::string& name, const std::string& array,
-                       std::vector<std::int64_t> shape, std::vector<std::int64_t> values) {
-  const FileFormat format = name.ends_with("npy")   ? FileFormat::npy
-                            : name.ends_with("npz") ? FileFormat::npz
-                                                    : FileFormat::safetensors;
-  internal::write_arrays({internal::integers_to_write(array, std::move(shape), values)}, {}, folder / name,
-                         format);
-  return folder / name;
-}
-
-TEST(CountMatrix, IsReadFromLinesOfNumbers) {
-  const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
-  EXPECT_EQ(matrix_of("1,2,3\n4,0,6\n", "layers,experts"), expected);
-  EXPECT_EQ(matrix_of("e0,e1,e2\n1, 2, 3\r\n4.0,0,6e0"), expected);
-  EXPECT_EQ(matrix_of("layer,e0,e1,e2\n3,1,2,3\n4,4,0,6\n"), expected);
-  EXPECT_EQ(matrix_of("# by savetxt\n1.0e+00 2.0e+00 3.0e+00\n4 0 6\n\n", "layers,experts"), expected);
-  EXPECT_EQ(matrix_of("1;2;3\n4;0;6\n", "layers,experts"), expected);
-}
-
-TEST(CountMatrix, OfAProgramThatMarksItsUtf8LosesNoRow) {
-  const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
-  EXPECT_EQ(matrix_of("\xef\xbb\xbf"
-                      "1,2,3\r\n4,0,6\r\n",
-                      "layers,experts"),
-            expected);
-  EXPECT_EQ(matrix_of("\xef\xbb\xbflayer,e0,e1,e2\r\n3,1,2,3\r\n4,4,0,6\r\n"), expected);
-  EXPECT_EQ(matrix_of("\xef\xbb\xbf# by hand\n1 2 3\n4 0 6\n", "layers,experts"), expected);
-  EXPECT_EQ(matrix_of("\xef\xbb\xbf[[1, 2, 3], [4, 0, 6]]", "layers,experts"), expected);
-}
-
-TEST(CountMatrix, IsReadFromJsonLists) {
-  EXPECT_EQ(matrix_of("[[1, 2], [3, 4]]", "layers,experts"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
-  EXPECT_EQ(matrix_of("[[[1, 2], [3, 4]], [[10, 20], [30, 5000]]]", "steps,layers,experts"),
-            RoutingProfile(2, 2, {11, 22, 33, 5004}, {}));
+TEST(CountMatrix, IsReadFromLinesOfNumbersAndJsonLists) {
+  const std::pair<const char*, const char*> written[] = {
+      {"1,2,3\n4,0,6\n", "layers,experts"},
+      {"e0,e1,e2\n1, 2, 3\r\n4.0,0,6e0", ""},
+      {"layer,e0,e1,e2\n3,1,2,3\n4,4,0,6\n", ""},
+      {"# by savetxt\n1.0e+00 2.0e+00 3.0e+00\n4 0 6\n\n", "layers,experts"},
+      {"1;2;3\n4;0;6\n", "layers,experts"},
+      {"[[1, 2, 3], [4, 0, 6]]", "layers,experts"},
+      {"[[[1, 2, 2], [3, 0, 5]], [[0, 0, 1], [1, 0, 1]]]", "steps,layers,experts"},
+      // Of programs that mark their UTF-8; no row is lost.
+      {"\xef\xbb\xbf"
+       "1,2,3\r\n4,0,6\r\n",
+       "layers,experts"},
+      {"\xef\xbb\xbflayer,e0,e1,e2\r\n3,1,2,3\r\n4,4,0,6\r\n", ""},
+      {"\xef\xbb\xbf# by hand\n1 2 3\n4 0 6\n", "layers,experts"},
+      {"\xef\xbb\xbf[[1, 2, 3], [4, 0, 6]]", "layers,experts"},
+  };
+  for (const auto& [text, axes] : written)
+    EXPECT_EQ(matrix_of(text, axes), RoutingProfile(2, 3, {1, 2, 3, 4, 0, 6}, {})) << text;
 }
 
 TEST(CountMatrix, OfSglangInJsonLeavesDenseLayersOut) {
@@ -73,11 +50,10 @@ TEST(CountMatrix, OfSglangInJsonLeavesDenseLayersOut) {
 TEST(CountMatrix, IsReadFromArraysByName) {
   TempFolder folder;
   for (const char* name : {"counts", "logical_count", "expert_load", "tokens_per_expert", "weight"})
-    for (const char* extension : {".npz", ".safetensors"})
-      EXPECT_THAT(
-          profile_in(array_file(folder, std::string("a") + extension, name, {2, 2}, {1, 2, 3, 4})).loads(),
-          ElementsAre(1, 2, 3, 4))
-          << name << extension;
+    for (const char* file : {"a.npz", "a.safetensors"})
+      EXPECT_THAT(profile_in(array_file(folder, file, name, {2, 2}, {1, 2, 3, 4})).loads(),
+                  ElementsAre(1, 2, 3, 4))
+          << name << " in " << file;
 }
 
 TEST(CountMatrix, KeepsLayersWithoutLoadWhereRowsAreNotTheModelsLayers) {
@@ -93,19 +69,21 @@ TEST(CountMatrix, ThatBeginsWithADenseLayerHasOneRowForEachOfTheModelsLayers) {
 }
 
 TEST(ReadRecording, IsRefusedWhereAFileIsKnownToHoldTheOther) {
-  const auto refusal = [](const std::string& name, const std::string& axes) {
-    return message_of<InvalidArgument>([&] { read_recording(test_data(name), {.axes = axes}); });
-  };
-  EXPECT_EQ(refusal("trace.safetensors", "counts"),
-            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  EXPECT_EQ(refusal("profile.safetensors", "trace"),
-            "as: trace, but the file has counts; allowed: to leave it out");
-  EXPECT_EQ(refusal("profile.safetensors", "layers,ranks,experts"),
-            "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out");
-  EXPECT_EQ(
-      message_of<InvalidArgument>(
-          [] { read_recording(test_data("profile.safetensors"), {.columns = "layer,k..."}); }),
-      "columns: are for a table without names, and the file says what it is; allowed: to leave them out");
+  const ReadOptions counts{.axes = "counts"}, trace{.axes = "trace"}, by_rank{.axes = "layers,ranks,experts"},
+      columns{.columns = "layer,k..."}, six{.num_experts = 6};
+  for (const auto& [file, options, message] : std::vector<std::tuple<const char*, ReadOptions, const char*>>{
+           {"trace.safetensors", counts,
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out"},
+           {"profile.safetensors", trace, "as: trace, but the file has counts; allowed: to leave it out"},
+           {"profile.safetensors", by_rank,
+            "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out"},
+           {"profile.safetensors", columns,
+            "columns: are for a table without names, and the file says what it is; allowed: to leave them "
+            "out"},
+           {"trtllm_statistics", six,
+            "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out"}})
+    EXPECT_EQ(recording_refusal<InvalidArgument>(test_data(file), options), message);
+  EXPECT_EQ(profile_in(test_data("trtllm_statistics"), {.num_experts = 5}).num_experts(), 5);
   EXPECT_EQ(message_of<InvalidArgument>([] { parse_as("--as", "ids"); }),
             "--as: 'ids'; allowed: counts, trace");
 }
@@ -120,39 +98,40 @@ TEST(ReadRecording, TakesOurOwnFilesToo) {
 }
 
 TEST(ReadRecording, SaysWhatItIsNot) {
-  EXPECT_EQ(routing_refusal("{\"a\": 1}"),
-            "f: is JSON, but neither a placement nor a profile, loads or counts");
-  EXPECT_EQ(routing_refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
-  EXPECT_EQ(routing_refusal("num_slots: 3\n"), "f: is a placement, not routing");
-  EXPECT_EQ(routing_refusal(std::string("\x00\x01\x02", 3)),
-            "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers");
-  EXPECT_EQ(routing_refusal(""), "f: is empty");
-  TempFolder folder;
-  EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / ""); }), HasSubstr("is a folder without"));
-  EXPECT_EQ(message_of<InvalidArgument>(
-                [] { read_recording(source_of("[[1, 2]]"), {.num_experts = 3, .axes = "layers,experts"}); }),
-            "num_experts: 3, but the file has counts of 2; allowed: 2, or leave it out");
+  expect_no_recording({
+      {"{\"a\": 1}", "f: is JSON, but neither a placement nor a profile, loads or counts"},
+      {"{\"physical_to_logical_map\": [[0]]}", "f: is a placement, not routing"},
+      {"num_slots: 3\n", "f: is a placement, not routing"},
+      {std::string("\x00\x01\x02", 3),
+       "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers"},
+      {"", "f: is empty"},
+  });
+  const TempFolder folder;
+  EXPECT_THAT(recording_refusal(folder / ""), HasSubstr("is a folder without"));
+  EXPECT_EQ(
+      recording_refusal<InvalidArgument>(source_of("[[1, 2]]"), {.num_experts = 3, .axes = "layers,experts"}),
+      "num_experts: 3, but the file has counts of 2; allowed: 2, or leave it out");
 }
 
 TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
-  EXPECT_EQ(routing_refusal("1,2\n3,-4\n", {.axes = "counts"}), "f: element 3 is -4; a load is 0 or more");
-  EXPECT_EQ(routing_refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
-  EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a number");
-  EXPECT_EQ(routing_refusal("1,nan\n"),
-            "f: line 1, column 2: 'nan' is not a number, and the line is no line of names");
-  EXPECT_EQ(routing_refusal("layer,e0,e1,e2\n0,5,,7\n1,6,,8\n"), "f: line 2, column 3: is blank");
-  EXPECT_THAT(routing_refusal(",1\n,2\n"), HasSubstr("f: line 1: has 1 columns of counts"));
-  EXPECT_EQ(routing_refusal("1;;\n"), "f: line 1, column 2: is blank");
-  EXPECT_EQ(routing_refusal("0,0\n0,0\n", {.axes = "counts"}), "f: has no assignment in any layer");
-  EXPECT_EQ(routing_refusal("9223372036854775807,1\n", {.axes = "counts"}),
-            "f: the total of loads is above 2^63-1");
-  EXPECT_EQ(routing_refusal("e0,e1\n"), "f: is text, but neither JSON nor lines of numbers");
-  EXPECT_EQ(routing_refusal("[[1, 2], [3]]"), "f: [1]: has 1 elements where the first had 2");
-  EXPECT_EQ(routing_refusal("[[[[1]]]]"), "f: [0][0][0]: is a JSON array, not a whole number");
-  EXPECT_THAT(routing_refusal("[]"), HasSubstr("f: shape [0] is neither counts"));
-  EXPECT_THAT(routing_refusal("[1, 2]"), HasSubstr("f: shape [2] is neither counts"));
-  EXPECT_EQ(routing_refusal(R"({"logical_count": [[-1]]})"),
-            "f: logical_count: element 0 is -1; a load is 0 or more");
+  const ReadOptions counts{.axes = "counts"};
+  expect_no_recording({
+      {"1,2\n3,-4\n", "f: element 3 is -4; a load is 0 or more", counts},
+      {"1,2\n3\n", "f: line 2: has 1 numbers where the first had 2"},
+      {"1,2\n3,x\n", "f: line 2, column 2: 'x' is not a number"},
+      {"1,nan\n", "f: line 1, column 2: 'nan' is not a number, and the line is no line of names"},
+      {"layer,e0,e1,e2\n0,5,,7\n1,6,,8\n", "f: line 2, column 3: is blank"},
+      {",1\n,2\n", HasSubstr("f: line 1: has 1 columns of counts")},
+      {"1;;\n", "f: line 1, column 2: is blank"},
+      {"0,0\n0,0\n", "f: has no assignment in any layer", counts},
+      {"9223372036854775807,1\n", "f: the total of loads is above 2^63-1", counts},
+      {"e0,e1\n", "f: is text, but neither JSON nor lines of numbers"},
+      {"[[1, 2], [3]]", "f: [1]: has 1 elements where the first had 2"},
+      {"[[[[1]]]]", "f: [0][0][0]: is a JSON array, not a whole number"},
+      {"[]", HasSubstr("f: shape [0] is neither counts")},
+      {"[1, 2]", HasSubstr("f: shape [2] is neither counts")},
+      {R"({"logical_count": [[-1]]})", "f: logical_count: element 0 is -1; a load is 0 or more"},
+  });
 }
 
 TEST(Steps, ThatContradictEachOtherAreRefusedWhereTheyAreAskedForAndElseAddedUp) {
@@ -162,7 +141,7 @@ TEST(Steps, ThatContradictEachOtherAreRefusedWhereTheyAreAskedForAndElseAddedUp)
       "8]]}\n";
   const RoutingProfile whole(2, 2, {6, 8, 10, 12}, {});
   EXPECT_EQ(read_recording(source_of(lines)).profile, whole);
-  EXPECT_THAT(routing_refusal(lines, {.steps = Steps::kept}),
+  EXPECT_THAT(recording_refusal(source_of(lines), {.steps = Steps::kept}),
               HasSubstr("has a step that a line before has too"));
   const Recording recording = read_recording(source_of(lines), {.steps = Steps::if_told});
   EXPECT_EQ(recording.profile, whole);
@@ -170,78 +149,69 @@ TEST(Steps, ThatContradictEachOtherAreRefusedWhereTheyAreAskedForAndElseAddedUp)
   EXPECT_THAT(recording.notes, ElementsAre(HasSubstr("its steps are not told apart: f: line 2")));
 }
 
-TEST(NumExperts, OfCountsInAFolderMustBeTheirs) {
-  const std::string folder = test_data("trtllm_statistics");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { read_recording(folder, {.num_experts = 6}); }),
-            "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out");
-  EXPECT_EQ(read_recording(folder, {.num_experts = 5}).profile.num_experts(), 5);
+// A line of Megatron's, and two of one step.
+std::string line_of(int step, int layer, int rank, int tokens, int top_k, const std::string& ids) {
+  return nlohmann::json{{"step", step},
+                        {"block", "decoder"},
+                        {"layer", layer},
+                        {"rank", rank},
+                        {"num_tokens", tokens},
+                        {"topk", top_k},
+                        {"top_indices", nlohmann::json::parse(ids)}}
+             .dump() +
+         "\n";
 }
 
-constexpr std::string_view step0 =
-    R"({"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 3, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[0, 5], [2, 1]]})"
-    "\n"
-    R"({"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[4, 3], [1, 0]]})"
-    "\n";
+std::string step_of(int rank) {
+  return line_of(0, 3, rank, 2, 2, "[[0, 5], [2, 1]]") + line_of(0, 4, rank, 2, 2, "[[4, 3], [1, 0]]");
+}
 
-std::vector<std::int32_t> ids_of(const Recording& file) {
-  const TraceInfo& info = file.trace->info();
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(info.num_tokens * info.assignments_per_token()));
-  file.trace->read_ids({0, info.num_tokens}, ids);
-  return ids;
+std::vector<std::int32_t> ids_in(const std::string& text) {
+  return ids_of(*read_recording(source_of(text)).trace);
 }
 
 TEST(MegatronTrace, PutsTheLayersOfAStepTogether) {
-  const Recording file = read_recording(source_of(step0));
+  const Recording file = read_recording(source_of(step_of(0)));
   EXPECT_EQ(file.format, "megatron");
   EXPECT_EQ(file.kind, "trace");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
   EXPECT_EQ(file.trace->info().num_experts, 6);
-  EXPECT_THAT(ids_of(file), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0));
+  EXPECT_THAT(ids_of(*file.trace), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0));
 }
 
 TEST(MegatronTrace, PairsTheMicroBatchesOfAStepInOrder) {
-  const std::string text = std::string(step0) + std::string(step0);
-  EXPECT_THAT(ids_of(read_recording(source_of(text))),
-              ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, 0, 5, 4, 3, 2, 1, 1, 0));
+  EXPECT_THAT(ids_in(step_of(0) + step_of(0)), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, 0, 5, 4, 3, 2, 1, 1, 0));
 }
 
 TEST(MegatronTrace, LeavesMultiTokenPredictionOutAndHolesWhereALayerWasNotRecorded) {
-  const std::string text =
-      std::string(step0) +
-      R"({"step": 1, "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[5]]})"
-      "\n\n"
+  const std::string prediction =
       R"({"step": 1, "block": "mtp", "mtp_idx": 0, "layer": 0, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[9]]})";
-  EXPECT_THAT(ids_of(read_recording(source_of(text))), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, -1, -1, 5, -1));
+  EXPECT_THAT(ids_in(step_of(0) + line_of(1, 4, 0, 1, 1, "[[5]]") + "\n" + prediction),
+              ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, -1, -1, 5, -1));
 }
 
 TEST(MegatronTrace, OfAllRanksInAFolderIsOneTrace) {
-  TempFolder folder;
-  write_text(folder / "router_trace_rank0.jsonl", step0);
-  std::string other(step0);
-  for (std::size_t at = 0; (at = other.find("\"rank\": 0", at)) != std::string::npos;) other[at + 8] = '1';
-  write_text(folder / "router_trace_rank1.jsonl", other);
+  const TempFolder folder;
+  write_text(folder / "router_trace_rank0.jsonl", step_of(0));
+  write_text(folder / "router_trace_rank1.jsonl", step_of(1));
   const Recording file = read_recording(folder / ".", {.num_experts = 8});
   EXPECT_EQ(file.trace->info().num_tokens, 4);
   EXPECT_EQ(file.trace->info().num_experts, 8);
 }
 
 TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
-  const std::string good(step0);
-  EXPECT_THAT(routing_refusal(good + "{\"step\": 1"), HasSubstr("f: line 3: byte "));
-  EXPECT_EQ(routing_refusal(good + "{\"step\": 1}"), "f: line 3: rank: is missing");
-  const auto line = [&](std::string_view tokens, std::string_view topk, std::string_view ids) {
-    return routing_refusal(good + R"({"step": 0, "layer": 5, "rank": 0, "num_tokens": )" +
-                           std::string(tokens) + ", \"topk\": " + std::string(topk) +
-                           ", \"top_indices\": " + std::string(ids) + "}");
-  };
-  EXPECT_EQ(line("2", "1", "[[1]]"),
-            "f: line 3: top_indices: shape [1, 1] is not [num_tokens, topk], [2, 1]");
-  EXPECT_EQ(line("1", "2", "[[1]]"),
-            "f: line 3: top_indices: shape [1, 1] is not [num_tokens, topk], [1, 2]");
-  EXPECT_EQ(line("1", "1", "[[70000]]"), "f: line 3: top_indices: expert 70000 is outside -1..65535");
-  EXPECT_EQ(line("1", "1", "[[1]]"),
-            "f: line 3: num_tokens: layer 5 has 1 tokens where another layer of the same step has 2");
-  EXPECT_EQ(line("-1", "1", "[]"), "f: line 3: top_indices: shape [0, 0] is not [num_tokens, topk], [-1, 1]");
+  const std::string good = step_of(0), shape = "f: line 3: top_indices: shape ";
+  expect_no_recording({
+      {good + "{\"step\": 1", HasSubstr("f: line 3: byte ")},
+      {good + "{\"step\": 1}", "f: line 3: rank: is missing"},
+      {good + line_of(0, 5, 0, 2, 1, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk], [2, 1]"},
+      {good + line_of(0, 5, 0, 1, 2, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk], [1, 2]"},
+      {good + line_of(0, 5, 0, -1, 1, "[]"), shape + "[0, 0] is not [num_tokens, topk], [-1, 1]"},
+      {good + line_of(0, 5, 0, 1, 1, "[[70000]]"),
+       "f: line 3: top_indices: expert 70000 is outside -1..65535"},
+      {good + line_of(0, 5, 0, 1, 1, "[[1]]"),
+       "f: line 3: num_tokens: layer 5 has 1 tokens where another layer of the same step has 2"},
+  });
 }
 
 TEST(TrtllmStatistics, OfAFolderAddUpRanksAndIterations) {
@@ -267,43 +237,42 @@ TEST(TrtllmStatistics, OfOneRankAreReadAsAFile) {
 }
 
 TEST(TrtllmStatistics, MustBeComplete) {
-  TempFolder folder;
+  const TempFolder folder;
   const std::string path = folder / "rank0.safetensors";
-  const auto refused = [&](const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& arrays) {
+  const std::pair<std::map<std::string, std::vector<std::int64_t>>, const char*> incomplete[] = {
+      {{{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}}, "iteration 2 has no layer 4"},
+      {{{"1_3", {1, 2}}, {"3_3", {1, 2}}}, "iteration 2 has no layer 3"},
+      {{{"1_3", {1, 2}}, {"1_4", {1, 2, 3}}}, "1_4: shape [3] is not [2 experts]"},
+      {{{"1_3", {1, -2}}}, "1_3: expert 1 has -2 tokens; counts are 0 or more, with a sum below 2^63"},
+      {{{"1_3", {1, 2}}, {"x", {1}}}, "x: is not named ITERATION_LAYER"},
+  };
+  for (const auto& [arrays, message] : incomplete) {
     std::vector<internal::ArrayToWrite> all;
     for (const auto& [name, counts] : arrays)
       all.push_back(internal::integers_to_write(name, {std::ssize(counts)}, counts));
     internal::write_arrays(all, {}, path, FileFormat::safetensors);
-    return message_of<ParseError>([&] { read_recording(folder / ""); });
-  };
-  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}}),
-            path + ": iteration 2 has no layer 4");
-  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"3_3", {1, 2}}}), path + ": iteration 2 has no layer 3");
-  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"1_4", {1, 2, 3}}}), path + ": 1_4: shape [3] is not [2 experts]");
-  EXPECT_EQ(refused({{"1_3", {1, -2}}}),
-            path + ": 1_3: expert 1 has -2 tokens; counts are 0 or more, with a sum below 2^63");
-  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"x", {1}}}), path + ": x: is not named ITERATION_LAYER");
+    EXPECT_EQ(recording_refusal(folder / ""), path + ": " + message);
+  }
+  array_file(folder, "rank0.safetensors", "1_3", {2}, {1, 2});
   write_text(folder / "meta_info.json", "{\"num_experts\": 3}");
-  EXPECT_EQ(refused({{"1_3", {1, 2}}}), path + ": 1_3: shape [2] is not [3 experts]");
+  EXPECT_EQ(recording_refusal(folder / ""), path + ": 1_3: shape [2] is not [3 experts]");
 }
 
 TEST(ReadRouting, EndsSoonOnceItIsAskedToStop) {
-  TempFolder folder;
+  const TempFolder folder;
   const std::string dictionary = "{'descr': '|i1', 'fortran_order': False, 'shape': (40, 4, 4), }";
   std::string ids;
   for (int i = 0; i < 640; ++i) ids += static_cast<char>(i % 4);
-  write_text(folder / "trace.npy", npy_text(dictionary, ids));
-  write_text(folder / "counts.csv", "1,2,3,4\n5,6,7,8\n");
-  write_text(folder / "loads.json", "{\"loads\": [[1, 2], [3, 4]]}");
+  const std::pair<std::string, ReadOptions> files[] = {{npy_text(dictionary, ids), {.axes = "trace"}},
+                                                       {"1,2,3,4\n5,6,7,8\n", {.axes = "counts"}},
+                                                       {"{\"loads\": [[1, 2], [3, 4]]}", {}}};
   std::stop_source source;
   source.request_stop();
-  for (const char* name : {"trace.npy", "counts.csv", "loads.json"}) {
-    ReadOptions options;
-    if (std::string_view(name) != "loads.json")
-      options.axes = std::string_view(name) == "trace.npy" ? "trace" : "counts";
-    EXPECT_NO_THROW(profile_in(folder / name, options)) << name;
+  for (const auto& [text, options] : files) {
+    write_text(folder / "file", text);
+    EXPECT_NO_THROW(profile_in(folder / "file", options)) << text;
     const StopScope scope(source.get_token());
-    EXPECT_THROW(profile_in(folder / name, options), Stopped) << name;
+    EXPECT_THROW(profile_in(folder / "file", options), Stopped) << text;
   }
 }
 

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "evenkeel/io/internal/array_writer.h"
 
 namespace evenkeel {
 
@@ -53,10 +56,41 @@ ByteSource source_of(std::string_view text) {
   return {bytes_of(text), "f"};
 }
 
+std::string array_file(const TempFolder& folder, const std::string& file, const std::string& array,
+                       std::vector<std::int64_t> shape, const std::vector<std::int64_t>& values) {
+  const FileFormat format = file.ends_with("npy")   ? FileFormat::npy
+                            : file.ends_with("npz") ? FileFormat::npz
+                                                    : FileFormat::safetensors;
+  internal::write_arrays({internal::integers_to_write(array, std::move(shape), values)}, {}, folder / file,
+                         format);
+  return folder / file;
+}
+
+std::vector<std::int32_t> ids_of(TraceReader& trace) {
+  std::vector<std::int32_t> ids(
+      static_cast<std::size_t>(trace.info().num_tokens * trace.info().assignments_per_token()));
+  trace.read_ids({0, trace.info().num_tokens}, ids);
+  return ids;
+}
+
 std::string safetensors_text(std::string_view header, std::string_view data) {
   std::string text(8, '\0');
   for (std::size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(header.size() >> (8 * i) & 0xff);
   return text.append(header).append(data);
+}
+
+std::string safetensors_of(std::span<const NamedTensor> tensors,
+                           const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::string data;
+  for (const NamedTensor& each : tensors) {
+    header[each.name] = {{"dtype", each.dtype},
+                         {"shape", each.shape},
+                         {"data_offsets", {data.size(), data.size() + each.data.size()}}};
+    data += each.data;
+  }
+  return safetensors_text(header.dump() + "   ", data);
 }
 
 std::string npy_text(std::string_view dictionary, std::string_view data) {

@@ -1,17 +1,25 @@
-// Files and bytes for the tests of readers.
+// Files, bytes and refusals for the tests of readers, with GoogleTest and the errors.
 #pragma once
+
+#include <gmock/gmock.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/routing/profile.h"
+#include "evenkeel/routing/trace.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel {
 
@@ -28,6 +36,10 @@ class TempFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+struct InFolder : testing::Test {
+  TempFolder folder;
 };
 
 // A file of tests/io/data, or another of the repository.
@@ -51,6 +63,61 @@ inline RoutingProfile without_numbers(RoutingProfile profile) {
   return profile;
 }
 
+// What a reader refuses, and in which words: the whole message, or a matcher such as HasSubstr.
+struct Refused {
+  std::string input;
+  testing::Matcher<std::string> message;
+  ReadOptions options = {};  // where a recording is read
+};
+
+template <class Expected = ParseError, class Read>
+void expect_refused(Read read, const std::vector<Refused>& all) {
+  for (const Refused& each : all)
+    EXPECT_THAT(message_of<Expected>([&] { read(each.input); }), each.message) << each.input;
+}
+
+template <class Expected = ParseError>
+std::string recording_refusal(const ByteSource& source, const ReadOptions& options = {}) {
+  return message_of<Expected>([&] { read_recording(source, options); });
+}
+
+// As recordings, of the text in memory.
+template <class Expected = ParseError>
+void expect_no_recording(const std::vector<Refused>& all) {
+  for (const auto& [text, message, options] : all)
+    EXPECT_THAT(recording_refusal<Expected>(source_of(text), options), message) << text;
+}
+
+// One array of int64 in a file of the folder, in the format that its name ends in; the path.
+std::string array_file(const TempFolder& folder, const std::string& file, const std::string& array,
+                       std::vector<std::int64_t> shape, const std::vector<std::int64_t>& values);
+// All ids of a trace, [tokens, layers, k].
+std::vector<std::int32_t> ids_of(TraceReader& trace);
+
+// Seconds of the processor that `work` takes.
+template <class Work>
+double cpu_seconds(Work work) {
+  const std::clock_t begin = std::clock();
+  work();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+// Sixteen times as much may not take more than 80 times as long; squares take 256 times.
+template <class Work>
+void expect_linear(Work work_of, int count) {
+  const double once = cpu_seconds([&] { work_of(count); });
+  EXPECT_LT(cpu_seconds([&] { work_of(16 * count); }), 80 * once + 0.2);
+}
+
+struct NamedTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+// A safetensors file of tensors in their order.
+std::string safetensors_of(std::span<const NamedTensor> tensors,
+                           const std::map<std::string, std::string>& metadata = {});
 // A safetensors file with this header, its length in front, and this data behind.
 std::string safetensors_text(std::string_view header, std::string_view data = "");
 // An npy file of version 1 with this dictionary, and this data behind.

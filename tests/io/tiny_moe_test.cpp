@@ -1,15 +1,11 @@
 // The data that ships with the project reads as its README says.
-#include <gtest/gtest.h>
-
 #include <cmath>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/routing/imbalance.h"
 #include "evenkeel/routing/profile.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {

@@ -1,14 +1,10 @@
 #include "evenkeel/io/topology_file.h"
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/topology/presets.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -29,8 +25,14 @@ void expect_same(const Topology& a, const Topology& b) {
       }
 }
 
-TEST(TopologyFile, OfAnyTopologyReadsBack) {
-  TempFolder folder;
+struct TopologyFile : InFolder {
+  void expect_round_trip(const Topology& topology) {
+    write_topology(topology, folder / "t.json");
+    expect_same(read_topology(folder / "t.json"), topology);
+  }
+};
+
+TEST_F(TopologyFile, OfAnyTopologyReadsBack) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -41,55 +43,44 @@ TEST(TopologyFile, OfAnyTopologyReadsBack) {
     Topology::Description description{.within = link(), .across = link(), .devices_per_rank = 1 + draw(3)};
     if (draw(1) == 0) description.name = "a \"name\" \xc3\xa9";
     for (int rank = 0; rank < ranks; ++rank) description.node_of_rank.push_back(rank % nodes);
-    if (draw(1) == 0)
-      for (int pair = 0; pair < ranks * ranks; ++pair) description.links.push_back(link());
-    if (draw(1) == 0)
-      for (int rank = 0; rank < ranks; ++rank) description.speeds.push_back((1 + draw(20)) / 3.0);
-    if (draw(1) == 0)
-      for (int rank = 0; rank < ranks; ++rank) description.capacities.push_back(1 + draw(20));
-    const Topology topology(description);
-    write_topology(topology, folder / "t.json");
-    expect_same(read_topology(folder / "t.json"), topology);
+    const bool links = draw(1) == 0, speeds = draw(1) == 0, capacities = draw(1) == 0;
+    for (int pair = 0; links && pair < ranks * ranks; ++pair) description.links.push_back(link());
+    for (int rank = 0; speeds && rank < ranks; ++rank) description.speeds.push_back((1 + draw(20)) / 3.0);
+    for (int rank = 0; capacities && rank < ranks; ++rank) description.capacities.push_back(1 + draw(20));
+    expect_round_trip(Topology(description));
   }
 }
 
-TEST(TopologyFile, OfEveryPresetReadsBack) {
-  TempFolder folder;
-  for (const TopologyPreset& preset : topology_presets()) {
-    const Topology topology = preset_topology(std::string(preset.name));
-    write_topology(topology, folder / "t.json");
-    expect_same(read_topology(folder / "t.json"), topology);
-  }
+TEST_F(TopologyFile, OfEveryPresetReadsBack) {
+  for (const TopologyPreset& preset : topology_presets())
+    expect_round_trip(preset_topology(std::string(preset.name)));
 }
 
-Topology topology_of(const Json& json) {
+Topology topology_of(Json json) {
+  json.emplace("format", "evenkeel.topology.v1");
   return read_topology(source_of(json.dump()));
 }
 
-TEST(TopologyFile, CountsRanksByNodesOrListsThem) {
-  const Topology counted = topology_of({{"format", "evenkeel.topology.v1"},
-                                        {"num_nodes", 2},
+TEST_F(TopologyFile, CountsRanksByNodesOrListsThem) {
+  const Topology counted = topology_of({{"num_nodes", 2},
                                         {"ranks_per_node", 2},
                                         {"within", {{"gigabytes_per_s", 450}}},
                                         {"across", {{"gigabytes_per_s", 50}, {"latency_us", 5}}}});
   EXPECT_EQ(counted.description().node_of_rank, (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(counted.link(RankId(0), RankId(2)), (Link{50, 5}));
-  const Topology listed = topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 1, 0}}});
+  const Topology listed = topology_of({{"node_of_rank", {0, 1, 0}}});
   EXPECT_EQ(listed.description().node_of_rank, (std::vector<int>{0, 1, 0}));
   EXPECT_TRUE(listed.has_uniform_links());
 }
 
-TEST(TopologyFile, OfOneNodeNeedsNoLinkAcross) {
-  const Topology one = topology_of({{"format", "evenkeel.topology.v1"},
-                                    {"num_nodes", 1},
-                                    {"ranks_per_node", 4},
-                                    {"within", {{"gigabytes_per_s", 450}}}});
+TEST_F(TopologyFile, OfOneNodeNeedsNoLinkAcross) {
+  const Topology one =
+      topology_of({{"num_nodes", 1}, {"ranks_per_node", 4}, {"within", {{"gigabytes_per_s", 450}}}});
   EXPECT_EQ(one.link(RankId(0), RankId(3)).gigabytes_per_s, 450);
 }
 
-TEST(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
-  const Topology matrix = topology_of({{"format", "evenkeel.topology.v1"},
-                                       {"node_of_rank", {0, 0}},
+TEST_F(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
+  const Topology matrix = topology_of({{"node_of_rank", {0, 0}},
                                        {"gigabytes_per_s", {{nullptr, 10}, {20, "x"}}},
                                        {"latency_us", {{0, 1}, {2, 0}}}});
   EXPECT_EQ(matrix.link(RankId(0), RankId(1)), (Link{10, 1}));
@@ -98,18 +89,14 @@ TEST(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
 
 // The message about a topology of two nodes with these keys in place of its own; null takes one away.
 std::string topology_refusal(const Json& keys) {
-  Json json = Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
+  Json json = Json::parse(R"({"num_nodes": 2, "ranks_per_node": 2,
       "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
   json.merge_patch(keys);
   return message_of<ParseError>([&] { topology_of(json); });
 }
 
-void expect_refusals(const std::vector<std::pair<Json, std::string>>& refusals) {
-  for (const auto& [keys, message] : refusals) EXPECT_EQ(topology_refusal(keys), "f: " + message);
-}
-
-TEST(TopologyFile, NamesTheKeyThatIsWrong) {
-  expect_refusals({
+TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
+  const std::pair<Json, const char*> wrong[] = {
       {{{"format", "evenkeel.placement.v1"}},
        "format: is \"evenkeel.placement.v1\", not \"evenkeel.topology.v1\""},
       {{{"num_nodes", 0}}, "num_nodes: is 0; allowed: 1..65536"},
@@ -128,11 +115,7 @@ TEST(TopologyFile, NamesTheKeyThatIsWrong) {
       {{{"name", 7}}, "name: is not a text"},
       {{{"across", nullptr}}, "across: is missing"},
       {{{"ranks_per_node", nullptr}}, "ranks_per_node: is missing"},
-  });
-}
-
-TEST(TopologyFile, RefusesNumbersFromWhichCostsWouldOverflow) {
-  expect_refusals({
+      // Costs would overflow.
       {{{"within", {{"gigabytes_per_s", -1}}}}, "within.gigabytes_per_s: is -1; allowed: 1e-06..1e+09"},
       {{{"within", {{"gigabytes_per_s", 5e-324}}}},
        "within.gigabytes_per_s: is 5e-324; allowed: 1e-06..1e+09"},
@@ -140,17 +123,16 @@ TEST(TopologyFile, RefusesNumbersFromWhichCostsWouldOverflow) {
        "across.gigabytes_per_s: is 1e+308; allowed: 1e-06..1e+09"},
       {{{"within", {{"latency_us", 1e300}}}}, "within.latency_us: is 1e+300; allowed: 0..1e+09"},
       {{{"speeds", {1, 1, 1e-308, 1}}}, "speeds[2]: is 1e-308; allowed: 1e-06..1e+06"},
-  });
+      // A key that is not known: its default would stand.
+      {{{"within", {{"latency", 1}}}},
+       "within.latency: is no key of a topology; known: gigabytes_per_s, latency_us"},
+  };
+  for (const auto& [keys, message] : wrong) EXPECT_EQ(topology_refusal(keys), std::string("f: ") + message);
+  EXPECT_THAT(topology_refusal({{"room", {1, 2, 3, 4}}}),
+              testing::StartsWith("f: room: is no key of a topology; known: format, "));
 }
 
-TEST(TopologyFile, RefusesKeysItDoesNotKnowSinceTheirDefaultsWouldStand) {
-  EXPECT_TRUE(topology_refusal({{"room", {1, 2, 3, 4}}})
-                  .starts_with("f: room: is no key of a topology; known: format, "));
-  expect_refusals({{{{"within", {{"latency", 1}}}},
-                    "within.latency: is no key of a topology; known: gigabytes_per_s, latency_us"}});
-}
-
-TEST(TopologyFile, RefusesAMatrixThatIsNotWhole) {
+TEST_F(TopologyFile, RefusesAMatrixThatIsNotWhole) {
   const auto with = [](const Json& bandwidth, const Json& latency = nullptr) {
     Json json = {
         {"num_nodes", nullptr}, {"ranks_per_node", nullptr}, {"within", nullptr}, {"across", nullptr}};
@@ -166,17 +148,15 @@ TEST(TopologyFile, RefusesAMatrixThatIsNotWhole) {
   EXPECT_EQ(with(whole, {{0, 1e300}, {1, 0}}), "f: latency_us[0][1]: is 1e+300; allowed: 0..1e+09");
 }
 
-TEST(TopologyFile, RefusesNodesWithGaps) {
+TEST_F(TopologyFile, RefusesNodesWithGaps) {
   const auto with = [](const Json& nodes) {
-    return message_of<ParseError>([&] {
-      topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", nodes}});
-    });
+    return message_of<ParseError>([&] { topology_of({{"node_of_rank", nodes}}); });
   };
   EXPECT_EQ(with({0, 2}), "f: node_of_rank[1]: is 2; allowed: 0..1, without gaps");
   EXPECT_EQ(with(Json::array()), "f: node_of_rank: has 0 ranks; allowed: 1..65536");
 }
 
-TEST(TopologyFile, IsJson) {
+TEST_F(TopologyFile, IsJson) {
   EXPECT_EQ(message_of<ParseError>([] { read_topology(source_of(npy_text("{}"))); }),
             "f: is npy; a topology is JSON");
   EXPECT_EQ(message_of<ParseError>([] { read_topology(source_of("[1]")); }), "f: is not a JSON object");

@@ -1,15 +1,13 @@
 #include "evenkeel/io/trace_file.h"
 
-#include <gtest/gtest.h>
-
 #include <random>
 
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
+
+using TraceFile = InFolder;
 
 // Only a file with names may have an expert twice in a row.
 MemoryTrace random_trace(int experts, std::uint64_t seed, bool with_weights, bool may_repeat) {
@@ -35,8 +33,7 @@ void expect_equal(TraceReader& a, TraceReader& b) {
   }
 }
 
-TEST(TraceFile, WrittenInAnyFormatReadsBackTheSame) {
-  TempFolder folder;
+TEST_F(TraceFile, WrittenInAnyFormatReadsBackTheSame) {
   for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
     for (int experts : {1, 128, 129, 32768, 32769}) {
       for (bool with_weights : {false, true}) {
@@ -57,8 +54,7 @@ TEST(TraceFile, WrittenInAnyFormatReadsBackTheSame) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"trace"});
 }
 
-TEST(TraceFile, WithoutTokensReadsBack) {
-  TempFolder folder;
+TEST_F(TraceFile, WithoutTokensReadsBack) {
   MemoryTrace none({.num_layers = 2, .top_k = 1, .num_experts = 4}, {});
   for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
     write_trace(none, folder / "trace", format);
@@ -68,27 +64,22 @@ TEST(TraceFile, WithoutTokensReadsBack) {
   }
 }
 
-TEST(TraceFile, KeepsFreeMetadata) {
-  TempFolder folder;
+TEST_F(TraceFile, KeepsFreeMetadata) {
   const auto trace = open_trace(test_data("trace.safetensors"));
   write_trace(*trace, folder / "again.safetensors");
-  const auto again = open_trace(folder / "again.safetensors");
-  EXPECT_EQ(again->info().metadata, trace->info().metadata);
+  EXPECT_EQ(open_trace(folder / "again.safetensors")->info().metadata, trace->info().metadata);
 }
 
-TEST(TraceFile, IsCheckedAgainstTheExpertsTheCallerStates) {
+TEST_F(TraceFile, IsCheckedAgainstTheExpertsTheCallerStates) {
   const auto trace = open_trace(test_data("ids_uint8.npy"), {.num_experts = 12});
   EXPECT_EQ(
-      message_of<ParseError>([&] {
-        trace->read_layer(LayerId(0), {0, 11});
-      }),
+      message_of<ParseError>([&] { ids_of(*trace); }),
       test_data("ids_uint8.npy") +
           ": topk_ids: expert id 12 at token 1, layer 0 is outside 0..11; was num_experts meant to be 16?");
   EXPECT_THROW(open_trace(test_data("ids_uint8.npy"), {.num_experts = 0}), InvalidArgument);
 }
 
-TEST(TraceFile, ThatIsDamagedIsNotLeftHalfWritten) {
-  TempFolder folder;
+TEST_F(TraceFile, ThatIsDamagedIsNotLeftHalfWritten) {
   const auto trace = open_trace(test_data("ids_uint8.npy"), {.num_experts = 12});
   for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
     write_text(folder / "kept", "before");
@@ -98,36 +89,32 @@ TEST(TraceFile, ThatIsDamagedIsNotLeftHalfWritten) {
   }
 }
 
-std::string refusal_of_seed(const char* name) {
-  const auto source = source_of(read_text(repository_file("tests/fuzz/corpus/trace/") + name));
-  return message_of<ParseError>([&] {
-    const auto trace = open_trace(source);
+TEST_F(TraceFile, ThatCannotBeATraceSaysWhy) {
+  const auto read = [](const std::string& seed) {
+    const auto trace = open_trace(source_of(read_text(repository_file("tests/fuzz/corpus/trace/" + seed))));
     for (TraceBatches batches(*trace); batches.next();)
       if (trace->info().has_weights) batches.weights();
-  });
+  };
+  const std::vector<Refused> seeds = {
+      {"id-too-big",
+       "f: topk_ids: expert id 9 at token 0, layer 1 is outside 0..7; was num_experts meant to be 16?"},
+      {"id-negative",
+       "f: topk_ids: expert id -2 at token 0, layer 1 is outside 0..65535; -1 means no expert"},
+      {"id-2-to-63", "f: element 0 is above 2^63-1"},
+      {"no-layers",
+       "f: topk_ids: shape [3, 0, 2] is not [tokens, layers, k] with at least one layer and k >= 1"},
+      {"row-too-wide", "f: shape [0, 1000000000000, 8]: more than 1048576 assignments a token"},
+      {"experts-absurd", "f: num_experts: '99999999999999999999' is not a whole number in 1..65536"},
+      {"offsets-descend", "f: sequence_offsets: begin at 4, not at 0"},
+      {"offsets-past-end", "f: sequence_offsets: end at 20 in a trace of 4 tokens"},
+      {"weights-other-shape",
+       "f: topk_weights: is float32 [2, 3, 2]; weights are floating, of the shape of the ids, [4, 3, 2]"},
+      {"weights-nan", "f: topk_weights: weight nan at token 0, layer 0 is not finite"},
+  };
+  expect_refused(read, seeds);
 }
 
-TEST(TraceFile, ThatCannotBeATraceSaysWhy) {
-  EXPECT_EQ(refusal_of_seed("id-too-big"),
-            "f: topk_ids: expert id 9 at token 0, layer 1 is outside 0..7; was num_experts meant to be 16?");
-  EXPECT_EQ(refusal_of_seed("id-negative"),
-            "f: topk_ids: expert id -2 at token 0, layer 1 is outside 0..65535; -1 means no expert");
-  EXPECT_EQ(refusal_of_seed("id-2-to-63"), "f: element 0 is above 2^63-1");
-  EXPECT_EQ(refusal_of_seed("no-layers"),
-            "f: topk_ids: shape [3, 0, 2] is not [tokens, layers, k] with at least one layer and k >= 1");
-  EXPECT_EQ(refusal_of_seed("row-too-wide"),
-            "f: shape [0, 1000000000000, 8]: more than 1048576 assignments a token");
-  EXPECT_EQ(refusal_of_seed("experts-absurd"),
-            "f: num_experts: '99999999999999999999' is not a whole number in 1..65536");
-  EXPECT_EQ(refusal_of_seed("offsets-descend"), "f: sequence_offsets: begin at 4, not at 0");
-  EXPECT_EQ(refusal_of_seed("offsets-past-end"), "f: sequence_offsets: end at 20 in a trace of 4 tokens");
-  EXPECT_EQ(
-      refusal_of_seed("weights-other-shape"),
-      "f: topk_weights: is float32 [2, 3, 2]; weights are floating, of the shape of the ids, [4, 3, 2]");
-  EXPECT_EQ(refusal_of_seed("weights-nan"), "f: topk_weights: weight nan at token 0, layer 0 is not finite");
-}
-
-TEST(TraceFile, IsNotWrittenAsJson) {
+TEST_F(TraceFile, IsNotWrittenAsJson) {
   MemoryTrace trace = random_trace(4, 1, false, false);
   EXPECT_EQ(message_of<InvalidArgument>([&] { write_trace(trace, "t.json", FileFormat::json); }),
             "t.json: a trace is not written as JSON; allowed: safetensors, npz or npy");

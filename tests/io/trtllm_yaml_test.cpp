@@ -1,10 +1,6 @@
 // The map of TensorRT-LLM's load balancer in all the ways that YAML is written, and in larger files.
-#include <gtest/gtest.h>
-
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/placement_format.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -49,8 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
         "{\"backend\": \"pytorch\", \"moe_load_balancer\": {\"num_slots\": 4, \"layer_updates_per_iter\": 2, "
         "\"initial_global_assignments\": {\"3\": [0, 1, 2, 3], \"10\": [2, 3, 0, 1]}}}",
         "max_batch_size: 8\nmoe_load_balancer: {num_slots: 4, layer_updates_per_iter: 2, "
-        "initial_global_assignments: "
-        "{3: [0, 1, 2, 3], 10: [2, 3, 0, 1]}}\n",
+        "initial_global_assignments: {3: [0, 1, 2, 3], 10: [2, 3, 0, 1]}}\n",
         "# made by hand\n---\nnum_slots: 4\nlayer_updates_per_iter: 2\ninitial_global_assignments:\n"
         "  3: [0, 1,\n      2, 3]  # the hot ones first\n  10:\n  - 2\n  - 3\n  - 0\n  - 1\n",
         // As editors of other machines save it.

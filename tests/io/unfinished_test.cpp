@@ -1,7 +1,6 @@
 // Files and folders that have not got their names yet.
 #include "evenkeel/io/unfinished.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +13,13 @@
 namespace evenkeel {
 namespace {
 
+using UnfinishedFiles = InFolder;
+
 int make_folder(const char* name) {
   return ::mkdir(name, 0777) == 0 ? 0 : errno;
 }
 
-TEST(Unfinished, IsGoneWithItsContentUnlessItWasRenamed) {
-  TempFolder folder;
+TEST_F(UnfinishedFiles, IsGoneWithItsContentUnlessItWasRenamed) {
   {
     Unfinished left(folder / "left", make_folder);
     write_text((left.beside() / "file").string(), "half");
@@ -33,8 +33,7 @@ TEST(Unfinished, IsGoneWithItsContentUnlessItWasRenamed) {
   EXPECT_EQ(read_text(folder / "done/file"), "whole");
 }
 
-TEST(Unfinished, AsksAgainWhereTheNameIsTaken) {
-  TempFolder folder;
+TEST_F(UnfinishedFiles, AsksAgainWhereTheNameIsTaken) {
   int asked = 0;
   Unfinished file(folder / "out", [&](const char* name) { return ++asked < 3 ? EEXIST : make_folder(name); });
   EXPECT_EQ(asked, 3);

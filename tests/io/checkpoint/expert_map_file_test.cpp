@@ -1,11 +1,7 @@
 // The file that says which expert is which in a permuted checkpoint.
 #include "evenkeel/io/expert_map_file.h"
 
-#include <gtest/gtest.h>
-
-#include "evenkeel/base/error.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -45,21 +41,19 @@ TEST(ExpertMap, AfterAnotherSaysWhereTheFirstExpertsWent) {
 
 TEST(ExpertMap, ThatIsDamagedIsRefused) {
   const auto with = [](const std::string& layers, const std::string& lists) {
-    return message_of<ParseError>([&] {
-      read_expert_map(source_of(R"({"format": "evenkeel.expert_map.v1", "num_experts": 2, "num_ranks": 1,)"
-                                R"("model_layers": )" +
-                                layers + R"(, "old_to_new": )" + lists + "}"));
-    });
+    return R"({"format": "evenkeel.expert_map.v1", "num_experts": 2, "num_ranks": 1, "model_layers": )" +
+           layers + R"(, "old_to_new": )" + lists + "}";
   };
-  EXPECT_EQ(with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or there twice");
-  EXPECT_EQ(with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or there twice");
-  EXPECT_EQ(with("[0]", "[[0]]"), "f: old_to_new[0]: is a list of 1, not of 2 experts");
-  EXPECT_EQ(with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers");
-  EXPECT_EQ(with("[0, 0]", "[[0, 1], [0, 1]]"),
-            "f: model_layers: layer 0 is outside 0..65535 or there twice");
-  EXPECT_EQ(message_of<ParseError>([] { read_expert_map(source_of("[]")); }), "f: is not a JSON object");
-  EXPECT_EQ(message_of<ParseError>([] { read_expert_map(source_of(R"({"format": 1})")); }),
-            "f: format: is 1, not \"evenkeel.expert_map.v1\"");
+  const std::vector<Refused> damaged = {
+      {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or there twice"},
+      {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or there twice"},
+      {with("[0]", "[[0]]"), "f: old_to_new[0]: is a list of 1, not of 2 experts"},
+      {with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers"},
+      {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is outside 0..65535 or there twice"},
+      {"[]", "f: is not a JSON object"},
+      {R"({"format": 1})", "f: format: is 1, not \"evenkeel.expert_map.v1\""},
+  };
+  expect_refused([](const std::string& text) { read_expert_map(source_of(text)); }, damaged);
 }
 
 }  // namespace

@@ -1,18 +1,14 @@
 // Permuted checkpoints: every expert's bytes under its new name, and everything else as it was.
 #include "evenkeel/io/permute_checkpoint.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/plan/contiguous_order.h"
 #include "tests/io/checkpoint/tiny_checkpoint.h"
 #include "tests/io/support.h"
-#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -28,7 +24,7 @@ std::vector<int> oracle_order(const LayerPlacement& layer) {
   return order;
 }
 
-std::string rows_in(const ReadTensor& tensor, const std::vector<int>& order) {
+std::string rows_in(const NamedTensor& tensor, const std::vector<int>& order) {
   const std::size_t row = tensor.data.size() / order.size();
   std::string data;
   for (const int expert : order) data += tensor.data.substr(static_cast<std::size_t>(expert) * row, row);
@@ -36,7 +32,7 @@ std::string rows_in(const ReadTensor& tensor, const std::vector<int>& order) {
 }
 
 // The data that a tensor should hold, by its name: orders[layer of the model].
-std::string expected_data(const std::string& name, const std::map<std::string, ReadTensor>& before,
+std::string expected_data(const std::string& name, const std::map<std::string, NamedTensor>& before,
                           const std::map<int, std::vector<int>>& orders) {
   static const std::regex of_expert(R"((model\.layers\.(\d+)\..*\.experts\.)(\d+)(\..*))");
   static const std::regex by_row(
@@ -63,27 +59,37 @@ void expect_copied(const std::string& folder, const std::string& copy) {
     EXPECT_EQ(read_text(copy + "/" + entry.path().filename().string()), read_text(entry.path()));
 }
 
-struct Case {
-  std::string family;
-  bool stacked;
+class PermuteCheckpoint : public InFolder {
+ protected:
+  // Writes a checkpoint as "in", and its permuted copy as "out".
+  PermutedCheckpoint permute(const TinyCheckpoint& checkpoint,
+                             const Placement& placement = shuffled_placement(2, 8, 4, 1)) {
+    std::filesystem::remove_all(folder / "out");
+    write_checkpoint(checkpoint, folder / "in");
+    return permute_checkpoint(folder / "in", placement, folder / "out");
+  }
+  std::string data_of(const std::string& name, const std::string& of = "out") const {
+    return read_tensors(folder / of).at(name).data;
+  }
 };
 
-class EveryFamily : public testing::TestWithParam<Case> {
+class EveryFamily : public PermuteCheckpoint,
+                    public testing::WithParamInterface<std::tuple<std::string, bool>> {
  protected:
+  std::string family() const { return std::get<0>(GetParam()); }
+  bool stacked() const { return std::get<1>(GetParam()); }
   // Whole groups where the family has groups.
-  Placement placement(unsigned seed, int layers = 0) const {
-    return shuffled_placement(layers > 0 ? layers : tiny_moe_layers(GetParam().family), 8, 4, seed,
-                              GetParam().family == "deepseek_v3" ? 4 : 1);
+  Placement placement(unsigned seed) const {
+    return shuffled_placement(tiny_moe_layers(family()), 8, 4, seed, family() == "deepseek_v3" ? 4 : 1);
   }
-  std::string write() {
-    write_checkpoint(tiny_checkpoint(GetParam().family, GetParam().stacked), folder_ / "in");
-    return folder_ / "in";
+  PermutedCheckpoint permute(const Placement& placement) {
+    return PermuteCheckpoint::permute(tiny_checkpoint(family(), stacked()), placement);
   }
   void expect_permuted(const Placement& placement) {
-    const auto before = read_tensors(folder_ / "in");
-    const auto after = read_tensors(folder_ / "out");
+    const auto before = read_tensors(folder / "in");
+    const auto after = read_tensors(folder / "out");
     std::map<int, std::vector<int>> orders;
-    const auto layers = model_layers(GetParam().family, placement.num_layers());
+    const auto layers = model_layers(family(), placement.num_layers());
     for (int l = 0; l < placement.num_layers(); ++l)
       orders[layers[static_cast<std::size_t>(l)]] = oracle_order(placement.layer(l));
     ASSERT_EQ(after.size(), before.size());
@@ -93,115 +99,94 @@ class EveryFamily : public testing::TestWithParam<Case> {
       EXPECT_EQ(tensor.dtype, before.at(name).dtype) << name;
     }
   }
-
-  TempFolder folder_;
 };
 
 TEST_P(EveryFamily, GetsEachExpertAndItsRouterRowUnderTheNewNumber) {
-  write();
   for (unsigned seed = 0; seed < 2; ++seed) {
     SCOPED_TRACE(seed);
-    std::filesystem::remove_all(folder_ / "out");
     const Placement placed = placement(seed);
-    const PermutedCheckpoint done = permute_checkpoint(folder_ / "in", placed, folder_ / "out");
+    const PermutedCheckpoint done = permute(placed);
     expect_permuted(placed);
-    EXPECT_EQ(done.family, GetParam().family);
-    EXPECT_EQ(done.layers, model_layers(GetParam().family, placed.num_layers()));
+    EXPECT_EQ(done.family, family());
+    EXPECT_EQ(done.layers, model_layers(family(), placed.num_layers()));
   }
 }
 
 TEST_P(EveryFamily, KeepsHeadersIndexAndEveryOtherFileByteForByte) {
-  write();
-  write_text(folder_ / "in/tokenizer.json", "{\"a\": \"\xff not text\"}");
-  std::filesystem::create_directories(folder_ / "in/original/empty");
-  write_text(folder_ / "in/original/params.json", "{}");
-  permute_checkpoint(folder_ / "in", placement(7), folder_ / "out");
+  std::filesystem::create_directories(folder / "in/original/empty");
+  write_text(folder / "in/tokenizer.json", "{\"a\": \"\xff not text\"}");
+  write_text(folder / "in/original/params.json", "{}");
+  permute(placement(7));
   int files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "in")) {
-    const std::string copy = (folder_ / "out") + entry.path().string().substr((folder_ / "in").size());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "in")) {
+    const std::string copy = (folder / "out") + entry.path().string().substr((folder / "in").size());
     ASSERT_TRUE(std::filesystem::exists(copy)) << copy;
     if (entry.is_directory()) continue;
     ++files;
-    const std::string text = read_text(entry.path());
-    if (entry.path().extension() == ".safetensors") {
-      EXPECT_EQ(read_header_bytes(copy), read_header_bytes(entry.path())) << copy;
-      EXPECT_EQ(read_text(copy).size(), text.size()) << copy;
-    } else {
-      EXPECT_EQ(read_text(copy), text) << copy;
-    }
+    const bool tensors = entry.path().extension() == ".safetensors";
+    const auto kept = tensors ? read_header_bytes : read_text;
+    EXPECT_EQ(kept(copy), kept(entry.path())) << copy;
+    EXPECT_EQ(std::filesystem::file_size(copy), entry.file_size()) << copy;
   }
   EXPECT_GE(files, 4);
 }
 
 TEST_P(EveryFamily, PermutedBackIsWhatItWas) {
-  write();
-  permute_checkpoint(folder_ / "in", placement(11), folder_ / "out");
+  permute(placement(11));
   std::vector<std::vector<int>> old_ids;
-  for (const auto& [layer, ids] : read_expert_map(folder_ / "out/evenkeel_placement.json").new_ids) {
+  for (const auto& [layer, ids] : read_expert_map(folder / "out/evenkeel_placement.json").new_ids) {
     old_ids.emplace_back(ids.size());
     for (std::size_t old = 0; old < ids.size(); ++old)
       old_ids.back()[ids[old].offset()] = static_cast<int>(old);
   }
-  permute_checkpoint(folder_ / "out", placement_by_ids(old_ids), folder_ / "back");
-  expect_copied(folder_ / "in", folder_ / "back");
-  for (const auto& [layer, ids] : read_expert_map(folder_ / "back/evenkeel_placement.json").new_ids)
+  permute_checkpoint(folder / "out", placement_by_ids(old_ids), folder / "back");
+  expect_copied(folder / "in", folder / "back");
+  for (const auto& [layer, ids] : read_expert_map(folder / "back/evenkeel_placement.json").new_ids)
     for (std::size_t old = 0; old < ids.size(); ++old) EXPECT_EQ(ids[old].offset(), old);
 }
 
 TEST_P(EveryFamily, CountsWhatItDid) {
-  write();
+  const PermutedCheckpoint done = permute(placement(3));
   std::int64_t bytes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "in"))
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "in"))
     bytes += std::int64_t(entry.file_size());
-  const PermutedCheckpoint done = permute_checkpoint(folder_ / "in", placement(3), folder_ / "out");
-  const auto before = read_tensors(folder_ / "in");
-  const auto after = read_tensors(folder_ / "out");
+  const auto before = read_tensors(folder / "in");
+  const auto after = read_tensors(folder / "out");
   std::int64_t changed = 0;
   for (const auto& [name, tensor] : before) changed += tensor.data != after.at(name).data ? 1 : 0;
   EXPECT_EQ(done.tensors_permuted + done.tensors_renamed, changed);
   EXPECT_EQ(done.tensors_permuted + done.tensors_renamed + done.tensors_copied, std::ssize(before));
-  EXPECT_EQ(done.tensors_renamed > 0, !GetParam().stacked && GetParam().family != "gpt_oss");
+  EXPECT_EQ(done.tensors_renamed > 0, !stacked() && family() != "gpt_oss");
   EXPECT_EQ(done.total_bytes, bytes);
-  EXPECT_EQ(done.num_files, std::distance(std::filesystem::directory_iterator(folder_ / "in"), {}));
+  EXPECT_EQ(done.num_files, std::distance(std::filesystem::directory_iterator(folder / "in"), {}));
 }
 
 TEST_P(EveryFamily, UnderAContiguousPlacementIsCopied) {
-  write();
-  const PermutedCheckpoint done = permute_checkpoint(
-      folder_ / "in", Placement::contiguous(tiny_moe_layers(GetParam().family), 8, 2), folder_ / "out");
+  const PermutedCheckpoint done = permute(Placement::contiguous(tiny_moe_layers(family()), 8, 2));
   EXPECT_EQ(done.tensors_permuted, 0);
   EXPECT_EQ(done.tensors_renamed, 0);
-  expect_copied(folder_ / "in", folder_ / "out");
+  expect_copied(folder / "in", folder / "out");
 }
 
-std::vector<Case> every_case() {
-  std::vector<Case> cases;
-  for (const std::string& family : tiny_families())
-    for (const bool stacked : {false, true}) cases.push_back({family, stacked});
-  return cases;
-}
+INSTANTIATE_TEST_SUITE_P(Permuted, EveryFamily,
+                         testing::Combine(testing::ValuesIn(tiny_families()), testing::Bool()),
+                         [](const auto& each) {
+                           return std::get<0>(each.param) + (std::get<1>(each.param) ? "_stacked" : "");
+                         });
 
-INSTANTIATE_TEST_SUITE_P(Permuted, EveryFamily, testing::ValuesIn(every_case()), [](const auto& each) {
-  return each.param.family + (each.param.stacked ? "_stacked" : "");
-});
-
-TEST(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
   TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
   checkpoint.config = std::regex_replace(checkpoint.config, std::regex(R"("deepseek_v3")"), "\"kimi_k2\"");
-  write_checkpoint(checkpoint, folder / "in");
-  EXPECT_EQ(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "out").family,
-            "deepseek_v3");
+  EXPECT_EQ(permute(checkpoint, shuffled_placement(2, 8, 4, 1, 4)).family, "deepseek_v3");
 }
 
 // Every name that begins with `from` begins with `to` instead.
 void rename_all(TinyCheckpoint& checkpoint, const std::string& from, const std::string& to) {
-  for (TinyTensor& tensor : checkpoint.tensors)
+  for (NamedTensor& tensor : checkpoint.tensors)
     if (tensor.name.starts_with(from)) tensor.name = to + tensor.name.substr(from.size());
 }
 
-TEST(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
   TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
   rename_all(checkpoint, "model.", "language_model.model.");
   // A tower for images has layers too, and modules of the same names.
@@ -211,132 +196,107 @@ TEST(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
   checkpoint.config = R"({"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"],
       "text_config": )" +
                       checkpoint.config + "}";
-  write_checkpoint(checkpoint, folder / "in");
-  const auto done = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "out");
-  EXPECT_EQ(done.layers, (std::vector<int>{1, 2}));
+  EXPECT_EQ(permute(checkpoint, shuffled_placement(2, 8, 4, 1, 4)).layers, (std::vector<int>{1, 2}));
   const std::string name = "language_model.model.layers.1.mlp.gate.weight";
-  EXPECT_NE(read_tensors(folder / "out").at(name).data, read_tensors(folder / "in").at(name).data);
+  EXPECT_NE(data_of(name), data_of(name, "in"));
 }
 
-TEST(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
+TEST_F(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
   // Numbered on from the hidden layers, or by themselves.
   for (const std::string layer : {"model.layers.3.", "mtp.layers.0."}) {
-    TempFolder folder;
     TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
     rename_all(checkpoint, "model.layers.3.", layer);
-    write_checkpoint(checkpoint, folder / "in");
-    const auto two = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "two");
+    const std::string name = layer + "mlp.gate.weight";
+    const auto two = permute(checkpoint, shuffled_placement(2, 8, 4, 1, 4));
     EXPECT_EQ(two.layers, (std::vector<int>{1, 2}));
     EXPECT_EQ(two.kept_layers, std::vector<int>{3});
-    const auto all = permute_checkpoint(folder / "in", shuffled_placement(3, 8, 4, 1, 4), folder / "all");
+    EXPECT_EQ(data_of(name), data_of(name, "in"));
+    const auto all = permute(checkpoint, shuffled_placement(3, 8, 4, 1, 4));
     EXPECT_EQ(all.layers, (std::vector<int>{1, 2, 3}));
     EXPECT_TRUE(all.kept_layers.empty());
-    const std::string name = layer + "mlp.gate.weight";
-    const std::string before = read_tensors(folder / "in").at(name).data;
-    EXPECT_EQ(read_tensors(folder / "two").at(name).data, before);
-    EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
+    EXPECT_NE(data_of(name), data_of(name, "in"));
   }
 }
 
-TEST(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
-  TempFolder folder;
-  write_checkpoint(tiny_checkpoint("deepseek_v3"), folder / "in");
+TEST_F(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
   const Placement placement = shuffled_placement(2, 8, 4, 1, 4).numbered(LayerNumbers({0, 2}));
-  const auto done = permute_checkpoint(folder / "in", placement, folder / "out");
+  const auto done = permute(tiny_checkpoint("deepseek_v3"), placement);
   EXPECT_EQ(done.layers, std::vector<int>{2});
   EXPECT_EQ(done.kept_layers, (std::vector<int>{1, 3}));
   const auto before = read_tensors(folder / "in");
-  const auto after = read_tensors(folder / "out");
   for (const auto& [name, tensor] : before) {
-    if (name.starts_with("model.layers.2.")) continue;
-    EXPECT_EQ(after.at(name).data, tensor.data) << name;
+    if (!name.starts_with("model.layers.2.")) {
+      EXPECT_EQ(data_of(name), tensor.data) << name;
+    }
   }
-  EXPECT_EQ(after.at("model.layers.2.mlp.gate.weight").data,
-            rows_in(before.at("model.layers.2.mlp.gate.weight"), oracle_order(placement.layer(1))));
+  const std::string gate = "model.layers.2.mlp.gate.weight";
+  EXPECT_EQ(data_of(gate), rows_in(before.at(gate), oracle_order(placement.layer(1))));
   const Placement other = placement.numbered(LayerNumbers({0, 7}));
   EXPECT_EQ(message_of<InvalidArgument>([&] { permute_checkpoint(folder / "in", other, folder / "no"); }),
             "placement: it has layers 0,7, but the checkpoint has layers 1-3; allowed: one with layers 1-3");
 }
 
-TEST(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
   // DeepSeek-V4 chooses the experts of its first layers by the token.
   TinyCheckpoint checkpoint{
       R"({"model_type": "deepseek_v4", "num_hidden_layers": 1, "n_routed_experts": 8})", {}, 1};
   std::string ids;
-  std::vector<int> old_ids;
-  for (int i = 0; i < 600; ++i) {
-    old_ids.push_back(i * i % 8);
-    ids += std::string(1, static_cast<char>(old_ids.back())) + std::string(7, '\0');
-  }
-  checkpoint.tensors.push_back({"layers.0.ffn.gate.tid2eid", "I64", {300, 2}, ids});
-  checkpoint.tensors.push_back({"layers.0.ffn.gate.weight", "F32", {8, 1}, std::string(32, 'w')});
+  for (int i = 0; i < 600; ++i) ids += std::string(1, static_cast<char>(i * i % 8)) + std::string(7, '\0');
+  const std::string module = "layers.0.ffn.", table = module + "gate.tid2eid";
+  checkpoint.tensors.push_back({table, "I64", {300, 2}, ids});
+  checkpoint.tensors.push_back({module + "gate.weight", "F32", {8, 1}, std::string(32, 'w')});
+  // An expert's one byte is its old number.
+  const auto name_of = [&](int expert) {
+    return module + "experts." + std::to_string(expert) + ".w1.weight";
+  };
   for (int expert = 0; expert < 8; ++expert)
-    checkpoint.tensors.push_back({"layers.0.ffn.experts." + std::to_string(expert) + ".w1.weight",
-                                  "U8",
-                                  {1},
-                                  std::string(1, static_cast<char>('a' + expert))});
-  write_checkpoint(checkpoint, folder / "in");
+    checkpoint.tensors.push_back({name_of(expert), "U8", {1}, std::string(1, static_cast<char>(expert))});
   const Placement placement = shuffled_placement(1, 8, 4, 5);
-  permute_checkpoint(folder / "in", placement, folder / "out");
+  permute(checkpoint, placement);
   const auto after = read_tensors(folder / "out");
-  const std::string made = after.at("layers.0.ffn.gate.tid2eid").data;
-  for (std::size_t i = 0; i < old_ids.size(); ++i) {
-    const int id = static_cast<unsigned char>(made[8 * i]);
-    EXPECT_EQ(made.substr(8 * i + 1, 7), std::string(7, '\0'));
-    // The same expert, by the bytes of its tensor.
-    EXPECT_EQ(after.at("layers.0.ffn.experts." + std::to_string(id) + ".w1.weight").data,
-              std::string(1, static_cast<char>('a' + old_ids[i])));
-  }
+  const std::string made = after.at(table).data;
+  for (std::size_t i = 0; i < ids.size(); i += 8)
+    EXPECT_EQ(after.at(name_of(made[i])).data + made.substr(i + 1, 7), ids.substr(i, 8));
   EXPECT_NE(made, ids);
 
   checkpoint.tensors.front().data[8] = 8;
-  write_checkpoint(checkpoint, folder / "in");
-  EXPECT_EQ(message_of<ParseError>([&] { permute_checkpoint(folder / "in", placement, folder / "no"); }),
+  EXPECT_EQ(message_of<ParseError>([&] { permute(checkpoint, placement); }),
             (folder / "in") +
-                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number that is no id of an "
-                "expert: in 8 bytes 0x8; right would be 0..7");
-  EXPECT_FALSE(std::filesystem::exists(folder / "no"));
+                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number that is no id of an expert: in "
+                "8 bytes 0x8; right would be 0..7");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   checkpoint.tensors.front().dtype = "F64";
-  write_checkpoint(checkpoint, folder / "in");
-  EXPECT_EQ(message_of<Unsupported>([&] { permute_checkpoint(folder / "in", placement, folder / "no"); }),
+  EXPECT_EQ(message_of<Unsupported>([&] { permute(checkpoint, placement); }),
             "layers.0.ffn.gate.tid2eid is a table of expert ids of type F64, which are no whole numbers");
 }
 
-TEST(PermuteCheckpoint, KeepsAScaleThatAllStackedExpertsShare) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, KeepsAScaleThatAllStackedExpertsShare) {
   TinyCheckpoint checkpoint = tiny_checkpoint("olmoe", true);
-  checkpoint.tensors.push_back({"model.layers.0.mlp.experts.down_proj_input_scale", "F32", {1}, "abcd"});
-  checkpoint.tensors.push_back(
-      {"model.layers.0.mlp.experts.down_proj_weight_scale", "U8", {8, 1}, "01234567"});
-  write_checkpoint(checkpoint, folder / "in");
-  const Placement placement = shuffled_placement(2, 8, 4, 1);
-  permute_checkpoint(folder / "in", placement, folder / "out");
-  const auto after = read_tensors(folder / "out");
-  EXPECT_EQ(after.at("model.layers.0.mlp.experts.down_proj_input_scale").data, "abcd");
-  EXPECT_EQ(after.at("model.layers.0.mlp.experts.down_proj_weight_scale").data,
-            rows_in({"U8", {8, 1}, "01234567"}, oracle_order(placement.layer(0))));
+  const std::string down = "model.layers.0.mlp.experts.down_proj";
+  checkpoint.tensors.push_back({down + "_input_scale", "F32", {1}, "abcd"});
+  checkpoint.tensors.push_back({down + "_weight_scale", "U8", {8, 1}, "01234567"});
+  permute(checkpoint);
+  EXPECT_EQ(data_of(down + "_input_scale"), "abcd");
+  EXPECT_EQ(data_of(down + "_weight_scale"),
+            rows_in({"", "U8", {8, 1}, "01234567"}, oracle_order(shuffled_placement(2, 8, 4, 1).layer(0))));
 }
 
-TEST(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
   TinyCheckpoint checkpoint = tiny_checkpoint("olmoe", true);
-  checkpoint.config = R"({"model_type": "inkling_text", "num_hidden_layers": 2, "n_routed_experts": 8})";
+  const std::string olmoe = std::exchange(
+      checkpoint.config, R"({"model_type": "inkling_text", "num_hidden_layers": 2, "n_routed_experts": 8})");
   const std::string rows = "00112233445566778899";
-  for (TinyTensor& tensor : checkpoint.tensors)
+  for (NamedTensor& tensor : checkpoint.tensors)
     if (tensor.name.ends_with("gate.weight")) tensor = {tensor.name, "U8", {10, 2}, rows};
-  write_checkpoint(checkpoint, folder / "in");
-  const Placement placement = shuffled_placement(2, 8, 4, 1);
-  permute_checkpoint(folder / "in", placement, folder / "out");
-  EXPECT_EQ(read_tensors(folder / "out").at("model.layers.1.mlp.gate.weight").data,
-            rows_in({"U8", {8, 2}, rows.substr(0, 16)}, oracle_order(placement.layer(1))) + "8899");
-  checkpoint.config = R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8})";
-  write_checkpoint(checkpoint, folder / "other");
-  EXPECT_THROW(permute_checkpoint(folder / "other", placement, folder / "no"), ParseError);
+  permute(checkpoint);
+  const auto order = oracle_order(shuffled_placement(2, 8, 4, 1).layer(1));
+  EXPECT_EQ(data_of("model.layers.1.mlp.gate.weight"),
+            rows_in({"", "U8", {8, 2}, rows.substr(0, 16)}, order) + "8899");
+  checkpoint.config = olmoe;
+  EXPECT_THROW(permute(checkpoint), ParseError);
 }
 
-TEST(PermuteCheckpoint, TakesAnIndexOfAnyNameAndABareModelWhoseNamesLackTheModelBefore) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, TakesAnIndexOfAnyNameAndABareModelWhoseNamesLackTheModelBefore) {
   TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
   rename_all(checkpoint, "model.", "");
   write_checkpoint(checkpoint, folder / "in");
@@ -346,8 +306,7 @@ TEST(PermuteCheckpoint, TakesAnIndexOfAnyNameAndABareModelWhoseNamesLackTheModel
             0);
 }
 
-TEST(PermuteCheckpoint, FollowsLinksToFilesAndLeavesDownloadRecordsBehind) {
-  TempFolder folder;
+TEST_F(PermuteCheckpoint, FollowsLinksToFilesAndLeavesDownloadRecordsBehind) {
   write_checkpoint(tiny_checkpoint("gpt_oss"), folder / "blobs");
   std::filesystem::create_directories(folder / "in/.cache/huggingface");
   std::filesystem::create_directories(folder / "in/.git");
@@ -360,52 +319,42 @@ TEST(PermuteCheckpoint, FollowsLinksToFilesAndLeavesDownloadRecordsBehind) {
     EXPECT_FALSE(entry.is_symlink());
     names.push_back(entry.path().filename());
   }
-  std::ranges::sort(names);
-  EXPECT_EQ(names, (std::vector<std::string>{"config.json", "evenkeel_placement.json", "model.safetensors"}));
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre("config.json", "evenkeel_placement.json", "model.safetensors"));
 }
 
-TEST(PermuteCheckpoint, NamesFilesThatMayHoldWeightsInTheOldOrder) {
-  TempFolder folder;
-  write_checkpoint(tiny_checkpoint("mixtral"), folder / "in");
+TEST_F(PermuteCheckpoint, NamesFilesThatMayHoldWeightsInTheOldOrder) {
   std::filesystem::create_directories(folder / "in/original");
   for (const char* name :
        {"consolidated.safetensors", "original/model.pth", "training_args.bin", "notes.txt"})
     write_text((folder / "in/") + name, "x");
-  const auto done = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out");
-  EXPECT_EQ(done.other_weights, (std::vector<std::string>{"consolidated.safetensors", "original/model.pth"}));
+  EXPECT_EQ(permute(tiny_checkpoint("mixtral")).other_weights,
+            (std::vector<std::string>{"consolidated.safetensors", "original/model.pth"}));
 }
 
-TEST(PermuteCheckpoint, SaysWhatKilledRunsHaveLeft) {
-  TempFolder folder;
-  write_checkpoint(tiny_checkpoint("gpt_oss"), folder / "in");
+TEST_F(PermuteCheckpoint, SaysWhatKilledRunsHaveLeft) {
   std::filesystem::create_directories(folder / "out.123-0.part");
   std::filesystem::create_directories(folder / "other.123-0.part");
-  const auto done = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out");
+  const auto done = permute(tiny_checkpoint("gpt_oss"));
   ASSERT_EQ(done.leftovers.size(), 1U);
   EXPECT_TRUE(done.leftovers.front().ends_with("/out.123-0.part"));
   EXPECT_TRUE(std::filesystem::exists(done.leftovers.front()));
 }
 
-TEST(PermuteCheckpoint, RecordsOldAndNewNumbersFromTheFirstCheckpointOn) {
-  TempFolder folder;
-  write_checkpoint(tiny_checkpoint("deepseek_v3"), folder / "in");
-  const Placement first = shuffled_placement(2, 8, 4, 1, 4);
-  const Placement then = shuffled_placement(3, 8, 2, 2, 4);
-  permute_checkpoint(folder / "in", first, folder / "one");
-  permute_checkpoint(folder / "one", then, folder / "two");
+TEST_F(PermuteCheckpoint, RecordsOldAndNewNumbersFromTheFirstCheckpointOn) {
+  permute(tiny_checkpoint("deepseek_v3"), shuffled_placement(2, 8, 4, 1, 4));
+  permute_checkpoint(folder / "out", shuffled_placement(3, 8, 2, 2, 4), folder / "two");
   const ExpertMap map = read_expert_map(folder / "two/evenkeel_placement.json");
   EXPECT_EQ(map.num_ranks, 2);
   ASSERT_EQ(map.new_ids.size(), 3U);
   const auto before = read_tensors(folder / "in");
   const auto after = read_tensors(folder / "two");
-  for (const auto& [layer, ids] : map.new_ids)
-    for (std::size_t old = 0; old < ids.size(); ++old) {
-      const auto name = [&, at = layer](std::size_t expert) {
-        return "model.layers." + std::to_string(at) + ".mlp.experts." + std::to_string(expert) +
-               ".up_proj.weight";
-      };
+  for (const auto& [layer, ids] : map.new_ids) {
+    const std::string experts = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+    const auto name = [&](std::size_t id) { return experts + std::to_string(id) + ".up_proj.weight"; };
+    for (std::size_t old = 0; old < ids.size(); ++old)
       EXPECT_EQ(after.at(name(ids[old].offset())).data, before.at(name(old)).data);
-    }
+  }
 }
 
 }  // namespace

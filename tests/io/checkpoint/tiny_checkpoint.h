@@ -8,20 +8,14 @@
 #include <vector>
 
 #include "evenkeel/plan/placement.h"
+#include "tests/io/support.h"
 
 namespace evenkeel {
 
-struct TinyTensor {
-  std::string name;
-  std::string dtype;
-  std::vector<std::int64_t> shape;
-  std::string data;
-};
-
 struct TinyCheckpoint {
-  std::string config;               // config.json
-  std::vector<TinyTensor> tensors;  // in the order of the files
-  int num_files = 1;                // 1: model.safetensors without an index
+  std::string config;                // config.json
+  std::vector<NamedTensor> tensors;  // in the order of the files
+  int num_files = 1;                 // 1: model.safetensors without an index
 };
 
 // Eight experts a layer. `stacked`: as newer transformers can save them. DeepSeek-V3 has a dense layer 0, MoE
@@ -34,13 +28,8 @@ int tiny_moe_layers(const std::string& family);
 
 void write_checkpoint(const TinyCheckpoint& checkpoint, const std::string& folder);
 
-struct ReadTensor {
-  std::string dtype;
-  std::vector<std::int64_t> shape;
-  std::string data;
-};
 // Every tensor of every safetensors file of the folder.
-std::map<std::string, ReadTensor> read_tensors(const std::string& folder);
+std::map<std::string, NamedTensor> read_tensors(const std::string& folder);
 // The first bytes of a safetensors file, up to its data.
 std::string read_header_bytes(const std::string& path);
 
