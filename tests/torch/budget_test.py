@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+import sys
 import unittest
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +18,7 @@ import evenkeel as ek
 from evenkeel.torch import Budgets, ExpertParallel, LiveBytes
 from evenkeel.torch._chunk import Weights
 
+ROOT = Path(__file__).parents[2]
 TIMES_LEAST = (1.0, 1.1, 1.5, 2.0, 4.0)
 
 
@@ -235,6 +240,18 @@ class BudgetTest(unittest.TestCase):
     def test_without_a_step_under_a_budget_there_is_nothing_to_say(self) -> None:
         why = 'budgets: no step of this layer has run under a budget, such as "auto"'
         self.assertEqual(run_ranks(2, before_any, SHAPES[0]), [[why, why]] * 2)
+
+    def test_the_models_of_the_docs_take_what_the_benchmark_says(self) -> None:
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        from torch_budgets import budgets
+
+        rows = re.findall(r"^\| ([a-z0-9.-]+) ((?:\| \d+\.\d\d ){5})\|$", (ROOT / "docs/torch.md").read_text(), re.M)
+        self.assertGreater(len(rows), 5)
+        for model, sizes in rows:
+            with self.subTest(model=model):
+                found = budgets(json.loads((ROOT / f"tests/data/configs/{model}.json").read_text()), 8, 4096)
+                shown = (found.least, found.even[1], found.even[2], found.step[1], found.step[8])
+                self.assertEqual(re.findall(r"[0-9.]+", sizes), [f"{size / 2**30:.2f}" for size in shown])
 
 
 if __name__ == "__main__":
