@@ -68,7 +68,7 @@ class CountedStep(NamedTuple):
         tokens = self.counted.tokens.sum(axis=1, keepdims=True)
         before = np.cumsum(tokens, axis=0) - tokens  # of the ranks before
         bounds = before + tokens * np.arange(chunks + 1) // chunks  # [P, chunks + 1]
-        experts = np.arange(self.counted.counts.shape[2])
+        experts = np.arange(self.counted.counts.shape[2])[::-1]
         assigned = (bounds[:, :, None] * self.k + experts) // len(experts)  # to each expert before each bound
         return self.layout.equal_chunk_bytes(np.diff(assigned, axis=1), np.diff(bounds, axis=1), chunks, True)
 
