@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -124,7 +125,7 @@ class StepLayout {
     require_shape(counts.shape(0), counts.shape(1));
     counts_.resize(placement_.num_ranks(), placement_.num_experts());
     std::ranges::copy(values_of(counts), counts_.rows().begin());
-    plan(tokens);
+    plan(tokens, budget_);
     if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
     PooledRoutes made(pool_);
     router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
@@ -137,22 +138,21 @@ class StepLayout {
                     int first) {
     const nb::gil_scoped_release release;
     const BlockCounts blocks = blocks_of(counts, tokens);
-    return longest(first, blocks.blocks, [&](int end) { return bytes_of(blocks, first, end) <= budget_; });
+    return longest(first, blocks.blocks,
+                   [&](int end) { return bytes_of(blocks, first, end, budget_) <= budget_; });
   }
 
-  // Bytes of the largest of so many equal chunks; `chunks` divides the number of blocks.
+  // Bytes of the largest of so many chunks, as equal as whole blocks make them. `balanced`: as the planner
+  // plans them, whatever that takes; else a chunk beyond the budget has nothing moved.
   std::int64_t equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
-                                 const InArray<std::int64_t, 2>& tokens, int chunks) {
+                                 const InArray<std::int64_t, 2>& tokens, int chunks, bool balanced) {
     const nb::gil_scoped_release release;
     const BlockCounts blocks = blocks_of(counts, tokens);
-    if (chunks < 1 || blocks.blocks % chunks != 0)
-      throw InvalidArgument("chunks",
-                            std::to_string(chunks) + " of " + std::to_string(blocks.blocks) + " blocks",
-                            "a number that divides them");
-    const int each = blocks.blocks / chunks;
+    const std::int64_t allowed = balanced ? std::numeric_limits<std::int64_t>::max() : budget_;
     std::int64_t most = 0;
-    for (int first = 0; first < blocks.blocks; first += each)
-      most = std::max(most, bytes_of(blocks, first, first + each));
+    for (int i = 0; i < chunks; ++i)
+      most = std::max(
+          most, bytes_of(blocks, i * blocks.blocks / chunks, (i + 1) * blocks.blocks / chunks, allowed));
     return most;
   }
 
@@ -160,6 +160,7 @@ class StepLayout {
     return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
   }
   std::size_t transfers() const { return plan_.transfers().size(); }
+  bool fell_back_to_ep() const { return fell_back_to_ep_; }
   int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
 
  private:
@@ -169,10 +170,10 @@ class StepLayout {
     return {values_of(counts), values_of(tokens), placement_.num_ranks(), static_cast<int>(counts.shape(1)),
             placement_.num_experts()};
   }
-  std::int64_t bytes_of(const BlockCounts& blocks, int first, int end) {
+  std::int64_t bytes_of(const BlockCounts& blocks, int first, int end, std::int64_t allowed) {
     counts_.resize(placement_.num_ranks(), placement_.num_experts());
     blocks.add_to(counts_, first, end);
-    return plan(blocks.tokens_of(first, end));
+    return plan(blocks.tokens_of(first, end), allowed);
   }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
@@ -183,13 +184,16 @@ class StepLayout {
                           std::to_string(placement_.num_experts()) + " experts on " +
                               std::to_string(placement_.num_ranks()) + " ranks");
   }
-  // Fills plan_ from counts_; what it takes on the rank with the most, 0 without a budget.
-  std::int64_t plan(const std::vector<std::int64_t>& tokens) {
+  // Fills plan_ from counts_, with nothing moved where moving takes more bytes than `allowed`; what it takes
+  // on the rank with the most, 0 without a budget.
+  std::int64_t plan(const std::vector<std::int64_t>& tokens, std::int64_t allowed) {
     counts_.sum_loads();
     planner_->plan(counts_, placement_, plan_);
+    fell_back_to_ep_ = false;
     if (phases_.empty()) return 0;
     const std::int64_t taken = most_bytes(counts_, plan_, tokens, phases_);
-    if (taken <= budget_ || !plan_.spilled()) return taken;
+    if (taken <= allowed || !plan_.spilled()) return taken;
+    fell_back_to_ep_ = true;
     stay_->plan(counts_, placement_, plan_);
     return most_bytes(counts_, plan_, tokens, phases_);
   }
@@ -200,6 +204,7 @@ class StepLayout {
   std::unique_ptr<Planner> planner_, stay_;
   std::vector<PhaseBytes> phases_;  // none without a budget
   std::int64_t budget_ = 0;
+  bool fell_back_to_ep_ = false;  // in the last plan
   Counts counts_;
   StepPlan plan_;
   StepRouter router_;
@@ -290,7 +295,8 @@ void bind_routes(nb::module_& module) {
       .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"),
            nb::arg("first"))
       .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
-           nb::arg("chunks"))
+           nb::arg("chunks"), nb::arg("balanced"))
+      .def_prop_ro("fell_back_to_ep", &StepLayout::fell_back_to_ep)
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
       .def_prop_ro("natives", &StepLayout::natives);

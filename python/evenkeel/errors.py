@@ -40,7 +40,10 @@ class Unsupported(Error):
 
 
 class BudgetTooSmall(Error):
-    """A budget below the least that runs every routing. `data`: `given`, `least`, `shape`."""
+    """A budget below the least that runs every routing. `data`: `given`, `least`, `shape`.
+
+    From `evenkeel.torch` instead of `shape` what `ExpertParallel.budgets` says: `step` and `even`.
+    """
 
 
 class CommError(Error):

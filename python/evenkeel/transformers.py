@@ -72,7 +72,7 @@ def register(
         name: what `DistributedConfig.ep_implementation` says; none that transformers or another library has registered.
         placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
-        budget: bytes, or "4GiB".
+        budget: bytes, "4GiB" or "auto".
         planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs: as for `evenkeel.torch.ExpertParallel`.
 
     Raises:
@@ -141,7 +141,7 @@ def _end_watch() -> None:
 @public
 def layers(model: nn.Module) -> list[ExpertParallel]:
     """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
-    its last step did."""
+    its last step did, `budgets()` what budgets would do."""
     modules = instance(model, nn.Module, "model").modules()
     return [_layers[module] for module in modules if module in _layers]
 

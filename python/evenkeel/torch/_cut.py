@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,10 @@ class Counted(NamedTuple):
         by_expert, by_block = (np.ascontiguousarray(found) for found in (counts[:, :, :experts], counts[:, :, -1]))
         return Counted(begin, end, by_expert, by_block, own)
 
+    def without_ids(self) -> Counted:
+        """What may be kept after the step."""
+        return self._replace(own=self.own[:0].copy())
+
     def bound(self, block: int) -> int:
         """This rank's first token of a block."""
         return self.begin + (self.end - self.begin) * block // self.tokens.shape[1]
@@ -83,6 +87,7 @@ class Cut:
             "training": torch.is_grad_enabled(),
             "chunks": 0,
             "transfers": 0,
+            "lacked_memory": False,
             "rank_loads": [0] * exchange.ranks,
             "home_loads": [0] * exchange.ranks,
         }
@@ -91,15 +96,14 @@ class Cut:
         """One chunk; none where nothing moves, unless that is wanted."""
         self._add(self.counted, 0, 1, also_if_nothing_moves)
 
-    def equal(self, bins: Sequence[int], budget: int) -> bool:
-        """As many equal chunks as the least bin that fits; false if none does."""
+    def equal(self, numbers: Iterable[int], budget: int, balanced: bool) -> bool:
+        """As many equal chunks as the least number that fits, false if none does; `balanced`: as the planner plans them."""
         counted = self.counted
         blocks = counted.tokens.shape[1]
-        for chunks in bins:
-            if self.layout.equal_chunk_bytes(counted.counts, counted.tokens, chunks) <= budget:
-                each = blocks // chunks
-                for first in range(0, blocks, each):
-                    self._add(counted, first, first + each)
+        for chunks in numbers:
+            if self.layout.equal_chunk_bytes(counted.counts, counted.tokens, chunks, balanced) <= budget:
+                for i in range(chunks):
+                    self._add(counted, i * blocks // chunks, (i + 1) * blocks // chunks)
                 return True
         return False
 
@@ -109,6 +113,12 @@ class Cut:
             self._fewest_of(self.counted)
         else:  # counted for equal chunks, which do not fit
             self._fewest_in(0, len(self.ids))
+
+    def note_lacked_memory(self) -> None:
+        """Chunks so small that nothing moves in any count as well, where the step as one would have moved work."""
+        if not self.last["transfers"]:
+            self.layout.equal_chunk_bytes(self.counted.counts, self.counted.tokens, 1, True)
+            self.last["lacked_memory"] = self.layout.transfers > 0
 
     def _fewest_in(self, begin: int, end: int) -> None:
         part = self.ids[begin:end]
@@ -145,5 +155,6 @@ class Cut:
         at_home = np.bincount(self.homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
         last["chunks"] += 1
         last["transfers"] += self.layout.transfers
+        last["lacked_memory"] |= self.layout.fell_back_to_ep
         for name, loads in (("rank_loads", self.layout.rank_loads), ("home_loads", at_home)):
             last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]

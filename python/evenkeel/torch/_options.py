@@ -27,7 +27,7 @@ class LayerOptions:
     capacity_factor: float = 1.0
     min_segment: int = 64
     imbalance_threshold: float | Literal["auto"] = "auto"
-    budget: int | None = None
+    budget: int | Literal["auto"] | None = None
     chunk_bins: Sequence[int] | None = None
     costs: SpillCosts | None = None
 
@@ -38,7 +38,7 @@ class LayerOptions:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
         self._keep("capacity_factor", self.capacity_thousandths / 1000)
         self._check_threshold()
-        if self.budget is not None:
+        if self.budget is not None and self.budget != "auto":
             self._keep("budget", number(self.budget, "budget", 1, 2**63 - 1))
         if self.chunk_bins is not None:
             self._keep("chunk_bins", self._checked_bins(self.chunk_bins))
@@ -93,6 +93,8 @@ class LayerOptions:
         return thousandths(self.imbalance_threshold, "imbalance_threshold")  # type: ignore[arg-type]
 
 
-def budget_bytes(budget: int | str | None) -> int | None:
-    """A budget as given to a framework's registration: bytes, or "4GiB"."""
+def budget_bytes(budget: int | str | None) -> int | Literal["auto"] | None:
+    """A budget as given to a framework's registration: bytes, "4GiB" or "auto"."""
+    if budget == "auto":
+        return "auto"
     return _native.parse_bytes(words(budget, "budget"), "budget") if isinstance(budget, str) else budget

@@ -82,7 +82,8 @@ def measure_experts(
         (few, low), (many, high) = way[-2:]
         return max(0, -(-(high[phase] - low[phase]) // (many - few)))
 
-    ways = [[(n, held(n, used, count)) for n in (1, count, 4 * count, 12 * count)] for used in (1, count)]
+    few = sorted({1, 2, count, 4 * count, 12 * count})  # two experts may take as much as all, a row each
+    ways = [[(n, held(n, used, count)) for n in few] for used in (1, count)]
     activation = max(hidden.shape[1] * hidden.element_size(), *(slope(way, phase) for way in ways for phase in (0, 1)))
     first = min(12 + 2 * sum(weight[0].nbytes for weight in weights) // max(activation, 1), _MOST_ROWS)
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]

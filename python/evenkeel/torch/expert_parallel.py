@@ -16,16 +16,15 @@ import torch.distributed as dist
 
 from .. import _native
 from .._arguments import instance, invalid, number, public, quoted
-from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
 from ._agreement import Agreed, Agreement
+from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
 from ._costs import SpillCosts, measure_costs
 from ._cut import Counted, Cut, blocks_of, count
-from ._exchange import Exchange, SameOnEveryRank
+from ._exchange import Exchange
 from ._options import LayerOptions, budget_bytes
-from ._phase_bytes import BACKWARD_PHASES, chunk_phases, least_bytes
 from ._random import undisturbed
 from ._step import Chunks, Step
 
@@ -46,10 +45,12 @@ class ExpertParallel:
         imbalance_threshold: below this max/mean nothing moves. "auto": work moves where the predicted gain exceeds the
             predicted cost, by `costs` or by what the first call measures.
         budget: bytes, or "4GiB", that the layer may hold at once for one step, whatever the routing; more than one chunk is
-            computed again in backward. None: no bound. Outputs, gradients of the arguments and weights at home are not
-            counted.
+            computed again in backward. "auto": what even routing takes in 2 chunks, of the largest step so far, and at
+            least what runs every routing. None: no bound. Outputs, weights at home and the gradients that backward
+            gives are not counted; each chunk's gradients of weights at home are.
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
-            MACT, Eq. 9). Where none fits, and by default, the step is cut into as few chunks as fit.
+            MACT, Eq. 9); 1 to 8 by default. Balanced chunks come first. Where none of the numbers fits, the step is cut
+            into as few chunks as fit, and work stays at home where moving it does not fit.
         costs: seconds for "auto".
         name: what errors call this layer.
 
@@ -80,7 +81,7 @@ class ExpertParallel:
         options = LayerOptions(
             planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
         )
-        self.budget, self.chunk_bins, self.costs = options.budget, options.chunk_bins, options.costs
+        self.costs = options.costs
         by_gain = options.decides_by_gain and planner != "ep"
         self._measures = by_gain and costs is None and self.exchange.ranks > 1
         if placement is None and layer is not None:
@@ -115,12 +116,12 @@ class ExpertParallel:
         )
         if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
-        self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
-        """What chunks take, by all that it depends on besides the layer."""
+        self._budget = LayerBudget(self.exchange, self._layout, options)
         self.last: Any = None
-        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, and the assignments of each
-        rank: as they were computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None
-        before the first step."""
+        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `lacked_memory` (whether
+        work stayed at home that should have moved, for lack of memory), and the assignments of each rank: as they were
+        computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None before the first
+        step."""
         self.last_training: Any = None
         """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
 
@@ -150,7 +151,7 @@ class ExpertParallel:
         Raises:
             InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if ranks have unlike
                 options, types, weights or autocast; on this rank, if its own arguments do not fit.
-            BudgetTooSmall: one token of each rank does not fit.
+            BudgetTooSmall: one token of each rank does not fit. `data` has what `budgets` says.
             CommError: on every rank that is left, forward or backward, if one fails, does not answer in time or is at
                 another call; see docs/errors.md.
         """
@@ -177,7 +178,7 @@ class ExpertParallel:
         has_stock: bool,
     ) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
-        counts = count(ids, blocks_of(self.budget, self.chunk_bins), self.num_experts)
+        counts = count(ids, blocks_of(self.budget, self._budget.bins), self.num_experts)
         facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
         wants = None
         if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
@@ -189,19 +190,34 @@ class ExpertParallel:
                 self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
             self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
             self._measures = False
-        if self.budget is not None:
-            routed = top_k_weights.dtype
-            self._set_budget(self.budget, agreed, experts, names, tensors, hidden, routed, ids.shape[1])
-        counted = Counted.of(0, len(ids), every, own)
-        cut = Cut(self.exchange, self._layout, self._homes, ids, counted)
+        cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
             cut.whole(also_if_nothing_moves=not has_stock)
-        elif self.chunk_bins is None or not cut.equal(self.chunk_bins, self.budget):
-            cut.fewest()
+        else:
+            self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
         self.last = cut.last
         if cut.last["training"]:
             self.last_training = self.last
         return agreed, cut
+
+    @property
+    def budget(self) -> int | None:
+        """In bytes; with "auto" 0 before the first step, and from then on as much as the largest needed."""
+        return self._budget.bytes
+
+    @public
+    def budgets(self) -> Budgets:
+        """What steps take in 1, 2, 4 and 8 chunks (or in those of `chunk_bins`), in bytes on the rank that needs the most.
+
+        Every rank says the same, and sends nothing. It is about the last step with gradients, or the last one while there
+        was none with, under its own routing and under an even one. A step takes the least number of chunks that fits
+        the budget, all of them balanced, and holds no more than they take. Below what 8 take it may need more chunks,
+        and work may stay at home.
+
+        Raises:
+            Unsupported: no step has begun under a budget. With "auto" any step runs, and so it says what to choose.
+        """
+        return self._budget.budgets()
 
     def __deepcopy__(self, memo: object) -> ExpertParallel:
         """Itself: a copy of a model calls the same ranks."""
@@ -248,43 +264,6 @@ class ExpertParallel:
                 f"[{self._layout.natives}, ...]",
             )
 
-    def _set_budget(
-        self,
-        budget: int,
-        agreed: Agreed,
-        experts: Experts,
-        names: Sequence[str],
-        weights: Sequence[torch.Tensor],
-        hidden: torch.Tensor,
-        routed: torch.dtype,
-        k: int,
-    ) -> None:
-        """`routed` is the type of router weights.
-
-        A training step takes more than one without gradients, and autocast changes what experts hold.
-        """
-        key, training = (agreed.kind, agreed.training, agreed.wants), agreed.training[self.exchange.rank]
-        if key not in self._phases:
-            with undisturbed(hidden):
-                own = chunk_phases(experts, names, weights, hidden, routed, k, training)
-            if any(agreed.training) and not training:
-                own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
-            self._phases[key] = self._most_of_ranks(own, hidden.device)
-        phases = self._phases[key]
-        least = least_bytes(phases, k, self.exchange.ranks)
-        if budget < least:
-            error = BudgetTooSmall(
-                f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}. "
-                "That may take a token of each rank at a time; the more there is, the fewer chunks",
-                {"given": budget, "least": least},
-            )
-            raise SameOnEveryRank(error)
-        self._layout.set_budget(phases, budget)
-
-    def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
-        mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
-        return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
-
 
 def _facts(
     hidden: torch.Tensor, ids: torch.Tensor, top_k_weights: torch.Tensor, weights: Mapping[str, torch.Tensor]
@@ -318,4 +297,4 @@ def _checked_group(group: object) -> dist.ProcessGroup | None:
     return found
 
 
-__all__ = ["ExpertParallel", "SpillCosts", "Weights"]
+__all__ = ["Budgets", "ExpertParallel", "SpillCosts", "Weights"]

@@ -1,0 +1,177 @@
+"""A layer's budget: what its steps' chunks take, the budgets that one can choose from, and how a step keeps to one."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .. import _native
+from ..errors import BudgetTooSmall, Unsupported
+from ._agreement import Agreed
+from ._chunk import Experts
+from ._cut import Counted, Cut
+from ._exchange import Exchange, SameOnEveryRank
+from ._options import LayerOptions
+from ._phase_bytes import BACKWARD_PHASES, chunk_phases, least_bytes
+from ._random import undisturbed
+
+_logger = logging.getLogger("evenkeel.torch")
+
+
+class Budgets(NamedTuple):
+    """Bytes on the rank that needs the most; see `ExpertParallel.budgets`."""
+
+    least: int
+    """Runs every routing, if need be with one token of each rank at a time and nothing moved."""
+    step: dict[int, int]
+    """By the number of chunks: what this step takes in so many, each balanced."""
+    even: dict[int, int]
+    """The same if its tokens chose all experts alike."""
+
+    def __str__(self) -> str:
+        return f"Balanced, this step takes {_listed(self.step)}; with even routing {_listed(self.even)}"
+
+
+def _listed(by_chunks: dict[int, int]) -> str:
+    return ", ".join(f"{size} bytes in {_chunks(n)}" for n, size in by_chunks.items())
+
+
+def _chunks(count: int) -> str:
+    return f"{count} chunk{'s' * (count != 1)}"
+
+
+class CountedStep(NamedTuple):
+    """A step under a budget."""
+
+    layout: _native.StepLayout
+    phases: list[_native.PhaseBytes]
+    counted: Counted
+    k: int
+    training: bool
+
+    @property
+    def least(self) -> int:
+        return least_bytes(self.phases, self.k, len(self.counted.tokens))
+
+    def budgets(self, numbers: Sequence[int]) -> Budgets:
+        counts, tokens = self.counted.counts, self.counted.tokens
+        step = {n: self.layout.equal_chunk_bytes(counts, tokens, n, True) for n in numbers}
+        return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
+
+    def even_bytes(self, chunks: int) -> int:
+        """In so many chunks, if assignments went to all experts in turn."""
+        tokens = self.counted.tokens.sum(axis=1, keepdims=True)
+        before = np.cumsum(tokens, axis=0) - tokens  # of the ranks before
+        bounds = before + tokens * np.arange(chunks + 1) // chunks  # [P, chunks + 1]
+        experts = np.arange(self.counted.counts.shape[2])[::-1]
+        assigned = (bounds[:, :, None] * self.k + experts) // len(experts)  # to each expert before each bound
+        return self.layout.equal_chunk_bytes(np.diff(assigned, axis=1), np.diff(bounds, axis=1), chunks, True)
+
+
+class LayerBudget:
+    """One layer's budget on this rank; all that it decides follows from what ranks have agreed on."""
+
+    def __init__(self, exchange: Exchange, layout: _native.StepLayout, options: LayerOptions) -> None:
+        self.exchange, self.layout, self.bins = exchange, layout, options.chunk_bins
+        self.is_auto = options.budget == "auto"
+        self.bytes: int | None = 0 if options.budget == "auto" else options.budget
+        self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
+        """What chunks take, by all that it depends on besides the layer."""
+        self._warned = False
+        self._step: CountedStep | None = None
+        """The last step with gradients, or the last one while there was none with."""
+
+    def cut(
+        self,
+        cut: Cut,
+        agreed: Agreed,
+        experts: Experts,
+        names: Sequence[str],
+        weights: Sequence[torch.Tensor],
+        hidden: torch.Tensor,
+        routed: torch.dtype,
+    ) -> None:
+        """The step's chunks; `routed` is the type of router weights.
+
+        A training step takes more than one without gradients, and autocast changes what experts hold.
+
+        Raises:
+            BudgetTooSmall: on every rank.
+        """
+        key, training, k = (agreed.kind, agreed.training, agreed.wants), any(agreed.training), cut.ids.shape[1]
+        first = key not in self._phases
+        if first:
+            with undisturbed(hidden):
+                own = chunk_phases(
+                    experts, names, weights, hidden, routed, k, training=agreed.training[self.exchange.rank]
+                )
+            if training and not agreed.training[self.exchange.rank]:
+                own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
+            self._phases[key] = self._most_of_ranks(own, hidden.device)
+        step = CountedStep(self.layout, self._phases[key], cut.counted.without_ids(), k, training)
+        if training or self._step is None or not self._step.training:
+            self._step = step
+        self._set_bytes(step)
+        self._balance_or_fit(cut)
+        if self.exchange.rank == 0:
+            self._say(step, cut.last, first)
+
+    def budgets(self) -> Budgets:
+        if self._step is None:
+            why = 'budgets: no step of this layer has run under a budget, such as "auto"'
+            raise Unsupported(why, {"why": why})
+        self.layout.set_budget(self._step.phases, 0)
+        return self._step.budgets(self._shown)
+
+    @property
+    def _shown(self) -> Sequence[int]:
+        return self.bins or (1, 2, 4, 8)
+
+    def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
+        mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
+        return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
+
+    def _set_bytes(self, step: CountedStep) -> None:
+        self.layout.set_budget(step.phases, self.bytes or 0)
+        if self.is_auto:
+            self.bytes = max(self.bytes or 0, step.least, step.even_bytes(2))
+            self.layout.set_budget(step.phases, self.bytes)
+        elif self.bytes is not None and self.bytes < step.least:
+            found = step.budgets(self._shown)
+            error = BudgetTooSmall(
+                f"a budget of {self.bytes} bytes is below the least that runs every routing of this layer: {found.least}. "
+                f"With that a step may take a token of each rank at a time, and nothing is balanced. {found}",
+                {"given": self.bytes, **found._asdict()},
+            )
+            raise SameOnEveryRank(error)
+
+    def _balance_or_fit(self, cut: Cut) -> None:
+        assert self.bytes is not None
+        if cut.equal(self.bins or range(1, 9), self.bytes, balanced=True):
+            return
+        if self.bins is None or not cut.equal(self.bins, self.bytes, balanced=False):
+            cut.fewest()
+        cut.note_lacked_memory()
+
+    def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
+        """The first step of each kind in the log; a warning, once, where a step could not be balanced."""
+        warns = last["lacked_memory"] and not self._warned
+        if not warns and not (first and _logger.isEnabledFor(logging.INFO)):
+            return
+        found = step.budgets(self._shown)
+        layer = f"layer {self.exchange.layer}" if self.exchange.layer else "a layer"
+        of_step = f"{layer}, a step {'with' if step.training else 'without'} gradients in {_chunks(last['chunks'])}"
+        if first:
+            _logger.info("%s: a budget of %d bytes; the least is %d. %s", of_step, self.bytes, found.least, found)
+        if warns:
+            self._warned = True
+            warnings.warn(
+                f"{of_step}: a budget of {self.bytes} bytes is too small to balance it; {min(found.step.values())} bytes "
+                f"would do. {found}",
+                stacklevel=2,
+            )

@@ -1,0 +1,258 @@
+"""What a layer says of its budgets is what its steps then do: chunks, whether they are balanced, and peak bytes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import unittest
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from processes import run_ranks
+
+import evenkeel as ek
+from evenkeel.torch import Budgets, ExpertParallel, LiveBytes
+from evenkeel.torch._chunk import Weights
+
+ROOT = Path(__file__).parents[2]
+TIMES_LEAST = (1.0, 1.1, 1.5, 2.0, 4.0)
+
+
+class Shape(NamedTuple):
+    ranks: int
+    experts: int
+    k: int
+    hidden: int
+    width: int
+    tokens: int
+    hot: float
+    """The part of the choices that falls on expert 0."""
+
+
+# Experts that outweigh many rows; few wide ones with top-1; four ranks.
+SHAPES = (
+    Shape(ranks=2, experts=16, k=2, hidden=32, width=64, tokens=96, hot=0.9),
+    Shape(ranks=2, experts=6, k=1, hidden=24, width=160, tokens=120, hot=0.95),
+    Shape(ranks=4, experts=8, k=3, hidden=16, width=96, tokens=80, hot=0.6),
+)
+
+
+def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    out = torch.zeros_like(rows)
+    for slot in slots.unique().tolist():
+        at = (slots == slot).nonzero()[:, 0]
+        out = out.index_add(0, at, torch.nn.functional.silu(rows[at] @ weights["up"][slot]) @ weights["down"][slot])
+    return out
+
+
+class Step:
+    """One rank's inputs, in a routing that one expert takes most of."""
+
+    def __init__(self, rank: int, shape: Shape, hot: float | None = None) -> None:
+        random = torch.Generator().manual_seed(rank)
+        here = shape.experts // shape.ranks
+        self.weights = {
+            "up": torch.randn((here, shape.hidden, shape.width), generator=random).requires_grad_(),
+            "down": torch.randn((here, shape.width, shape.hidden), generator=random).requires_grad_(),
+        }
+        self.hidden = torch.randn((shape.tokens, shape.hidden), generator=random).requires_grad_()
+        self.ids = torch.randint(shape.experts, (shape.tokens, shape.k), generator=random)
+        self.ids[torch.rand(self.ids.shape, generator=random) < (shape.hot if hot is None else hot)] = 0
+        self.top_k = torch.rand(self.ids.shape, generator=random).requires_grad_()
+        self.options: dict[str, Any] = {"min_segment": 4, "imbalance_threshold": 1.1}
+        self.num_experts = shape.experts
+
+    def layer(self, **options: Any) -> ExpertParallel:
+        return ExpertParallel(self.num_experts, **self.options, **options)
+
+    def peak(self, layer: ExpertParallel) -> int:
+        """The most that a training step held, after one without tokens that measures, less what is not counted.
+
+        A step's only chunk counts its gradients of the weights; of several, each its own, and their sum does not.
+        """
+        layer(self.hidden[:0], self.ids[:0], self.top_k[:0], experts, self.weights).sum().backward()
+        inputs = [self.hidden, self.top_k, *self.weights.values()]
+        with LiveBytes() as live:
+            made = layer(self.hidden, self.ids, self.top_k, experts, self.weights)
+            grad = torch.ones_like(made)
+            grads = torch.autograd.grad(made, inputs, grad)
+        free = [made, grad, *(grads if layer.last["chunks"] > 1 else grads[:2])]
+        return live.peak - sum(tensor.nbytes for tensor in free)
+
+
+def said_by_error(step: Step) -> Budgets:
+    layer = step.layer(budget=1)
+    try:
+        layer(step.hidden, step.ids, step.top_k, experts, step.weights)
+    except ek.errors.BudgetTooSmall as error:
+        said = layer.budgets()
+        assert error.data == {"given": 1, **said._asdict()}, error.data
+        assert f": {said.least}. " in str(error) and str(said) in str(error), str(error)
+        return said
+    raise AssertionError("one byte was enough")
+
+
+class Did(NamedTuple):
+    """What a step under a budget did."""
+
+    budget: int
+    chunks: int
+    lacked_memory: bool
+    transfers: int
+    peak: int
+    warned: list[str]
+
+
+def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
+    """What the error said, and what steps under budgets around that did."""
+    step, made = Step(rank, shape), []
+    said = said_by_error(step)
+    near = (said.step[n] - less for n in (2, 8) for less in (0, 1))
+    for budget in (*(int(times * said.least) for times in TIMES_LEAST), *near):
+        layer = step.layer(budget=budget)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            peak = step.peak(layer)
+            if made == []:
+                step.peak(layer)  # says no more
+        assert layer.budgets() == said, f"{layer.budgets()} of {budget}, before {said}"
+        last, warned = layer.last, [str(each.message) for each in caught if "a budget of" in str(each.message)]
+        made.append(Did(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
+    return said, made
+
+
+def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
+    """The chunks and budgets of steps under "auto": an even one, one with fewer tokens, one that is hot."""
+    layer, made = Step(rank, shape).layer(budget="auto"), []
+    assert layer.budget == 0
+    for tokens, hot in ((shape.tokens, 0.0), (shape.tokens // 2, 0.0), (shape.tokens, shape.hot)):
+        step = Step(rank, shape, hot)
+        if hot == 0.0:  # all ranks' assignments go to all experts in turn
+            count = step.ids.numel()
+            step.ids = (rank * count + torch.arange(count)).view(-1, shape.k) % shape.experts
+        step.hidden, step.ids, step.top_k = step.hidden[:tokens], step.ids[:tokens], step.top_k[:tokens]
+        step.peak(layer)
+        made.append((layer.last["chunks"], layer.budget, layer.budgets()))
+    return made
+
+
+def logged(rank: int, ranks: int, shape: Shape) -> tuple[list[str], str]:
+    """The log of two training steps and one without gradients, and what was said of them."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("evenkeel.torch")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    step = Step(rank, shape)
+    layer = step.layer(budget="1GiB", name="7")
+    for gradients in (True, True, False):
+        with torch.set_grad_enabled(gradients):
+            layer(step.hidden, step.ids, step.top_k, experts, step.weights)
+    return lines, str(layer.budgets())
+
+
+def with_bins(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[int]]:
+    step = Step(rank, shape)
+    layer = step.layer(budget="auto", chunk_bins=[1, 3, 6])
+    step.peak(layer)
+    said, chunks = layer.budgets(), []
+    for budget in said.step.values():
+        layer = step.layer(budget=budget, chunk_bins=[1, 3, 6])
+        step.peak(layer)
+        chunks.append(layer.last["chunks"])
+    return said, chunks
+
+
+def before_any(rank: int, ranks: int, shape: Shape) -> list[str]:
+    step, made = Step(rank, shape), []
+    unbounded = step.layer()
+    unbounded(step.hidden, step.ids, step.top_k, experts, step.weights)
+    for layer in (unbounded, step.layer(budget="auto")):
+        try:
+            layer.budgets()
+        except ek.errors.Unsupported as error:
+            made.append(str(error))
+    return made
+
+
+class BudgetTest(unittest.TestCase):
+    def test_steps_do_what_the_error_and_budgets_say(self) -> None:
+        for shape in SHAPES:
+            answers = run_ranks(shape.ranks, steps, shape)
+            said, lacking = answers[0][0], 0
+            self.assertEqual([other for other, _ in answers], [said] * shape.ranks)
+            for did in zip(*(made for _, made in answers), strict=True):
+                with self.subTest(shape=shape, budget=did[0].budget, said=said):
+                    self.check(said, did)
+                    lacking += did[0].lacked_memory
+            self.assertIn(lacking, range(2, len(answers[0][1]) - 3))
+
+    def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
+        """`did` by rank."""
+        budget, chunks, lacked_memory, transfers = did[0][:4]
+        self.assertEqual({each[:4] for each in did}, {did[0][:4]})
+        fitting = [n for n, size in said.step.items() if size <= budget]
+        if fitting:
+            self.assertFalse(lacked_memory)
+            self.assertGreater(transfers, 0)
+            self.assertLessEqual(chunks, fitting[0])
+            self.assertGreater(chunks, max((n for n in said.step if n < fitting[0]), default=0))
+        else:
+            self.assertTrue(lacked_memory or chunks > 8, did)
+        bound = budget if lacked_memory else said.step.get(chunks, budget)
+        peak = max(each.peak for each in did)
+        self.assertLessEqual(peak, bound)
+        self.assertGreater(peak, bound / 2, "the bound is not idle")
+        self.assertEqual([len(each.warned) for each in did], [int(lacked_memory), *[0] * (len(did) - 1)])
+        if lacked_memory:
+            self.assertIn(f"{min(said.step.values())} bytes would do. {said}", did[0].warned[0])
+
+    def test_auto_is_what_even_routing_takes_in_two_chunks(self) -> None:
+        for shape in (*SHAPES, SHAPES[0]._replace(tokens=99)):
+            answers = run_ranks(shape.ranks, automatic, shape)
+            self.assertEqual(answers, [answers[0]] * shape.ranks)
+            (chunks, budget, said), fewer, hot = answers[0]
+            self.assertEqual((chunks, budget), (2, max(said.least, said.even[2])))
+            self.assertEqual(said.step, said.even)
+            self.assertEqual((fewer[0], fewer[1]), (1, budget), "a shorter step keeps the budget")
+            self.assertEqual((hot[1], hot[2].even), (budget, said.even), "nor does routing change it")
+            self.assertGreater(hot[0], 1)
+
+    def test_the_first_rank_logs_the_first_step_of_each_kind(self) -> None:
+        (training, without), said = run_ranks(2, logged, SHAPES[0])[0]
+        self.assertTrue(training.startswith("layer 7, a step with gradients in 1 chunk: a budget of 1073741824 bytes;"))
+        self.assertTrue(training.endswith(said), "also after a step without")
+        self.assertTrue(
+            without.startswith("layer 7, a step without gradients in 1 chunk: a budget of 1073741824 bytes;")
+        )
+        self.assertFalse(without.endswith(said))
+        self.assertEqual(run_ranks(2, logged, SHAPES[0])[1], ([], said))
+
+    def test_bins_are_the_numbers_of_chunks(self) -> None:
+        for said, chunks in run_ranks(2, with_bins, SHAPES[0]):
+            self.assertEqual((list(said.step), list(said.even), chunks), ([1, 3, 6], [1, 3, 6], [1, 3, 6]))
+
+    def test_without_a_step_under_a_budget_there_is_nothing_to_say(self) -> None:
+        why = 'budgets: no step of this layer has run under a budget, such as "auto"'
+        self.assertEqual(run_ranks(2, before_any, SHAPES[0]), [[why, why]] * 2)
+
+    def test_the_models_of_the_docs_take_what_the_benchmark_says(self) -> None:
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        from torch_budgets import budgets
+
+        rows = re.findall(r"^\| ([a-z0-9.-]+) ((?:\| \d+\.\d\d ){5})\|$", (ROOT / "docs/torch.md").read_text(), re.M)
+        self.assertGreater(len(rows), 5)
+        for model, sizes in rows:
+            with self.subTest(model=model):
+                found = budgets(json.loads((ROOT / f"tests/data/configs/{model}.json").read_text()), 8, 4096)
+                shown = (found.least, found.even[1], found.even[2], found.step[1], found.step[8])
+                self.assertEqual(re.findall(r"[0-9.]+", sizes), [f"{size / 2**30:.2f}" for size in shown])
+
+
+if __name__ == "__main__":
+    unittest.main()
