@@ -4,8 +4,7 @@ import json
 import random
 import unittest
 
-from command import REPOSITORY, CommandTest
-from layers_test import npy
+from command import REPOSITORY, CommandTest, npy
 from place_test import KEYS, QUALITY
 
 EXPERTS, RANKS = 16, 4
