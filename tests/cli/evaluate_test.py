@@ -4,7 +4,6 @@ When a placement pays is proven of the library (tests/placement/evaluate), and s
 tests/python/steps_test.py.
 """
 
-import json
 import random
 import unittest
 

@@ -440,6 +440,9 @@ class Placements(KindsTest):
                 self.assert_asked(path, "physical_to_logical_map")
                 with self.assertRaises(ek.ParseError):
                     ek.Placement.load(path, num_ranks=4)
+        path = self.folder / "list.pt"
+        path.write_bytes(torch_file({"physical_to_logical_map": [1, 2]}))
+        self.assert_raises(ek.ParseError, "not a tensor", ek.Placement.load, path, num_ranks=2)
         for name in ("named.json", "named.pt"):
             with self.subTest(name):
                 self.assert_placement(self.write(name, rows, "physical_to_logical_map"), rows, 4, [0, 1, 2])
