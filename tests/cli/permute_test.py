@@ -85,9 +85,8 @@ class Permute(CommandTest):
                         self.assertEqual(after[part.format(expert)], before[part.format(old)])
                     gate = f"model.layers.{layer}.mlp.gate.weight"
                     size = len(before[gate]) // EXPERTS
-                    self.assertEqual(
-                        after[gate], b"".join(before[gate][old * size : (old + 1) * size] for old in order)
-                    )
+                    rows = [before[gate][old * size : (old + 1) * size] for old in order]
+                    self.assertEqual(after[gate], b"".join(rows))
                 config = (self.folder / name / "config.json").read_bytes()
                 self.assertEqual(config, (checkpoint / "config.json").read_bytes())
 
