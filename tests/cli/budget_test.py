@@ -34,30 +34,31 @@ class Budget(CommandTest):
             self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
 
     def test_the_least_budget_runs_every_planner_in_chunks_and_one_byte_less_is_refused(self):
-        for dtype, error in [("f32", 1e-5), ("bf16", 3e-2)]:
-            for backward in [[], ["--backward"]]:
-                words = ["--dtype", dtype, *backward]
-                least = self.run_skewed(*words, most_error=error)["least_budget"]
-                tight = self.run_skewed(*words, "--budget", least, most_error=error)
-                self.assertEqual((tight["budget"], tight["least_budget"]), (least, least))
-                if not backward:
-                    self.assertGreater(min(self.figures(tight, "chunks")), 1)
-                self.assertEqual(self.figures(tight, "recomputed_fraction"), [1 if backward else 0] * 3)
-                refused = [*SKEWED, *words, "--budget", least - 1]
-                error_object = self.assert_refused(refused, 4, "BudgetTooSmall")
-                self.assertEqual((error_object["given"], error_object["least"]), (least - 1, least))
+        for dtype, error, backward in [("f32", 1e-5, []), ("bf16", 3e-2, ["--backward"])]:
+            words = ["--dtype", dtype, *backward]
+            least = self.run_skewed(*words, most_error=error)["least_budget"]
+            tight = self.run_skewed(*words, "--budget", least, most_error=error)
+            self.assertEqual((tight["budget"], tight["least_budget"]), (least, least))
+            if not backward:
+                self.assertGreater(min(self.figures(tight, "chunks")), 1)
+            self.assertEqual(self.figures(tight, "recomputed_fraction"), [1 if backward else 0] * 3)
+            refused = self.assert_refused([*SKEWED, *words, "--budget", least - 1], 4, "BudgetTooSmall")
+            self.assertEqual((refused["given"], refused["least"]), (least - 1, least))
 
     def test_any_policy_and_rule_keeps_any_budget_from_its_least(self):
-        for policy in ["none", "whole", "chunk", "auto"]:
+        # Of the layer in tests/layer/budget_storm_test.cpp for many more.
+        for policy, rule, fractions in [
+            ("none", "exact", [0, 0, 0]),
+            ("whole", "mact", [1, 1, 1]),
+            ("chunk", 3, [1, 1, 1]),
+            ("auto", "exact", None),
+        ]:
             words = ["--backward", "--recompute", policy]
             least = self.run_skewed(*words, "--planner", "ep")["least_budget"]
-            for rule, budget in [("exact", least), ("mact", least), (3, least + least // 3)]:
-                result = self.run_skewed(*words, "--chunks", rule, "--budget", budget)
-                self.assertEqual((result["recompute"], result["chunks"]), (policy, rule))
-                if policy in ("whole", "chunk"):
-                    self.assertEqual(self.figures(result, "recomputed_fraction"), [1, 1, 1])
-                if policy == "none":
-                    self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
+            result = self.run_skewed(*words, "--chunks", rule, "--budget", least)
+            self.assertEqual((result["recompute"], result["chunks"]), (policy, rule))
+            if fractions:
+                self.assertEqual(self.figures(result, "recomputed_fraction"), fractions)
 
     def test_an_ample_budget_keeps_everything(self):
         result = self.run_skewed("--backward", "--budget", "1GiB")
@@ -68,7 +69,7 @@ class Budget(CommandTest):
     def test_with_more_memory_less_is_computed_again(self):
         least = self.run_skewed("--backward")["least_budget"]
         fractions = [self.run_skewed("--backward", "--budget", budget)["planners"][0]["recomputed_fraction"]
-                     for budget in [least, 16 * least, 64 * least, 256 * least]]  # fmt: skip
+                     for budget in [least, 64 * least, 256 * least]]  # fmt: skip
         self.assertEqual(fractions, sorted(fractions, reverse=True))
         self.assertEqual((fractions[0], fractions[-1]), (1, 0))
 
