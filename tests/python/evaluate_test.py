@@ -325,14 +325,6 @@ class PlaceOfSeveral(PackageTest):
         self.assertEqual(alone.per_recording, [])
         self.assertEqual(ek.place([self.recordings[0]], 4), alone)
 
-    def test_few_experts_move_from_a_placement(self):
-        start = ek.place(self.recordings[0], 4)
-        placed = ek.place(self.recordings, 4, from_=start, max_moves=4)
-        moved = sum(len(set(placed.homes(n, e)) - set(start.homes(n, e))) for n in range(3) for e in range(16))
-        self.assertLessEqual(moved, 4)
-        self.assertLess(self.worst(placed), self.worst(start))
-        np.testing.assert_allclose(placed.per_recording[1][0].max_over_mean, max_over_mean(self.recordings[1], start))
-
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_says_the_same_as_the_command(self):
         paths = []

@@ -21,10 +21,6 @@ OF_COUNTS = {"axes": "layers,experts"}
 OF_STEPS = {"axes": "steps,layers,experts"}
 
 
-def tensor(array):
-    return Tensor(array.shape, array.ravel().tolist(), array.dtype.name)
-
-
 def stored_tensor(path, dtype):
     """The numbers of a file of torch.save that has one tensor."""
     with zipfile.ZipFile(path) as archive:
@@ -64,9 +60,9 @@ class KindsTest(PackageTest):
         elif path.suffix == ".npz":
             np.savez(path, **{key or "arr_0": array})
         elif path.suffix == ".safetensors":
-            path.write_bytes(safetensors({key or "array": tensor(array)}))
+            path.write_bytes(safetensors({key or "array": Tensor.of(array)}))
         elif path.suffix == ".pt":
-            path.write_bytes(torch_file({key: tensor(array)} if key else tensor(array)))
+            path.write_bytes(torch_file({key: Tensor.of(array)} if key else Tensor.of(array)))
         elif path.suffix == ".json":
             path.write_text(json.dumps({key: array.tolist()} if key else array.tolist()))
         else:
