@@ -108,15 +108,12 @@ class CommandTest(unittest.TestCase):
         return name
 
     def assert_refused(self, words, status, error_type, *parts):
-        """The exit status, one line on stderr that has all parts, and with --json the error as an object."""
-        done = self.call(*words)
+        """The exit status, one line on stderr that has all parts, and the error as an object on stdout."""
+        done = self.call(*words, "--json")
         self.assertEqual(done.returncode, status, done.stderr)
-        self.assertEqual(done.stdout, "")
         self.assertRegex(without_readings(done.stderr), r"\Aevenkeel: [^\n]+\n\Z")
         for part in parts:
             self.assertIn(part, done.stderr)
-        done = self.call(*words, "--json")
-        self.assertEqual(done.returncode, status)
         error = json.loads(done.stdout)["error"]
         self.assertEqual(error["type"], error_type)
         self.assertEqual(f"evenkeel: {error['message']}\n", without_readings(done.stderr))

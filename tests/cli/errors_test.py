@@ -18,7 +18,9 @@ class Errors(CommandTest):
         self.assert_usage(["plan", self.loads, "--ranks", 2, "--foo"], "'--foo' not expected", "evenkeel plan --help")
         self.assert_usage(["plan", self.loads, "more", "--ranks", 2], "'more' not expected")
         self.assert_usage(["frob"], "no subcommand 'frob'", "plan")
-        self.assert_usage([], "subcommand")
+        alone = self.call()
+        self.assertEqual((alone.returncode, alone.stdout), (2, ""))
+        self.assertIn("subcommand", alone.stderr)
 
     def test_numbers_that_are_none_or_out_of_range_name_the_option_and_what_it_takes(self):
         for option, values in [
@@ -65,6 +67,20 @@ class Errors(CommandTest):
             self.assertEqual(done.returncode, 2)
             self.assertIn("has no value before --json", json.loads(done.stdout)["error"]["message"])
         self.assertFalse((self.folder / "--json").exists())
+
+    def test_without_json_the_line_on_stderr_is_all_that_is_printed(self):
+        for words, status in [
+            (["frob"], 2),
+            (["plan", self.loads, "--ranks", 0], 2),
+            (["place", self.loads, "--ranks", 2, "--redundant-experts", 5], 4),
+            (["profile", "nowhere.json"], 3),
+            (["convert", self.loads, "nowhere/x.json"], 4),
+        ]:
+            with self.subTest(words=words):
+                plain, as_object = self.call(*words), self.call(*words, "--json")
+                self.assertEqual((plain.returncode, plain.stdout), (status, ""))
+                self.assertEqual(plain.stderr, as_object.stderr)
+                self.assertRegex(plain.stderr, r"\Aevenkeel: [^\n]+\n\Z")
 
     def test_a_result_is_not_written_over_a_recording_that_is_read(self):
         before = (self.folder / self.loads).read_bytes()
