@@ -114,7 +114,7 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
   options.imbalance_threshold_thousandths = 0;
   *by_gain = true;
   add_text(app, threshold, "auto|X",
-           "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); auto: what pays does",
+           "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); auto: by gain",
            [&options, by_gain, threshold](const std::string& text) {
              *by_gain = text == "auto";
              if (!*by_gain && text.find_first_not_of("0123456789.") != std::string::npos)
