@@ -70,7 +70,7 @@ class PlacedTest(CommandTest):
         return name
 
     def trace(self, name, tokens):
-        """60 or so tokens of three layers, top-2."""
+        """Tokens of three layers, top-2."""
         ids = [expert for t in range(tokens) for _ in range(3) for expert in (t % 3, 3 + t % 5)]
         (self.folder / name).write_bytes(npz("topk_ids", [tokens, 3, 2], ids))
         return name

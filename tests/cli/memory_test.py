@@ -266,6 +266,8 @@ class Memory(CommandTest):
                     ("--recompute", "moe_act,full", "'full' beside others; allowed: it alone, or parts"),
                     ("--recompute", "selective", "core_attn, layernorm, mla_up_proj"),
                     ("--recompute", "mla_up_proj", "mla_up_proj, but the model has no latent"),
+                    ("--recompute", "shared_experts", "shared_experts, but the model has no shared experts"),
+                    ("--recompute", "mlp", "mlp, but the model has no layer without experts"),
                     ("--bytes", "weight=2,weights=4", "activation=N"),
                     ("--bytes", "weight=0", "0"),
                     ("--bytes", "optimizer=-1", "-1"),
