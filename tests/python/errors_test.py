@@ -45,13 +45,14 @@ def public_calls():
     """Every public call by its name, with arguments that it takes."""
     profile = ek.RoutingProfile(loads=[[1, 2], [3, 4]])
     placement = ek.Placement.contiguous(2, 2, 2)
+    known = ek.RoutingProfile(loads=[[1, 2], [3, 4]], transitions=[[[1, 2], [3, 4]]])
     two = [profile, profile]
     trace = str(RECORDINGS / "trace.safetensors")
     yield "plan()", ek.plan, {"loads": [1, 2], "ranks": 2}
     yield "plan()", ek.plan, {"loads": profile, "ranks": 2, "layer": 1}
     yield "place()", ek.place, {"profile": profile, "ranks": 2}
     yield "place()", ek.place, {"profile": two, "topology": "8xh100", "across": "sum", "redundant_experts": 6}
-    yield "place()", ek.place, {"profile": profile, "ranks": 2, "objective": "joint"}
+    yield "place()", ek.place, {"profile": known, "ranks": 2, "objective": "joint"}
     yield "place()", ek.place, {"profile": profile, "ranks": 2, "traffic": "dispatch-combine"}
     yield "place()", ek.place, {"profile": profile, "ranks": 2, "from_": placement, "max_moves": 1, "horizon": 5}
     yield "evaluate()", ek.evaluate, {"recordings": profile, "placements": placement, "ranks": 2}
