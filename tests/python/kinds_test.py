@@ -403,7 +403,9 @@ class ColumnsOfTables(KindsTest):
         path.write_text("".join(f"{n},{n * 7 % 5},{n * 3 % 4 + 1}\n" for n in range(3, 9)))
         self.assert_asked(path, "layer,experts...: 6 layers of 2 experts")
         # Its name may say that MoE layers are counted; which of the model's they are says an option.
-        path.write_text("moe_layer,expert,count\n" + "".join(f"{n},{e},{n + e + 1}\n" for n in range(3) for e in range(4)))
+        path.write_text(
+            "moe_layer,expert,count\n" + "".join(f"{n},{e},{n + e + 1}\n" for n in range(3) for e in range(4))
+        )
         self.assert_read(path, [[n + e + 1 for e in range(4)] for n in range(3)], [1, 3, 5], layers=[1, 3, 5])
 
 

@@ -72,11 +72,16 @@ class Shapes(PackageTest):
         ids, counts = self.folder / "ids.npy", self.folder / "counts.json"
         np.save(ids, np.argsort(draw.random((40, 3, 24)), axis=2)[:, :, :4].transpose(0, 2, 1))
         counts.write_text(json.dumps(draw.integers(1, 99, (3, 8)).tolist()))
+        filled = self.folder / "filled.npy"  # a dense layer, and places without an expert
+        array = np.argsort(draw.random((40, 3, 24)), axis=2)[:, :, :4].astype(np.uint8)
+        array[:, 0], array[:, 1:, 3] = 0, 255
+        np.save(filled, array)
         lines = self.folder / "lines.csv"
         lines.write_text("".join(f"{3 + n % 2},{n % 5},{5 + n % 4}\n" for n in range(20)))
         for path, words, said in [
             (ids, ["--axes", "tokens,k,layers"], {"axes": "tokens,k,layers"}),
             (ids, ["--axes", "tokens,k,layers", "--num-experts", 30], {"axes": "tokens,k,layers", "num_experts": 30}),
+            (filled, ["--axes", "tokens,layers,k"], {"axes": "tokens,layers,k"}),
             (counts, ["--as", "counts", "--moe-layers", "2,4-5"], {"as_": "counts", "layers": [2, 4, 5]}),
             (lines, ["--columns", "layer,k..."], {"columns": "layer,k..."}),
         ]:
