@@ -14,6 +14,10 @@ RECORDINGS = DATA.parents[1] / "tests" / "io" / "data"
 class Files(CommandTest):
     def test_a_profile_knows_the_imbalance_that_the_data_s_readme_states(self):
         profile = self.json("profile", TRACE, "--ranks", 8, "-o", "p.safetensors")
+        keys = ["traces", "tokens", "num_layers", "layer_numbers", "num_experts", "transitions", "output", "layers"]
+        self.assertEqual(list(profile), keys)
+        self.assertEqual(list(profile["layers"][0]), ["layer", "assignments", "experts", "ranks"])
+        self.assertEqual(list(profile["layers"][0]["ranks"]), ["max_over_mean", "mean_over_max", "relative_excess"])
         self.assertEqual((profile["num_layers"], profile["num_experts"], profile["tokens"]), (8, 32, 40960))
         experts = [round(layer["experts"]["max_over_mean"], 2) for layer in profile["layers"]]
         self.assertEqual(experts, [2.22, 2.21, 1.89, 1.41, 1.53, 1.91, 1.64, 2.36])
@@ -35,6 +39,7 @@ class Files(CommandTest):
             (RECORDINGS / "sglang_stat.pt", "p.npz", ("recording", "sglang", "npz", [1, 2, 3])),
         ]:
             converted = self.json("convert", source, name)
+            self.assertEqual(list(converted)[:5], ["input", "output", "what", "from", "to"])
             self.assertEqual(tuple(converted.get(key) for key in ("what", "from", "to", "layers")), expected)
 
     def test_of_what_is_no_trace_tokens_and_transitions_are_not_known(self):

@@ -16,6 +16,10 @@ import unittest
 from command import COMMAND, UTF8, CommandTest
 
 EXPERTS = 8
+KEYS = [
+    "checkpoint", "output", "family", "layers", "kept_layers", "num_experts", "num_ranks", "files", "bytes", "tensors",
+    "other_weights", "leftovers",
+]  # fmt: skip
 
 
 def write_checkpoint(folder, layers, expert_bytes=32, stacked_bytes=0):
@@ -99,6 +103,7 @@ class Permute(CommandTest):
     def test_the_result_as_an_object_and_as_two_lines(self):
         self.prepare()
         done = self.json(*self.WORDS)
+        self.assertEqual(list(done), KEYS)
         self.assertEqual((done["family"], done["layers"], done["kept_layers"]), ("olmoe", [0, 1, 2], []))
         self.assertEqual((done["num_experts"], done["num_ranks"], done["files"]), (EXPERTS, 4, 2))
         self.assertEqual(done["tensors"]["permuted"], 3)
