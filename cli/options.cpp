@@ -108,15 +108,13 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
   if (by_gain == nullptr) {
     add_thousandths(
         app, threshold, options.imbalance_threshold_thousandths, 0,
-        "Below this max/mean nothing is moved (lambda): of experts for least-loaded, of ranks for level; "
-        "0 always plans");
+        "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); 0 always plans");
     return;
   }
   options.imbalance_threshold_thousandths = 0;
   *by_gain = true;
   add_text(app, threshold, "auto|X",
-           "Below this max/mean nothing is moved (lambda): of experts for least-loaded, of ranks for level; "
-           "auto: what is predicted to pay moves",
+           "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); auto: by gain",
            [&options, by_gain, threshold](const std::string& text) {
              *by_gain = text == "auto";
              if (!*by_gain && text.find_first_not_of("0123456789.") != std::string::npos)

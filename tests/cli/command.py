@@ -26,11 +26,11 @@ def default_signals():
         signal.signal(sign, signal.SIG_DFL)
 
 
-def npy(shape, values):
-    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+def npy(shape, values, descr="<i8", code="q"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
     array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
-    return array + struct.pack(f"<{len(values)}q", *values)
+    return array + struct.pack(f"<{len(values)}{code}", *values)
 
 
 def npz_of(arrays):
@@ -82,20 +82,38 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(without_readings(done.stderr), "")
         return json.loads(done.stdout)
 
+    def shown(self, *words):
+        """What people see: all is well, and no line is longer than 100 columns."""
+        done = self.call(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+        return done.stdout
+
+    def file(self, name):
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+    def homes(self, name):
+        """homes[layer][expert] of a placement of ours, from the file alone; the ranks of an expert in order."""
+        file = self.file(name)
+        ranks, rows = file["num_ranks"], file["physical_to_logical"]
+        even = [[rank * len(row) // ranks for rank in range(ranks + 1)] for row in rows]
+        homes = []
+        for row, ends in zip(rows, file.get("rank_offsets", even), strict=True):
+            slots = [(rank, row[at]) for rank in range(ranks) for at in range(ends[rank], ends[rank + 1])]
+            homes.append([[rank for rank, held in slots if held == e] for e in range(file["num_experts"])])
+        return homes
+
     def write(self, name, value):
         (self.folder / name).write_text(json.dumps(value), encoding="utf-8")
         return name
 
     def assert_refused(self, words, status, error_type, *parts):
-        """The exit status, one line on stderr that has all parts, and with --json the error as an object."""
-        done = self.call(*words)
+        """The exit status, one line on stderr that has all parts, and the error as an object on stdout."""
+        done = self.call(*words, "--json")
         self.assertEqual(done.returncode, status, done.stderr)
-        self.assertEqual(done.stdout, "")
         self.assertRegex(without_readings(done.stderr), r"\Aevenkeel: [^\n]+\n\Z")
         for part in parts:
             self.assertIn(part, done.stderr)
-        done = self.call(*words, "--json")
-        self.assertEqual(done.returncode, status)
         error = json.loads(done.stdout)["error"]
         self.assertEqual(error["type"], error_type)
         self.assertEqual(f"evenkeel: {error['message']}\n", without_readings(done.stderr))

@@ -8,11 +8,16 @@ from command import CommandTest
 DATA = Path(__file__).resolve().parents[2] / "data" / "tiny-moe"
 TRACE = DATA / "routing_step1563.npz"
 LAYER = DATA / "layer.safetensors"
+RECORDINGS = DATA.parents[1] / "tests" / "io" / "data"
 
 
 class Files(CommandTest):
     def test_a_profile_knows_the_imbalance_that_the_data_s_readme_states(self):
         profile = self.json("profile", TRACE, "--ranks", 8, "-o", "p.safetensors")
+        keys = ["traces", "tokens", "num_layers", "layer_numbers", "num_experts", "transitions", "output", "layers"]
+        self.assertEqual(list(profile), keys)
+        self.assertEqual(list(profile["layers"][0]), ["layer", "assignments", "experts", "ranks"])
+        self.assertEqual(list(profile["layers"][0]["ranks"]), ["max_over_mean", "mean_over_max", "relative_excess"])
         self.assertEqual((profile["num_layers"], profile["num_experts"], profile["tokens"]), (8, 32, 40960))
         experts = [round(layer["experts"]["max_over_mean"], 2) for layer in profile["layers"]]
         self.assertEqual(experts, [2.22, 2.21, 1.89, 1.41, 1.53, 1.91, 1.64, 2.36])
@@ -28,22 +33,20 @@ class Files(CommandTest):
         for one, two in zip(once["layers"], twice["layers"], strict=True):
             self.assertEqual(2 * one["assignments"], two["assignments"])
 
-    def test_a_converted_trace_has_the_same_profile(self):
-        converted = self.json("convert", TRACE, "trace.safetensors")
-        self.assertEqual((converted["what"], converted["from"], converted["to"]), ("trace", "npz", "safetensors"))
-        before, after = (self.json("profile", path)["layers"] for path in [TRACE, "trace.safetensors"])
-        self.assertEqual(before, after)
+    def test_convert_says_what_it_found_and_the_formats(self):
+        for source, name, expected in [
+            (TRACE, "trace.safetensors", ("trace", "npz", "safetensors", None)),
+            (RECORDINGS / "sglang_stat.pt", "p.npz", ("recording", "sglang", "npz", [1, 2, 3])),
+        ]:
+            converted = self.json("convert", source, name)
+            self.assertEqual(list(converted)[:5], ["input", "output", "what", "from", "to"])
+            self.assertEqual(tuple(converted.get(key) for key in ("what", "from", "to", "layers")), expected)
 
-    def test_recordings_of_other_systems_are_profiled_and_converted(self):
-        recordings = DATA.parents[1] / "tests" / "io" / "data"
-        tokens = self.json("profile", recordings / "sglang_per_token.pt")
+    def test_of_what_is_no_trace_tokens_and_transitions_are_not_known(self):
+        tokens = self.json("profile", RECORDINGS / "sglang_per_token.pt")
         self.assertEqual((tokens["tokens"], tokens["num_layers"], tokens["num_experts"]), (5, 3, 6))
-        counts = self.json("profile", recordings / "trtllm_statistics")
+        counts = self.json("profile", RECORDINGS / "trtllm_statistics")
         self.assertEqual((counts["tokens"], counts["transitions"]), (None, False))
-        converted = self.json("convert", recordings / "sglang_stat.pt", "p.npz")
-        self.assertEqual(
-            (converted["what"], converted["from"], converted["layers"]), ("recording", "sglang", [1, 2, 3])
-        )
 
     def test_a_placement_is_converted_for_other_systems_and_back(self):
         rows = [[0, 3, 1, 2], [2, 3, 0, 1]]
@@ -65,25 +68,19 @@ class Files(CommandTest):
         self.assert_refused(["convert", "s.json", "again.json"], 2, "InvalidArgument", "--ranks")
 
     def test_convert_refuses_what_means_nothing_for_its_input(self):
-        recordings = DATA.parents[1] / "tests" / "io" / "data"
-        for source in [TRACE, recordings / "trtllm_statistics"]:
-            for option, value in [
-                ("--moe-layers", "3-60"),
-                ("--ranks", 8),
-                ("--num-hidden-layers", 61),
-                ("--layer-updates-per-iter", 0),
-                ("--to", "sglang"),
-            ]:
-                self.assert_refused(["convert", source, "o.npz", option, value], 2, "InvalidArgument", f"{option}: ")
-        words = ["profile", recordings / "trtllm_statistics", "--as", "trace"]
-        self.assert_refused(words, 2, "InvalidArgument", "--as: trace, but the file has counts")
-        self.assert_refused(["place", TRACE, "--ranks", 2, "--as", "counts"], 2, "InvalidArgument", "--as: counts, but")
-
-    def test_the_number_of_experts_that_is_given_holds_for_every_input(self):
-        recordings = DATA.parents[1] / "tests" / "io" / "data"
-        self.assertEqual(self.json("profile", recordings / "sglang_per_token.pt", "--num-experts", 9)["num_experts"], 9)
-        words = ["place", recordings / "trtllm_statistics", "--ranks", 1, "--num-experts", 6]
-        self.assert_refused(words, 2, "InvalidArgument", "--num-experts: 6, but the file has counts of 5")
+        convert, counts = ["convert", TRACE, "o.npz"], RECORDINGS / "trtllm_statistics"
+        for words, message in [
+            ([*convert, "--moe-layers", "3-60"], "--moe-layers: "),
+            ([*convert, "--ranks", 8], "--ranks: "),
+            ([*convert, "--num-hidden-layers", 61], "--num-hidden-layers: "),
+            ([*convert, "--layer-updates-per-iter", 0], "--layer-updates-per-iter: "),
+            ([*convert, "--to", "sglang"], "--to: "),
+            (["profile", counts, "--as", "trace"], "--as: trace, but the file has counts"),
+            (["place", TRACE, "--ranks", 2, "--as", "counts"], "--as: counts, but"),
+            (["place", counts, "--ranks", 1, "--num-experts", 6], "--num-experts: 6, but the file has counts of 5"),
+        ]:
+            with self.subTest(words=words):
+                self.assert_refused(words, 2, "InvalidArgument", message)
 
     def test_the_trained_layer_runs_on_the_trace_it_was_recorded_with(self):
         result = self.json("run", "--trace", TRACE, "--layer", 4, "--sequences", "128:160:8", "--weights", LAYER,
@@ -95,16 +92,18 @@ class Files(CommandTest):
             self.assertIn(planner["bitwise_equal"], [True, None])
 
     def test_options_that_contradict_a_file_are_refused(self):
-        words = ["run", "--trace", TRACE, "--ranks", 2]
-        self.assert_refused(words, 2, "InvalidArgument", "--layer", "0..7")
-        self.assert_refused([*words, "--layer", 8], 2, "InvalidArgument", "--layer: 8", "0..7")
-        self.assert_refused([*words, "--layer", 4, "--top-k", 2], 2, "InvalidArgument", "--top-k: 2")
-        self.assert_refused(
-            [*words, "--layer", 4, "--weights", LAYER, "--hidden", 64], 2, "InvalidArgument", "--hidden: 64"
-        )
-        self.assert_refused([*words, "--layer", 4, "--tokens", 100000], 2, "InvalidArgument", "--tokens", "0..20480")
-        self.assert_refused([*words, "--layer", 4, "--sequences", "0:161"], 2, "InvalidArgument", "160 sequences")
-        self.assert_refused([*words, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
+        run = ["run", "--trace", TRACE, "--ranks", 2]
+        for words, parts in [
+            ([], ["--layer", "0..7"]),
+            (["--layer", 8], ["--layer: 8", "0..7"]),
+            (["--layer", 4, "--top-k", 2], ["--top-k: 2"]),
+            (["--layer", 4, "--weights", LAYER, "--hidden", 64], ["--hidden: 64"]),
+            (["--layer", 4, "--tokens", 100000], ["--tokens", "0..20480"]),
+            (["--layer", 4, "--sequences", "0:161"], ["160 sequences"]),
+        ]:
+            with self.subTest(words=words):
+                self.assert_refused([*run, *words], 2, "InvalidArgument", *parts)
+        self.assert_refused([*run, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
 
 
 if __name__ == "__main__":

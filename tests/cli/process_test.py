@@ -60,14 +60,10 @@ class Streams(ProcessTest):
                 self.assertEqual(done.returncode, status)
                 self.assertIn("message", json.loads(done.stdout)["error"])
 
-    def test_an_error_keeps_its_status_and_its_object_where_stderr_is_full(self):
+    def test_an_error_keeps_its_status_and_its_object_where_stderr_is_full_or_closed_or_not_read(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             self.assert_outlives(stderr=full)
-
-    def test_and_where_stderr_is_closed(self):
         self.assert_outlives(preexec_fn=lambda: os.close(2))
-
-    def test_and_where_nobody_reads_stderr(self):
         for action in [signal.SIG_DFL, signal.SIG_IGN]:
             reader, writer = os.pipe()
             os.close(reader)
@@ -91,21 +87,15 @@ class Streams(ProcessTest):
                 self.assertEqual(done.returncode, 4)  # its result could not be printed
                 self.assertEqual((self.folder / name).read_bytes(), expected)
 
-    def test_help_and_version_that_cannot_be_printed_are_no_success(self):
+    def test_what_cannot_be_printed_is_no_success(self):
+        self.write("many.json", {"loads": [[1, 2]] * 1000})
+        long = ["profile", "many.json"]
         with open("/dev/full", "w", encoding="utf-8") as full:
-            for words in [["--help"], ["--version"], ["plan", "--help"]]:
+            for words in [["--help"], ["--version"], ["plan", "--help"], long, [*long, "--json"]]:
                 done = self.call(*words, stdout=full)
                 self.assertEqual(done.returncode, 4)
                 self.assertRegex(done.stderr, r"\Aevenkeel: standard output: cannot be written: [^\n]+\n\Z")
         self.assertEqual(self.call("--version", preexec_fn=lambda: os.close(1)).returncode, 4)
-
-    def test_a_long_result_that_cannot_be_printed_is_no_success(self):
-        self.write("many.json", {"loads": [[1, 2]] * 1000})
-        for form in [[], ["--json"]]:
-            with open("/dev/full", "w", encoding="utf-8") as full:
-                done = self.call("profile", "many.json", *form, stdout=full)
-            self.assertEqual(done.returncode, 4)
-            self.assertRegex(done.stderr, r"\Aevenkeel: standard output: cannot be written: [^\n]+\n\Z")
 
     def test_a_reader_that_has_gone_ends_it_by_sigpipe_unless_the_parent_ignored_that(self):
         for action, status in [(signal.SIG_DFL, -signal.SIGPIPE), (signal.SIG_IGN, 4)]:
@@ -156,19 +146,21 @@ class Endings(ProcessTest):
         write_trace(self.folder / "t.npy", 1_000_000)
         write_trace(self.folder / "long.npy", 4_000_000)  # a profile is read in a moment
         before = self.names()
-        for sign in [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]:
-            for words in (
-                ["convert", "t.npy", "--as", "trace", "o.npz"],
-                ["convert", "t.npy", "--as", "trace", "o.safetensors"],
-                ["profile", "long.npy", "--as", "trace", "-o", "o.json"],
-            ):
-                with self.subTest(sign=sign, words=words):
-                    status, errors = self.begin_and_stop([*words, "--json"], sign)
-                    self.assertEqual(status, -sign)
-                    said = f"evenkeel: interrupted; {words[-1]} was not made\n"
-                    # A profile tries whether its file can be made, reads, and makes it at the end.
-                    self.assertIn(errors, ("", said) if words[0] == "profile" else (said,))
-                    self.assertEqual(self.names(), before)
+        to_npz = ["convert", "t.npy", "--as", "trace", "o.npz"]
+        for sign, words in [
+            (signal.SIGHUP, to_npz),
+            (signal.SIGINT, to_npz),
+            (signal.SIGTERM, to_npz),
+            (signal.SIGTERM, [*to_npz[:-1], "o.safetensors"]),
+            (signal.SIGINT, ["profile", "long.npy", "--as", "trace", "-o", "o.json"]),
+        ]:
+            with self.subTest(sign=sign, words=words):
+                status, errors = self.begin_and_stop([*words, "--json"], sign)
+                self.assertEqual(status, -sign)
+                said = f"evenkeel: interrupted; {words[-1]} was not made\n"
+                # A profile tries whether its file can be made, reads, and makes it at the end.
+                self.assertIn(errors, ("", said) if words[0] == "profile" else (said,))
+                self.assertEqual(self.names(), before)
 
     def test_a_signal_ends_long_reading_at_once(self):
         write_trace(self.folder / "t.npy", 2_000_000)
@@ -217,48 +209,37 @@ class Files(ProcessTest):
             name = "o.yaml" if form == "trtllm" else "o.placed.json"
             yield ["place", "profile.json", "--ranks", 2, "--format", form, "--moe-layers", "0-1", "-o", name]
 
-    def test_a_file_that_is_replaced_keeps_its_mode(self):
-        for words in self.writers():
-            for mode in [0o600, 0o640, 0o444, 0o666, 0o755]:
-                with self.subTest(words=words, mode=oct(mode)):
-                    out = self.folder / words[-1]
-                    out.write_text("before")
-                    out.chmod(mode)
-                    done = self.call(*words)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertNotEqual(out.read_bytes(), b"before")
-                    self.assertEqual(out.stat().st_mode & 0o7777, mode)
-                    out.unlink()
-        self.assertNotIn(".part", " ".join(self.names()))
-
-    def test_a_new_file_is_open_to_nobody_who_cannot_read_its_source(self):
-        for words in self.writers():
-            for mode, made in [(0o600, 0o600), (0o640, 0o640), (0o400, 0o600), (0o755, 0o644)]:
-                with self.subTest(words=words, mode=oct(mode)):
-                    (self.folder / "profile.json").chmod(mode)
-                    done = self.call(*words)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertEqual((self.folder / words[-1]).stat().st_mode & 0o7777, made)
-                    (self.folder / words[-1]).unlink()
-                    (self.folder / "profile.json").chmod(0o600)
-
-    def test_a_new_file_has_the_mode_of_any(self):
-        before = os.umask(0o027)
+    def test_every_writer_heeds_modes_of_files_and_their_sources_and_writes_long_names(self):
+        before = os.umask(0o022)
         self.addCleanup(os.umask, before)
         for words in self.writers():
-            self.call(*words)
-            self.assertEqual((self.folder / words[-1]).stat().st_mode & 0o7777, 0o640)
-            (self.folder / words[-1]).unlink()
+            with self.subTest(words=words):
+                out = self.folder / words[-1]
 
-    def test_names_as_long_as_a_file_system_has_them_are_written(self):
-        for words in self.writers():
-            for length in [230, 242, 255]:
-                end = (self.folder / words[-1]).suffix
-                name = "é" * ((length - len(end)) // 2) + "x" * ((length - len(end)) % 2) + end
-                self.assertEqual(len(name.encode()), length)
+                def mode_of_result(umask, of_source, words=words, out=out):
+                    os.umask(umask)
+                    (self.folder / "profile.json").chmod(of_source)
+                    done = self.call(*words)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    return oct(out.stat().st_mode & 0o7777)
+
+                # A new file has the mode of any, and is open to nobody who cannot read its source.
+                for umask, of_source, made in [(0o027, 0o644, 0o640), (0o022, 0o600, 0o600), (0o022, 0o755, 0o644)]:
+                    self.assertEqual(mode_of_result(umask, of_source), oct(made))
+                    out.unlink()
+                # One that is replaced keeps its own.
+                out.write_text("before")
+                out.chmod(0o444)
+                self.assertEqual(mode_of_result(0o022, 0o755), oct(0o444))
+                self.assertNotEqual(out.read_bytes(), b"before")
+                out.unlink()
+                end = out.suffix
+                name = "é" * ((255 - len(end)) // 2) + "x" * ((255 - len(end)) % 2) + end
+                self.assertEqual(len(name.encode()), 255)
                 done = self.call(*words[:-1], name)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 (self.folder / name).unlink()
+        self.assertNotIn(".part", " ".join(self.names()))
 
 
 class Words(ProcessTest):
@@ -281,10 +262,6 @@ class Words(ProcessTest):
             if positionals:
                 words = [subcommand, *[""] * len(positionals)]
                 self.assert_refused(words, 2, "InvalidArgument", "''; allowed: the name of a f")
-
-    def test_an_empty_output_is_refused_before_anything_is_done(self):
-        error = self.assert_refused(["profile", self.loads, "-o", ""], 2, "InvalidArgument", "--output")
-        self.assertEqual((error["argument"], error["allowed"]), ("--output", "the name of a file"))
 
     def test_a_word_that_is_nearly_known_gets_a_suggestion(self):
         self.write("p.json", {"loads": [[9, 5, 3, 2]]})

@@ -30,8 +30,9 @@ class Tensor:
         self.packed = struct.pack(f"<{self.count}{self.code}", *values)
 
     @classmethod
-    def of_rows(cls, rows):
-        return cls((len(rows), len(rows[0])), [number for row in rows for number in row])
+    def of(cls, array):
+        """Of a numpy array."""
+        return cls(array.shape, array.ravel().tolist(), array.dtype.name)
 
 
 def safetensors(tensors):

@@ -11,7 +11,7 @@ import types
 import unittest
 
 import numpy as np
-from support import TRACE, PackageTest
+from support import RECORDINGS, TRACE, PackageTest
 
 import evenkeel as ek
 
@@ -45,18 +45,20 @@ def public_calls():
     """Every public call by its name, with arguments that it takes."""
     profile = ek.RoutingProfile(loads=[[1, 2], [3, 4]])
     placement = ek.Placement.contiguous(2, 2, 2)
+    known = ek.RoutingProfile(loads=[[1, 2], [3, 4]], transitions=[[[1, 2], [3, 4]]])
     two = [profile, profile]
+    trace = str(RECORDINGS / "trace.safetensors")
     yield "plan()", ek.plan, {"loads": [1, 2], "ranks": 2}
     yield "plan()", ek.plan, {"loads": profile, "ranks": 2, "layer": 1}
     yield "place()", ek.place, {"profile": profile, "ranks": 2}
     yield "place()", ek.place, {"profile": two, "topology": "8xh100", "across": "sum", "redundant_experts": 6}
-    yield "place()", ek.place, {"profile": profile, "ranks": 2, "objective": "joint"}
+    yield "place()", ek.place, {"profile": known, "ranks": 2, "objective": "joint"}
     yield "place()", ek.place, {"profile": profile, "ranks": 2, "traffic": "dispatch-combine"}
     yield "place()", ek.place, {"profile": profile, "ranks": 2, "from_": placement, "max_moves": 1, "horizon": 5}
     yield "evaluate()", ek.evaluate, {"recordings": profile, "placements": placement, "ranks": 2}
-    yield "evaluate()", ek.evaluate, {"recordings": str(TRACE), "placements": placement, "ranks": 2}
-    yield "read_steps()", ek.read_steps, {"path": str(TRACE)}
-    yield "source_counts()", ek.source_counts, {"path": str(TRACE), "ranks": 2}
+    yield "evaluate()", ek.evaluate, {"recordings": trace, "placements": ek.Placement.contiguous(3, 16, 2), "ranks": 2}
+    yield "read_steps()", ek.read_steps, {"path": trace}
+    yield "source_counts()", ek.source_counts, {"path": trace, "ranks": 2}
     eplb = {"weight": [[1, 2]], "num_replicas": 2, "num_groups": 1, "num_nodes": 1, "num_gpus": 1}
     yield "rebalance_experts()", ek.rebalance_experts, eplb
     contiguous = {"num_layers": 1, "num_experts": 4, "num_ranks": 2}
@@ -69,7 +71,7 @@ def public_calls():
     yield "Placement.save()", placement.save, {"path": "a.yaml", "format": "trtllm", "layers": [0, 1]}
     yield "Placement.save_mapping()", placement.save_mapping, {"path": "a.safetensors"}
     yield "RoutingProfile()", ek.RoutingProfile, {"loads": [[1, 2], [3, 4]], "transitions": [[[1, 2], [3, 4]]]}
-    yield "RoutingProfile()", ek.RoutingProfile, {"path": str(TRACE)}
+    yield "RoutingProfile()", ek.RoutingProfile, {"path": trace}
     yield "RoutingProfile.add()", profile.add, {"other": profile}
     yield "RoutingProfile.save()", profile.save, {"path": "p.json"}
 

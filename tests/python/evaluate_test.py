@@ -14,8 +14,10 @@ EARLY = TRACE.with_name("routing_step50.npz")
 CONFIG = TRACE.with_name("config.json")
 
 
-def command_evaluates():
-    return bool(COMMAND) and subprocess.run([COMMAND, "evaluate", "--help"], capture_output=True).returncode == 0
+def said_by_command(*words):
+    done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def random_profile(seed, layers=3, experts=16, scale=1):
@@ -33,64 +35,37 @@ def max_over_mean(profile, placement):
 
 
 class Evaluate(PackageTest):
-    def said_by_command(self, *words):
-        done = subprocess.run([COMMAND, "evaluate", *map(str, words), "--json"], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
-
-    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
-    def test_says_the_same_as_the_command_of_files(self):
-        now, then = self.folder / "now.json", self.folder / "then.json"
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
+    def test_says_the_same_as_the_command(self):
+        now, then, cost, bare = (self.folder / name for name in ("now.json", "then.json", "c.json", "bare.npy"))
         ek.place(ek.RoutingProfile(EARLY), 8, redundant_experts=8).save(now)
         ek.place(ek.RoutingProfile(TRACE), 8, redundant_experts=8).save(then)
         window = self.folder / "w.npz"
         np.savez(window, counts=np.random.default_rng(1).integers(0, 99, (30, 8, 32)))
+        np.save(bare, np.random.default_rng(2).integers(0, 40, (5, 8, 32)))
+        rates = {"flops_per_second": 3e11, "weight_bytes_per_second": 1e10, "link_bytes_per_second": 2e9}
+        cost.write_text(json.dumps({"format": "evenkeel.cost.v1", **rates, "chunk_seconds": 1e-5}))
+        priced, known = ["--model", CONFIG, "--tokens-per-step", 900], {"model": CONFIG, "tokens_per_step": 900}
+        windows, in_windows = ["--step-tokens", 4096], {"step_tokens": 4096}
+        of_bare = ["--as", "counts", "--num-experts", 32, "--moe-layers", "0-7"]
         for files, words, named in [
             ([TRACE], [], {}),
             ([TRACE, window], ["--horizon", 5], {"horizon": 5}),
-            ([EARLY, TRACE], ["--step-tokens", 4096, "--from", now], {"step_tokens": 4096, "from_": now}),
-            (
-                [TRACE],
-                ["--model", CONFIG, "--tflops", 0.5, "--link", 2, "--tokens-per-step", 900, "--horizon", 50],
-                {"model": CONFIG, "tflops": 0.5, "link": 2, "tokens_per_step": 900, "horizon": 50},
-            ),
-            (
-                [TRACE],
-                ["--model", CONFIG, "--tflops", 0.5, "--step-tokens", 4096],
-                {"model": CONFIG, "tflops": 0.5, "step_tokens": 4096},
-            ),
-        ]:
+            ([EARLY, TRACE], [*windows, "--from", now], {**in_windows, "from_": now}),
+            ([TRACE], [*priced, "--tflops", 0.5, "--link", 2, "--horizon", 50], {**known, "tflops": 0.5, "link": 2, "horizon": 50}),
+            ([TRACE], ["--model", CONFIG, "--tflops", 0.5, *windows], {"model": CONFIG, "tflops": 0.5, **in_windows}),
+            ([TRACE], [*priced, "--cost", cost, "--nodes", 2], {**known, "cost": cost, "nodes": 2}),
+            ([TRACE], [*priced, "--device", "B200", "--expert-bytes", 77], {**known, "device": "B200", "expert_bytes": 77}),
+            ([TRACE], [*priced, "--tflops", 2, "--topology", "8xh100"], {**known, "tflops": 2, "topology": "8xh100"}),
+            ([bare], of_bare, {"as_": "counts", "num_experts": 32, "layers": range(8)}),
+        ]:  # fmt: skip
             with self.subTest(words=words):
-                placements = ["--placement", now, "--placement", then]
-                printed = self.said_by_command(*files, *placements, "--ranks", 8, "--nodes", 2, *words)
-                said = ek.evaluate(files, [now, then], 8, 2, **named)
+                printed = said_by_command(
+                    "evaluate", *files, "--placement", now, "--placement", then, "--ranks", 8, *words
+                )
+                said = ek.evaluate(files, [now, then], 8, **named)
                 self.assertEqual(said, printed)
                 self.assertEqual(list(said["verdict"]), list(printed["verdict"]))
-
-    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
-    def test_says_the_same_as_the_command_of_rates_and_of_what_files_do_not_say(self):
-        cost, bare = self.folder / "c.json", self.folder / "bare.npy"
-        rates = {"flops_per_second": 3e11, "weight_bytes_per_second": 1e10, "link_bytes_per_second": 2e9}
-        cost.write_text(json.dumps({"format": "evenkeel.cost.v1", **rates, "chunk_seconds": 1e-5}))
-        np.save(bare, np.random.default_rng(2).integers(0, 40, (5, 8, 32)))
-        now = self.folder / "now.json"
-        ek.place(ek.RoutingProfile(TRACE), 8, redundant_experts=8).save(now)
-        priced = ["--model", CONFIG, "--tokens-per-step", 900]
-        known = {"model": CONFIG, "tokens_per_step": 900}
-        of_bare = ["--as", "counts", "--num-experts", 32, "--moe-layers", "0-7"]
-        for file, words, named in [
-            (TRACE, [*priced, "--cost", cost], {**known, "cost": cost}),
-            (TRACE, [*priced, "--cost", cost, "--link", 3], {**known, "cost": cost, "link": 3}),
-            (TRACE, [*priced, "--device", "h100"], {**known, "device": "h100"}),
-            (TRACE, [*priced, "--device", "B200", "--tflops", 5], {**known, "device": "B200", "tflops": 5}),
-            (TRACE, [*priced, "--device", "a100", "--nodes", 2], {**known, "device": "a100", "nodes": 2}),
-            (TRACE, [*priced, "--tflops", 2, "--topology", "8xh100"], {**known, "tflops": 2, "topology": "8xh100"}),
-            (bare, of_bare, {"as_": "counts", "num_experts": 32, "layers": range(8)}),
-        ]:
-            with self.subTest(words=words):
-                printed = self.said_by_command(file, "--placement", now, "--ranks", 8, *words)
-                self.assertEqual(ek.evaluate(file, now, 8, **named), printed)
-                self.assertEqual(len(printed["placements"][0]["results"][0]["layers"]), 8)
 
     def test_notes_say_what_was_assumed_and_what_was_read_otherwise(self):
         recording = self.folder / "r.json"
@@ -221,11 +196,6 @@ class Evaluate(PackageTest):
 
 
 class VerdictOfPlace(PackageTest):
-    def printed(self, *words):
-        done = subprocess.run([COMMAND, "place", *map(str, words), "--json"], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
-
     def assert_says(self, placed, printed):
         self.assertEqual(placed.held_out, printed["held_out"])
         for key in ("verdict", "judged_verdict"):
@@ -239,7 +209,7 @@ class VerdictOfPlace(PackageTest):
                 for key, value in shown[which].items():
                     self.assertEqual(getattr(quality, key), value, key)
 
-    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_is_that_of_the_command(self):
         window, cost = self.folder / "w.npz", self.folder / "c.json"
         np.savez(window, counts=np.random.default_rng(3).integers(0, 99, (30, 8, 32)))
@@ -257,15 +227,15 @@ class VerdictOfPlace(PackageTest):
             ([EARLY], ["--judge", window], {"judge": window}),
         ]:  # fmt: skip
             with self.subTest(words=words):
-                printed = self.printed(*files, "--ranks", 8, "--redundant-experts", 8, *words)
+                printed = said_by_command("place", *files, "--ranks", 8, "--redundant-experts", 8, *words)
                 self.assert_says(ek.place(files, 8, redundant_experts=8, **named), printed)
 
-    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_is_against_the_placement_that_it_starts_from(self):
         start, now = ek.place(EARLY, 8, redundant_experts=8), self.folder / "now.json"
         start.save(now)
         words = ["--ranks", 8, "--redundant-experts", 8, "--from", now, "--max-moves", 5, "--horizon", 3]
-        printed = self.printed(TRACE, *words)
+        printed = said_by_command("place", TRACE, *words)
         placed = ek.place(TRACE, 8, redundant_experts=8, from_=start, max_moves=5, horizon=3)
         self.assertEqual(placed.verdict | {"against": str(now)}, printed["verdict"])
 
@@ -279,28 +249,18 @@ class VerdictOfPlace(PackageTest):
             said = ek.evaluate(recordings, placed, 4, horizon=8)["verdict"]
             self.assertEqual(verdict, said | {"placement": "the placement"})
             self.assertEqual(verdict["measured_on"], data)
-        both = ek.place(made_from, 4, redundant_experts=4, judge=[later, made_from], horizon=8)
-        self.assertEqual(both.judged_verdict["measured_on"], OWN)
         contiguous = max_over_mean(later, ek.Placement.contiguous(3, 16, 4))
         np.testing.assert_allclose(placed.judged[0][0].max_over_mean, contiguous, rtol=1e-12)
         np.testing.assert_allclose(placed.judged[0][1].max_over_mean, max_over_mean(later, placed), rtol=1e-12)
         alone = ek.place(made_from, 4, redundant_experts=4)
-        self.assertEqual((alone.verdict, alone.judged_verdict, alone.judged), (None, None, []))
+        self.assertEqual((alone.verdict, alone.judged_verdict, alone.judged, alone.held_out), (None, None, [], None))
         self.assertEqual(alone, placed)
 
-    def test_is_by_what_was_held_out_of_the_data_that_it_was_made_from(self):
-        known = {"model": CONFIG, "tokens_per_step": 900, "tflops": 0.5, "link": 2, "horizon": 10**6}
-        placed = ek.place(EARLY, 8, redundant_experts=8, **known)
-        self.assertEqual((placed.held_out["blocks"], placed.held_out["folds"]), (20, 10))
-        gain = placed.held_out["max_over_mean_before"] - placed.held_out["max_over_mean_after"]
-        self.assertAlmostEqual(placed.verdict["gain"]["mean"], gain, places=12)
-        self.assertEqual((placed.verdict["answer"], placed.verdict["measured_on"]), ("pays", OWN))
-        kept = placed.provenance
-        self.assertAlmostEqual(float(kept["held_out_max_over_mean"]), placed.held_out["max_over_mean_after"], places=5)
-        self.assertIsNone(ek.place(random_profile(26), 4).held_out)
+    def test_of_copies_that_are_chosen_the_number_chosen_is_held_out(self):
         auto = ek.place(EARLY, 8, redundant_experts="auto")
         copies = auto.physical_to_logical.shape[1] - 32
         self.assertEqual(auto.held_out, ek.place(EARLY, 8, redundant_experts=copies).held_out)
+        self.assertEqual((auto.held_out["blocks"], auto.held_out["folds"]), (20, 10))
 
     def test_files_are_placed_for_as_the_profiles_that_they_hold(self):
         recording = self.folder / "r.json"
@@ -365,22 +325,13 @@ class PlaceOfSeveral(PackageTest):
         self.assertEqual(alone.per_recording, [])
         self.assertEqual(ek.place([self.recordings[0]], 4), alone)
 
-    def test_few_experts_move_from_a_placement(self):
-        start = ek.place(self.recordings[0], 4)
-        placed = ek.place(self.recordings, 4, from_=start, max_moves=4)
-        moved = sum(len(set(placed.homes(n, e)) - set(start.homes(n, e))) for n in range(3) for e in range(16))
-        self.assertLessEqual(moved, 4)
-        self.assertLess(self.worst(placed), self.worst(start))
-        np.testing.assert_allclose(placed.per_recording[1][0].max_over_mean, max_over_mean(self.recordings[1], start))
-
-    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_says_the_same_as_the_command(self):
         paths = []
         for i, recording in enumerate(self.recordings):
             paths.append(self.folder / f"{i}.npz")
             recording.save(paths[-1])
-        words = [COMMAND, "place", *paths, "--ranks", "4", "--redundant-experts", "4", "--json"]
-        printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        printed = said_by_command("place", *paths, "--ranks", 4, "--redundant-experts", 4)
         placed = ek.place(self.recordings, 4, redundant_experts=4)
         self.assertEqual((placed.objective, placed.bound), (printed["objective"], printed["bound"]))
         for qualities, shown in zip(placed.per_recording, printed["per_recording"], strict=True):

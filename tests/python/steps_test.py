@@ -6,7 +6,8 @@ import subprocess
 import unittest
 
 import numpy as np
-from support import CASES, COMMAND, RECORDINGS, PackageTest
+from support import COMMAND, RECORDINGS, PackageTest
+from tensor_files import Tensor, safetensors
 
 import evenkeel as ek
 
@@ -51,17 +52,14 @@ def split(counts, parts, seed):
     return [*all_parts, rest]
 
 
+def long_table(counts, column="step"):
+    """A line for each number; nothing is said of those that are 0."""
+    rows = [(s, l, e, counts[s, l, e]) for s, l, e in np.ndindex(counts.shape) if counts[s, l, e] > 0]
+    return f"{column},layer,expert,count\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+
+
 def lines(records):
     return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def safetensors(arrays):
-    header, data = {}, b""
-    for name, array in arrays.items():
-        begin, data = len(data), data + array.astype("<i8").tobytes()
-        header[name] = {"dtype": "I64", "shape": list(array.shape), "data_offsets": [begin, len(data)]}
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + data
 
 
 class StepsTest(PackageTest):
@@ -121,14 +119,13 @@ class Steps(StepsTest):
         rows = [
             (step, rank, layer, expert, part[step, layer, expert])
             for rank, part in enumerate(split(self.counts, 2, 2))
-            for step in range(STEPS)
-            for layer in range(LAYERS)
-            for expert in range(EXPERTS)
+            for step, layer, expert in np.ndindex(part.shape)
         ]
         np.random.default_rng(3).shuffle(rows)
-        for column in ["step", "iteration", "Forward Pass", "batch"]:
-            text = f"{column},rank,layer,expert,count\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
-            self.assert_steps(self.write("long.csv", text), self.counts)
+        text = "iteration,rank,layer,expert,count\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+        self.assert_steps(self.write("ranks.csv", text), self.counts)
+        for column in ["step", "Forward Pass", "batch"]:
+            self.assert_steps(self.write("long.csv", long_table(self.counts, column)), self.counts)
         head = "\t".join(f"expert_{e}" for e in range(EXPERTS))
         wide = [
             "\t".join(map(str, [100 * step, layer, *self.counts[step, layer]]))
@@ -152,37 +149,18 @@ class Steps(StepsTest):
         self.assert_steps(self.write("one.csv", text), self.counts[:, :1])
 
     def test_several_columns_say_a_step_together(self):
-        rows = [
-            (step // 4, step % 4, layer, expert, self.counts[step, layer, expert])
-            for step in range(STEPS)
-            for layer in range(LAYERS)
-            for expert in range(EXPERTS)
-            if self.counts[step, layer, expert] > 0
-        ]
-        text = "iteration,batch,layer,expert,tokens\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+        head, *rows = long_table(self.counts).splitlines(keepends=True)
+        two = [f"{int(step) // 4},{int(step) % 4},{rest}" for step, _, rest in (row.partition(",") for row in rows)]
+        text = head.replace("step", "iteration,batch") + "".join(two)
         self.assert_steps(self.write("both.csv", text), self.counts)
 
     def test_counts_that_are_not_whole_stay_in_proportion(self):
-        text = "step,layer,expert,count\n" + "".join(
-            f"{step},{layer},{expert},{self.counts[step, layer, expert] / 8}\n"
-            for step in range(STEPS)
-            for layer in range(LAYERS)
-            for expert in range(EXPERTS)
-        )
-        self.assert_steps(self.write("eighths.csv", text), self.counts)
+        self.assert_steps(self.write("eighths.csv", long_table(self.counts / 8)), self.counts)
 
     def test_a_layer_that_a_step_leaves_out_has_no_load_there(self):
         self.counts[4, 1] = self.counts[9] = 0
-        rows = [
-            (step, layer, expert, self.counts[step, layer, expert])
-            for step in range(STEPS)
-            for layer in range(LAYERS)
-            for expert in range(EXPERTS)
-            if self.counts[step, layer, expert] > 0
-        ]
-        text = "step,layer,expert,count\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
         without = np.delete(self.counts, 9, axis=0)  # of which no line speaks
-        self.assert_steps(self.write("holes.csv", text), without)
+        self.assert_steps(self.write("holes.csv", long_table(self.counts)), without)
 
     def test_lines_of_json(self):
         parts = split(self.counts, 3, 4)
@@ -218,36 +196,19 @@ class Steps(StepsTest):
 
     def test_steps_that_nobody_can_tell_apart_are_asked_about(self):
         lists = self.counts[0].tolist()
+        one = {"step": 1, "expert_load": lists}
         for name, records, message in [
-            (
-                "windows",
-                [{"expert_load": [lists, lists]}] * 2,
-                "w.jsonl: line 2: has a step that a line before has too",
-            ),
-            (
-                "twice",
-                [{"step": 1, "expert_load": lists}] * 2,
-                "w.jsonl: line 2: has a step that a line before has too",
-            ),
-            (
-                "missing",
-                [{"step": 1, "expert_load": lists}, {"expert_load": lists}],
-                "w.jsonl: line 2: says its step nowhere, where the first says it under 'step'",
-            ),
-            (
-                "another",
-                [{"step": 1, "expert_load": lists}, {"iteration": 2, "expert_load": lists}],
-                "w.jsonl: line 2: says its step under 'iteration', where the first says it under 'step'",
-            ),
-            (
-                "mixed",
-                [{"expert_load": [lists]}, {"expert_load": lists}],
-                "w.jsonl: line 2: says its step nowhere, where the first says it by its place in the list",
-            ),
-        ]:
+            ("windows", [{"expert_load": [lists, lists]}] * 2, "has a step that a line before has too"),
+            ("twice", [one, one], "has a step that a line before has too"),
+            ("missing", [one, {"expert_load": lists}], "says its step nowhere, where the first says it under 'step'"),
+            ("another", [one, {"iteration": 2, "expert_load": lists}],
+             "says its step under 'iteration', where the first says it under 'step'"),
+            ("mixed", [{"expert_load": [lists]}, {"expert_load": lists}],
+             "says its step nowhere, where the first says it by its place in the list"),
+        ]:  # fmt: skip
             with self.subTest(name):
                 path = self.write("w.jsonl", lines(records))
-                self.assert_raises(ek.ParseError, message, ek.read_steps, path)
+                self.assert_raises(ek.ParseError, f"w.jsonl: line 2: {message}", ek.read_steps, path)
                 self.assertEqual(ek.RoutingProfile(path).num_experts, EXPERTS)  # as a whole it is plain
         sparse = "".join(f"{step},{step % 60},{step % 250},1\n" for step in range(3000))
         path = self.write("sparse.csv", "step,layer,expert,count\n" + sparse)
@@ -275,9 +236,7 @@ class Steps(StepsTest):
         self.assert_steps(self.write("stats.jsonl", lines(records)), self.counts)
 
     def test_records_that_vllm_writes(self):
-        path = CASES / "B11_vllm_stats" / "eplb_data.jsonl"
-        if not path.exists():
-            self.skipTest(f"no {path}")
+        path = self.case("B11_vllm_stats/eplb_data.jsonl")
         records = [json.loads(line) for line in path.read_text().splitlines()]
         counts = np.array([record["expert_load"] for record in records])  # whose maps change nothing
         self.assert_steps(path, counts, ranks=2)
@@ -287,7 +246,9 @@ class Steps(StepsTest):
         for rank, part in enumerate(parts):
             arrays = {f"{40 + step}_{3 + layer}": part[step, layer] for step in range(STEPS) for layer in range(LAYERS)}
             self.write("stats/meta_info.json", json.dumps({"num_experts": EXPERTS}))
-            (self.folder / "stats" / f"rank{rank}.safetensors").write_bytes(safetensors(arrays))
+            (self.folder / "stats" / f"rank{rank}.safetensors").write_bytes(
+                safetensors({name: Tensor.of(each) for name, each in arrays.items()})
+            )
         self.assert_steps(self.folder / "stats", self.counts)
         self.assertEqual(ek.read_steps(self.folder / "stats")[0].layers, [3, 4, 5])
         self.assert_steps(self.folder / "stats" / "rank1.safetensors", parts[1])

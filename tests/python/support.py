@@ -44,6 +44,12 @@ class PackageTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
+    def case(self, name):
+        """A path among the collected files, or a skipped test."""
+        if not (CASES / name).exists():
+            self.skipTest(f"{CASES} has no {name}")
+        return CASES / name
+
     def assert_interrupted(self, call, *arguments, **named):
         """Ctrl-C ends the call, and soon."""
         # A shell's background jobs begin with the signal ignored.
