@@ -8,7 +8,7 @@
 //                  in one, on the critical path.
 #pragma once
 
-#include "evenkeel/balance/planner.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/layer/moe_layer.h"
 
