@@ -52,7 +52,7 @@ StepModel step_model_of(const TimeModel& said, const Topology& topology, bool to
                      .topology_has_links = topology_has_links,
                      .device = said.device.value_or("")};
   if (said.cost) {
-    const CostModel cost = read_cost(said.cost->string());
+    const Machine cost = read_cost(said.cost->string());
     rates.cost = {said.cost->string(), cost.flops_per_second, cost.link_bytes_per_second / 1e9};
   }
   std::optional<ExpertSizes> sizes;
