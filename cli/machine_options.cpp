@@ -112,10 +112,7 @@ StepModel read_step_model(const CLI::App& app, const TimeModel& options, const s
                      .link_gigabytes_per_s = options.link,
                      .topology_has_links = is_given(app, "--topology"),
                      .device = options.device};
-  if (is_given(app, "--cost")) {
-    const Machine cost = read_cost(options.cost);
-    rates.cost = {options.cost, cost.flops_per_second, cost.link_bytes_per_second / 1e9};
-  }
+  if (is_given(app, "--cost")) rates.cost = {options.cost, read_cost(options.cost)};
   StepModel step = step_model(rates, topology, sizes,
                               options.tokens_per_step ? options.tokens_per_step : step_tokens, "--device");
   for (const std::string& note : step.notes) say("note: {}", note);

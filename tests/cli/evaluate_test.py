@@ -321,8 +321,8 @@ class Evaluate(PlacedTest):
         words = ["--model", "config.json", "--tokens-per-step", 1000, "--topology", "t.json", "--cost", "c.json"]
         done = self.call("evaluate", recording, "--placement", "p.json", *words, "--json")
         note = (
-            "c.json: the time model takes flops_per_second from it; weight_bytes_per_second, overlap and "
-            "chunk_seconds have no part in that model"
+            "c.json: the time model takes the rates of products from it; weight_bytes_per_second, overlap, "
+            "latencies and overheads have no part in that model"
         )
         self.assertEqual(json.loads(done.stdout)["verdict"], said["verdict"] | {"notes": [note]})
         self.assertEqual(done.stderr, f"note: {note}\n")

@@ -210,7 +210,7 @@ class Verdict(shared.PlacedTest):
         words += ["--ranks", RANKS]
         said, notes = self.printed(*words, "--cost", self.cost())
         self.assertEqual(said, self.json(*words, "--tflops", 2, "--link", 0.5))
-        self.assertIn("flops_per_second and link_bytes_per_second from it; weight_bytes_per_second, overlap", notes)
+        self.assertIn("takes the rates of products and links from it; weight_bytes_per_second, overlap", notes)
 
     def test_what_has_no_effect_or_lacks_something_is_refused(self):
         recording = self.counts("r.json", shared.drawn_loads(9, 3))
