@@ -212,6 +212,24 @@ class Verdict(shared.PlacedTest):
         self.assertEqual(said, self.json(*words, "--tflops", 2, "--link", 0.5))
         self.assertIn("takes the rates of products and links from it; weight_bytes_per_second, overlap", notes)
 
+    def test_a_cost_file_of_the_new_form_counts_short_inner_dimensions_and_interfaces(self):
+        recording = self.counts("r.json", shared.drawn_loads(8, 3))
+        self.placed(recording, "p.json")
+        self.priced()
+        outputs = 2 * shared.MIXTRAL["intermediate_size"] + shared.MIXTRAL["hidden_size"]
+        numbers = {"flops_per_second": 2e12, "inner_half": shared.EXPERT_WEIGHTS / outputs, "overlap": 0.5,
+                   "weight_bytes_per_second": 1e9, "products_seconds": 1, "link_bytes_per_second": 0.5e9,
+                   "link_seconds": 1, "nic_bytes_per_second": 0.25e9, "nic_seconds": 1, "ranks_per_nic": 2,
+                   "ramp_bytes": 1e9, "chunk_seconds": 1}  # fmt: skip
+        self.write("m.json", {"format": "evenkeel.cost.v2", **numbers})
+        words = ["evaluate", recording, "--placement", "p.json", "--model", "config.json", "--tokens-per-step", 1000]
+        for nodes, link in [(1, 0.5), (2, 0.25)]:
+            here = [*words, "--ranks", RANKS, "--nodes", nodes]
+            said, _ = self.printed(*here, "--cost", "m.json")
+            wanted = self.json(*here, "--tflops", 1, "--link", link)["verdict"]
+            for key in ["step_ms_before", "step_ms_after", "move_ms"]:
+                self.assertAlmostEqual(said["verdict"][key], wanted[key], delta=1e-9 * wanted[key])
+
     def test_what_has_no_effect_or_lacks_something_is_refused(self):
         recording = self.counts("r.json", shared.drawn_loads(9, 3))
         self.placed(recording, "p.json")
