@@ -62,7 +62,7 @@ void run_calibration(const CLI::App& app, const BenchArguments& options) {
     refuse_if_given(app, option, why);
   require_writable(options.calibrate);
   const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));
-  write_cost(calibration.cost, calibration.on, options.calibrate);
+  write_cost(calibration.machine, calibration.on, options.calibrate);
   print_result(CalibrationReport{calibration, options.calibrate}, options.json);
 }
 

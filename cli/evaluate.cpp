@@ -26,7 +26,7 @@ struct EvaluateArguments {
   std::string from;
   std::string dispatch;
   FileArguments files;
-  Machine machine;
+  MachineOptions machine;
   TimeModel time;
   std::optional<std::int64_t> step_tokens;
   bool json = false;
@@ -62,8 +62,8 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
 }
 
 // The placements say how many ranks there are where the command line does not; all must say the same.
-Machine machine_of(const CLI::App& app, const EvaluateArguments& options) {
-  Machine machine = options.machine;
+MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options) {
+  MachineOptions machine = options.machine;
   if (is_machine_given(app)) return machine;
   std::string said_by;
   const auto look = [&](const std::string& path, const char* option) {

@@ -24,7 +24,7 @@ constexpr const char* kTimeOptions[] = {"--tokens-per-step", "--cost",   "--devi
 
 }  // namespace
 
-void add_machine(CLI::App& app, Machine& machine) {
+void add_machine(CLI::App& app, MachineOptions& machine) {
   add_whole(app, "--ranks", machine.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
   add_whole(app, "--nodes", machine.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
   app.add_option("--topology", machine.topology,
@@ -36,7 +36,7 @@ bool is_machine_given(const CLI::App& app) {
   return is_given(app, "--topology") || is_given(app, "--ranks");
 }
 
-Topology topology_of(const CLI::App& app, const Machine& machine) {
+Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
   if (!is_given(app, "--topology")) {
     if (machine.ranks == 0)
       throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
@@ -112,10 +112,7 @@ StepModel read_step_model(const CLI::App& app, const TimeModel& options, const s
                      .link_gigabytes_per_s = options.link,
                      .topology_has_links = is_given(app, "--topology"),
                      .device = options.device};
-  if (is_given(app, "--cost")) {
-    const CostModel cost = read_cost(options.cost);
-    rates.cost = {options.cost, cost.flops_per_second, cost.link_bytes_per_second / 1e9};
-  }
+  if (is_given(app, "--cost")) rates.cost = {options.cost, read_cost(options.cost)};
   StepModel step = step_model(rates, topology, sizes,
                               options.tokens_per_step ? options.tokens_per_step : step_tokens, "--device");
   for (const std::string& note : step.notes) say("note: {}", note);

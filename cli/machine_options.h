@@ -13,17 +13,17 @@
 
 namespace evenkeel::cli {
 
-struct Machine {
+struct MachineOptions {
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
   std::string topology;
 };
 
-void add_machine(CLI::App& app, Machine& machine);
+void add_machine(CLI::App& app, MachineOptions& machine);
 // Whether the command line says how many ranks there are.
 bool is_machine_given(const CLI::App& app);
 // Throws InvalidArgument where nobody says how many ranks there are, or two say it otherwise.
-Topology topology_of(const CLI::App& app, const Machine& machine);
+Topology topology_of(const CLI::App& app, const MachineOptions& machine);
 
 struct TimeModel {
   std::string cost;

@@ -42,7 +42,7 @@ constexpr std::string_view kAuto = "auto";
 struct PlaceArguments {
   std::vector<std::string> inputs;
   std::vector<std::string> judge;
-  Machine machine;
+  MachineOptions machine;
   std::string from;
   std::string output;
   FileArguments files;

@@ -65,12 +65,15 @@ MEASURED = {
     "bench": Masks(
         STEP.keys
         + """ time_ratio time_spread time_interval cpu_ratio cpu_interval tokens_per_second to_spill to_chunks to_best
-            worst_to_best flops_per_second weight_bytes_per_second overlap link_bytes_per_second chunk_seconds""",
+            worst_to_best flops_per_second inner_half weight_bytes_per_second overlap products_seconds
+            link_bytes_per_second link_seconds nic_bytes_per_second nic_seconds ramp_bytes chunk_seconds""",
         STEP.rounded,
         STEP.text
         + r"""
         (?<=best of both: ).*
         [+-]?[\d.]+ (%|GFLOP/s|GB/s)
+        (?<=inner dimension of) +\d+
+        (?<=fast far below) +\d+ KiB
         \d+\.\d{3}
         \b\d{5,}\b
         [█▉▊▋▌▍▎▏]+""",

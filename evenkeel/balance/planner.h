@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
@@ -27,22 +28,6 @@ class Planner {
   // of a shape. Not for two threads at once.
   virtual void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
                     std::span<const std::int64_t> base_load = {}) = 0;
-};
-
-// Seconds by which a planner decides whether moving work is worth what it costs in one step.
-//
-// Problem    Spilling takes work from the slowest rank and makes weights travel. Where routing is nearly even
-//            it costs more than it gains.
-// Method     Predicted gain: the worst rank's load at home less that under the plan, times the seconds of one
-//            assignment. Predicted cost: what any step pays that moves work, and the most weights that one
-//            rank sends or receives. Without a gain everything stays at home.
-// Guarantee  The same answer on every rank that is given the same costs: it depends on the arguments alone.
-struct SpillCosts {
-  double seconds_per_assignment = 0;  // its products, and the way there and back
-  double seconds_per_transfer = 0;    // one expert's weights, and in training their gradients
-  double seconds_per_step = 0;        // of a step that moves any work
-
-  friend bool operator==(const SpillCosts&, const SpillCosts&) = default;
 };
 
 // Parameters of all planners; each header says which it reads and how. Ratios are kept in thousandths, so

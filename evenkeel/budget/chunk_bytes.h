@@ -25,6 +25,7 @@ struct ChunkShape : ExchangeShape {
   std::int64_t saved_bytes = 0;           // activations that backward wants, a position
   std::int64_t saved_margin_bytes = 0;    // behind those of a chunk
   std::int64_t weight_bytes = 0;          // an expert's
+  std::int64_t row_outputs = 0;           // numbers that its products give for a row
   std::int64_t landing_bytes = 0;         // of a borrowed one's, what is there at a time on its arrival
   std::int64_t forward_weight_bytes = 0;  // the same, as a pass keeps it
   std::int64_t backward_weight_bytes = 0;

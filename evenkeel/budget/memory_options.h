@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/cost/machine.h"
 
 namespace evenkeel {
 
@@ -30,7 +30,7 @@ struct ChunkRule {
 struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
-  CostModel cost;
+  Machine cost;
   // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
   // comparison, and for those who know better than the prediction.
   bool keep_plan = false;

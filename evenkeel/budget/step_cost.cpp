@@ -2,22 +2,35 @@
 
 #include <algorithm>
 
+#include "evenkeel/cost/links.h"
+#include "evenkeel/cost/products.h"
+
 namespace evenkeel {
 
-StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost,
+namespace {
+
+ExpertWork work_of(const ChunkShape& shape) {
+  const auto bytes = static_cast<double>(shape.weight_bytes);
+  return {.elements = bytes / static_cast<double>(shape.element_bytes),
+          .outputs = static_cast<double>(shape.row_outputs),
+          .bytes = bytes};
+}
+
+}  // namespace
+
+StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const Machine& machine,
                          const BlockLoads& loads, std::int64_t units, std::int64_t transfers)
     : loads_(loads),
       units_(units),
       block_units_(units / loads.num_blocks()),
       backward_(pass == StepPass::backward),
-      position_(2 * static_cast<double>(shape.weight_bytes) / static_cast<double>(shape.element_bytes) /
-                cost.flops_per_second),
-      group_(static_cast<double>(shape.weight_bytes) / cost.weight_bytes_per_second),
-      shown_(1 - cost.overlap),
+      position_(row_seconds(machine, work_of(shape))),
+      group_(read_seconds(machine, work_of(shape).bytes)),
+      shown_(1 - machine.overlap),
       gradients_(8.0 / static_cast<double>(shape.element_bytes)),
-      fixed_(cost.chunk_seconds) {
+      fixed_(machine.chunk_seconds + machine.products_seconds) {
   const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
-  travelling_ = static_cast<double>(transfers * bytes) / cost.link_bytes_per_second;
+  travelling_ = transfer_seconds(machine, static_cast<double>(transfers * bytes));
 }
 
 double StepSeconds::of(const Chunk& chunk) const {

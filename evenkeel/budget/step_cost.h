@@ -1,10 +1,8 @@
 // The time that a way to carry out a step would take, in seconds: enough to choose between ways, from few
 // numbers.
 //
-// An expert's products wait for its weights while its rows are few, and for arithmetic where they are many.
-// Their time is the longer of the two, as in the roofline model (Williams, Waterman and Patterson, 2009), and
-// the part of the shorter that the machine does not overlap. A rank's rows are taken to fall to its experts
-// in every chunk as they do in the whole step.
+// An expert's products take what cost/products.h says. A rank's rows are taken to fall to its experts in
+// every chunk as they do in the whole step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +10,7 @@
 
 #include "evenkeel/budget/block_loads.h"
 #include "evenkeel/budget/chunk_planner.h"
-#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/cost/machine.h"
 
 namespace evenkeel {
 
@@ -22,7 +20,7 @@ enum class StepPass { forward, backward };
 // that one rank borrows; `units` as for cut_into_chunks().
 class StepSeconds {
  public:
-  StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
+  StepSeconds(StepPass pass, const ChunkShape& shape, const Machine& machine, const BlockLoads& loads,
               std::int64_t units, std::int64_t transfers);
 
   // Seconds of one chunk. A part of a block is taken to have its share of the block's load.

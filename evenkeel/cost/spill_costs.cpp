@@ -1,5 +1,7 @@
 #include "evenkeel/cost/spill_costs.h"
 
+#include "evenkeel/cost/links.h"
+
 namespace evenkeel {
 
 namespace {
@@ -10,22 +12,19 @@ constexpr double kTaken = 2;
 
 }  // namespace
 
-SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool backward) {
-  const auto elements = static_cast<double>(expert.elements);
-  const double weights = elements * static_cast<double>(expert.bytes), gradients = 4 * elements;
-  const double row = static_cast<double>(expert.hidden * expert.bytes);
+SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward) {
+  const double gradients = 4 * expert.elements;
   const double passes = backward ? 2 : 1;
   SpillCosts made;
-  made.seconds_per_assignment = 2 * elements * (backward ? 3 : 1) / cost.flops_per_second +
-                                2 * row * passes / cost.link_bytes_per_second;
+  made.seconds_per_assignment = row_seconds(machine, expert) * (backward ? 3 : 1) +
+                                2 * row_bytes * passes / machine.link_bytes_per_second;
   // Packing reads and writes; products read.
   made.seconds_per_transfer =
-      weights / cost.link_bytes_per_second + 3 * weights * passes / cost.weight_bytes_per_second;
+      transfer_seconds(machine, expert.bytes) + 3 * passes * read_seconds(machine, expert.bytes);
   if (backward)
-    made.seconds_per_transfer +=
-        gradients / cost.link_bytes_per_second + 3 * gradients / cost.weight_bytes_per_second;
+    made.seconds_per_transfer += transfer_seconds(machine, gradients) + 3 * read_seconds(machine, gradients);
   made.seconds_per_transfer *= kTaken;
-  made.seconds_per_step = kTaken * cost.chunk_seconds * passes;
+  made.seconds_per_step = kTaken * machine.chunk_seconds * passes;
   return made;
 }
 

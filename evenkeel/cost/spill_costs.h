@@ -1,24 +1,31 @@
-// The costs that a decision by gain needs (balance/planner.h), for a layer on a machine whose costs are
-// known.
+// What moving work costs in a step: the seconds by which a planner decides by gain, and their prediction for
+// a layer on a machine whose costs are known.
 #pragma once
 
-#include <cstdint>
-
-#include "evenkeel/balance/planner.h"
-#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/cost/products.h"
 
 namespace evenkeel {
 
-// An expert's numbers and where they are: elements of `bytes` each, rows of `hidden` of them.
-struct SpilledExpert {
-  std::int64_t elements = 0;
-  std::int64_t bytes = 4;
-  std::int64_t hidden = 0;
+// Seconds by which a planner decides whether moving work is worth what it costs in one step.
+//
+// Problem    Spilling takes work from the slowest rank and makes weights travel. Where routing is nearly even
+//            it costs more than it gains.
+// Method     Predicted gain: the worst rank's load at home less that under the plan, times the seconds of one
+//            assignment. Predicted cost: what any step pays that moves work, and the most weights that one
+//            rank sends or receives. Without a gain everything stays at home.
+// Guarantee  The same answer on every rank that is given the same costs: it depends on the arguments alone.
+struct SpillCosts {
+  double seconds_per_assignment = 0;  // its products, and the way there and back
+  double seconds_per_transfer = 0;    // one expert's weights, and in training their gradients
+  double seconds_per_step = 0;        // of a step that moves any work
+
+  friend bool operator==(const SpillCosts&, const SpillCosts&) = default;
 };
 
-// Costs of one step. An assignment is multiplied, and its row travels there and back. Weights travel; they
-// are packed and read once more than at home. In backward they are packed again, and gradients in f32 are
-// written, travel and are added. The cost of moving is taken twice, since it is more than these parts.
-SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool backward);
+// Costs of one step. An assignment is multiplied, and its row of `row_bytes` travels there and back. Weights
+// travel; they are packed and read once more than at home. In backward they are packed again, and gradients
+// in f32 are written, travel and are added. The cost of moving is taken twice, since it is more than these
+// parts.
+SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward);
 
 }  // namespace evenkeel

@@ -1,6 +1,8 @@
 #include "evenkeel/io/cost_file.h"
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
@@ -12,68 +14,61 @@ using namespace internal;
 
 namespace {
 
-constexpr std::string_view kCostFormat = "evenkeel.cost.v1";
+constexpr std::string_view kFormat = "evenkeel.cost.v2";
+// Links of one rate, and neither latencies nor inner dimensions.
+constexpr std::string_view kOldFormat = "evenkeel.cost.v1";
+constexpr std::string_view kOldNumbers[] = {"flops_per_second", "weight_bytes_per_second", "overlap",
+                                            "link_bytes_per_second", "chunk_seconds"};
 
-struct AllowedCost {
-  bool (*holds)(double value);
-  const char* words;
-};
-constexpr AllowedCost kRate = {
-    [](double v) { return v >= CostModel::kLeastRate && v <= CostModel::kMostRate; }, "1..1e30"};
-constexpr AllowedCost kShare = {[](double v) { return v >= 0 && v <= 1; }, "0..1"};
-constexpr AllowedCost kSeconds = {[](double v) { return v > 0 && v <= CostModel::kMostSeconds; },
-                                  "above 0, to 1e6"};
-
-struct CostNumber {
-  const char* key;
-  double CostModel::*field;
-  AllowedCost allowed;
-  bool is_optional = false;  // the model's own where there is none
-};
-constexpr CostNumber kCostNumbers[] = {
-    {"flops_per_second", &CostModel::flops_per_second, kRate},
-    {"weight_bytes_per_second", &CostModel::weight_bytes_per_second, kRate},
-    // Files of before there was an overlap were fitted without one.
-    {"overlap", &CostModel::overlap, kShare, true},
-    {"link_bytes_per_second", &CostModel::link_bytes_per_second, kRate},
-    {"chunk_seconds", &CostModel::chunk_seconds, kSeconds}};
-
-void read_cost_number(const JsonField& json, const CostNumber& number, CostModel& cost) {
-  if (number.is_optional && !json.find(number.key)) return;
-  const JsonField field = json[number.key];
-  const double value = field.number();
-  if (!number.allowed.holds(value)) field.fail("is {}; allowed: {}", value, number.allowed.words);
-  cost.*number.field = value;
+std::vector<MachineNumber> numbers_of(bool is_old) {
+  std::vector<MachineNumber> numbers;
+  for (const MachineNumber& number : machine_numbers())
+    if (!is_old || std::ranges::find(kOldNumbers, number.name) != std::end(kOldNumbers))
+      numbers.push_back(number);
+  return numbers;
 }
 
-void require_cost_keys(const JsonField& json) {
+void require_cost_keys(const JsonField& json, const std::vector<MachineNumber>& numbers) {
   for (const auto& [key, value] : json->items()) {
     bool known = key == "format" || key == "measured_on";
-    for (const CostNumber& number : kCostNumbers) known = known || key == number.key;
+    for (const MachineNumber& number : numbers) known = known || key == number.name;
     if (!known) throw ParseError(json.file(), key, "is no key of a file of costs");
   }
 }
 
+bool is_old_format(const JsonField& json) {
+  const auto format = json.find("format");
+  if (format && **format == kOldFormat) return true;
+  if (format && **format == kFormat) return false;
+  throw parse_error(json.file(), "format", "is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
+                    format ? (*format)->dump() : "missing", kFormat);
+}
+
 }  // namespace
 
-CostModel read_cost(const ByteSource& source) {
+Machine read_cost(const ByteSource& source) {
   const JsonDocument document = read_json(source);
   const JsonField json(document, source.name());
   if (!json->is_object()) json.fail("is a JSON {}, not an object", json->type_name());
-  const auto format = json.find("format");
-  if (!format || **format != kCostFormat)
-    throw parse_error(json.file(), "format",
-                      "is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
-                      format ? (*format)->dump() : "missing", kCostFormat);
-  require_cost_keys(json);
-  CostModel cost;
-  for (const CostNumber& number : kCostNumbers) read_cost_number(json, number, cost);
-  return cost;
+  const bool is_old = is_old_format(json);
+  const std::vector<MachineNumber> numbers = numbers_of(is_old);
+  require_cost_keys(json, numbers);
+  Machine machine;
+  for (const MachineNumber& number : numbers) {
+    // The first files were fitted without an overlap.
+    if (is_old && number.value == &Machine::overlap && !json.find(number.name)) continue;
+    const JsonField field = json[number.name];
+    const double value = field.number();
+    if (!number.allows(value)) field.fail("is {}; allowed: {}", value, number.allowed());
+    machine.*number.value = value;
+  }
+  if (is_old) machine.nic_bytes_per_second = machine.link_bytes_per_second;
+  return machine;
 }
 
-void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path) {
-  nlohmann::ordered_json json = {{"format", kCostFormat}};
-  for (const CostNumber& number : kCostNumbers) json[number.key] = cost.*number.field;
+void write_cost(const Machine& machine, const MeasuredOn& on, const std::string& path) {
+  nlohmann::ordered_json json = {{"format", kFormat}};
+  for (const MachineNumber& number : machine_numbers()) json[number.name] = machine.*number.value;
   json["measured_on"] = {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}};
   write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

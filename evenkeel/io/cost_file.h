@@ -1,15 +1,16 @@
-// The costs of the parts of a step on a machine, as a file (docs/formats.md#cost).
+// The numbers of a machine, as a file (docs/formats.md#cost).
 #pragma once
 
 #include <string>
 
-#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/cost/machine.h"
 #include "evenkeel/io/byte_source.h"
 
 namespace evenkeel {
 
-// Throws ParseError, naming the key: one that is missing or not known, a number that no machine has.
-CostModel read_cost(const ByteSource& source);
+// Of either form; in the old one all links have one rate. Throws ParseError, naming the key: one that is
+// missing or not known, a number that no machine has.
+Machine read_cost(const ByteSource& source);
 
 // The machine and layer of a measurement, as names and values for whoever reads the file.
 struct MeasuredOn {
@@ -18,6 +19,6 @@ struct MeasuredOn {
   int ranks = 0;
   std::string layer;
 };
-void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path);
+void write_cost(const Machine& machine, const MeasuredOn& on, const std::string& path);
 
 }  // namespace evenkeel

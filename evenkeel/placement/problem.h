@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/cost/links.h"
 #include "evenkeel/plan/dispatch.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/profile.h"
@@ -73,6 +74,15 @@ struct PlacementCost {
   double assignment_us = 0.1;      // one assignment on a rank of speed 1
   double assignment_bytes = 8192;  // sent with one assignment, one way
 };
+
+// One assignment over a link, without latency.
+inline double sent_ms(const PlacementCost& cost, const Link& link) {
+  return 1e3 * wire_seconds(link, cost.assignment_bytes);
+}
+// One assignment on a rank.
+inline double computed_ms(const PlacementCost& cost, const Topology& topology, RankId rank) {
+  return cost.assignment_us * 1e-3 / topology.speed(rank);
+}
 
 struct PlacementProblem {
   const RoutingProfile& profile;

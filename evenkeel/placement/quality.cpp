@@ -95,8 +95,7 @@ double exchange_ms(const PlacementProblem& problem, const RankTraffic& traffic, 
   double slowest = 0;
   for_pairs(traffic, problem.topology.num_ranks(), [&](RankId from, RankId to, double each) {
     const Link link = back ? problem.topology.link(to, from) : problem.topology.link(from, to);
-    slowest = std::max(slowest, link.latency_us * 1e-3 +
-                                    each * problem.cost.assignment_bytes / (link.gigabytes_per_s * 1e6));
+    slowest = std::max(slowest, link.latency_us * 1e-3 + each * sent_ms(problem.cost, link));
   });
   return slowest;
 }
@@ -173,8 +172,7 @@ double joint_objective_ms(const PlacementProblem& problem, const Placement& plac
     const std::vector<double> loads = rank_loads(problem.profile, placement, shares, layer);
     double slowest = 0;
     for (RankId rank : indices<RankId>(loads.size()))
-      slowest = std::max(
-          slowest, loads[rank.offset()] * problem.cost.assignment_us * 1e-3 / problem.topology.speed(rank));
+      slowest = std::max(slowest, loads[rank.offset()] * computed_ms(problem.cost, problem.topology, rank));
     objective += slowest;
   }
   for (LayerId layer : indices<LayerId>(num_exchanges(problem))) {

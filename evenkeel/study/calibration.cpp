@@ -1,6 +1,7 @@
 #include "evenkeel/study/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 #include <thread>
@@ -9,19 +10,14 @@
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
-#include "evenkeel/cost/spill_costs.h"
+#include "evenkeel/cost/fit.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/study/experiment.h"
-#include "evenkeel/study/internal/product_times.h"
 #include "evenkeel/study/round_ratio.h"
 
 namespace evenkeel {
 
 namespace {
-
-using internal::GroupTime;
-using internal::kLeastSeconds;
-using internal::ProductTimes;
 
 // How much is measured.
 struct Effort {
@@ -31,9 +27,14 @@ struct Effort {
 };
 constexpr Effort kQuick = {.repeats = 3, .many_rows = 128, .weight_bytes = std::int64_t{48} << 20};
 
+// A machine on which something takes no time at all would be a defect of the measurement.
+constexpr double kLeastSeconds = 1e-9;
+constexpr std::int64_t kMessages[] = {4 << 10, 256 << 10, 8 << 20};  // bytes
 constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
+constexpr int kNarrower = 4;
+constexpr double kSomeInnerHalf = 100;
 
 // Of this thread's CPU time; the first call warms up.
 template <class Work>
@@ -73,7 +74,14 @@ struct ManyExperts {
   }
 };
 
-ProductTimes measure_products(const ManyExperts& experts, int thread, const Effort& effort) {
+ExpertWork work_of(const ExpertShape& shape) {
+  return {.elements = static_cast<double>(shape.elements()),
+          .outputs = static_cast<double>(shape.gate_up_rows() + shape.hidden),
+          .bytes = static_cast<double>(shape.weight_bytes())};
+}
+
+// Of one row, of many, and of as many as make reading and multiplying take about as long.
+std::vector<ProductTime> measure_products(const ManyExperts& experts, int thread, const Effort& effort) {
   const ExpertShape& shape = experts.ffn->shape();
   const Tensor input = seeded_tensor(shape.type, effort.many_rows * shape.hidden, 1, 1.0);
   const Tensor output(shape.type, effort.many_rows * shape.hidden);
@@ -81,60 +89,81 @@ ProductTimes measure_products(const ManyExperts& experts, int thread, const Effo
   const Buffer workspace = arena.allocate(experts.ffn->workspace_bytes(Pass::forward), "products");
   std::vector<std::int32_t> row(static_cast<std::size_t>(effort.many_rows));
   std::iota(row.begin(), row.end(), 0);
-  const auto forward = [&](std::span<const ExpertGroup> groups) {
-    experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0), workspace.bytes());
+  const auto time_of = [&](std::int64_t count, std::int64_t rows) {
+    const double seconds = median_seconds(effort.repeats, [&](int i) {
+      std::vector<ExpertGroup> groups;
+      for (std::int64_t e = 0; e < count; ++e)
+        groups.push_back(experts.group(e + (i + thread * effort.repeats) * count, rows));
+      experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0),
+                           workspace.bytes());
+    });
+    return ProductTime{work_of(shape), static_cast<double>(count), static_cast<double>(rows),
+                       std::max(seconds, kLeastSeconds)};
   };
-  const auto of_each = [&](std::int64_t count) -> GroupTime {
-    std::vector<ExpertGroup> each;
-    for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, count));
-    return {count, median_seconds(effort.repeats, [&](int) { forward(each); }) / experts.model.num_experts};
-  };
-  const GroupTime many = {effort.many_rows, median_seconds(effort.repeats, [&](int i) {
-                            const ExpertGroup group =
-                                experts.group(i + thread * effort.repeats, effort.many_rows);
-                            forward({&group, 1});
-                          })};
-  const GroupTime few = of_each(1);
-  return internal::fit_products(few, of_each(internal::rows_between(few, many)), many);
+  const std::int64_t all = experts.model.num_experts;
+  const ProductTime few = time_of(all, 1), many = time_of(1, effort.many_rows);
+  const double between = few.seconds / few.experts / (many.seconds / many.rows);
+  return {few, time_of(all, std::llround(std::clamp(between, few.rows, many.rows))), many};
 }
 
-void calibrate_products(const MoeShape& layer, int ranks, const Effort& effort, CostModel& cost) {
+// On as many threads as ranks that can compute at a time.
+std::vector<ProductTime> product_times(const MoeShape& layer, int ranks, const Effort& effort) {
   const ManyExperts experts(layer, effort.weight_bytes);
-  const int threads = std::min(ranks, usable_cores());
-  std::vector<ProductTimes> times(static_cast<std::size_t>(threads));
-  run_ranks(threads, [&](Communicator& comm) {
+  std::vector<std::vector<ProductTime>> times(static_cast<std::size_t>(std::min(ranks, usable_cores())));
+  run_ranks(static_cast<int>(times.size()), [&](Communicator& comm) {
     times[comm.rank().offset()] = measure_products(experts, comm.rank().value(), effort);
   });
-  const ExpertShape& shape = experts.ffn->shape();
-  cost.flops_per_second =
-      2 * static_cast<double>(shape.elements()) / std::ranges::max(times, {}, &ProductTimes::row).row;
-  cost.weight_bytes_per_second =
-      static_cast<double>(shape.weight_bytes()) / std::ranges::max(times, {}, &ProductTimes::weights).weights;
-  cost.overlap = std::ranges::min(times, {}, &ProductTimes::overlap).overlap;
+  std::vector<ProductTime> all;
+  for (const std::vector<ProductTime>& of_thread : times)
+    all.insert(all.end(), of_thread.begin(), of_thread.end());
+  return all;
 }
 
-void calibrate_link(const MoeShape& layer, const Effort& effort, CostModel& cost) {
-  const std::int64_t bytes = layer.expert.weight_bytes();
-  const DataType type = layer.expert.type;
-  const std::int64_t weights = std::clamp<std::int64_t>(effort.weight_bytes / bytes, 1, 1 + effort.repeats);
-  const Tensor from = seeded_tensor(type, weights * bytes / bytes_of(type), 1, 1.0);
-  const Tensor to(type, weights * bytes / bytes_of(type));
+// Where nothing is known yet. With times of one shape alone `inner_half` is 0, since they cannot show it.
+Machine start_of(double inner_half) {
+  return {.inner_half = inner_half, .overlap = 0.5};
+}
+
+// Of the layer's experts, and of narrower ones, which show what short inner dimensions cost.
+Machine calibrate_products(const MoeShape& layer, int ranks) {
+  std::vector<ProductTime> times = product_times(layer, ranks, Effort{});
+  MoeShape narrow = layer;
+  narrow.expert.hidden = std::max<std::int64_t>(layer.expert.hidden / kNarrower, 1);
+  narrow.expert.intermediate = std::max<std::int64_t>(layer.expert.intermediate / kNarrower, 1);
+  narrow.num_experts *= kNarrower * kNarrower;  // no more of their weights in caches
+  for (const ProductTime& time : product_times(narrow, ranks, Effort{})) times.push_back(time);
+  return fit_products(start_of(kSomeInnerHalf), times);
+}
+
+// Messages from memory that no cache has.
+void calibrate_link(const Effort& effort, Machine& machine) {
+  const std::int64_t most = std::ranges::max(kMessages);
+  const std::int64_t slices = std::min<std::int64_t>(effort.weight_bytes / most, 1 + effort.repeats);
+  const Tensor from = seeded_tensor(DataType::f32, slices * most / 4, 1, 1.0);
+  const Tensor to(DataType::f32, slices * most / 4);
   std::ranges::fill(to.bytes(), std::byte{0});
-  double seconds = 0;
+  std::vector<ExchangeTime> times;
   run_ranks(2, [&](Communicator& comm) {
     CpuStream stream;
-    const double median = median_seconds(effort.repeats, [&](int i) {
-      const auto at = static_cast<std::size_t>(i % weights * bytes);
-      const SendSlice send{RankId(1), from.bytes().subspan(at, static_cast<std::size_t>(bytes))};
-      const ReceiveSlice receive{RankId(0), to.bytes().subspan(at, static_cast<std::size_t>(bytes))};
-      if (comm.rank().value() == 0)
-        comm.send_receive({&send, 1}, {}, stream, "weights").wait();
-      else
-        comm.send_receive({}, {&receive, 1}, stream, "weights").wait();
-    });
-    if (comm.rank().value() == 1) seconds = median;
+    for (const std::int64_t bytes : kMessages) {
+      const double seconds = median_seconds(effort.repeats, [&](int i) {
+        const auto at = static_cast<std::size_t>(i % slices * most);
+        const SendSlice send{RankId(1), from.bytes().subspan(at, static_cast<std::size_t>(bytes))};
+        const ReceiveSlice receive{RankId(0), to.bytes().subspan(at, static_cast<std::size_t>(bytes))};
+        if (comm.rank().value() == 0)
+          comm.send_receive({&send, 1}, {}, stream, "weights").wait();
+        else
+          comm.send_receive({}, {&receive, 1}, stream, "weights").wait();
+      });
+      if (comm.rank().value() == 1)
+        times.push_back({{.within = static_cast<double>(bytes)}, std::max(seconds, kLeastSeconds)});
+    }
   });
-  cost.link_bytes_per_second = static_cast<double>(bytes) / std::max(seconds, kLeastSeconds);
+  machine.link_seconds = 1e-6;
+  machine.ramp_bytes = static_cast<double>(kMessages[1]);
+  machine = fit_exchanges(machine, times);
+  machine.nic_bytes_per_second = machine.link_bytes_per_second;
+  machine.nic_seconds = machine.link_seconds;
 }
 
 // Tokens that spread over all ranks, at one expert each.
@@ -154,7 +183,7 @@ Batch spread_batch(const LayerPlacement& placement, int top_k) {
   return batch;
 }
 
-void calibrate_chunk(const MoeShape& layer, int ranks, CostModel& cost) {
+void calibrate_chunk(const MoeShape& layer, int ranks, Machine& machine) {
   ExperimentSetup setup{layer, LayerPlacement::contiguous(layer.num_experts, ranks)};
   setup.shape.expert.hidden = setup.shape.expert.intermediate = kNarrow;
   setup.rounds = Effort{}.repeats;
@@ -167,7 +196,7 @@ void calibrate_chunk(const MoeShape& layer, int ranks, CostModel& cost) {
     return measure(setup, batch).reference.critical_ms;
   };
   const double more = 1e-3 * (milliseconds(kManyChunks) - milliseconds(1));
-  cost.chunk_seconds = std::max(more / (kManyChunks - 1), kLeastSeconds);
+  machine.chunk_seconds = std::max(more / (kManyChunks - 1), kLeastSeconds);
 }
 
 std::string cpu_name() {
@@ -186,23 +215,23 @@ Calibration calibrate(const MoeShape& layer, int ranks) {
   MoeShape few = layer;  // as there are at least in what is measured
   few.num_experts = std::min(layer.num_experts, 2);
   require_memory({few, LayerPlacement::contiguous(few.num_experts, 1)}, 0);
-  calibrate_products(layer, ranks, Effort{}, calibration.cost);
-  calibrate_link(layer, Effort{}, calibration.cost);
-  calibrate_chunk(layer, ranks, calibration.cost);
+  calibration.machine = calibrate_products(layer, ranks);
+  calibrate_link(Effort{}, calibration.machine);
+  calibrate_chunk(layer, ranks, calibration.machine);
   calibration.on = {cpu_name(), usable_cores(), ranks, describe(layer)};
   return calibration;
 }
 
-SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const CostModel* given) {
-  CostModel cost;
+SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const Machine* given) {
+  Machine machine;
   if (given != nullptr) {
-    cost = *given;
+    machine = *given;
   } else {
-    calibrate_products(layer, ranks, kQuick, cost);
-    calibrate_link(layer, kQuick, cost);
+    machine = fit_products(start_of(0), product_times(layer, ranks, kQuick));
+    calibrate_link(kQuick, machine);
   }
-  const ExpertShape& expert = layer.expert;
-  return spill_costs({expert.elements(), bytes_of(expert.type), expert.hidden}, cost, backward);
+  const auto row = static_cast<double>(layer.expert.hidden * bytes_of(layer.expert.type));
+  return spill_costs(machine, work_of(layer.expert), row, backward);
 }
 
 }  // namespace evenkeel

@@ -1,21 +1,23 @@
-// The costs of the parts of a step on this machine, measured: the numbers of a CostModel.
+// This machine, measured.
 //
-// flops, weights,  An expert's forward pass over 512 rows, over one row, and over as many as make reading the
-// overlap          weights and multiplying take about as long; the latter two of many experts, so that no
-//                  cache has their weights. On as many threads at a time as ranks that can compute at a time.
-// link             An expert's weights from one rank to another, in CPU time of the one that receives.
-// chunk            A layer of the same experts, ranks and top-k whose rows are a few bytes, in 32 chunks and
-//                  in one, on the critical path.
+// products   An expert's forward pass over 512 rows, over one row, and over as many as make reading weights
+//            and multiplying take about as long; the latter two of many experts, so that no cache has their
+//            weights. The same for experts a quarter as wide. On as many threads at a time as ranks that can
+//            compute at a time.
+// links      Messages of 4 KiB, 256 KiB and 8 MiB from one rank to another, in CPU time of the one that
+//            receives. Ranks are threads, so interfaces between nodes get the numbers of links.
+// chunk      A layer of the same experts, ranks and top-k whose rows are a few bytes, in 32 chunks and in
+//            one, on the critical path. What starting products takes is in it.
 #pragma once
 
-#include "evenkeel/balance/planner.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/layer/moe_layer.h"
 
 namespace evenkeel {
 
 struct Calibration {
-  CostModel cost;
+  Machine machine;
   MeasuredOn on;
 };
 
@@ -25,6 +27,6 @@ Calibration calibrate(const MoeShape& layer, int ranks);
 // The costs of moving work on a layer of this shape, by costs that are given or, where they are null,
 // measured now: products and the link, on fewer rows and weights than calibrate() takes. Well below a second
 // for experts of usual size.
-SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const CostModel* given);
+SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const Machine* given);
 
 }  // namespace evenkeel

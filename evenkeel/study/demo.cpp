@@ -69,7 +69,7 @@ void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const B
                      const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
   const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;
   demo.budget.bytes = std::max(free.worst_peak_bytes() / 2, free.least_budget);
-  demo.budget.memory.cost = setup.cost.value_or(CostModel{});
+  demo.budget.memory.cost = setup.cost.value_or(Machine{});
   experiment.reference = plain_ep(demo.budget);
   experiment.candidates = candidates_for({Kind::ep, Kind::level}, costs, demo.budget);
   experiment.rounds = std::min(setup.rounds, kBudgetRounds);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/cost/machine.h"
 #include "evenkeel/study/accuracy.h"
 #include "evenkeel/study/study_setup.h"
 
@@ -16,7 +16,7 @@ struct DemoSetup {
   std::string data = "data/tiny-moe";  // a folder
   int ranks = 8;
   int rounds = 21;
-  std::optional<CostModel> cost = std::nullopt;  // measured where there is none
+  std::optional<Machine> cost = std::nullopt;  // measured where there is none
 };
 
 // Of one kind of text.

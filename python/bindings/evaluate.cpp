@@ -51,10 +51,7 @@ StepModel step_model_of(const TimeModel& said, const Topology& topology, bool to
                      .link_gigabytes_per_s = said.link,
                      .topology_has_links = topology_has_links,
                      .device = said.device.value_or("")};
-  if (said.cost) {
-    const CostModel cost = read_cost(said.cost->string());
-    rates.cost = {said.cost->string(), cost.flops_per_second, cost.link_bytes_per_second / 1e9};
-  }
+  if (said.cost) rates.cost = {said.cost->string(), read_cost(said.cost->string())};
   std::optional<ExpertSizes> sizes;
   if (said.model)
     sizes =

@@ -153,14 +153,27 @@ class Rates(shared.PlacedTest):
     def test_a_cost_file_says_the_rate_and_the_link_unless_a_topology_does(self):
         said, notes = self.verdict("--cost", "c.json")
         self.assertEqual(said, self.verdict("--tflops", 2, "--link", 0.5)[0])
-        self.assertIn("flops_per_second and link_bytes_per_second from it; weight_bytes_per_second, overlap", notes)
+        self.assertIn("takes the rates of products and links from it; weight_bytes_per_second, overlap", notes)
         self.write("t.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
                               "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 0.25}})  # fmt: skip
         said, notes = self.verdict("--cost", "c.json", "--topology", "t.json")  # whose slowest link counts
         self.assertEqual(said, self.verdict("--tflops", 2, "--link", 0.25, "--nodes", 2)[0])
-        self.assertIn(
-            "flops_per_second from it; weight_bytes_per_second, overlap and chunk_seconds have no part", notes
-        )
+        self.assertIn("takes the rates of products from it; weight_bytes_per_second, overlap, latencies and", notes)
+
+    def test_a_cost_file_of_the_new_form_counts_short_inner_dimensions_and_interfaces(self):
+        outputs = 2 * shared.MIXTRAL["intermediate_size"] + shared.MIXTRAL["hidden_size"]
+        numbers = {"flops_per_second": 2e12, "inner_half": shared.EXPERT_WEIGHTS / outputs, "overlap": 0.5,
+                   "weight_bytes_per_second": 1e9, "products_seconds": 1, "link_bytes_per_second": 0.5e9,
+                   "link_seconds": 1, "nic_bytes_per_second": 0.25e9, "nic_seconds": 1, "ranks_per_nic": 2,
+                   "ramp_bytes": 1e9, "chunk_seconds": 1}  # fmt: skip
+        self.write("m.json", {"format": "evenkeel.cost.v2", **numbers})
+        for nodes, link in [(1, 0.5), (2, 0.25)]:
+            here = ["--ranks", RANKS, "--nodes", nodes]
+            said, wanted = (
+                self.verdict(*here, *rates)[0] for rates in (["--cost", "m.json"], ["--tflops", 1, "--link", link])
+            )
+            for key in ["step_ms_before", "step_ms_after", "move_ms"]:
+                self.assertAlmostEqual(said[key], wanted[key], delta=1e-9 * wanted[key])
 
     def test_what_has_no_effect_or_lacks_something_is_refused(self):
         model = ["--model", "config.json"]

@@ -7,17 +7,18 @@ namespace evenkeel::testing {
 namespace {
 
 TEST(SpillCosts, FollowTheRates) {
-  // 1,000 elements in bf16, rows of 10: weights of 2,000 bytes, gradients of 4,000, rows of 20.
-  const CostModel cost{.flops_per_second = 1e6,
-                       .weight_bytes_per_second = 1e4,
-                       .overlap = 0,
-                       .link_bytes_per_second = 1e3,
-                       .chunk_seconds = 0.5};
-  const SpillCosts forward = spill_costs({1000, 2, 10}, cost, false);
+  // 1,000 weights in bf16: 2,000 bytes, gradients of 4,000, rows of 20.
+  const Machine machine{.flops_per_second = 1e6,
+                        .weight_bytes_per_second = 1e4,
+                        .overlap = 0,
+                        .link_bytes_per_second = 1e3,
+                        .chunk_seconds = 0.5};
+  const ExpertWork expert{.elements = 1000, .bytes = 2000};
+  const SpillCosts forward = spill_costs(machine, expert, 20, false);
   EXPECT_DOUBLE_EQ(forward.seconds_per_assignment, 0.002 + 0.04);
   EXPECT_DOUBLE_EQ(forward.seconds_per_transfer, 2 * (2.0 + 0.6));
   EXPECT_DOUBLE_EQ(forward.seconds_per_step, 2 * 0.5);
-  const SpillCosts both = spill_costs({1000, 2, 10}, cost, true);
+  const SpillCosts both = spill_costs(machine, expert, 20, true);
   EXPECT_DOUBLE_EQ(both.seconds_per_assignment, 0.006 + 0.08);
   EXPECT_DOUBLE_EQ(both.seconds_per_transfer, 2 * (2.0 + 1.2 + 4.0 + 1.2));
   EXPECT_DOUBLE_EQ(both.seconds_per_step, 2 * 1.0);

@@ -503,6 +503,16 @@ COST = {
     "link_bytes_per_second": 9e9,
     "chunk_seconds": 1e-4,
 }
+MACHINE = COST | {
+    "format": "evenkeel.cost.v2",
+    "inner_half": 200.5,
+    "products_seconds": 0,
+    "link_seconds": 1e-6,
+    "nic_bytes_per_second": 5e9,
+    "nic_seconds": 1e-5,
+    "ranks_per_nic": 2,
+    "ramp_bytes": 1e6,
+}
 MEASURED = {"measured_on": {"cpu": "any", "cores": 2, "ranks": 2, "layer": "128 experts"}}
 for name, content in {
     "whole": COST | MEASURED,
@@ -515,7 +525,10 @@ for name, content in {
     "zero": COST | {"link_bytes_per_second": 0},
     "negative": COST | {"chunk_seconds": -1},
     "large": COST | {"chunk_seconds": 1e7},
-    "other-format": COST | {"format": "evenkeel.cost.v2"},
+    "other-format": COST | {"format": "evenkeel.cost.v3"},
+    "machine": MACHINE | MEASURED,
+    "machine-half-a-nic": MACHINE | {"ranks_per_nic": 0.5},
+    "machine-missing": COST | {"format": "evenkeel.cost.v2"},
     "list": [COST],
 }.items():
     put("cost", name, json.dumps(content))

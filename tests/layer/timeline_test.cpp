@@ -23,7 +23,7 @@ constexpr std::int64_t kLeast = 0;      // whatever the layer's least budget is
 constexpr std::int64_t kSomeKept = -2;  // one at which some chunks are kept
 
 // Under which it pays to keep what there is memory for.
-constexpr CostModel kSlowProducts = {.flops_per_second = 1e7, .chunk_seconds = 0};
+constexpr Machine kSlowProducts = {.flops_per_second = 1e7, .chunk_seconds = 0};
 
 struct Setting {
   const char* name;
@@ -31,7 +31,7 @@ struct Setting {
   std::int64_t budget = Arena::kNoBudget;
   Recompute recompute = Recompute::automatic;
   ChunkRule rule = {};
-  CostModel cost = {};
+  Machine cost = {};
 };
 
 MoeCase hot_case() {

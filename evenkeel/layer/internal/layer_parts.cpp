@@ -13,16 +13,6 @@ namespace evenkeel::internal {
 
 namespace {
 
-void require_rates(const CostModel& cost) {
-  for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
-    if (!(rate >= CostModel::kLeastRate && rate <= CostModel::kMostRate))
-      throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates in 1..1e30");
-  if (!(cost.overlap >= 0 && cost.overlap <= 1))
-    throw InvalidArgument("cost", fmt::format("an overlap of {}", cost.overlap), "0..1");
-  if (!(cost.chunk_seconds >= 0 && cost.chunk_seconds <= CostModel::kMostSeconds))
-    throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0..1e6");
-}
-
 void require_rule(const ChunkRule& rule) {
   if (rule.kind == ChunkRule::Kind::equal && rule.count < 1)
     throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
@@ -46,7 +36,7 @@ void require_layer(const LayerParts& layer) {
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
   require_rule(options.memory.rule);
-  require_rates(options.memory.cost);
+  require_machine(options.memory.cost, "cost");
   if (options.device == nullptr && arena.gpu() >= 0)
     throw InvalidArgument("arena", fmt::format("is on GPU {}", arena.gpu()),
                           "one on the CPU, or options.device = on_gpu(stream)");
@@ -84,18 +74,14 @@ std::uint64_t hash_of(const PlannerOptions& planner) {
 }
 
 std::uint64_t hash_of(const MemoryOptions& memory) {
-  return Hash()
-      .add(memory.recompute)
+  Hash hash;
+  hash.add(memory.recompute)
       .add(memory.rule.kind)
       .add(memory.rule.count)
       .add(hash_of(memory.rule.bins))
-      .add(memory.cost.flops_per_second)
-      .add(memory.cost.weight_bytes_per_second)
-      .add(memory.cost.overlap)
-      .add(memory.cost.link_bytes_per_second)
-      .add(memory.cost.chunk_seconds)
-      .add(memory.keep_plan)
-      .value();
+      .add(memory.keep_plan);
+  for (const MachineNumber& number : machine_numbers()) hash.add(memory.cost.*number.value);
+  return hash.value();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/cost/links.h"
 #include "evenkeel/placement/evaluate/blocks.h"
 
 namespace evenkeel {
@@ -125,8 +126,8 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
   if (!model.expert_bytes) return move;
   move.bytes = static_cast<double>(move.experts) * *model.expert_bytes;
   if (model.link_gigabytes_per_s)
-    move.ms =
-        static_cast<double>(move.most_on_rank) * *model.expert_bytes / *model.link_gigabytes_per_s / 1e6;
+    move.ms = 1e3 * wire_seconds({*model.link_gigabytes_per_s},
+                                 static_cast<double>(move.most_on_rank) * *model.expert_bytes);
   return move;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,50 +14,65 @@ namespace evenkeel {
 
 namespace {
 
-struct Rates {
-  std::optional<double> flops_per_second = {};
+// A machine, and which of its numbers are known.
+struct KnownMachine {
+  Machine machine = {};
+  bool has_products = false;
   std::optional<double> link_gigabytes_per_s = {};
   std::vector<std::string> notes = {};
 };
 
-Rates rates_of_cost(const MachineRates::Cost& cost, bool link_known) {
-  return {
-      cost.flops_per_second,
-      cost.link_gigabytes_per_s,
-      {fmt::format("{}: the time model takes flops_per_second{} from it; weight_bytes_per_second, overlap "
-                   "and chunk_seconds have no part in that model",
-                   cost.file, link_known ? "" : " and link_bytes_per_second")}};
+// Of a file of costs or a device. The slower of both links counts where there are several nodes.
+double link_of(const Machine& machine, bool one_node) {
+  return 1e-9 * (one_node ? machine.link_bytes_per_second
+                          : std::min(machine.link_bytes_per_second, machine.nic_bytes_per_second));
 }
 
-Rates rates_of_device(const DevicePreset& device, bool tflops_known, bool link_known, bool one_node) {
-  Rates rates{.flops_per_second = device.tflops() * 1e12};
-  if (one_node) rates.link_gigabytes_per_s = device.link_gigabytes_per_s();
+KnownMachine of_cost(const MachineRates::Cost& cost, bool link_known, bool one_node) {
+  return {.machine = cost.machine,
+          .has_products = true,
+          .link_gigabytes_per_s = link_of(cost.machine, one_node),
+          .notes = {fmt::format("{}: the time model takes the rates of products{} from it; "
+                                "weight_bytes_per_second, overlap, latencies and overheads have no part in "
+                                "that model",
+                                cost.file, link_known ? "" : " and links")}};
+}
+
+KnownMachine of_device(const DevicePreset& device, bool tflops_known, bool link_known, bool one_node) {
+  KnownMachine known{.machine = device_machine(device), .has_products = true};
+  if (one_node) known.link_gigabytes_per_s = link_of(known.machine, one_node);
   std::string taken = tflops_known ? "" : fmt::format("{:g} TFLOP/s", device.tflops());
   if (!link_known && one_node)
     taken += fmt::format("{}{:g} GB/s", taken.empty() ? "" : " and ", device.link_gigabytes_per_s());
   if (!taken.empty())
-    rates.notes.push_back(
+    known.notes.push_back(
         fmt::format("{} ({}): taken for {}; that {:g} % of the datasheet's peak is reached is an assumption",
                     device.name, device.summary, taken, 100 * assumed_share_of_peak));
   if (!link_known && !one_node)
-    rates.notes.push_back(fmt::format(
+    known.notes.push_back(fmt::format(
         "{}: its link is that within a node; a link or a topology says what there is between nodes",
         device.name));
-  return rates;
+  return known;
 }
 
-Rates rates_of(const MachineRates& said, const Topology& topology, const std::string& device_option) {
+KnownMachine known_machine(const MachineRates& said, const Topology& topology,
+                           const std::string& device_option) {
   const bool topology_known = said.topology_has_links && topology.num_ranks() > 1;
   const bool link_known = said.link_gigabytes_per_s.has_value() || topology_known;
-  Rates rates;
-  if (said.cost) rates = rates_of_cost(*said.cost, link_known);
+  const bool one_node = topology.num_nodes() == 1;
+  KnownMachine known;
+  if (said.cost) known = of_cost(*said.cost, link_known, one_node);
   if (!said.device.empty())
-    rates = rates_of_device(device_preset(said.device, device_option), said.tflops.has_value(), link_known,
-                            topology.num_nodes() == 1);
-  if (said.tflops) rates.flops_per_second = *said.tflops * 1e12;
-  if (topology_known) rates.link_gigabytes_per_s = slowest_link(topology);
-  if (said.link_gigabytes_per_s) rates.link_gigabytes_per_s = said.link_gigabytes_per_s;
-  return rates;
+    known =
+        of_device(device_preset(said.device, device_option), said.tflops.has_value(), link_known, one_node);
+  if (said.tflops) {
+    known.machine.flops_per_second = *said.tflops * 1e12;
+    known.machine.inner_half = 0;  // what was reached, whatever the shape
+    known.has_products = true;
+  }
+  if (topology_known) known.link_gigabytes_per_s = slowest_link(topology);
+  if (said.link_gigabytes_per_s) known.link_gigabytes_per_s = said.link_gigabytes_per_s;
+  return known;
 }
 
 }  // namespace
@@ -68,24 +84,27 @@ ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> by
         "model",
         fmt::format("has {} experts a layer, but {} has {}", model.experts.count, recording, num_experts),
         "the config.json of the model that was recorded");
-  const auto weights = static_cast<double>(expert_parameters(model));
-  if (!bytes && model.dtype_bytes > 0) bytes = weights * static_cast<double>(model.dtype_bytes);
-  return {.weights = weights, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
+  const ExpertWork work{
+      .elements = static_cast<double>(expert_parameters(model)),
+      .outputs = static_cast<double>((model.experts.gated ? 2 : 1) * model.experts.intermediate +
+                                     expert_row_width(model))};
+  if (!bytes && model.dtype_bytes > 0) bytes = work.elements * static_cast<double>(model.dtype_bytes);
+  return {.work = work, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
 }
 
 StepModel step_model(const MachineRates& said, const Topology& topology,
                      const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,
                      const std::string& device_option) {
-  Rates rates = rates_of(said, topology, device_option);
-  StepModel step{.link_gigabytes_per_s = rates.link_gigabytes_per_s,
-                 .notes = std::move(rates.notes),
+  KnownMachine known = known_machine(said, topology, device_option);
+  StepModel step{.link_gigabytes_per_s = known.link_gigabytes_per_s,
+                 .notes = std::move(known.notes),
                  .has_model = sizes.has_value(),
-                 .has_rate = rates.flops_per_second.has_value()};
+                 .has_rate = known.has_products};
   if (!sizes) return step;
   step.expert_bytes = sizes->bytes;
   step.top_k = sizes->top_k;
   if (tokens_per_step) step.assignments_per_step = *tokens_per_step * sizes->top_k;
-  if (rates.flops_per_second) step.assignment_us = 2 * sizes->weights / *rates.flops_per_second * 1e6;
+  if (known.has_products) step.assignment_us = row_seconds(known.machine, sizes->work) * 1e6;
   return step;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/cost/products.h"
 #include "evenkeel/model/model_description.h"
 #include "evenkeel/placement/evaluate/evaluate.h"
 
@@ -19,18 +20,17 @@ struct MachineRates {
   std::optional<double> link_gigabytes_per_s = {};
   // Somebody described the links of the topology.
   bool topology_has_links = false;
-  // Rates of products and links, from a file of costs.
+  // From a file of costs.
   struct Cost {
     std::string file;
-    double flops_per_second = 0;
-    double link_gigabytes_per_s = 0;
+    Machine machine;
   };
   std::optional<Cost> cost = {};
   std::string device = {};  // a preset's name, or nothing
 };
 
 struct ExpertSizes {
-  double weights = 0;                // of one expert, each a multiply-add for a token
+  ExpertWork work;                   // of one expert; its bytes are below
   std::optional<double> bytes = {};  // of one expert
   int top_k = 1;
 };

@@ -37,7 +37,7 @@ class JointSolve {
         floors_(joint_bound(problem, Deadline(limits, /*least_seconds=*/0.2))),
         deadline_(limits) {
     for (RankId rank : indices<RankId>(rule_.num_ranks))
-      cost_per_load_.push_back(problem.cost.assignment_us * 1e-3 / problem.topology.speed(rank));
+      cost_per_load_.push_back(computed_ms(problem.cost, problem.topology, rank));
     best_ = begin(start);
     given_bound_ = start.rank_of_expert.empty() ? 0 : start.bound_ms;
     const bool separate = problem.traffic == TrafficModel::dispatch_combine && !rule_.has_totals();

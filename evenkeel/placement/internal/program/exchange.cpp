@@ -68,7 +68,7 @@ PairCosts PairCosts::of_bandwidth(const Topology& topology, PairObjective object
 PairCosts PairCosts::of_time(const Topology& topology, const PlacementCost& cost) {
   PairCosts costs = no_costs(topology);
   for_pairs(costs.num_ranks, [&](RankId from, RankId to, std::size_t at) {
-    costs.per_unit[at] = cost.assignment_bytes / (topology.link(from, to).gigabytes_per_s * 1e6);
+    costs.per_unit[at] = sent_ms(cost, topology.link(from, to));
     costs.fixed[at] = topology.link(from, to).latency_us * 1e-3;
   });
   return costs;

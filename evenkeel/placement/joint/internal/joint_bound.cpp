@@ -93,9 +93,8 @@ struct AllLinks {
 // The least time in which all pairs together can send so much.
 double exchange_bound_ms(const PlacementProblem& problem, const AllLinks& links, double leaving) {
   if (problem.topology.num_ranks() == 1) return 0;
-  return std::max(
-      links.most_latency * 1e-3,
-      links.least_latency * 1e-3 + leaving * problem.cost.assignment_bytes / (links.bandwidth * 1e6));
+  return std::max(links.most_latency * 1e-3,
+                  links.least_latency * 1e-3 + leaving * sent_ms(problem.cost, {links.bandwidth}));
 }
 
 }  // namespace

@@ -36,12 +36,11 @@ class JointCost {
         dispatch_(problem.traffic == TrafficModel::dispatch_combine),
         homes_(std::move(homes)) {
     for (RankId from : indices<RankId>(num_ranks_)) {
-      compute_each_.push_back(problem.cost.assignment_us * 1e-3 / problem.topology.speed(from));
+      compute_each_.push_back(computed_ms(problem.cost, problem.topology, from));
       for (RankId to : indices<RankId>(num_ranks_)) {
         const Link link = from == to ? Link{} : problem.topology.link(from, to);
         latency_ms_.push_back(from == to ? 0 : link.latency_us * 1e-3);
-        assignment_ms_.push_back(from == to ? 0
-                                            : problem.cost.assignment_bytes / (link.gigabytes_per_s * 1e6));
+        assignment_ms_.push_back(from == to ? 0 : sent_ms(problem.cost, link));
       }
     }
     for (std::size_t layer = 0; layer < homes_.size(); ++layer) {

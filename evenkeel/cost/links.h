@@ -1,0 +1,39 @@
+// Seconds of what travels: a message, weights, an all-to-all.
+//
+// Model     A port sends x bytes in latency + (x + ramp x / (x + ramp)) / bandwidth: far fewer bytes than
+//           ramp move at half of the bandwidth, far more at all of it. A rank has a port to its node, and
+//           shares a network interface to other nodes. All ports and both directions work at the same time,
+//           so the busiest decides.
+// Checked   on published all-to-alls inside a node, and dispatches on 1 to 4 nodes
+//           (tests/cost/published_test.cpp).
+#pragma once
+
+#include <span>
+
+#include "evenkeel/cost/machine.h"
+#include "evenkeel/topology/topology.h"
+
+namespace evenkeel {
+
+// The machine's link between two ranks of a node, and of two nodes. Throws InvalidArgument for rates that no
+// Topology has.
+Topology uniform_topology(const Machine& machine, int num_nodes, int ranks_per_node);
+
+// Bytes alone, without latency and ramp.
+double wire_seconds(const Link& link, double bytes);
+// One message between two ranks of a node, such as weights. None takes no time.
+double transfer_seconds(const Machine& machine, double bytes);
+
+// The most bytes of an all-to-all that leave or reach a rank from its node, and a network interface from
+// other nodes.
+struct PortBytes {
+  double within = 0;
+  double across = 0;
+};
+double exchange_seconds(const Machine& machine, const PortBytes& bytes);
+// `bytes` [P, P] row by sender; the diagonal is not read. Latencies and bandwidths are the topology's, ramp
+// and sharing are the machine's: ranks_per_nic ranks of a node, in rank order, share an interface. Throws
+// InvalidArgument where `bytes` is not for the topology's ranks.
+double exchange_seconds(const Machine& machine, const Topology& topology, std::span<const double> bytes);
+
+}  // namespace evenkeel

@@ -1,0 +1,60 @@
+// A machine in numbers: what a rank's products and links reach, and what a step pays besides. Predicted times
+// come from these numbers by products.h, links.h and spill_costs.h; fit.h finds the numbers from measured
+// times.
+//
+// A Topology (topology/topology.h) says which rank is on which node, and what somebody described of single
+// links. Functions that need it take it beside the machine.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "evenkeel/topology/devices.h"
+
+namespace evenkeel {
+
+// The defaults are those of one CPU core, roughly.
+struct Machine {
+  // Products of one rank (products.h).
+  double flops_per_second = 1.5e11;         // many rows, long inner dimensions
+  double inner_half = 0;                    // inner dimension whose products reach half of flops_per_second
+  double weight_bytes_per_second = 1.0e10;  // few rows, which wait for their weights
+  double overlap = 0;                       // 0..1: how much of the shorter of both hides behind the longer
+  double products_seconds = 0;              // starting a layer's products
+
+  // Links (links.h), one direction.
+  double link_bytes_per_second = 4.0e9;  // of a rank, to ranks of its node
+  double link_seconds = 0;               // latency
+  double nic_bytes_per_second = 4.0e9;   // of a network interface, to other nodes
+  double nic_seconds = 0;                // latency
+  double ranks_per_nic = 1;              // ranks of a node that share one
+  double ramp_bytes = 0;                 // far fewer bytes at a time move at half of either rate
+
+  double chunk_seconds = 6.0e-5;  // messages and bookkeeping of a chunk
+
+  friend bool operator==(const Machine&, const Machine&) = default;
+};
+
+// One number of a machine, with its name in files and the values it may have. Predicted times of allowed
+// machines are finite and can be compared.
+struct MachineNumber {
+  const char* name;
+  double Machine::*value;
+  double least;
+  double most;
+  bool is_whole = false;
+
+  // False for NaN.
+  bool allows(double number) const;
+  std::string allowed() const;  // "0..1"
+};
+std::span<const MachineNumber> machine_numbers();
+
+// Of what a device's vendor publishes, the part that is assumed to be reached (topology/devices.h); latencies
+// are 0. A device knows no network, so interfaces have the rate of its links until somebody says theirs.
+Machine device_machine(const DevicePreset& device);
+
+// Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.
+void require_machine(const Machine& machine, const char* argument);
+
+}  // namespace evenkeel
