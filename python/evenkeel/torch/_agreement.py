@@ -22,7 +22,6 @@ import torch.distributed as dist
 
 from .._arguments import invalid
 from ._exchange import Exchange, SameOnEveryRank, to_host
-from ._faults import different_calls
 
 _HEAD = 3
 """Numbers before a message's counts: the call's digest, a flag, the digest of which weights want gradients."""
@@ -170,7 +169,11 @@ class Agreement:
 
     def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
         first, second, odd = _two_of(places)
-        return self.exchange.end(min(missing, default=odd), different_calls(first, second, places), device)
+        why = (
+            f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; "
+            f"rank {second}: {places[second]}), and every rank must make the same layers and the same calls in one order"
+        )
+        return self.exchange.end(min(missing, default=odd), why, device)
 
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""

@@ -57,14 +57,6 @@ class Place(NamedTuple):
         )
 
 
-def different_calls(one: int, two: int, places: Mapping[int, object] | Sequence[object]) -> str:
-    """By rank, where each is."""
-    return (
-        f"ranks {one} and {two} are at different calls (rank {one}: {places[one]}; rank {two}: {places[two]}), "
-        "and every rank must make the same layers and the same calls in one order"
-    )
-
-
 class Verdict(NamedTuple):
     """What a fault is: alike on all ranks. `peer` is -1 where no rank is to blame."""
 
@@ -117,8 +109,11 @@ class Pending:
                     raise
         work.wait()
 
+    def is_completed(self) -> bool:
+        return self.work is not None and self.work.is_completed()
+
     def is_finished(self) -> bool:
-        return self.work is not None and self.work.is_completed() and self.work.is_success()
+        return self.is_completed() and self.work.is_success()  # type: ignore[union-attr]
 
 
 class Faults:
@@ -131,7 +126,9 @@ class Faults:
         self.last = Place(0, "no collective", "", "forward")
         self.verdict: Verdict | None = None
         self._states: dict[int, State] = {}
-        self._unanswered = dict.fromkeys(range(self.ranks), 0)
+        self._asked = 0
+        self._answered = [0] * self.ranks
+        """By rank, the number of the last ask that it answered."""
         self._gone: list[int] = []
         self._news = threading.Condition()
         self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
@@ -153,7 +150,7 @@ class Faults:
             raise self.error(pending.began, error) from error
         return pending
 
-    def error(self, began: float, cause: Exception | None = None) -> CommError:
+    def error(self, began: float, cause: BaseException | None = None) -> CommError:
         """What every rank raises; finds the rank at fault where no rank has found it yet."""
         seconds = time.monotonic() - began
         if self.verdict is None:
@@ -175,7 +172,7 @@ class Faults:
 
     def end(self, peer: int, why: str) -> CommError:
         """Ends the group by what all ranks found alike, each by itself."""
-        self._conclude(Verdict(peer, self.last, why, self.last.number))
+        self.verdict = Verdict(peer, self.last, why, self.last.number)
         return self.error(time.monotonic())
 
     def failed_here(self, error: BaseException) -> None:
@@ -190,51 +187,35 @@ class Faults:
             self._conclude(Verdict(peer, self.last, why, self.last.number + 1))
         self.unfinished.clear()
 
-    def _judge(self, cause: Exception | None) -> Verdict:
+    def _judge(self, cause: BaseException | None) -> Verdict:
         self._ask()
         if self.verdict is not None:
             return self.verdict
-        states = {rank: state for rank, state in self._states.items() if self._answered(rank)}
+        states = {rank: state for rank, state in self._states.items() if self._answered[rank] == self._asked}
         states[self.rank] = self._state()
-        stuck = min(state.place for state in states.values() if state.waits or state is states[self.rank])
-        if self._gone:
-            return self._silent(self._gone, "its process has ended, or it has left the group", stuck)
+        stuck = min([state.place for state in states.values() if state.waits], default=self.last)
         return (
-            self._silent_since(_ASKS, stuck)
-            or self._apart(states, stuck)
+            self._silent(self._gone, "its process has ended, or it has left the group", stuck)
+            or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
             or self._behind(states, stuck)
-            or self._silent_since(1, stuck)
+            or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
             or Verdict(-1, stuck, f"no rank is known to be at fault ({_shown(cause)}) in {stuck}", stuck.number)
         )
 
-    def _silent_since(self, asks: int, stuck: Place) -> Verdict | None:
-        """Ranks that answered neither the last ask nor so many before; the longest silent one is named first."""
-        silent = [rank for rank in self._peers.connected() if self._unanswered[rank] > asks]
-        silent.sort(key=lambda rank: -self._unanswered[rank])
-        return self._silent(silent, "killed, stopped or cut off", stuck) if silent else None
+    def _unheard(self, asks: int) -> list[int]:
+        """Ranks that answered none of the last so many asks, those that are silent longest first."""
+        silent = [rank for rank in self._peers.connected() if self._asked - self._answered[rank] >= asks]
+        return sorted(silent, key=lambda rank: self._answered[rank])
 
-    def _silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict:
+    def _silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict | None:
+        if not ranks:
+            return None
         others = "" if len(ranks) == 1 else f", nor do ranks {', '.join(map(str, ranks[1:]))}"
         why = f"{self._named(ranks[0])} does not answer{others} ({how}), awaited in {stuck}"
         return Verdict(ranks[0], stuck, why, stuck.number)
 
-    def _apart(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
-        """Ranks that wait in different collectives of one number; they wait for each other, and none is behind."""
-        met = {
-            rank: state.place
-            for rank, state in sorted(states.items())
-            if state.waits and state.place.number == stuck.number
-        }
-        for rank, place in met.items():
-            if place != stuck:
-                other = next(rank for rank in met if met[rank] == stuck)
-                one, two = min(rank, other), max(rank, other)
-                return Verdict(-1, stuck, different_calls(one, two, met), stuck.number)
-        return None
-
     def _behind(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
-        late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
-        number, _, rank = min(late)
+        number, _, rank = min((state.place.number, state.waits, rank) for rank, state in states.items())
         if number >= stuck.number:
             return None
         named, state = self._named(rank), states[rank]
@@ -249,16 +230,16 @@ class Faults:
         return f"rank {rank}" if known == rank else f"rank {rank} (global rank {known})"
 
     def _state(self) -> State:
-        pending = self._waiting()
-        return State(self.last, False, _elsewhere()) if pending is None else State(pending.place, True, "")
-
-    def _waiting(self) -> Pending | None:
-        return next((pending for pending in list(self.unfinished.values()) if not pending.is_finished()), None)
+        for pending in list(self.unfinished.values()):
+            if not pending.is_finished():
+                return State(pending.place, True, "")
+        return State(self.last, False, _elsewhere())
 
     def _conclude(self, verdict: Verdict) -> None:
         with self._news:
             self.verdict = self.verdict or verdict
-        self._tell_all("verdict", self.verdict)
+            told = self.verdict
+        self._tell_all("verdict", *told)
 
     # Between ranks.
 
@@ -266,44 +247,39 @@ class Faults:
         """Returns when all have answered that are not gone, and after a second in any case."""
         with self._news:
             self._ask_all()
-            self._news.wait_for(
-                lambda: self.verdict is not None or all(map(self._answered, self._peers.connected())), _ANSWER_SECONDS
-            )
+            self._news.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
 
     def _ask_if_due(self) -> None:
-        """In the thread: while this rank waits, so that a silence is known by how long it lasts."""
-        pending = self._waiting()
-        waited = 0.0 if pending is None else time.monotonic() - pending.began
-        if pending is not None and waited > pending.ask_after:
-            pending.ask_after = _ASK_AGAIN * waited
-            with self._news:
-                self._ask_all()
+        """In the thread, where this rank waits long: how long a silence lasts is known before the deadline."""
+        for pending in list(self.unfinished.values()):
+            waited = time.monotonic() - pending.began
+            if waited > pending.ask_after and not pending.is_completed():
+                pending.ask_after = _ASK_AGAIN * waited
+                with self._news:
+                    return self._ask_all()
 
     def _ask_all(self) -> None:
-        for rank in self._peers.connected():
-            self._unanswered[rank] += 1
-        self._tell_all("ask")
+        self._asked += 1
+        self._tell_all("ask", self._asked)
 
-    def _answered(self, rank: int) -> bool:
-        return self._unanswered[rank] == 0 and rank in self._states
-
-    def _tell_all(self, kind: str, body: Any = None) -> None:
+    def _tell_all(self, *told: Any) -> None:
         for rank in self._peers.connected():
-            self._peers.tell(rank, [kind, body])
+            self._peers.tell(rank, told)
 
     def _take(self, rank: int, told: Any) -> None:
         with self._news:
-            kind, body = told or ("gone", None)
+            kind, *body = told or ["gone"]
             if kind == "gone":
                 self._gone.append(rank)
             elif kind == "ask":
-                answer = ["answer", self._state()] if self.verdict is None else ["verdict", self.verdict]
+                answer = ["answer", *body, *self._state()] if self.verdict is None else ["verdict", *self.verdict]
                 self._peers.tell(rank, answer)
             elif kind == "answer":
-                self._unanswered[rank] = 0
-                self._states[rank] = State(Place(*body[0]), *body[1:])
+                self._answered[rank], place, *rest = body
+                self._states[rank] = State(Place(*place), *rest)
             elif self.verdict is None:
-                self.verdict = self._accepted(Verdict(body[0], Place(*body[1]), *body[2:]))
+                peer, place, *rest = body
+                self.verdict = self._accepted(Verdict(peer, Place(*place), *rest))
             self._news.notify_all()
 
     def _accepted(self, told: Verdict) -> Verdict:
@@ -372,5 +348,5 @@ def _elsewhere() -> str:
 _DISTRIBUTED = Path(dist.__file__).parent
 
 
-def _shown(cause: Exception | None) -> str:
+def _shown(cause: BaseException | None) -> str:
     return str(cause)[:_WHY_CHARACTERS]
