@@ -30,8 +30,6 @@ from ._peers import Peers
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """Rows `[P, n]` of all ranks from this rank's `[n]`."""
 
-Data = dict[str, int | float | str]
-
 _ANSWER_SECONDS = 1.0
 _FIRST_ASK_SECONDS, _ASK_AGAIN = 0.5, 1.25
 """A rank that waits asks first after these seconds, and again after so many times as long."""
@@ -75,7 +73,7 @@ class State(NamedTuple):
     waits: bool
     """In that collective; else it has left it."""
     elsewhere: str
-    """The function of torch.distributed that it is in, where it does not wait."""
+    """The collective of the framework's own that it is in, where it does not wait in ours; empty if none is known."""
 
 
 class Pending:
@@ -129,7 +127,6 @@ class Faults:
         self._asked = 0
         self._answered = [0] * self.ranks
         """By rank, the number of the last ask that it answered."""
-        self._gone: list[int] = []
         self._news = threading.Condition()
         self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
         if self.ranks > 1:
@@ -195,7 +192,7 @@ class Faults:
         states[self.rank] = self._state()
         stuck = min([state.place for state in states.values() if state.waits], default=self.last)
         return (
-            self._silent(self._gone, "its process has ended, or it has left the group", stuck)
+            self._silent(self._peers.gone, "its process has ended, or it has left the group", stuck)
             or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
             or self._behind(states, stuck)
             or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
@@ -210,7 +207,7 @@ class Faults:
     def _silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict | None:
         if not ranks:
             return None
-        others = "" if len(ranks) == 1 else f", nor do ranks {', '.join(map(str, ranks[1:]))}"
+        others = "".join(f", nor does rank {rank}" for rank in ranks[1:])
         why = f"{self._named(ranks[0])} does not answer{others} ({how}), awaited in {stuck}"
         return Verdict(ranks[0], stuck, why, stuck.number)
 
@@ -219,8 +216,8 @@ class Faults:
         if number >= stuck.number:
             return None
         named, state = self._named(rank), states[rank]
-        if state.elsewhere:  # whom it waits for there, this group does not know
-            why = f"{named} is in {state.elsewhere} of torch.distributed, another group's, and has not come to {stuck}"
+        if state.elsewhere:  # for whom it waits there is not known here
+            why = f"{named} is in {state.elsewhere} of torch's own, and has not come to {stuck}"
             return Verdict(-1, stuck, why, stuck.number)
         why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
         return Verdict(rank, stuck, why, stuck.number)
@@ -233,7 +230,7 @@ class Faults:
         for pending in list(self.unfinished.values()):
             if not pending.is_finished():
                 return State(pending.place, True, "")
-        return State(self.last, False, _elsewhere())
+        return State(self.last, False, _elsewhere(self.last.phase == "stock"))
 
     def _conclude(self, verdict: Verdict) -> None:
         with self._news:
@@ -266,18 +263,16 @@ class Faults:
         for rank in self._peers.connected():
             self._peers.tell(rank, told)
 
-    def _take(self, rank: int, told: Any) -> None:
+    def _take(self, rank: int, told: list[Any]) -> None:
         with self._news:
-            kind, *body = told or ["gone"]
-            if kind == "gone":
-                self._gone.append(rank)
-            elif kind == "ask":
+            kind, *body = told
+            if kind == "ask":
                 answer = ["answer", *body, *self._state()] if self.verdict is None else ["verdict", *self.verdict]
                 self._peers.tell(rank, answer)
             elif kind == "answer":
                 self._answered[rank], place, *rest = body
                 self._states[rank] = State(Place(*place), *rest)
-            elif self.verdict is None:
+            elif kind == "verdict" and self.verdict is None:
                 peer, place, *rest = body
                 self.verdict = self._accepted(Verdict(peer, Place(*place), *rest))
             self._news.notify_all()
@@ -297,8 +292,8 @@ class Faults:
             self._peers.connect(gather_texts)
         except RuntimeError as error:
             message = f"no rank can be named: the group's first collective failed: {error}"
-            data: Data = {"peer": -1, "operation": "addresses", "layer": "", "after_seconds": 0.0, "why": str(error)}
-            raise CommError(message, data) from error
+            place = {"operation": "addresses", "layer": "", "direction": "forward"}
+            raise CommError(message, {"peer": -1, **place, "after_seconds": 0.0, "why": str(error)}) from error
 
     def leave(self, error: BaseException | None) -> None:
         """Before this process ends: an error that ends it is told to the others."""
@@ -334,14 +329,19 @@ def is_of_backend(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
-def _elsewhere() -> str:
-    """The function of torch.distributed in which a thread of this process is right now; empty if none is."""
+def _elsewhere(backward: bool) -> str:
+    """In which function of torch.distributed a thread of this process is; empty if none is.
+
+    `backward`: of autograd as well, whose own collectives show no frame.
+    """
     for frame in sys._current_frames().values():
         inner: Any = frame
         while inner is not None and inner.f_code.co_filename.endswith("torch/_ops.py"):
             inner = inner.f_back
         if inner is not None and Path(inner.f_code.co_filename).is_relative_to(_DISTRIBUTED):
             return str(inner.f_code.co_name)
+        if backward and inner is not None and inner.f_code.co_name == "_engine_run_backward":
+            return "a backward pass"
     return ""
 
 

@@ -31,6 +31,8 @@ _MOST_BYTES = 65536
 @dataclass(eq=False)
 class _Connection:
     socket: socket.socket
+    allowed: range
+    """Ranks whose it may be."""
     rank: int = -1
     """-1 until its first line says whose it is."""
     rest: bytes = b""
@@ -40,12 +42,14 @@ class _Connection:
 class Peers:
     """The other ranks of a group of `ranks`.
 
-    `take(rank, body)` is given what a rank tells, and None where its connection closes; `tick()` is called at least every
-    0.25 s. Both are called in a thread of their own, and while `connect` runs by its caller.
+    `take(rank, told)` is given what a rank tells, and `["gone"]` where its connection closes; `tick()` is called at least
+    every 0.25 s. Both are called in a thread of their own, and while `connect` runs by its caller.
     """
 
-    def __init__(self, rank: int, ranks: int, take: Callable[[int, Any], None], tick: Callable[[], None]) -> None:
+    def __init__(self, rank: int, ranks: int, take: Callable[[int, list[Any]], None], tick: Callable[[], None]) -> None:
         self.rank, self.ranks, self._take, self._tick = rank, ranks, take, tick
+        self.gone: list[int] = []
+        """Ranks whose connection has closed, in that order."""
         self._open: dict[int, _Connection] = {}
         self._secret = secrets.token_hex(16)
         self._selector = selectors.DefaultSelector()
@@ -64,10 +68,10 @@ class Peers:
         every = [json.loads(text) for text in gather(json.dumps([host, self._secret, *found]))]
         self._secret = every[0][1]
         end = time.monotonic() + _CONNECT_SECONDS
-        for other, _, *at in every[: self.rank]:
+        for peer, (other, _, *at) in enumerate(every[: self.rank]):
             with contextlib.suppress(OSError, TypeError):  # TypeError: it has no such address
                 called = socket.create_connection(tuple(at[other != host]), max(0.1, end - time.monotonic()))
-                self._send(self._add(called), self.rank)
+                self._send(self._add(called, range(peer, peer + 1)), [self.rank, peer])
         self._serve(lambda: len(self._open) == self.ranks - 1 or time.monotonic() > end)
         for listener in listeners:
             self._selector.unregister(listener)
@@ -80,11 +84,11 @@ class Peers:
     def connected(self) -> list[int]:
         return sorted(self._open)
 
-    def tell(self, rank: int, body: Any) -> None:
+    def tell(self, rank: int, told: Sequence[Any]) -> None:
         """Does not block; nothing is told to a rank that is gone."""
         connection = self._open.get(rank)
         if connection is not None:
-            self._send(connection, body)
+            self._send(connection, told)
 
     def is_serving(self) -> bool:
         """Not in a forked process, which has the connections and not the thread."""
@@ -104,17 +108,17 @@ class Peers:
                     self._read(key.data)
                 else:
                     with contextlib.suppress(OSError):
-                        self._add(key.fileobj.accept()[0])  # type: ignore[union-attr]
+                        self._add(key.fileobj.accept()[0], range(self.rank + 1, self.ranks))  # type: ignore[union-attr]
             self._tick()
         if self._ended:
             for key in list(self._selector.get_map().values()):
                 key.fileobj.close()  # type: ignore[union-attr]
             self._selector.close()
 
-    def _add(self, made: socket.socket) -> _Connection:
+    def _add(self, made: socket.socket, allowed: range) -> _Connection:
         made.setblocking(False)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _Connection(made)
+        connection = _Connection(made, allowed)
         self._selector.register(made, selectors.EVENT_READ, connection)
         return connection
 
@@ -128,28 +132,37 @@ class Peers:
         *lines, connection.rest = (connection.rest + data).split(b"\n")
         for line in lines:
             signature, _, text = line.partition(b" ")
-            if not hmac.compare_digest(signature, self._signature(text)):
+            if not hmac.compare_digest(signature, self._signature(text)) or not self._hear(
+                connection, json.loads(text)
+            ):
                 return self._close(connection)
-            self._hear(connection, json.loads(text))
         if not data or len(connection.rest) > _MOST_BYTES:
             self._close(connection)
 
-    def _hear(self, connection: _Connection, body: Any) -> None:
+    def _hear(self, connection: _Connection, told: list[Any]) -> bool:
+        """Whether the line may come here: the first of a connection says from which rank and to which."""
         if connection.rank >= 0:
-            return self._take(connection.rank, body)
-        connection.rank = body
-        self._open[body] = connection
-        if body > self.rank:
-            self._send(connection, self.rank)
+            self._take(connection.rank, told)
+            return True
+        rank, to = told[0], told[-1]
+        if to != self.rank or rank not in connection.allowed or rank in self._open:
+            return False
+        connection.rank = rank
+        self._open[rank] = connection
+        if rank > self.rank:
+            self._send(connection, [self.rank, rank])
+        return True
 
     def _close(self, connection: _Connection) -> None:
         self._selector.unregister(connection.socket)
         connection.socket.close()
-        if self._open.pop(connection.rank, None) is not None:
-            self._take(connection.rank, None)
+        if connection.rank >= 0:
+            self.gone.append(connection.rank)  # first: at any time a rank is connected or gone
+            del self._open[connection.rank]
+            self._take(connection.rank, ["gone"])
 
-    def _send(self, connection: _Connection, body: Any) -> None:
-        text = json.dumps(body).encode()
+    def _send(self, connection: _Connection, told: Sequence[Any]) -> None:
+        text = json.dumps(told).encode()
         with contextlib.suppress(OSError):
             connection.socket.send(self._signature(text) + b" " + text + b"\n")
 
