@@ -119,7 +119,7 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
     promise = run.promise
     for outcome in outcomes:
         require(not outcome.wrong, f"rank {outcome.rank}: wrong {outcome.wrong}")
-        if promise.own and outcome.rank in run.odd:
+        if outcome.rank in run.raising():
             require(outcome.error == promise.own, f"rank {outcome.rank}, which raises, says {outcome}")
         elif run.kind == "late" and outcome.rank in run.odd:
             judge_rank(run, outcome, promise._replace(peers=(-1, outcome.rank), says="", place=False))

@@ -278,6 +278,8 @@ class Striker:
             self.strike()
         elif fault.phase.startswith("experts"):
             touches.append(self.touch)
+        elif fault.phase == "meeting":
+            self.after_addresses()
         else:
             self.enter_phases()
 
@@ -286,6 +288,16 @@ class Striker:
             return Failing.apply(rows, self.come) if rows.requires_grad else rows  # type: ignore[no-any-return]
         self.come()
         return rows
+
+    def after_addresses(self) -> None:
+        original = Exchange._gather_addresses
+
+        def gather(exchange: Exchange, mine: torch.Tensor) -> torch.Tensor:
+            every = original(exchange, mine)
+            self.come()
+            return every
+
+        Exchange._gather_addresses = gather  # type: ignore[method-assign]
 
     def enter_phases(self) -> None:
         original = Exchange._begin

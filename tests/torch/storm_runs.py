@@ -89,6 +89,12 @@ class Run(NamedTuple):
     store: str = "file"
     apart: bool = False  # experts are spread over half of the ranks, and the halves add their gradients
 
+    def raising(self) -> set[int]:
+        """The ranks that raise an error of their own."""
+        return {fault.rank for fault in self.faults if fault.what == "raises"} or set(
+            self.odd if self.promise.own else ()
+        )
+
     def shown(self) -> str:
         short = self._replace(scripts=[])
         scripts = {rank: script[:20] for rank, script in enumerate(self.scripts) if rank in (*self.odd, 0, 1)}
@@ -218,11 +224,13 @@ def gone(draft: Draft, what: str) -> Run:
 
 
 def at_any_moment(draft: Draft) -> Run:
-    draft.draw_layers(True)
-    what = ["killed", "stopped", "ends"][draft.turn % 3]
-    fault = Fault(what, draft.odd, "any moment", after=draft.seeded.uniform(0, 0.5))
-    script = draft.arm + draft.round() * 1000
-    return draft.run([script] * draft.ranks, Promise(peers=(fault.rank,), says="does not answer"), fault)
+    """In training, or in steps without gradients, of which some are the framework's own."""
+    trains = draft.seeded.random() < 0.5
+    draft.draw_layers(True, mixed=not trains)
+    fault = draft.fault(["killed", "stopped", "ends"][draft.turn % 3], "any moment", after=draft.seeded.uniform(0, 0.5))
+    calls = draft.round() if trains else [("forward", n, "no_grad") for n in range(len(draft.layers))]
+    promise = Promise(peers=(fault.rank,), says=f"rank {fault.rank} does not answer")
+    return draft.run([draft.arm + calls * 1000] * draft.ranks, promise, fault)
 
 
 def raises(draft: Draft) -> Run:
@@ -323,12 +331,17 @@ def while_innocent(draft: Draft) -> Run:
     draft.ranks = draft.seeded.choice([3, 4])
     draft.draw_layers(True)
     phase = MOVING[draft.step % len(MOVING)]
-    victim = draft.fault(draft.seeded.choice(["killed", "stopped"]), phase, after=0.3)
+    victim = draft.fault(draft.seeded.choice(["killed", "stopped", "ends", "raises"]), phase, after=0.3)
     innocent = (victim.rank + draft.seeded.randrange(1, draft.ranks)) % draft.ranks
-    after = 0.05 if victim.what == "killed" else draft.seeded.choice([0.05, DEADLINE - 0.5, DEADLINE])
+    after = draft.seeded.choice([0.05, DEADLINE - 0.5, DEADLINE]) if victim.what == "stopped" else 0.05
     other = victim._replace(what=draft.kind, rank=innocent, after=after)
-    promise = Promise(peers=(victim.rank,), says=f"rank {victim.rank} does not answer")
-    return draft.play(promise, victim, other)
+    return draft.play(gone_or_failed(victim), victim, other)
+
+
+def gone_or_failed(fault: Fault) -> Promise:
+    own = "ValueError" if fault.what == "raises" else ""
+    says = "failed" if own else "does not answer"
+    return Promise(peers=(fault.rank,), says=f"rank {fault.rank} {says}", own=own)
 
 
 def strangers(draft: Draft) -> Run:
@@ -337,9 +350,8 @@ def strangers(draft: Draft) -> Run:
     what = ["none", "killed", "raises", "stopped"][draft.turn % 4]
     if what == "none":
         return draft.play(Promise(""))
-    fault = draft.fault(what, draft.seeded.choice(FORWARD + BACKWARD))
-    own = "ValueError" if what == "raises" else ""
-    return draft.play(Promise(peers=(fault.rank,), says=f"rank {fault.rank} (failed|does not answer)", own=own), fault)
+    fault = draft.fault(what, draft.seeded.choice(MOVING))
+    return draft.play(gone_or_failed(fault), fault)
 
 
 def several(draft: Draft) -> Run:
@@ -348,6 +360,9 @@ def several(draft: Draft) -> Run:
     phase = MOVING[draft.step % len(MOVING)]
     first = draft.fault(draft.seeded.choice(["killed", "stopped"]), phase, after=0.2)
     other = first._replace(rank=(first.rank + draft.seeded.randrange(1, 4)) % 4)
+    if draft.turn % 3 == 2:  # of two faults either may be met first
+        other = other._replace(what="raises")
+        return draft.play(Promise(peers=(first.rank, other.rank), own="ValueError"), first, other)
     one, two = sorted((first.rank, other.rank))
     promise = Promise(peers=(one,), says=f"rank {one} does not answer, nor do(es)? ranks? {two}")
     return draft.play(promise, first, other)
@@ -356,9 +371,14 @@ def several(draft: Draft) -> Run:
 def first_step(draft: Draft) -> Run:
     """Before the group's first collective has ended, no rank can be named; after it, any."""
     draft.draw_layers(True, most=1)
-    what, phase = draft.seeded.choice(["killed", "stopped"]), ["addresses", "routes", "types"][draft.turn % 3]
+    what, phase = (
+        draft.seeded.choice(["killed", "stopped"]),
+        ["addresses", "meeting", "routes", "types"][draft.turn % 4],
+    )
     fault = draft.fault(what, phase, nth=0, after=0.2)
-    peer, says = (-1, "no rank can be named") if phase == "addresses" else (fault.rank, "does not answer")
+    peer, says = fault.rank, "does not answer"
+    if phase in ("addresses", "meeting"):
+        peer, says = -1, "no rank (can be named|is known)"
     script = draft.arm + draft.round()
     return draft.run([script] * draft.ranks, Promise(peers=(peer,), says=says), fault, warm=False)
 
