@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from processes import run_ranks
+from processes import require_documented, run_ranks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -230,8 +230,10 @@ class AgreementTest(unittest.TestCase):
         return str(outcomes[0][1])
 
     def test_layers_of_one_shape_in_another_order(self) -> None:
+        why = self.met([steps("AB"), steps("BA")])
+        require_documented("two ranks make other calls, or calls in another order", -1, why)
         self.assertEqual(
-            self.met([steps("AB"), steps("BA")]),
+            why,
             "ranks 0 and 1 are at different calls (rank 0: step 2 of layer A (number 0), forward; rank 1: step 2 of "
             "layer B (number 1), forward), and every rank must make the same layers and the same calls in one order",
         )

@@ -20,22 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from processes import PAGE, require_documented
 from storm_ranks import CHECKPOINT, Outcome, on_rank
-from storm_runs import CYCLE, INNOCENT, LOST, SAMPLE, SET_UP, Draft, Promise, Run
+from storm_runs import CYCLE, INNOCENT, LOST, OWN, PLACES, SAMPLE, SET_UP, Draft, Promise, Run
 from transformers_test import save
 
 AT_ONCE = 8
 
 FORKS = threading.Lock()
-
-
-class Broken(Exception):
-    """A promise that a run did not keep."""
-
-
-def require(holds: bool, what: object) -> None:
-    if not holds:
-        raise Broken(what)
 
 
 def play(run: Run) -> str:
@@ -57,13 +49,13 @@ def play(run: Run) -> str:
     try:
         outcomes = [ends.receive(rank) for rank in left]
         if any(fault.what not in INNOCENT for fault in run.faults):
-            require(began.value > 0, "the fault never came")
+            assert began.value > 0, "the fault never came"
         judge(run, outcomes)
         if not run.ends:
             ends.go_on(run, left)
         for rank in left:
             ends.require_good_end(rank)
-    except Broken as broken:
+    except AssertionError as broken:
         return f"{broken}\n{run.shown()}"
     finally:
         for process in started:
@@ -85,19 +77,19 @@ class Ends(NamedTuple):
         ready = wait([pipe, process.sentinel], timeout=SET_UP)
         if pipe in ready or pipe.poll(0):
             found = pipe.recv()
-            require(not isinstance(found, str) or not found, f"rank {rank}: {found}")
+            assert not isinstance(found, str) or not found, f"rank {rank}: {found}"
             return found
         process.join(0.1)
         fate = f"ended with {process.exitcode}" if ready else "hangs"
         with open(os.path.join(self.folder, f"stderr{rank}"), "a+") as file:
             file.seek(0)
-            raise Broken(f"rank {rank} {fate}, without an answer:\n{file.read()[-2000:]}")
+            raise AssertionError(f"rank {rank} {fate}, without an answer:\n{file.read()[-2000:]}")
 
     def require_good_end(self, rank: int) -> None:
         self.started[rank].join(SET_UP)
         with FORKS:  # the start of another run takes exit statuses too
             code = self.started[rank].exitcode
-        require(code == 0, f"rank {rank} ended with {code}")
+        assert code == 0, f"rank {rank} ended with {code}"
 
     def go_on(self, run: Run, left: list[int]) -> None:
         """Ranks that are left go on without the ones at fault, where the group has failed."""
@@ -118,9 +110,9 @@ TORCHS = {"RuntimeError", "DistError", "DistBackendError", "DistNetworkError", "
 def judge(run: Run, outcomes: list[Outcome]) -> None:
     promise = run.promise
     for outcome in outcomes:
-        require(not outcome.wrong, f"rank {outcome.rank}: wrong {outcome.wrong}")
+        assert not outcome.wrong, f"rank {outcome.rank}: wrong {outcome.wrong}"
         if outcome.rank in run.raising():
-            require(outcome.error == promise.own, f"rank {outcome.rank}, which raises, says {outcome}")
+            assert outcome.error == promise.own, f"rank {outcome.rank}, which raises, says {outcome}"
         elif run.kind == "late" and outcome.rank in run.odd:
             judge_rank(run, outcome, promise._replace(peers=(-1, outcome.rank), says="", place=False))
         elif run.apart and outcome.rank // 2 != run.odd[0] // 2:  # it meets the fault in collectives of its own
@@ -128,26 +120,47 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
         else:
             judge_rank(run, outcome, promise)
     told = {outcome.data.get("why", outcome.message) for outcome in outcomes}
-    require(not promise.alike or len(told) == 1, f"ranks do not say the same: {told}")
+    assert not promise.alike or len(told) == 1, f"ranks do not say the same: {told}"
     named = any(outcome.error == promise.error for outcome in outcomes)
-    require(named or -1 in promise.peers, "no rank names the fault")
+    assert named or -1 in promise.peers, "no rank names the fault"
 
 
 def judge_rank(run: Run, outcome: Outcome, promise: Promise) -> None:
     shown = outcome._replace(trace="")
     allowed = {promise.error} | (TORCHS if promise.or_torchs else set())
-    require(outcome.error in allowed, f"expected {' or '.join(allowed) or 'no error'}: {shown}\n{outcome.trace}")
-    require(outcome.seconds < promise.seconds, f"after {outcome.seconds:.2f} s: {shown}")
+    assert outcome.error in allowed, f"expected {' or '.join(allowed) or 'no error'}: {shown}\n{outcome.trace}"
+    assert outcome.seconds < promise.seconds, f"after {outcome.seconds:.2f} s: {shown}"
     if outcome.error == promise.error:
-        require(bool(re.search(promise.says, outcome.message)), f"expected {promise.says!r}: {shown}")
+        assert re.search(promise.says, outcome.message), f"expected {promise.says!r}: {shown}"
     if outcome.error == "CommError":
-        require(outcome.data["peer"] in promise.peers, f"expected peer {promise.peers}: {shown}")
-        require(outcome.data["layer"] in (*outcome.layers, ""), f"a layer of no name: {shown}")
+        assert outcome.data["peer"] in promise.peers, f"expected peer {promise.peers}: {shown}"
+        assert outcome.data["layer"] in (*outcome.layers, ""), f"a layer of no name: {shown}"
+    if run.kind in DOCUMENTED and promise.peers == run.odd:
+        require_documented(DOCUMENTED[run.kind], 1, as_on_page(run, outcome.data["why"]))
     if promise.place:
         (fault,) = run.faults
         found = tuple(outcome.data[name] for name in ("operation", "layer", "direction"))
         expected = (fault.phase, outcome.layers[fault.layer], fault.direction)
-        require(found == expected, f"expected {expected}: {shown}")
+        assert found == expected, f"expected {expected}: {shown}"
+
+
+DOCUMENTED = {
+    "killed": "a rank is killed, or ends",
+    "stopped": "a rank is stopped (SIGSTOP), or its network is cut",
+    "raises": "a rank raises: its experts, its arguments, no memory",
+    "late": "a rank comes too late: a slow step, an endless loop",
+}
+"""What docs/errors.md calls a kind of run."""
+
+
+def as_on_page(run: Run, why: str) -> str:
+    """There rank 1 is at fault, in one layer and phase for all."""
+    (fault,) = run.faults
+    why = why.replace(f"rank {fault.rank} ", "rank 1 ")
+    why = why.replace(f"{fault.error.__name__}: {fault.error(OWN)}", "ValueError: rows of another planet")
+    for words, phase in (("awaited in|come to", "combine"), ("after|last in", "dispatch")):
+        why = re.sub(rf"({words}) [a-z ]+ of layer \S+, (forward|backward)", rf"\1 {phase} of layer 7, forward", why)
+    return why
 
 
 def storm(seeds: list[int]) -> list[tuple[int, str]]:
@@ -165,6 +178,11 @@ class FaultStormTest(unittest.TestCase):
         for seed, wrong in storm(list(range(SAMPLE * times))):
             with self.subTest(seed=seed):
                 self.fail(f"{wrong}\nagain: {sys.executable} {__file__} {seed}")
+
+    def test_the_page_on_errors_has_every_phase(self) -> None:
+        for _, phase in PLACES:
+            if not phase.startswith("experts"):
+                self.assertIn(f"`{phase}`", PAGE.read_text())
 
 
 if __name__ == "__main__":

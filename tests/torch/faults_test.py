@@ -1,21 +1,28 @@
-"""Faults on subgroups, and what is told of them. Faults in every phase, by the hundred: fault_storm_test.py."""
+"""Who hears of a fault, and who is no rank of the group. Faults in every phase, by the hundred: fault_storm_test.py."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import json
+import os
+import socket
+import sys
 import threading
 import time
 import unittest
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from layer_test import all_weights, experts, inputs
-from processes import run_ranks
+from processes import require_documented, run_ranks
 
 from evenkeel.errors import CommError
-from evenkeel.torch import ExpertParallel
+from evenkeel.torch import ExpertParallel, _faults, _peers
 from evenkeel.torch._exchange import Exchange
 from evenkeel.torch._faults import Place, Verdict
 
@@ -25,7 +32,7 @@ EXPERTS, K, TOKENS = 6, 2, 12
 class Step:
     """A step of a layer in which weights move: most tokens are routed to one expert."""
 
-    def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup) -> None:
+    def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup | None = None) -> None:
         self.layer = ExpertParallel(EXPERTS, group, imbalance_threshold=0.0, min_segment=1, name="7")
         self.ids = torch.randint(EXPERTS, (TOKENS, K), generator=torch.Generator().manual_seed(rank))
         self.ids[torch.arange(TOKENS) % 4 != 0] = 1
@@ -35,7 +42,7 @@ class Step:
         self.hidden, self.top_k, self.grad = inputs(0, rank, self.ids)
         self.hidden.requires_grad_(), self.top_k.requires_grad_()
 
-    def run(self, computed_by: Callable[..., torch.Tensor]) -> None:
+    def run(self, computed_by: Callable[..., torch.Tensor] = experts) -> None:
         made = self.layer(self.hidden, self.ids, self.top_k, computed_by, self.weights)
         assert self.layer.last["transfers"] > 0
         made.backward(self.grad)
@@ -89,7 +96,160 @@ def told_of_a_fault(rank: int, ranks: int) -> list[str]:
     return met
 
 
+def outcome(work: Callable[[], object]) -> tuple[int, str]:
+    """The peer and the message of what was raised; -2 where it was no `CommError`."""
+    try:
+        work()
+    except CommError as error:
+        return int(error.data["peer"]), str(error)
+    except (ValueError, RuntimeError) as error:
+        return -2, str(error)
+    return -2, "nothing"
+
+
+def rank_1_raises(rank: int, ranks: int) -> tuple[int, str]:
+    """In the second step."""
+    step = Step(rank, ranks)
+    step.run()
+    return outcome(lambda: step.run(raising if rank == 1 else experts))
+
+
+def without_ipv4(rank: int, ranks: int) -> tuple[int, str]:
+    create = socket.create_server
+
+    def refused(address: Any, *, family: Any, **options: Any) -> socket.socket:
+        if family == socket.AF_INET:
+            raise OSError("Address family not supported by protocol")
+        return create(address, family=family, **options)
+
+    socket.create_server = refused
+    return rank_1_raises(rank, ranks)
+
+
+def on_hosts_of_their_own(rank: int, ranks: int) -> tuple[int, str]:
+    """Each rank at another address, and none reached at 127.0.0.1."""
+    with mock.patch.multiple(_peers, _host=lambda: f"host{rank}", _outward=lambda: iter([f"127.0.0.{rank + 2}"])):
+        return rank_1_raises(rank, ranks)
+
+
+def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
+    """Strangers call every rank while the group meets; one knows the secret, and sends what was meant for others."""
+    listeners: list[Any] = []
+    strangers: list[socket.socket] = []
+    listen, connect = _peers._listen, _peers.Peers.connect
+
+    def listening(addresses: Any) -> socket.socket | None:
+        made = listen(addresses)
+        if made is not None:
+            listeners.append(made.getsockname()[:2])
+            for said in (b"[" * 4096 + b"\n", b"\n", os.urandom(70000), b"0 [0, 1]\n", b""):
+                call(said)
+        return made
+
+    def call(said: bytes) -> None:
+        strangers.append(socket.create_connection(listeners[-1]))
+        strangers[-1].sendall(said)
+
+    def connecting(self: Any, gather: Callable[[str], list[str]]) -> None:
+        def gathering(text: str) -> list[str]:
+            rows = gather(text)
+            self._secret = json.loads(rows[0])[1]
+            for told in (["ask", 1], [rank, rank], [2, 1 - rank], [[], rank], [{}, rank]):
+                line = json.dumps(told).encode()
+                call(self._signature(line) + b" " + line + b"\n")
+            return rows
+
+        connect(self, gathering)
+
+    with mock.patch.object(_peers, "_listen", listening), mock.patch.object(_peers.Peers, "connect", connecting):
+        Exchange(None).all_gather("counts", torch.zeros(1))
+    for stranger in strangers:
+        stranger.settimeout(5)
+        with contextlib.suppress(ConnectionError):
+            assert stranger.recv(1) == b"", "a stranger was answered"
+    for address in listeners:
+        try:
+            socket.create_connection(address)
+            raise AssertionError("a rank listens on")
+        except ConnectionError:
+            pass
+    return rank_1_raises(rank, ranks)
+
+
+def waits_elsewhere(rank: int, ranks: int, leaves: bool) -> tuple[int, str]:
+    """Two pairs that share experts, and two across; rank 3 does not come across, for which rank 1 waits, and rank 0 for it.
+
+    Rank 1 then ends by the error that it met there, or only after rank 0 has given up.
+    """
+    pairs = [dist.new_group(pair) for pair in ([0, 1], [2, 3])]
+    across = [dist.new_group(pair) for pair in ([0, 2], [1, 3])]
+    group, other = pairs[rank // 2], across[rank % 2]
+    step = Step(rank % 2, 2, group)
+    step.run()
+    dist.barrier()
+    for of, seconds in ((group, 6 if leaves else 2), (other, 2 if leaves else 6)):
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), of)
+    if rank == 3:
+        time.sleep(7)
+        return -2, "late"
+    if rank == 2:
+        time.sleep(4)  # it waits for nobody, and rank 0 has come to it
+    if rank == 1:
+        try:
+            dist.all_reduce(torch.zeros(1), group=other)
+        except RuntimeError as error:
+            sys.last_value = error  # as Python has it where a program ends by an error
+            _faults._leave_all()
+            return -2, str(error)
+    return outcome(step.run) if rank == 0 else (-2, "")
+
+
+def late(rank: int, ranks: int) -> tuple[int, str]:
+    step = Step(rank, ranks)
+    step.run()
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
+    time.sleep(4 * (rank == 1))
+    return outcome(step.run)
+
+
 class FaultsTest(unittest.TestCase):
+    def test_strangers_are_cut_off_and_nobody_listens_on(self) -> None:
+        self.assert_rank_1_raised(run_ranks(3, among_strangers))
+
+    def test_ranks_meet_without_ipv4(self) -> None:
+        self.assert_rank_1_raised(run_ranks(3, without_ipv4))
+
+    def test_ranks_of_several_hosts_meet(self) -> None:
+        self.assert_rank_1_raised(run_ranks(3, on_hosts_of_their_own))
+
+    def assert_rank_1_raised(self, met: list[tuple[int, str]]) -> None:
+        self.assertEqual(met[1], (-2, "rows of another planet"))
+        for peer, message in (met[0], met[2]):
+            self.assertEqual(peer, 1)
+            self.assertIn("rank 1 failed (ValueError: rows of another planet)", message)
+
+    def test_a_rank_that_waits_for_another_group_is_not_named(self) -> None:
+        for leaves, says in (
+            (False, "rank 1 is in all_reduce of torch's own, and has not come to counts of layer 7"),
+            (True, "rank 1 met a fault outside of this group (RuntimeError: ["),
+        ):
+            peer, message = run_ranks(4, waits_elsewhere, leaves, seconds=20)[0]
+            self.assertEqual(peer, -1)
+            self.assertIn(says, message)
+            fault = (
+                "a rank ends by an error of another group"
+                if leaves
+                else "a rank waits in a collective of another group"
+            )
+            require_documented(fault, -1, message)
+
+    def test_no_rank_accepts_a_verdict_on_itself(self) -> None:
+        (named, message), (own, answer) = run_ranks(2, late)
+        self.assertEqual((named, own), (1, -1))
+        require_documented("the same; this is what the late rank itself says", -1, answer)
+        self.assertIn("rank 1 answers and was last in", message)
+        self.assertIn("the other ranks gave this one up: rank 1 answers and was last in", answer)
+
     def test_a_collective_that_all_came_to_ends_though_a_later_one_failed(self) -> None:
         done, failed = run_ranks(2, told_of_a_fault)[1]
         self.assertEqual(done, "2.0")

@@ -196,7 +196,9 @@ class Faults:
             or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
             or self._behind(states, stuck)
             or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
-            or Verdict(-1, stuck, f"no rank is known to be at fault ({_shown(cause)}) in {stuck}", stuck.number)
+            or Verdict(
+                -1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}", stuck.number
+            )
         )
 
     def _unheard(self, asks: int) -> list[int]:
@@ -346,7 +348,3 @@ def _elsewhere(backward: bool) -> str:
 
 
 _DISTRIBUTED = Path(dist.__file__).parent
-
-
-def _shown(cause: BaseException | None) -> str:
-    return str(cause)[:_WHY_CHARACTERS]
