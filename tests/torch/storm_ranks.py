@@ -333,6 +333,8 @@ class Striker:
             end_process(None)
         elif what == "late":
             time.sleep(DEADLINE + MARGIN / 2)
+        elif what == "slow":
+            time.sleep(PAUSE)
         elif what == "raises":
             raise self.fault.error(OWN)
         elif what == "paused":
