@@ -214,9 +214,11 @@ class Faults:
         return Verdict(ranks[0], stuck, why, stuck.number)
 
     def _behind(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
-        number, _, rank = min((state.place.number, state.waits, rank) for rank, state in states.items())
-        if number >= stuck.number:
+        late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
+        late = [found for found in late if 0 < found[0] < stuck.number]  # at 0 it has not met all ranks yet
+        if not late:
             return None
+        rank = min(late)[2]
         named, state = self._named(rank), states[rank]
         if state.elsewhere:  # for whom it waits there is not known here
             why = f"{named} is in {state.elsewhere} of torch's own, and has not come to {stuck}"

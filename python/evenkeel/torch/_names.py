@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
@@ -21,6 +22,8 @@ def name_at_first_forward(module: nn.Module, exchange: Exchange) -> None:
 
 
 def _name(model: nn.Module, arguments: object) -> None:
+    if torch.compiler.is_compiling():
+        return
     for path, module in model.named_modules():
         if path and module in _waiting:
             parts = [part for part in path.split(".") if not part.startswith("_")]  # what wraps modules begins with _

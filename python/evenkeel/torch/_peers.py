@@ -23,6 +23,8 @@ from typing import Any
 
 _CONNECT_SECONDS = 5.0
 """A rank that cannot be reached by then is never blamed for its silence."""
+_CONNECT_FIRST_SECONDS = 0.5
+"""So long the first step waits for the connections, which take milliseconds."""
 _TICK_SECONDS = 0.25
 _MOST_BYTES = 65536
 """Of one read, and of a line."""
@@ -43,7 +45,7 @@ class Peers:
     """The other ranks of a group of `ranks`.
 
     `take(rank, told)` is given what a rank tells, and `["gone"]` where its connection closes; `tick()` is called at least
-    every 0.25 s. Both are called in a thread of their own, and while `connect` runs by its caller.
+    every 0.25 s. Both are called in a thread of their own.
     """
 
     def __init__(self, rank: int, ranks: int, take: Callable[[int, list[Any]], None], tick: Callable[[], None]) -> None:
@@ -53,33 +55,27 @@ class Peers:
         self._open: dict[int, _Connection] = {}
         self._secret = secrets.token_hex(16)
         self._selector = selectors.DefaultSelector()
+        self._listeners: list[socket.socket] = []
+        self._met = threading.Event()
         self._ended = False
-        self._thread = threading.Thread(
-            target=self._serve, args=(lambda: self._ended,), name="evenkeel-faults", daemon=True
-        )
+        self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
 
     def connect(self, gather: Callable[[str], Sequence[str]]) -> None:
         """Collective: `gather` gives one short text of each rank. Ranks call those below them."""
         near, far = _listen(["127.0.0.1", "::1"]), _listen(_outward())
-        listeners = [listener for listener in (near, far) if listener is not None]
-        for listener in listeners:
+        self._listeners = [listener for listener in (near, far) if listener is not None]
+        for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ)
         host, found = _host(), [listener and listener.getsockname()[:2] for listener in (near, far)]
         every = [json.loads(text) for text in gather(json.dumps([host, self._secret, *found]))]
         self._secret = every[0][1]
-        end = time.monotonic() + _CONNECT_SECONDS
+        self._end = time.monotonic() + _CONNECT_SECONDS
         for peer, (other, _, *at) in enumerate(every[: self.rank]):
             with contextlib.suppress(OSError, TypeError):  # TypeError: it has no such address
-                called = socket.create_connection(tuple(at[other != host]), max(0.1, end - time.monotonic()))
+                called = socket.create_connection(tuple(at[other != host]), max(0.1, self._end - time.monotonic()))
                 self._send(self._add(called, range(peer, peer + 1)), [self.rank, peer])
-        self._serve(lambda: len(self._open) == self.ranks - 1 or time.monotonic() > end)
-        for listener in listeners:
-            self._selector.unregister(listener)
-            listener.close()
-        for key in list(self._selector.get_map().values()):
-            if key.data.rank < 0:
-                self._close(key.data)
         self._thread.start()
+        self._met.wait(_CONNECT_FIRST_SECONDS)
 
     def connected(self) -> list[int]:
         return sorted(self._open)
@@ -101,19 +97,32 @@ class Peers:
     def join(self) -> None:
         self._thread.join(1.0)
 
-    def _serve(self, done: Callable[[], bool]) -> None:
-        while not done():
+    def _serve(self) -> None:
+        while not self._ended:
             for key, _ in self._selector.select(_TICK_SECONDS):
                 if key.data is not None:
                     self._read(key.data)
                 else:
                     with contextlib.suppress(OSError):
                         self._add(key.fileobj.accept()[0], range(self.rank + 1, self.ranks))  # type: ignore[union-attr]
+            if not self._met.is_set():
+                self._listen_no_more()
             self._tick()
-        if self._ended:
-            for key in list(self._selector.get_map().values()):
-                key.fileobj.close()  # type: ignore[union-attr]
-            self._selector.close()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    def _listen_no_more(self) -> None:
+        """Once all ranks have met, or after a while: then whoever has not said its rank is cut off."""
+        if len(self._open) + len(self.gone) < self.ranks - 1 and time.monotonic() < self._end:
+            return
+        for listener in self._listeners:
+            self._selector.unregister(listener)
+            listener.close()
+        for key in list(self._selector.get_map().values()):
+            if key.data.rank < 0:
+                self._close(key.data)
+        self._met.set()
 
     def _add(self, made: socket.socket, allowed: range) -> _Connection:
         made.setblocking(False)
