@@ -123,6 +123,8 @@ class Faults:
         self.unfinished: dict[int, Pending] = {}
         self.last = Place(0, "no collective", "", "forward")
         self.verdict: Verdict | None = None
+        self._given_up = False
+        """By another rank: others are told its verdict as it was, and this rank does not name itself."""
         self._states: dict[int, State] = {}
         self._asked = 0
         self._answered = [0] * self.ranks
@@ -154,6 +156,8 @@ class Faults:
             self._conclude(self._judge(cause))
         verdict = self.verdict
         assert verdict is not None
+        if self._given_up:
+            verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
         self.unfinished.clear()  # they hold their tensors
         return CommError(
             f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on.",
@@ -278,14 +282,9 @@ class Faults:
                 self._states[rank] = State(Place(*place), *rest)
             elif kind == "verdict" and self.verdict is None:
                 peer, place, *rest = body
-                self.verdict = self._accepted(Verdict(peer, Place(*place), *rest))
+                self.verdict = Verdict(peer, Place(*place), *rest)
+                self._given_up = peer == self.rank
             self._news.notify_all()
-
-    def _accepted(self, told: Verdict) -> Verdict:
-        """As another rank found it; of this one, only that it was given up."""
-        if told.peer != self.rank:
-            return told
-        return told._replace(peer=-1, why=f"the other ranks gave this one up: {told.why}")
 
     def _meet(self, gather: Gather, device: torch.device) -> None:
         def gather_texts(text: str) -> list[str]:
