@@ -27,6 +27,7 @@ from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
 from .torch._module import with_weights
+from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
 
 with needs("torchtitan", "0.3"):
@@ -36,7 +37,7 @@ with needs("torchtitan", "0.3"):
     from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher, LocalTokenDispatcher
 
 _made = itertools.count()
-"""Numbers the routed experts of this process, as they are spread: what errors call a layer."""
+"""Numbers the routed experts of this process, as they are spread: what errors call a layer until its model runs."""
 
 
 class BalancedExperts(RoutedExperts):  # type: ignore[misc]
@@ -60,6 +61,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         super().parallelize(parallel_dims)
         if mesh is not None:
             self.layer = ExpertParallel(experts, mesh.get_group(), name=str(next(_made)), **vars(self.layer_options))
+            name_at_first_forward(self, self.layer.exchange)
 
     # Arguments are named as in torchtitan, whose sharding goes by these names.
     def forward(

@@ -32,6 +32,7 @@ from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
 from .torch._module import with_weights
+from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
 
 with needs("transformers", "5.23 or later"):
@@ -41,7 +42,7 @@ with needs("transformers", "5.23 or later"):
 NAME = "evenkeel"
 
 _made = itertools.count()
-"""Numbers the experts modules of this process, as they are made: what errors call a layer."""
+"""Numbers the experts modules of this process, as they are made: what errors call a layer until its model runs."""
 
 _layers: WeakKeyDictionary[nn.Module, ExpertParallel] = WeakKeyDictionary()
 """Of each experts module; beside it, since a process group in the module would keep a model from being copied."""
@@ -158,6 +159,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
             experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
         )
         _layers[experts] = self.layer
+        name_at_first_forward(experts, self.layer.exchange)
         _end_watch()
 
     def __call__(

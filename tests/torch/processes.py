@@ -7,11 +7,13 @@ anew: the parent computes no gradients and has no group and no threads.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -63,3 +65,15 @@ def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float =
                 process.kill()
                 process.join()
     return [answers[rank] for rank in range(ranks)]
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+
+
+def require_documented(fault: str, peer: int, why: str) -> None:
+    """A row of the page on errors says what was met; only what a backend said is left out there."""
+    said = re.sub(
+        r"\((RuntimeError: )?\[.*\)", "(…)", why.partition("; rank 0 waited")[0].partition("; rank 1 waited")[0]
+    )
+    row = f"| {fault} | {peer} | `{said}` |"
+    assert row in PAGE.read_text(), f"{PAGE} should have: {row}"

@@ -110,6 +110,7 @@ def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, ba
     assert (made - want).abs().max() <= 5e-3 * want.abs().max(), f"logits off by {(made - want).abs().max()}"
     layers = [layer.moe.routed_experts.layer for layer in model.layers.values()]
     happened = "chunks" if "budget" in options else "transfers"
+    assert [layer.exchange.layer for layer in layers] == [f"layers.{i}.moe.routed_experts" for i in range(2)]
     assert all(layer.last[happened] > (happened == "chunks") for layer in layers), [layer.last for layer in layers]
     for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         assert parameter.grad is not None and single.grad is not None, name

@@ -55,6 +55,15 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def layer_names(rank: int, ranks: int, path: str) -> list[str]:
+    """By which errors call the layers of a model, before and after it has run."""
+    evenkeel.transformers.register()
+    model = load(path, "eager", fsdp_size=ranks, ep_size=ranks)
+    names = [layer.exchange.layer for layer in evenkeel.transformers.layers(model)]
+    model(torch.zeros((1, 4), dtype=torch.int64))
+    return names + [layer.exchange.layer for layer in evenkeel.transformers.layers(model)]
+
+
 def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, Any], tp: int, ep: int) -> None:
     """Fails where logits or experts' gradients are not those of one process."""
     evenkeel.transformers.register(min_segment=1, **options)
@@ -194,6 +203,13 @@ class TransformersTest(unittest.TestCase):
             save("Qwen3Moe", path, num_experts=7)
             said = run_ranks(2, refused, path)
         self.assertEqual(said, ["Cannot evenly shard 7 experts across 2 expert-parallel ranks."] * 2)
+
+    def test_a_layer_is_called_by_its_place_in_the_model(self) -> None:
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path)
+            for names in run_ranks(2, layer_names, path):
+                self.assertEqual(names[2:], ["model.layers.0.mlp.experts", "model.layers.1.mlp.experts"])
+                self.assertEqual([int(name) for name in names[:2]], [int(names[0]), int(names[0]) + 1])
 
     def test_the_layers_of_a_model_say_what_their_steps_did(self) -> None:
         with tempfile.TemporaryDirectory() as path:

@@ -22,7 +22,6 @@ import torch.distributed as dist
 
 from .._arguments import invalid
 from ._exchange import Exchange, SameOnEveryRank, to_host
-from ._faults import different_calls
 
 _HEAD = 3
 """Numbers before a message's counts: the call's digest, a flag, the digest of which weights want gradients."""
@@ -61,8 +60,9 @@ class Agreement:
         self.exchange = exchange
         self._options = {name: repr(value) for name, value in options.items()}
         self._of_options = _digest(self._options.values())
-        number = next(_state_of(exchange.group).layers)
-        self._layer = f"layer {exchange.layer} (number {number})" if exchange.layer else f"layer number {number}"
+        self._given = exchange.layer
+        """The name that it was made with, which ranks have alike; its place in a model is only shown."""
+        self._number = next(_state_of(exchange.group).layers)
         self._steps = 0
         self._types: dict[int, torch.dtype] = {}
         """Of the experts' outputs, by the kind of step."""
@@ -82,14 +82,15 @@ class Agreement:
         """
         self._steps += 1
         kind = _digest([str(self._of_options), *facts.values()])
-        place = f"step {self._steps} of {self._layer}, forward"
-        head = [_digest([place, str(kind)]), wants is not None, 0 if wants is None else _digest([wants])]
+        call = self._call(self._steps, "forward", self._given)
+        head = [_digest([call, str(kind)]), wants is not None, 0 if wants is None else _digest([wants])]
         state = _state_of(self.exchange.group)
         fit = counts.numel() <= state.room
         every, own = to_host(self._gather("counts", head, counts if fit else counts[:0]), ids)
         some = set(every[:, 2].tolist()) - {0}
         if len(some) > 1 or (every[:, 0] != every[0, 0]).any():
             facts = {**self._options, **facts} | ({} if wants is None else {"weights.requires_grad": wants})
+            place = self._call(self._steps, "forward", self.exchange.layer)
             raise self._difference("counts", place, facts, ids.device)
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:
@@ -105,12 +106,12 @@ class Agreement:
         Raises:
             CommError: on every rank, where ranks are at different calls.
         """
-        place = f"step {agreed.step} of {self._layer}, backward"
         without = [rank for rank, training in enumerate(agreed.training) if not training]
+        call, place = (self._call(agreed.step, "backward", name) for name in (self._given, self.exchange.layer))
         if without:
             place += f", which rank{'s' * (len(without) > 1)} {', '.join(map(str, without))} ran without gradients"
         nothing = torch.empty(0, dtype=torch.int64, device=device)
-        (every,) = to_host(self._gather("agreement", [_digest([place]), lacks, 0], nothing))
+        (every,) = to_host(self._gather("agreement", [_digest([call]), lacks, 0], nothing))
         if (every[:, 0] != every[0, 0]).any():
             raise self._difference("agreement", place, {}, device, without)
         return bool(every[:, 1].any())
@@ -135,6 +136,10 @@ class Agreement:
             if len(set(types)) > 1:
                 raise SameOnEveryRank(_unlike("experts", types, "outputs of one type on every rank"))
             self._types[agreed.kind] = outputs.dtype
+
+    def _call(self, step: int, direction: str, name: str) -> str:
+        layer = f"layer {name} (number {self._number})" if name else f"layer number {self._number}"
+        return f"step {step} of {layer}, {direction}"
 
     def _gather(self, phase: str, head: Sequence[int], counts: torch.Tensor) -> torch.Tensor:
         """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
@@ -170,7 +175,11 @@ class Agreement:
 
     def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
         first, second, odd = _two_of(places)
-        return self.exchange.end(min(missing, default=odd), different_calls(first, second, places), device)
+        why = (
+            f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; "
+            f"rank {second}: {places[second]}), and every rank must make the same layers and the same calls in one order"
+        )
+        return self.exchange.end(min(missing, default=odd), why, device)
 
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""

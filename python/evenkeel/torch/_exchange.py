@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
-from ._faults import Faults, Pending, faults_of
+from ._faults import Faults, Pending, faults_of, is_of_backend
 
 _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
 
@@ -50,7 +50,7 @@ class Exchange:
             raise same.error from None
         except CommError:
             raise
-        except Exception as error:
+        except BaseException as error:
             with suppress(CommError):  # the others are gone
                 self._faults(device).failed_here(error)
             raise
@@ -98,9 +98,9 @@ class Exchange:
             made = work()
         except _StopRecomputationError:  # a checkpoint has what it wanted
             raise
-        except Exception as error:
+        except BaseException as error:
             faults = self._faults(device)
-            if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
+            if is_of_backend(error):
                 raise faults.error(pending.began, error) from error
             faults.failed_here(error)
             raise

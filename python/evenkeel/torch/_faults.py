@@ -1,44 +1,43 @@
 """Names the rank at fault when a collective fails or does not end: a backend names an address at best.
 
-Each rank notes in memory which collectives it has begun and not finished: a few assignments a collective. One thread per
-process group sleeps until another rank asks for these notes, by UDP. Where a collective fails, this rank asks all others
-for a second. At fault is, in this order: a rank that does not answer; one that says it failed; one that has not
-come as far as the rest. What the first rank finds is told to all, and ends every later collective of the group.
+Each rank notes in memory which collectives it has begun and not finished: a few assignments a collective. Where one fails,
+this rank asks all others for their notes. At fault is, in this order: a rank whose connection has closed; one that has
+answered none of several asks, which a rank sends ever more seldom while it waits; one that is at another call; one that
+has not come as far as the rest. What the first rank finds is told to all, and ends every later collective of the group.
 
-Addresses are gathered once, in the group's first collective here; a fault before that is not named. A rank that was
-never heard (a firewall, a network without IPv4) is not blamed for its silence.
+The connections are made once, in the group's first collective here; a fault before that is not named. A rank that could
+not be reached (a firewall) is not blamed for its silence.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
-import os
-import secrets
-import socket
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from ..errors import CommError
+from ._peers import Peers
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """Rows `[P, n]` of all ranks from this rank's `[n]`."""
 
-Data = dict[str, int | float | str]
-
-_ASKED_SECONDS = 1.0
-_ASK_AGAIN_SECONDS = 0.2
+_ANSWER_SECONDS = 1.0
+_FIRST_ASK_SECONDS, _ASK_AGAIN = 0.5, 1.25
+"""A rank that waits asks first after these seconds, and again after so many times as long."""
+_ASKS = 3
+"""A rank is silent that has answered none of the last asks: of about the second half of the wait."""
 _LOOK_AGAIN = timedelta(seconds=0.25)
 """How often a rank that waits looks whether another has found a fault."""
-_ADDRESS_BYTES = 128
+_ADDRESS_BYTES = 256
 _WHY_CHARACTERS = 400
 
 
@@ -56,14 +55,6 @@ class Place(NamedTuple):
         )
 
 
-def different_calls(one: int, two: int, places: Mapping[int, object] | Sequence[object]) -> str:
-    """By rank, where each is."""
-    return (
-        f"ranks {one} and {two} are at different calls (rank {one}: {places[one]}; rank {two}: {places[two]}), "
-        "and every rank must make the same layers and the same calls in one order"
-    )
-
-
 class Verdict(NamedTuple):
     """What a fault is: alike on all ranks. `peer` is -1 where no rank is to blame."""
 
@@ -75,12 +66,23 @@ class Verdict(NamedTuple):
     """The number of the first collective that some rank does not take part in."""
 
 
+class State(NamedTuple):
+    """Where a rank is."""
+
+    place: Place
+    waits: bool
+    """In that collective; else it has left it."""
+    elsewhere: str
+    """The collective of the framework's own that it is in, where it does not wait in ours; empty if none is known."""
+
+
 class Pending:
     """A collective that has begun."""
 
     def __init__(self, faults: Faults, place: Place, on_host: bool) -> None:
         self.faults, self.place, self.on_host = faults, place, on_host
         self.began = time.monotonic()
+        self.ask_after = _FIRST_ASK_SECONDS
         self.work: dist.Work | None = None
 
     def wait(self) -> None:
@@ -105,8 +107,11 @@ class Pending:
                     raise
         work.wait()
 
+    def is_completed(self) -> bool:
+        return self.work is not None and self.work.is_completed()
+
     def is_finished(self) -> bool:
-        return self.work is not None and self.work.is_completed() and self.work.is_success()
+        return self.is_completed() and self.work.is_success()  # type: ignore[union-attr]
 
 
 class Faults:
@@ -118,12 +123,17 @@ class Faults:
         self.unfinished: dict[int, Pending] = {}
         self.last = Place(0, "no collective", "", "forward")
         self.verdict: Verdict | None = None
-        self._heard: set[int] = set()
-        self._answers: dict[int, tuple[Place, bool]] = {}
+        self._given_up = False
+        """By another rank: others are told its verdict as it was, and this rank does not name itself."""
+        self._states: dict[int, State] = {}
+        self._asked = 0
+        self._answered = [0] * self.ranks
+        """By rank, the number of the last ask that it answered."""
         self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
         if self.ranks > 1:
-            self._meet(group, gather, device)
+            self._meet(gather, device)
+            weakref.finalize(group, self._peers.end).atexit = False
 
     def begin(
         self, phase: str, layer: str, direction: str, start: Callable[[], dist.Work | None], on_host: bool
@@ -139,13 +149,15 @@ class Faults:
             raise self.error(pending.began, error) from error
         return pending
 
-    def error(self, began: float, cause: Exception | None = None) -> CommError:
+    def error(self, began: float, cause: BaseException | None = None) -> CommError:
         """What every rank raises; finds the rank at fault where no rank has found it yet."""
         seconds = time.monotonic() - began
         if self.verdict is None:
             self._conclude(self._judge(cause))
         verdict = self.verdict
         assert verdict is not None
+        if self._given_up:
+            verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
         self.unfinished.clear()  # they hold their tensors
         return CommError(
             f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on.",
@@ -161,158 +173,148 @@ class Faults:
 
     def end(self, peer: int, why: str) -> CommError:
         """Ends the group by what all ranks found alike, each by itself."""
-        self._conclude(Verdict(peer, self.last, why, self.last.number))
+        self.verdict = Verdict(peer, self.last, why, self.last.number)
         return self.error(time.monotonic())
 
-    def failed_here(self, error: Exception) -> None:
-        """Tells all that this rank leaves its step by an error of its own."""
+    def failed_here(self, error: BaseException) -> None:
+        """Tells all that this rank leaves its step by an error of its own, or by one of other collectives."""
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
             why = f"{self._named(self.rank)} failed ({what}) after {self.last}"
-            self._conclude(Verdict(self.rank, self.last, why, self.last.number + 1))
+            peer = self.rank
+            if is_of_backend(error) or isinstance(error, CommError):
+                why = f"{self._named(self.rank)} met a fault outside of this group ({what}) after {self.last}"
+                peer = -1
+            self._conclude(Verdict(peer, self.last, why, self.last.number + 1))
         self.unfinished.clear()
 
-    def _judge(self, cause: Exception | None) -> Verdict:
-        answers = self._ask()
+    def _judge(self, cause: BaseException | None) -> Verdict:
+        self._ask()
         if self.verdict is not None:
             return self.verdict
-        stuck = min([place for place, waits in answers.values() if waits], default=self.last)
-        silent = sorted(self._heard - answers.keys())
-        if silent:
-            others = "" if len(silent) == 1 else f", nor do ranks {', '.join(map(str, silent[1:]))}"
-            why = f"{self._named(silent[0])} does not answer{others} (killed, stopped or cut off), awaited in {stuck}"
-            return Verdict(silent[0], stuck, why, stuck.number)
-        apart = self._apart({rank: place for rank, (place, waits) in answers.items() if waits}, stuck)
-        if apart is not None:
-            return apart
-        behind = [
-            (place.number, waits, rank) for rank, (place, waits) in answers.items() if place.number < stuck.number
-        ]
-        if behind:
-            rank = min(behind)[2]
-            why = f"{self._named(rank)} answers and was last in {answers[rank][0]}, but has not come to {stuck}"
-            return Verdict(rank, stuck, why, stuck.number)
-        why = f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}"
-        return Verdict(-1, stuck, why, stuck.number)
+        states = {rank: state for rank, state in self._states.items() if self._answered[rank] == self._asked}
+        states[self.rank] = self._state()
+        stuck = min([state.place for state in states.values() if state.waits], default=self.last)
+        return (
+            self._silent(self._peers.gone, "its process has ended, or it has left the group", stuck)
+            or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
+            or self._behind(states, stuck)
+            or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
+            or Verdict(
+                -1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}", stuck.number
+            )
+        )
 
-    def _apart(self, waiting: dict[int, Place], stuck: Place) -> Verdict | None:
-        """Ranks that wait in different collectives of one number; they wait for each other, and none is behind."""
-        met = {rank: place for rank, place in sorted(waiting.items()) if place.number == stuck.number}
-        for rank, place in met.items():
-            if place != stuck:
-                other = next(rank for rank in met if met[rank] == stuck)
-                one, two = min(rank, other), max(rank, other)
-                return Verdict(-1, stuck, different_calls(one, two, met), stuck.number)
-        return None
+    def _unheard(self, asks: int) -> list[int]:
+        """Ranks that answered none of the last so many asks, those that are silent longest first."""
+        silent = [rank for rank in self._peers.connected() if self._asked - self._answered[rank] >= asks]
+        return sorted(silent, key=lambda rank: self._answered[rank])
+
+    def _silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict | None:
+        if not ranks:
+            return None
+        others = "".join(f", nor does rank {rank}" for rank in ranks[1:])
+        why = f"{self._named(ranks[0])} does not answer{others} ({how}), awaited in {stuck}"
+        return Verdict(ranks[0], stuck, why, stuck.number)
+
+    def _behind(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
+        late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
+        late = [found for found in late if 0 < found[0] < stuck.number]  # at 0 it has not met all ranks yet
+        if not late:
+            return None
+        rank = min(late)[2]
+        named, state = self._named(rank), states[rank]
+        if state.elsewhere:  # for whom it waits there is not known here
+            why = f"{named} is in {state.elsewhere} of torch's own, and has not come to {stuck}"
+            return Verdict(-1, stuck, why, stuck.number)
+        why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
+        return Verdict(rank, stuck, why, stuck.number)
 
     def _named(self, rank: int) -> str:
         known = self.global_ranks[rank]
         return f"rank {rank}" if known == rank else f"rank {rank} (global rank {known})"
 
-    def _ask(self) -> dict[int, tuple[Place, bool]]:
-        """Where each rank is that answers, and whether it waits there; this one too."""
-        end = time.monotonic() + _ASKED_SECONDS
-        with self._news:
-            self._answers = {}
-            while not self._know_enough() and time.monotonic() < end:
-                self._tell_all("ask")
-                self._news.wait_for(self._know_enough, _ASK_AGAIN_SECONDS)
-            return {**self._answers, self.rank: self._state()}
-
-    def _know_enough(self) -> bool:
-        return self.verdict is not None or len(self._answers) == self.ranks - 1
+    def _state(self) -> State:
+        for pending in list(self.unfinished.values()):
+            if not pending.is_finished():
+                return State(pending.place, True, "")
+        return State(self.last, False, _elsewhere(self.last.phase == "stock"))
 
     def _conclude(self, verdict: Verdict) -> None:
         with self._news:
             self.verdict = self.verdict or verdict
-        for _ in range(3 if self.ranks > 1 else 0):  # a datagram may be lost
-            self._tell_all("verdict", self.verdict)
-
-    def _state(self) -> tuple[Place, bool]:
-        for pending in list(self.unfinished.values()):
-            if not pending.is_finished():
-                return pending.place, True
-        return self.last, False
+            told = self.verdict
+        self._tell_all("verdict", *told)
 
     # Between ranks.
 
-    def _meet(self, group: dist.ProcessGroup, gather: Gather, device: torch.device) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("", 0))
-        port, token = self._socket.getsockname()[1], secrets.token_hex(8)
-        mine = f"{_host()} {_ip()} {port} {token}".encode()[:_ADDRESS_BYTES].ljust(_ADDRESS_BYTES)
+    def _ask(self) -> None:
+        """Returns when all have answered that are not gone, and after a second in any case."""
+        with self._news:
+            self._ask_all()
+            self._news.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
+
+    def _ask_if_due(self) -> None:
+        """In the thread, where this rank waits long: how long a silence lasts is known before the deadline."""
+        for pending in list(self.unfinished.values()):
+            waited = time.monotonic() - pending.began
+            if waited > pending.ask_after and not pending.is_completed():
+                pending.ask_after = _ASK_AGAIN * waited
+                with self._news:
+                    return self._ask_all()
+
+    def _ask_all(self) -> None:
+        self._asked += 1
+        self._tell_all("ask", self._asked)
+
+    def _tell_all(self, *told: Any) -> None:
+        for rank in self._peers.connected():
+            self._peers.tell(rank, told)
+
+    def _take(self, rank: int, told: list[Any]) -> None:
+        with self._news:
+            kind, *body = told
+            if kind == "ask":
+                answer = ["answer", *body, *self._state()] if self.verdict is None else ["verdict", *self.verdict]
+                self._peers.tell(rank, answer)
+            elif kind == "answer":
+                self._answered[rank], place, *rest = body
+                self._states[rank] = State(Place(*place), *rest)
+            elif kind == "verdict" and self.verdict is None:
+                peer, place, *rest = body
+                self.verdict = Verdict(peer, Place(*place), *rest)
+                self._given_up = peer == self.rank
+            self._news.notify_all()
+
+    def _meet(self, gather: Gather, device: torch.device) -> None:
+        def gather_texts(text: str) -> list[str]:
+            row = torch.tensor(list(text.encode().ljust(_ADDRESS_BYTES)), dtype=torch.uint8, device=device)
+            return [bytes(each).decode() for each in gather(row).tolist()]
+
         try:
-            every = gather(torch.tensor(list(mine), dtype=torch.uint8, device=device)).tolist()
+            self._peers.connect(gather_texts)
         except RuntimeError as error:
             message = f"no rank can be named: the group's first collective failed: {error}"
-            data: Data = {"peer": -1, "operation": "addresses", "layer": "", "after_seconds": 0.0, "why": str(error)}
-            raise CommError(message, data) from error
-        rows = [bytes(row).decode().split() for row in every]
-        self._token = rows[0][3]
-        self._addresses = {
-            rank: ("127.0.0.1" if host == _host() else ip, int(at)) for rank, (host, ip, at, _) in enumerate(rows)
-        }
-        self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
-        self._thread.start()
-        self._tell_all("ask")  # whoever answers now, and not after a fault, is silent
-        weakref.finalize(group, self._end, os.getpid()).atexit = False
+            place = {"operation": "addresses", "layer": "", "direction": "forward"}
+            raise CommError(message, {"peer": -1, **place, "after_seconds": 0.0, "why": str(error)}) from error
 
-    def end_thread(self) -> None:
-        """At once, unless the thread is another process's."""
-        if self._thread is not None and self._thread.is_alive():
-            self._tell(self.rank, "end")
-            self._thread.join(1.0)
-
-    def _end(self, process: int) -> None:
-        """Ends the thread; in a forked process the group may go, and the thread must stay."""
-        if os.getpid() == process:
-            self._tell(self.rank, "end")
-
-    def _serve(self) -> None:
-        while True:
-            data, sender = self._socket.recvfrom(65536)
-            with contextlib.suppress(ValueError, LookupError, TypeError):  # not from a rank
-                message: dict[str, Any] = json.loads(data)
-                if message["token"] != self._token:
-                    continue
-                rank, kind, body = message["rank"], message["kind"], message["body"]
-                if kind == "end" and rank == self.rank:
-                    return self._socket.close()
-                self._addresses[rank] = sender
-                self._take(rank, kind, body)
-
-    def _take(self, rank: int, kind: str, body: Any) -> None:
-        with self._news:
-            self._heard.add(rank)
-            if kind == "ask":
-                told = ("answer", self._state()) if self.verdict is None else ("verdict", self.verdict)
-                self._tell(rank, *told)
-            elif kind == "answer":
-                self._answers[rank] = (Place(*body[0]), body[1])
-                self._news.notify_all()
-            elif kind == "verdict":
-                self.verdict = self.verdict or Verdict(body[0], Place(*body[1]), *body[2:])
-                self._news.notify_all()
-
-    def _tell_all(self, kind: str, body: Any = None) -> None:
-        for rank in range(self.ranks):
-            if rank != self.rank:
-                self._tell(rank, kind, body)
-
-    def _tell(self, rank: int, kind: str, body: Any = None) -> None:
-        message = {"token": self._token, "rank": self.rank, "kind": kind, "body": body}
-        with contextlib.suppress(OSError):  # whoever is not heard is silent
-            self._socket.sendto(json.dumps(message).encode(), self._addresses[rank])
+    def leave(self, error: BaseException | None) -> None:
+        """Before this process ends: an error that ends it is told to the others."""
+        if self._peers.is_serving():
+            if error is not None:
+                self.failed_here(error)
+            self._peers.end()
+            self._peers.join()
 
 
 _all: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()
 
 
 @atexit.register
-def _end_all() -> None:
+def _leave_all() -> None:
     """Before the interpreter ends: a thread that it stops in a call into torch takes the process down with it."""
     for faults in list(_all.values()):
-        faults.end_thread()
+        faults.leave(getattr(sys, "last_value", None))
 
 
 def faults_of(group: dist.ProcessGroup | None, gather: Gather, device: torch.device) -> Faults:
@@ -325,22 +327,25 @@ def faults_of(group: dist.ProcessGroup | None, gather: Gather, device: torch.dev
     return found
 
 
-def _host() -> str:
-    """The same for processes that reach each other by 127.0.0.1."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as boot:
-            return f"{boot.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
-    except OSError:
-        return socket.gethostname()[:64]
+def is_of_backend(error: BaseException) -> bool:
+    """Whether a collective failed, of whatever group."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
-def _ip() -> str:
-    """This machine's address on the way to the others."""
-    try:
-        if "MASTER_ADDR" not in os.environ:
-            return socket.gethostbyname(socket.gethostname())
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-            way.connect((os.environ["MASTER_ADDR"], 1))  # sends nothing
-            return str(way.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"
+def _elsewhere(backward: bool) -> str:
+    """In which function of torch.distributed a thread of this process is; empty if none is.
+
+    `backward`: of autograd as well, whose own collectives show no frame.
+    """
+    for frame in sys._current_frames().values():
+        inner: Any = frame
+        while inner is not None and inner.f_code.co_filename.endswith("torch/_ops.py"):
+            inner = inner.f_back
+        if inner is not None and Path(inner.f_code.co_filename).is_relative_to(_DISTRIBUTED):
+            return str(inner.f_code.co_name)
+        if backward and inner is not None and inner.f_code.co_name == "_engine_run_backward":
+            return "a backward pass"
+    return ""
+
+
+_DISTRIBUTED = Path(dist.__file__).parent

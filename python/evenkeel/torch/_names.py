@@ -1,0 +1,33 @@
+"""Calls a framework's layers by their place in the model, such as `model.layers.3.mlp.experts`."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from ._exchange import Exchange
+
+_waiting: WeakKeyDictionary[nn.Module, Exchange] = WeakKeyDictionary()
+_hook: list[RemovableHandle] = []
+
+
+def name_at_first_forward(module: nn.Module, exchange: Exchange) -> None:
+    """A module does not know its place: the first forward of one that contains it, the model, tells."""
+    _waiting[module] = exchange
+    if not _hook:
+        _hook.append(nn.modules.module.register_module_forward_pre_hook(_name))
+
+
+def _name(model: nn.Module, arguments: object) -> None:
+    if torch.compiler.is_compiling():
+        return
+    for path, module in model.named_modules():
+        if path and module in _waiting:
+            parts = [part for part in path.split(".") if not part.startswith("_")]  # what wraps modules begins with _
+            _waiting.pop(module).layer = ".".join(parts)
+    if not _waiting:
+        while _hook:
+            _hook.pop().remove()

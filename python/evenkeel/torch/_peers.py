@@ -1,0 +1,209 @@
+"""Connections among a group's ranks, by which they tell each other of faults: signed lines over TCP.
+
+A rank listens only while the connections are made, at its loopback address and at its address on the way to other hosts.
+A line that is not signed with the group's secret is never parsed, and ends the connection that it came by.
+A connection that closes says for sure that its rank has ended or left the group: a slow or paused rank keeps it open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import json
+import os
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_CONNECT_SECONDS = 5.0
+"""A rank that cannot be reached by then is never blamed for its silence."""
+_CONNECT_FIRST_SECONDS = 0.5
+"""So long the first step waits for the connections, which take milliseconds."""
+_TICK_SECONDS = 0.25
+_MOST_BYTES = 65536
+"""Of one read, and of a line."""
+
+
+@dataclass(eq=False)
+class _Connection:
+    socket: socket.socket
+    allowed: range
+    """Ranks whose it may be."""
+    rank: int = -1
+    """-1 until its first line says whose it is."""
+    rest: bytes = b""
+    """Of a line that has not come whole."""
+
+
+class Peers:
+    """The other ranks of a group of `ranks`.
+
+    `take(rank, told)` is given what a rank tells, and `["gone"]` where its connection closes; `tick()` is called at least
+    every 0.25 s. Both are called in a thread of their own.
+    """
+
+    def __init__(self, rank: int, ranks: int, take: Callable[[int, list[Any]], None], tick: Callable[[], None]) -> None:
+        self.rank, self.ranks, self._take, self._tick = rank, ranks, take, tick
+        self.gone: list[int] = []
+        """Ranks whose connection has closed, in that order."""
+        self._open: dict[int, _Connection] = {}
+        self._secret = secrets.token_hex(16)
+        self._selector = selectors.DefaultSelector()
+        self._listeners: list[socket.socket] = []
+        self._met = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
+
+    def connect(self, gather: Callable[[str], Sequence[str]]) -> None:
+        """Collective: `gather` gives one short text of each rank. Ranks call those below them."""
+        near, far = _listen(["127.0.0.1", "::1"]), _listen(_outward())
+        self._listeners = [listener for listener in (near, far) if listener is not None]
+        for listener in self._listeners:
+            self._selector.register(listener, selectors.EVENT_READ)
+        host, found = _host(), [listener and listener.getsockname()[:2] for listener in (near, far)]
+        every = [json.loads(text) for text in gather(json.dumps([host, self._secret, *found]))]
+        self._secret = every[0][1]
+        self._end = time.monotonic() + _CONNECT_SECONDS
+        for peer, (other, _, *at) in enumerate(every[: self.rank]):
+            with contextlib.suppress(OSError, TypeError):  # TypeError: it has no such address
+                called = socket.create_connection(tuple(at[other != host]), max(0.1, self._end - time.monotonic()))
+                self._send(self._add(called, range(peer, peer + 1)), [self.rank, peer])
+        self._thread.start()
+        self._met.wait(_CONNECT_FIRST_SECONDS)
+
+    def connected(self) -> list[int]:
+        return sorted(self._open)
+
+    def tell(self, rank: int, told: Sequence[Any]) -> None:
+        """Does not block; nothing is told to a rank that is gone."""
+        connection = self._open.get(rank)
+        if connection is not None:
+            self._send(connection, told)
+
+    def is_serving(self) -> bool:
+        """Not in a forked process, which has the connections and not the thread."""
+        return self._thread.is_alive()
+
+    def end(self) -> None:
+        """The thread closes all connections, and ends."""
+        self._ended = True
+
+    def join(self) -> None:
+        self._thread.join(1.0)
+
+    def _serve(self) -> None:
+        while not self._ended:
+            for key, _ in self._selector.select(_TICK_SECONDS):
+                if key.data is not None:
+                    self._read(key.data)
+                else:
+                    with contextlib.suppress(OSError):
+                        self._add(key.fileobj.accept()[0], range(self.rank + 1, self.ranks))  # type: ignore[union-attr]
+            if not self._met.is_set():
+                self._listen_no_more()
+            self._tick()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    def _listen_no_more(self) -> None:
+        """Once all ranks have met, or after a while: then whoever has not said its rank is cut off."""
+        if len(self._open) + len(self.gone) < self.ranks - 1 and time.monotonic() < self._end:
+            return
+        for listener in self._listeners:
+            self._selector.unregister(listener)
+            listener.close()
+        for key in list(self._selector.get_map().values()):
+            if key.data.rank < 0:
+                self._close(key.data)
+        self._met.set()
+
+    def _add(self, made: socket.socket, allowed: range) -> _Connection:
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _Connection(made, allowed)
+        self._selector.register(made, selectors.EVENT_READ, connection)
+        return connection
+
+    def _read(self, connection: _Connection) -> None:
+        try:
+            data = connection.socket.recv(_MOST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, connection.rest = (connection.rest + data).split(b"\n")
+        for line in lines:
+            signature, _, text = line.partition(b" ")
+            if not hmac.compare_digest(signature, self._signature(text)) or not self._hear(
+                connection, json.loads(text)
+            ):
+                return self._close(connection)
+        if not data or len(connection.rest) > _MOST_BYTES:
+            self._close(connection)
+
+    def _hear(self, connection: _Connection, told: list[Any]) -> bool:
+        """Whether the line may come here: the first of a connection says from which rank and to which."""
+        if connection.rank >= 0:
+            self._take(connection.rank, told)
+            return True
+        rank, to = told[0], told[-1]
+        if to != self.rank or rank not in connection.allowed or rank in self._open:
+            return False
+        connection.rank = rank
+        self._open[rank] = connection
+        if rank > self.rank:
+            self._send(connection, [self.rank, rank])
+        return True
+
+    def _close(self, connection: _Connection) -> None:
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        if connection.rank >= 0:
+            self.gone.append(connection.rank)  # first: at any time a rank is connected or gone
+            del self._open[connection.rank]
+            self._take(connection.rank, ["gone"])
+
+    def _send(self, connection: _Connection, told: Sequence[Any]) -> None:
+        text = json.dumps(told).encode()
+        with contextlib.suppress(OSError):
+            connection.socket.send(self._signature(text) + b" " + text + b"\n")
+
+    def _signature(self, text: bytes) -> bytes:
+        return hmac.digest(self._secret.encode(), text, "sha256").hex().encode()
+
+
+def _listen(addresses: Iterable[str]) -> socket.socket | None:
+    """At the first of these that this machine has; None if it has none."""
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            return socket.create_server((address, 0), family=family, backlog=128)
+    return None
+
+
+def _outward() -> Iterator[str]:
+    """This machine's addresses on the way to other hosts, the likeliest first."""
+    for host in (os.environ.get("MASTER_ADDR", ""), socket.gethostname(), "192.0.2.1", "2001:db8::1"):
+        with contextlib.suppress(OSError, UnicodeError):
+            for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
+                with socket.socket(family, kind) as way:
+                    way.connect(address)  # sends nothing
+                    found = str(way.getsockname()[0])
+                if not ipaddress.ip_address(found).is_loopback:
+                    yield found
+
+
+def _host() -> str:
+    """The same for processes that reach each other at loopback."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as boot:
+            return f"{boot.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return socket.gethostname()[:64]

@@ -1,0 +1,518 @@
+"""One rank of a run of the storm: it plays its script, whose faults come to it, and says what it met.
+
+The oracle computes all ranks' tokens in one process, in f64.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import processes  # noqa: F401  # imports what each rank would else import at its first step
+import torch
+import torch.distributed as dist
+from storm_runs import DEADLINE, INNOCENT, MARGIN, OWN, PAUSE, PAUSE_AT_DEADLINE, SET_UP, Call, Fault, Run, Spec, steps
+from torch.distributed.device_mesh import init_device_mesh
+from transformers.distributed.expert_parallel import AllToAllEP
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
+from transformers_test import load
+
+import evenkeel.transformers
+from evenkeel.errors import InvalidArgument
+from evenkeel.torch import ExpertParallel
+from evenkeel.torch._cut import Cut
+from evenkeel.torch._exchange import Exchange
+from evenkeel.torch._options import LayerOptions
+
+HIDDEN, WIDTH, TOKENS, K = 8, 6, 12, 2
+
+
+class Outcome(NamedTuple):
+    rank: int
+    error: str
+    message: str
+    data: dict[str, Any]
+    seconds: float
+    layers: list[str]  # what this rank's layers are called
+    wrong: str  # what was computed wrong in silence, or set by a step that failed
+    trace: str
+
+
+CHECKPOINT = os.path.join(tempfile.gettempdir(), f"evenkeel-storm-{os.getpid()}")
+"""A tiny model, which every run's ranks load."""
+
+touches: list[Callable[[torch.Tensor], torch.Tensor]] = []
+"""What this rank's experts do to their rows."""
+
+
+def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    for touch in touches:
+        rows = touch(rows)
+    up = torch.einsum("th,thw->tw", rows, weights["up"][slots])
+    return torch.einsum("tw,twh->th", torch.nn.functional.silu(up), weights["down"][slots])
+
+
+class Experts(torch.nn.Module):
+    """As transformers has them."""
+
+    def __init__(self, weights: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.num_experts = len(weights["up"])
+        for name, weight in weights.items():
+            setattr(self, name, torch.nn.Parameter(weight.clone()))
+
+    def forward(self, hidden: torch.Tensor, index: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+        rows = hidden.repeat_interleave(index.shape[1], 0)
+        made = products(rows, index.flatten(), dict(self._parameters))  # type: ignore[arg-type]
+        return (made.view(*index.shape, -1) * top_k.unsqueeze(-1)).sum(1)
+
+
+class Layer:
+    """One layer on one rank, with inputs for it; `rank` and `ranks` are those of its group."""
+
+    def __init__(self, spec: Spec, number: int, rank: int, ranks: int, mesh: Any) -> None:
+        self.spec, self.rank, self.ranks, self.number = spec, rank, ranks, number
+        random_of = torch.Generator().manual_seed(number)
+        shapes = {"up": (spec.experts, HIDDEN, WIDTH), "down": (spec.experts, WIDTH, HIDDEN)}
+        self.whole = {name: torch.randn(shape, generator=random_of) for name, shape in shapes.items()}
+        self.mine = slice(rank * spec.experts // ranks, (rank + 1) * spec.experts // ranks)
+        self.experts = Experts({name: weight[self.mine] for name, weight in self.whole.items()})
+        self.weights = dict(self.experts.named_parameters())
+        self.hidden, self.top_k, self.grad, self.ids = self.inputs(rank)
+        self.hidden.requires_grad_(), self.top_k.requires_grad_()
+        self.exact, self.exact_grads = self.dense()
+        bounded: dict[str, Any] = {"budget": 10**8, "chunk_bins": [spec.chunks]} if spec.chunks else {}
+        options = {"planner": "level" if spec.moves else "ep", "imbalance_threshold": 0.0, "min_segment": 1} | bounded
+        if spec.world == "transformers":
+            kind = type("Evenkeel", (evenkeel.transformers.EvenkeelEP,), {"layer_options": LayerOptions(**options)})
+            self.call = kind(self.experts, mesh["ep"], mesh["tp"])
+            self.layers = [self.call.layer]
+        else:
+            self.layers = [ExpertParallel(spec.experts, mesh["ep"].get_group(), name=f"L{number}", **options)]
+            self.stock = object.__new__(AllToAllEP)
+            self.stock.__dict__ |= {
+                "experts_forward": self.experts.forward,
+                "num_local_experts": self.experts.num_experts,
+                "ep_mesh": mesh["ep"],
+                "tp_mesh": SimpleNamespace(size=lambda: 1),
+            }
+
+    def inputs(self, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Most tokens are routed to one expert, and each rank has some."""
+        seeded = torch.Generator().manual_seed(100 * self.number + rank)
+        hidden, grad = (torch.randn((TOKENS, HIDDEN), generator=seeded) for _ in range(2))
+        ids = torch.randint(self.spec.experts, (TOKENS, K), generator=seeded)
+        ids[torch.arange(TOKENS) % 4 != 0] = 1
+        ids[: self.ranks, 0] = torch.arange(self.ranks) * self.spec.experts // self.ranks
+        return hidden, torch.rand((TOKENS, K), generator=seeded), grad, ids
+
+    def dense(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """This rank's outputs and gradients, all ranks' tokens computed in this process in f64."""
+        whole = {name: weight.double().requires_grad_() for name, weight in self.whole.items()}
+        of_rank = []
+        for rank in range(self.ranks):
+            *given, ids = self.inputs(rank)
+            hidden, top_k, grad = (tensor.double() for tensor in given)
+            hidden.requires_grad_(), top_k.requires_grad_()
+            made = products(hidden.repeat_interleave(K, 0), ids.flatten(), whole).view(TOKENS, K, HIDDEN)
+            out = (made * top_k.unsqueeze(-1)).sum(1)
+            out.backward(grad)
+            of_rank.append((out.detach(), hidden.grad, top_k.grad))
+        out, *grads = of_rank[self.rank]
+        grads += [weight.grad[self.mine] for weight in whole.values() if weight.grad is not None]
+        return out, grads  # type: ignore[return-value]
+
+    def leaves(self) -> list[torch.Tensor]:
+        return [self.hidden, self.top_k, *self.weights.values()]
+
+    def forward(self, how: str = "") -> torch.Tensor:
+        hidden, top_k, ids, weights = self.hidden, self.top_k, self.ids, dict(self.weights)
+        if how in ("hidden", "detached"):
+            hidden = hidden.double() if how == "hidden" else hidden.detach()
+        if how in ("top_k", "detached"):
+            top_k = top_k.double() if how == "top_k" else top_k.detach()
+        if how in ("frozen", "detached", "weights"):
+            weights = {name: w.double() if how == "weights" else w.detach() for name, w in weights.items()}
+        if how == "narrow":
+            ids, top_k = ids[:, :1], top_k[:, :1]
+        if how in ("ids", "arguments"):
+            ids = ids - 3 if how == "ids" else ids[1:]
+        if how == "counting":
+            torch.bincount = _raising  # type: ignore[assignment]
+        if how == "planning":
+            Cut.__init__ = _raising  # type: ignore[method-assign,assignment]
+        with ExitStack() as within:
+            if how in ("no_grad", "inference_mode"):
+                within.enter_context(getattr(torch, how)())
+            if how == "autocast":
+                within.enter_context(torch.autocast("cpu", torch.bfloat16))
+            if self.spec.world == "transformers":
+                return self.call(hidden, ids, top_k)
+            return self.layers[0](hidden, ids, top_k, products, weights, None if self.spec.chunks else self.stock)
+
+    def wrong_output(self, made: torch.Tensor, how: str = "") -> str:
+        if not _close(made, self.exact):
+            return f"outputs of layer {self.number}"
+        if not self.spec.moves and made.requires_grad != (how == ""):
+            return f"layer {self.number}: requires_grad is {made.requires_grad}"
+        return ""
+
+    def backward(self, made: torch.Tensor) -> None:
+        for leaf in self.leaves():
+            leaf.grad = None
+        made.backward(self.grad)
+
+    def wrong_gradients(self) -> str:
+        names = ["hidden", "top_k", *self.weights]
+        for name, leaf, exact in zip(names, self.leaves(), self.exact_grads, strict=True):
+            if leaf.grad is None or not _close(leaf.grad, exact):
+                return f"gradient of {name} of layer {self.number}"
+        return ""
+
+
+class Model:
+    """A transformers model under FSDP, its experts spread over `ep` ranks, with the methods of a `Layer`."""
+
+    def __init__(self, spec: Spec, rank: int, ranks: int, ep: int) -> None:
+        self.spec = spec
+        original = Qwen3MoeExperts.forward
+
+        def touched(module: Any, hidden: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+            for touch in touches:
+                hidden = touch(hidden)
+            return original(module, hidden, *rest)  # type: ignore[no-any-return]
+
+        Qwen3MoeExperts.forward = touched
+        evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0 if spec.moves else 1e6)
+        self.model = load(CHECKPOINT, "eager", fsdp_size=ranks, ep_size=ep)
+        self.layers = evenkeel.transformers.layers(self.model)
+        self.ids = torch.randint(0, 64, (ranks, 40), generator=torch.Generator().manual_seed(1))
+        self.ids[:, 8:] = 7  # most tokens choose the same experts
+        self.mine = self.ids[rank : rank + 1]
+        alone = load(CHECKPOINT, "eager").double()
+        self.exact = alone(self.mine).logits.detach()
+        sum(alone(batch[None], labels=batch[None]).loss / ranks for batch in self.ids).backward()
+        self.exact_grads = {name: p.grad for name, p in alone.named_parameters() if "experts" in name}
+
+    def leaves(self) -> list[torch.Tensor]:
+        return []  # FSDP sets them as it goes
+
+    def forward(self, how: str = "") -> Any:
+        if how == "no_grad":
+            with torch.no_grad():
+                return self.model(self.mine, labels=self.mine)
+        return self.model(self.mine, labels=self.mine)
+
+    def wrong_output(self, made: Any, how: str = "") -> str:
+        return "" if torch.allclose(made.logits.double(), self.exact, rtol=1e-4, atol=1e-5) else "logits"
+
+    def backward(self, made: Any) -> None:
+        self.model.zero_grad()
+        made.loss.backward()
+
+    def wrong_gradients(self) -> str:
+        found = {name: p.grad for name, p in self.model.named_parameters() if "experts" in name}
+        for name, exact in self.exact_grads.items():
+            grad = found[name]
+            if grad is None:
+                return f"{name} has no gradient"
+            if (grad.full_tensor().double() - exact).abs().max() > 1e-3 * exact.abs().max():
+                return f"gradient of {name}"
+        return ""
+
+
+def _groups() -> list[dist.ProcessGroup]:
+    return list(dist.distributed_c10d._world.pg_map)
+
+
+def _close(made: torch.Tensor, exact: torch.Tensor) -> bool:
+    return made.shape == exact.shape and torch.allclose(made.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def _raising(*_: Any, **__: Any) -> Any:
+    raise MemoryError(OWN)
+
+
+# A rank of a run.
+
+
+class Failing(torch.autograd.Function):
+    """Strikes in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, strike: Callable[[], None]) -> torch.Tensor:
+        ctx.strike = strike
+        return rows * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        ctx.strike()
+        return grads[0], None
+
+
+class Striker:
+    """Carries out one fault of this rank."""
+
+    def __init__(self, fault: Fault, layers: list[Any], began: Any) -> None:
+        self.fault, self.began, self.left = fault, began, fault.nth + 1
+        self.layer = layers[fault.layer].exchange.layer
+        if fault.phase == "any moment":
+            threading.Timer(fault.after, self.strike).start()
+        elif fault.phase == "addresses":
+            self.strike()
+        elif fault.phase.startswith("experts"):
+            touches.append(self.touch)
+        elif fault.phase == "meeting":
+            self.after_addresses()
+        else:
+            self.enter_phases()
+
+    def touch(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.fault.direction == "backward":
+            return Failing.apply(rows, self.come) if rows.requires_grad else rows  # type: ignore[no-any-return]
+        self.come()
+        return rows
+
+    def after_addresses(self) -> None:
+        original = Exchange._gather_addresses
+
+        def gather(exchange: Exchange, mine: torch.Tensor) -> torch.Tensor:
+            every = original(exchange, mine)
+            self.come()
+            return every
+
+        Exchange._gather_addresses = gather  # type: ignore[method-assign]
+
+    def enter_phases(self) -> None:
+        original = Exchange._begin
+
+        def begin(exchange: Exchange, phase: str, *rest: Any) -> Any:
+            if (phase, exchange.direction, exchange.layer) == (self.fault.phase, self.fault.direction, self.layer):
+                self.come()
+            return original(exchange, phase, *rest)
+
+        Exchange._begin = begin  # type: ignore[method-assign]
+
+    def come(self) -> None:
+        self.left -= 1
+        if self.left == 0 and self.fault.what in INNOCENT:
+            threading.Timer(self.fault.after, self.strike).start()  # while this rank waits for the others
+        elif self.left == 0:
+            time.sleep(self.fault.after)
+            self.strike()
+
+    def strike(self) -> None:
+        what, me = self.fault.what, os.getpid()
+        pause = PAUSE if self.fault.after < 1 else PAUSE_AT_DEADLINE
+        if what not in INNOCENT:
+            self.began.value = time.time()
+        if what == "orphaned" and os.fork() == 0:  # as a loader of data, which keeps connections open
+            time.sleep(2 * DEADLINE)
+            os._exit(0)
+        if what in ("killed", "orphaned"):
+            os.kill(me, signal.SIGKILL)
+        elif what == "stopped":
+            os.kill(me, signal.SIGSTOP)
+        elif what == "ends":
+            end_process(None)
+        elif what == "late":
+            time.sleep(DEADLINE + MARGIN / 2)
+        elif what == "slow":
+            time.sleep(PAUSE)
+        elif what == "raises":
+            raise self.fault.error(OWN)
+        elif what == "paused":
+            subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {pause}; kill -CONT {me}"]).wait()
+        elif what == "holds":
+            ctypes.PyDLL(None).usleep(int(pause * 1e6))
+
+
+class Strangers:
+    """Who is no rank, and sends bytes to every port at which ranks tell each other of faults; also what ranks sent there."""
+
+    def __init__(self, seeded: random.Random) -> None:
+        self.seeded, self.count = seeded, 0
+        self.open: list[socket.socket] = []
+        send, listen = socket.socket.send, socket.socket.listen
+
+        def sent(this: socket.socket, data: Any, *rest: Any) -> int:
+            done = send(this, data, *rest)
+            self.throw(this.getpeername(), [bytes(data), bytes(data)[:-1]])
+            return done
+
+        def listened(this: socket.socket, *rest: Any) -> None:
+            listen(this, *rest)
+            self.throw(this.getsockname(), self.made())
+
+        socket.socket.send, socket.socket.listen = sent, listened  # type: ignore[method-assign,assignment]
+
+    def made(self) -> list[bytes]:
+        some = [self.seeded.randbytes(self.seeded.randrange(1, 200)) for _ in range(20)]
+        return [b"", b"[" * 4096, b"{}\n", b"null\n", b" 0\n", b"\xff" * 9000, self.seeded.randbytes(200_000), *some]
+
+    def throw(self, address: Any, made: list[bytes]) -> None:
+        for data in made:
+            with suppress(OSError):  # nobody listens there by now
+                stranger = socket.create_connection(address[:2], 0.2)
+                self.count += 1
+                stranger.sendall(data)
+                if self.seeded.random() < 0.5:
+                    self.open.append(stranger)
+                else:
+                    stranger.close()
+
+
+class Rank:
+    """Plays its script."""
+
+    def __init__(self, run: Run, rank: int, ranks: int, began: Any) -> None:
+        self.run, self.rank, self.began = run, rank, began
+        self.strangers = Strangers(random.Random(run.seed)) if run.kind == "strangers" else None
+        if run.layers[0].world == "model":
+            self.steps: list[Any] = [Model(run.layers[0], rank, ranks, ranks // (1 + run.apart))]
+        else:
+            self.mesh = init_device_mesh(
+                "cpu", (1 + run.apart, ranks // (1 + run.apart), 1), mesh_dim_names=("dp", "ep", "tp")
+            )
+            ep = ranks // (1 + run.apart)
+            self.steps = [Layer(spec, n, rank % ep, ep, self.mesh) for n, spec in enumerate(run.layers)]
+        self.layers = [layer for step in self.steps for layer in step.layers]
+        self.open: list[list[Any]] = [[] for _ in self.steps]
+        self.wrong = ""
+        self.refused = ""
+        self.met: BaseException | None = None
+        self.at = time.time()
+
+    def warm(self) -> None:
+        for call in steps(list(range(len(self.steps)))):
+            self.play(call)
+        for step, spec in zip(self.steps, self.run.layers, strict=True):
+            for layer in step.layers:
+                assert (layer.last["transfers"] > 0) == spec.moves, "a routing that does not do what the run is for"
+
+    def play(self, call: Call) -> None:
+        which, number, how = call
+        step = self.steps[number]
+        if which == "forward":
+            try:
+                made = step.forward(how)
+            except InvalidArgument as error:
+                if self.run.promise.error != "InvalidArgument":
+                    raise
+                self.refused = str(error)
+                return
+            self.wrong = self.wrong or step.wrong_output(made, how)
+            self.open[number].append(made)
+        elif which == "backward":
+            step.backward(self.open[number].pop())
+            self.wrong = self.wrong or step.wrong_gradients()
+        elif which == "arm":
+            self.at = time.time()
+            for fault in self.run.faults:
+                if fault.rank == self.rank:
+                    Striker(fault, self.layers, self.began)
+        elif which == "add":  # the gradients of both halves
+            for weight in step.weights.values():
+                dist.all_reduce(weight.grad, group=self.mesh["dp"].get_group())
+
+    def outcome(self, script: list[Call]) -> Outcome:
+        error, message, data, trace, call = "", "", {}, "", script[0]
+        try:
+            for call in script:
+                self.play(call)
+            error, message = "InvalidArgument" if self.refused else "", self.refused
+        except BaseException as met:
+            self.met = met
+            error, message, data = type(met).__name__, str(met), getattr(met, "data", {})
+            trace = traceback.format_exc()
+        seconds = time.time() - (self.began.value or self.at)
+        if error == "CommError" and call[0] == "backward" and not self.wrong:
+            left = any(leaf.grad is not None for leaf in self.steps[call[1]].leaves())
+            self.wrong = "a gradient of the step that failed is set" if left else ""
+        names = [layer.exchange.layer for layer in self.layers]
+        return Outcome(self.rank, error, message, data, seconds, names, self.wrong, trace)
+
+
+def join(run: Run, folder: str, name: str, rank: int, ranks: int) -> None:
+    timeout = timedelta(seconds=SET_UP)
+    if run.store == "file":
+        where = f"file://{folder}/{name}"
+        dist.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks, timeout=timeout)
+        return
+    port = os.path.join(folder, name)
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, ranks, True, timeout, wait_for_workers=False)
+        with open(port + ".new", "w") as file:
+            file.write(str(store.port))
+        os.rename(port + ".new", port)
+    else:
+        while not os.path.exists(port):
+            time.sleep(0.01)
+        with open(port) as file:
+            store = dist.TCPStore("127.0.0.1", int(file.read()), ranks, False, timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timeout)
+
+
+def set_deadline(seconds: float) -> None:
+    for group in _groups():
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+
+
+def on_rank(run: Run, folder: str, rank: int, began: Any, pipe: Connection) -> None:
+    os.dup2(os.open(os.path.join(folder, f"stderr{rank}"), os.O_CREAT | os.O_WRONLY), 2)
+    try:
+        torch.set_num_threads(1)
+        join(run, folder, "first", rank, run.ranks)
+        here = Rank(run, rank, run.ranks, began)
+        if run.warm:
+            here.warm()
+        assert here.strangers is None or here.strangers.count > 0, "no port of a rank is known"
+        dist.barrier()
+        set_deadline(DEADLINE)
+        outcome = here.outcome(run.scripts[rank])
+        pipe.send(outcome)
+        if run.ends:
+            end_process(here.met)
+        else:
+            left = pipe.recv()  # when all have their error
+            if rank in left:
+                go_on(run, folder, left.index(rank), len(left), pipe)
+    except BaseException:
+        pipe.send(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def end_process(met: BaseException | None) -> None:
+    """As the interpreter ends by an error that nobody caught."""
+    if met is not None:
+        sys.last_value = met
+    atexit._run_exitfuncs()
+    os._exit(0)
+
+
+def go_on(run: Run, folder: str, rank: int, ranks: int, pipe: Connection) -> None:
+    """The ranks that are left make a new group, and layers that are right."""
+    touches.clear()
+    dist.destroy_process_group()
+    join(run, folder, "second", rank, ranks)
+    again = Rank(run._replace(apart=False), rank, ranks, None)
+    again.warm()
+    pipe.send(again.wrong)
+    pipe.recv()
