@@ -38,8 +38,10 @@ struct Machine {
 // One number of a machine, with its name in files and the values it may have. Predicted times of allowed
 // machines are finite and can be compared.
 struct MachineNumber {
+  using Value = double Machine::*;
+
   const char* name;
-  double Machine::*value;
+  Value value;
   double least;
   double most;
   bool is_whole = false;

@@ -150,9 +150,12 @@ class StepLayout {
     const BlockCounts blocks = blocks_of(counts, tokens);
     const std::int64_t allowed = balanced ? std::numeric_limits<std::int64_t>::max() : budget_;
     std::int64_t most = 0;
-    for (int i = 0; i < chunks; ++i)
+    equal_chunks_move_ = false;
+    for (int i = 0; i < chunks; ++i) {
       most = std::max(
           most, bytes_of(blocks, i * blocks.blocks / chunks, (i + 1) * blocks.blocks / chunks, allowed));
+      equal_chunks_move_ |= plan_.spilled();
+    }
     return most;
   }
 
@@ -160,6 +163,7 @@ class StepLayout {
     return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
   }
   std::size_t transfers() const { return plan_.transfers().size(); }
+  bool equal_chunks_move() const { return equal_chunks_move_; }
   bool fell_back_to_ep() const { return fell_back_to_ep_; }
   int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
 
@@ -204,7 +208,8 @@ class StepLayout {
   std::unique_ptr<Planner> planner_, stay_;
   std::vector<PhaseBytes> phases_;  // none without a budget
   std::int64_t budget_ = 0;
-  bool fell_back_to_ep_ = false;  // in the last plan
+  bool fell_back_to_ep_ = false;    // in the last plan
+  bool equal_chunks_move_ = false;  // work, in any of the last equal chunks
   Counts counts_;
   StepPlan plan_;
   StepRouter router_;
@@ -296,6 +301,7 @@ void bind_routes(nb::module_& module) {
            nb::arg("first"))
       .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
            nb::arg("chunks"), nb::arg("balanced"))
+      .def_prop_ro("equal_chunks_move", &StepLayout::equal_chunks_move)
       .def_prop_ro("fell_back_to_ep", &StepLayout::fell_back_to_ep)
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)

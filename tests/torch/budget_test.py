@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from processes import run_ranks
+from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
-from evenkeel.torch import Budgets, ExpertParallel, LiveBytes
+from evenkeel.torch import Budgets, ExpertParallel, LiveBytes, SpillCosts
 from evenkeel.torch._chunk import Weights
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,45 @@ def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
     return made
 
 
+def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Any]]:
+    """Moving pays in the step as one: it saves some 170 assignments, and costs 100. In each of four chunks it does not."""
+    step, made = Step(rank, shape), []
+    step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
+    said = said_by_error(step)
+    for chunks in (1, 4):
+        layer = step.layer(budget=said.step[chunks])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step.peak(layer)
+        last, warned = layer.last, [str(each.message) for each in caught if "a budget of" in str(each.message)]
+        made.append((last["chunks"], last["transfers"] > 0, last["lacked_memory"], warned))
+    return said, made
+
+
+def dropping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    return torch.nn.functional.dropout(experts(rows, slots, weights), 0.5)
+
+
+def checkpointed_while_auto_grows(rank: int, ranks: int, shape: Shape) -> tuple[int, int, bool]:
+    """Chunks of the forward and of the run in backward, and whether the gradients are those of the forward."""
+    step = Step(rank, shape)
+    layer = step.layer(budget="auto")
+    out = checkpoint(
+        lambda hidden, top_k: layer(hidden, step.ids, top_k, dropping, step.weights),
+        step.hidden,
+        step.top_k,
+        use_reentrant=False,
+    )
+    forward = layer.last["chunks"]
+    with torch.no_grad():
+        more = [each.repeat(16, 1) for each in (step.hidden, step.ids, step.top_k)]
+        layer(*more, dropping, step.weights)
+    out.sum().backward()
+    assert step.top_k.grad is not None  # with one choice a token, out is top_k times what the experts gave
+    same = torch.allclose(out.sum(1), (step.top_k * step.top_k.grad)[:, 0], rtol=1e-3, atol=1e-3)
+    return forward, layer.last_training["chunks"], same
+
+
 def logged(rank: int, ranks: int, shape: Shape) -> tuple[list[str], str]:
     """The log of two training steps and one without gradients, and what was said of them."""
     lines: list[str] = []
@@ -222,6 +262,19 @@ class BudgetTest(unittest.TestCase):
             self.assertEqual((fewer[0], fewer[1]), (1, budget), "a shorter step keeps the budget")
             self.assertEqual((hot[1], hot[2].even), (budget, said.even), "nor does routing change it")
             self.assertGreater(hot[0], 1)
+
+    def test_where_moving_does_not_pay_in_chunks_it_is_said(self) -> None:
+        for rank, (said, (whole, chunked)) in enumerate(run_ranks(2, where_chunks_do_not_pay, SHAPES[0])):
+            self.assertEqual(whole, (1, True, False, []))
+            self.assertEqual(chunked[:3], (4, False, True))
+            self.assertEqual(len(chunked[3]), int(rank == 0))
+            for warned in chunked[3]:
+                self.assertIn(f"{said.step[1]} bytes would do. {said}", warned)
+
+    def test_a_checkpoint_computes_the_chunks_of_its_forward_again_though_auto_has_grown(self) -> None:
+        for forward, again, same in run_ranks(2, checkpointed_while_auto_grows, SHAPES[1]):
+            self.assertGreater(forward, again)
+            self.assertTrue(same)
 
     def test_the_first_rank_logs_the_first_step_of_each_kind(self) -> None:
         (training, without), said = run_ranks(2, logged, SHAPES[0])[0]

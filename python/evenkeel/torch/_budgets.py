@@ -63,6 +63,13 @@ class CountedStep(NamedTuple):
         step = {n: self.layout.equal_chunk_bytes(counts, tokens, n, True) for n in numbers}
         return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
 
+    def balancing(self, numbers: Sequence[int]) -> int:
+        """The least bytes, of these numbers of chunks and of one, in which work moves."""
+        counts, tokens = self.counted.counts, self.counted.tokens
+        taken = [(self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move) for n in numbers]
+        whole = self.layout.equal_chunk_bytes(counts, tokens, 1, True)
+        return min([size for size, moves in taken if moves], default=whole)
+
     def even_bytes(self, chunks: int) -> int:
         """In so many chunks, if assignments went to all experts in turn."""
         tokens = self.counted.tokens.sum(axis=1, keepdims=True)
@@ -152,9 +159,8 @@ class LayerBudget:
 
     def _balance_or_fit(self, cut: Cut) -> None:
         assert self.bytes is not None
-        if cut.equal(self.bins or range(1, 9), self.bytes, balanced=True):
-            return
-        if self.bins is None or not cut.equal(self.bins, self.bytes, balanced=False):
+        fits = cut.equal(self.bins or range(1, 9), self.bytes, balanced=True)
+        if not fits and (self.bins is None or not cut.equal(self.bins, self.bytes, balanced=False)):
             cut.fewest()
         cut.note_lacked_memory()
 
@@ -171,7 +177,7 @@ class LayerBudget:
         if warns:
             self._warned = True
             warnings.warn(
-                f"{of_step}: a budget of {self.bytes} bytes is too small to balance it; {min(found.step.values())} bytes "
+                f"{of_step}: a budget of {self.bytes} bytes is too small to balance it; {step.balancing(self._shown)} bytes "
                 f"would do. {found}",
                 stacklevel=2,
             )

@@ -115,10 +115,10 @@ class Cut:
             self._fewest_in(0, len(self.ids))
 
     def note_lacked_memory(self) -> None:
-        """Chunks so small that nothing moves in any count as well, where the step as one would have moved work."""
-        if not self.last["transfers"]:
+        """Chunks so small that moving pays in none count as well, where the step as one would have moved work."""
+        if self.last["chunks"] > 1 and not self.last["transfers"]:
             self.layout.equal_chunk_bytes(self.counted.counts, self.counted.tokens, 1, True)
-            self.last["lacked_memory"] = self.layout.transfers > 0
+            self.last["lacked_memory"] = self.layout.equal_chunks_move
 
     def _fewest_in(self, begin: int, end: int) -> None:
         part = self.ids[begin:end]

@@ -81,7 +81,9 @@ class Step(torch.autograd.Function):
     def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         step: Chunks = ctx.step
         hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
-        kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
+        kept: list[Computed | None] = _kept.take(ticket) or []
+        if len(kept) != len(step.chunks):  # a checkpoint ran the step again, under another budget since
+            kept = [None] * len(step.chunks)
         if step.chunks and step.agreement.backward(step.agreed, None in kept, hidden.device):
             kept = [None] * len(step.chunks)  # alike on all ranks, since computing again sends rows
         grad_hidden = torch.empty_like(hidden)

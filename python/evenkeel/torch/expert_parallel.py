@@ -119,7 +119,7 @@ class ExpertParallel:
         self._budget = LayerBudget(self.exchange, self._layout, options)
         self.last: Any = None
         """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `lacked_memory` (whether
-        work stayed at home that should have moved, for lack of memory), and the assignments of each rank: as they were
+        work stayed at home that would have moved without the budget), and the assignments of each rank: as they were
         computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None before the first
         step."""
         self.last_training: Any = None
