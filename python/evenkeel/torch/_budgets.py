@@ -66,7 +66,9 @@ class CountedStep(NamedTuple):
     def balancing(self, numbers: Sequence[int]) -> int:
         """The least bytes, of these numbers of chunks and of one, in which work moves."""
         counts, tokens = self.counted.counts, self.counted.tokens
-        taken = [(self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move) for n in numbers]
+        taken = [
+            (self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move) for n in numbers
+        ]
         whole = self.layout.equal_chunk_bytes(counts, tokens, 1, True)
         return min([size for size, moves in taken if moves], default=whole)
 
