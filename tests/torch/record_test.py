@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import tracemalloc
 import unittest
 import warnings
@@ -553,6 +554,166 @@ class WhatIsRefused(RecordTest):
         ):
             with self.assertRaises(ek.InvalidArgument), evenkeel.torch.record(model, path, metadata=metadata):
                 self.fail("began")
+
+
+class Waiting(Fixed):
+    """A forward that goes on when it is told."""
+
+    def __init__(self, *experts):
+        super().__init__(*experts)
+        self.began, self.goes_on = threading.Event(), threading.Event()
+
+    def forward(self, ids, waits=False):
+        if waits:
+            self.began.set()
+            self.goes_on.wait(60)
+        super().forward(ids)
+
+
+class ThreadsAndOtherCalls(RecordTest):
+    def setUp(self):
+        super().setUp()
+        self.died = []
+        hook = mock.patch.object(threading, "excepthook", self.died.append)
+        hook.start()
+        self.addCleanup(hook.stop)
+
+    def test_a_block_that_ends_while_generate_runs_leaves_no_file(self):
+        model, options = generating()
+        model(options["input_ids"])
+        for tokens in (0, 3, 8):  # the block ends behind so many forwards
+            ended, waits = threading.Event(), threading.Event()
+            calls = []
+
+            def criterion(ids, scores, calls=calls, waits=waits, ended=ended, tokens=tokens):
+                calls.append(ids)
+                if len(calls) == tokens + 1:
+                    waits.set()
+                    ended.wait(60)
+                return torch.zeros(len(ids), dtype=torch.bool)
+
+            options |= {"stopping_criteria": [criterion], "eos_token_id": None}
+            message = r"generate\(\) still runs in .*; join its thread before the block ends"
+            with self.assertRaisesRegex(ek.Unsupported, message), evenkeel.torch.record(model, self.path):
+                model(options["input_ids"])
+                thread = threading.Thread(target=model.generate, kwargs=options)
+                thread.start()
+                waits.wait(60)
+            for name in ("generate", "_get_stopping_criteria", "prepare_inputs_for_generation"):
+                self.assertNotIn(name, vars(model))
+            ended.set()
+            thread.join()
+            self.assertEqual(len(calls), 12)
+            self.assertEqual(self.died, [])
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_thread_that_is_joined_is_recorded(self):
+        model, options = generating()
+        with evenkeel.torch.record(model, self.path):
+            model.generate(**options)
+        here = self.arrays()
+        with evenkeel.torch.record(model, self.path):
+            thread = threading.Thread(target=model.generate, kwargs=options)
+            thread.start()
+            thread.join()
+        np.testing.assert_array_equal(self.arrays()["topk_ids"], here["topk_ids"])
+
+    def test_forwards_of_two_threads_at_once_leave_no_file(self):
+        model, one = Waiting(Bare()), torch.tensor([[0]])
+        thread = threading.Thread(target=model, args=(one, True), name="first")
+        with (
+            self.assertRaisesRegex(ek.Unsupported, "began in MainThread while a forward ran in first"),
+            evenkeel.torch.record(model, self.path),
+        ):
+            thread.start()
+            model.began.wait(60)
+            with self.assertRaises(ek.Unsupported):
+                model(one)
+            model.goes_on.set()
+            thread.join()
+        self.assertEqual((self.died, list(self.folder.iterdir())), ([], []))
+
+    def test_a_forward_that_outlives_the_block_leaves_no_file(self):
+        model, one = Waiting(Bare()), torch.tensor([[0]])
+        thread = threading.Thread(target=model, args=(one, True), name="first")
+        message = "a forward still runs in first; join"
+        with self.assertRaisesRegex(ek.Unsupported, message), evenkeel.torch.record(model, self.path):
+            model(one)
+            thread.start()
+            model.began.wait(60)
+        model.goes_on.set()
+        thread.join()
+        self.assertEqual((self.died, list(self.folder.iterdir())), ([], []))
+
+    def test_a_failed_forward_runs_no_longer(self):
+        model = Fixed(Bare())
+
+        def fail():
+            with self.assertRaises(ValueError):
+                model()
+            failed.set()
+            ended.wait(60)
+
+        failed, ended = threading.Event(), threading.Event()
+        thread = threading.Thread(target=fail)
+        with evenkeel.torch.record(model, self.path):
+            thread.start()
+            failed.wait(60)
+            model(torch.tensor([[1]]))
+        ended.set()
+        thread.join()
+        self.assertEqual(self.arrays()["topk_ids"].tolist(), [[[1]]])
+
+    def test_generate_that_is_not_the_method_of_the_recorded_model_is_refused(self):
+        model, options = generating()
+        bound = model.generate
+        for module, message, call in (
+            (model.model, "runs Qwen3MoeModel; record that Qwen3MoeForCausalLM", bound),
+            (model, r"is not followed; call model.generate\(\)", bound),
+            (model, r"is not followed; call model.generate\(\)", lambda **given: type(model).generate(model, **given)),
+        ):
+            for more in ({}, {"use_cache": False}, {"num_beams": 2}, {"prefill_chunk_size": 2}):
+                with (
+                    self.subTest(message, **more),
+                    self.assertRaisesRegex(ek.Unsupported, message),
+                    evenkeel.torch.record(module, self.path),
+                ):
+                    call(**options | more)
+                self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_refusal_in_a_thread_leaves_no_file(self):
+        model, options = generating()
+        thread = threading.Thread(target=model.generate, kwargs=options)  # not the method that record() puts there
+        with self.assertRaisesRegex(ek.Unsupported, "is not followed"), evenkeel.torch.record(model, self.path):
+            model(options["input_ids"])
+            thread.start()
+            thread.join()
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_generate_that_failed_is_no_forward(self):
+        model, options = generating()
+        message = "ran no forward while it was recorded"
+        with self.assertRaisesRegex(ek.InvalidArgument, message), evenkeel.torch.record(model, self.path):  # noqa: SIM117
+            with self.assertRaises(ZeroDivisionError):
+                model.generate(**options, stopping_criteria=[lambda ids, scores: 1 // 0])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_the_base_model_of_a_wrapper_is_to_be_recorded(self):
+        class Wrap(torch.nn.Module):
+            def __init__(self, base):
+                super().__init__()
+                self.base = base
+
+            def generate(self, **options):
+                return self.base.generate(**options)
+
+        model, options = generating()
+        wrap = Wrap(model)
+        message = r"whose generate\(\) calls the base model, the base model"
+        with self.assertRaisesRegex(ek.Unsupported, message), evenkeel.torch.record(wrap, self.path):
+            wrap.generate(**options)
+        with evenkeel.torch.record(model, self.path):
+            wrap.generate(**options)
 
 
 class NotCalled(Fixed):

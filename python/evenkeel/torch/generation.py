@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -251,3 +252,25 @@ def replaced(model: Any, name: str, instead: Callable[..., Any]) -> Iterator[Non
             delattr(model, name)
         else:
             setattr(model, name, before)
+
+
+def require_no_other_generate(model: torch.nn.Module) -> None:
+    """Raises if a generate() of transformers, other than the `model.generate` that is replaced, runs this forward.
+
+    Nothing but the stack tells: another model's generate(), or one that was looked up before, calls the same forward.
+    """
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        if frame.f_globals.get("__name__") != "transformers.generation.utils":
+            continue
+        caller = frame.f_locals.get("self")
+        if not isinstance(caller, torch.nn.Module):
+            continue
+        if "encoder" in frame.f_code.co_name:  # runs once, on the prompt
+            return
+        if caller is model:
+            why = f"generate() of {type(model).__name__} is not followed; call model.generate() of the recorded model"
+            raise Unsupported(why, {"why": why})
+        if any(module is model for module in caller.modules()):
+            why = f"generate() of {type(caller).__name__} runs {type(model).__name__}; record that {type(caller).__name__}"
+            raise Unsupported(why, {"why": why})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,9 +16,11 @@ from numpy.typing import ArrayLike
 from .._arguments import file_path, instance, invalid, public
 from ..errors import Unsupported
 from .experts import Experts, find_experts
-from .generation import Choices, Generation, replaced
+from .generation import Choices, Generation, replaced, require_no_other_generate
 from .token_layout import TokenLayout, arguments_by_name
 from .trace_writer import TraceWriter
+
+_FORWARD, _GENERATE = "a forward", "generate()"
 
 
 class Recording:
@@ -34,7 +37,12 @@ class Recording:
         self._recorded: list[Experts] = []  # the layers that the first forward ran
         self._layout: TokenLayout | Generation | None = None  # of the forward that runs now
         self._generation: Generation | None = None  # the call of generate() that runs now
+        self._listening = contextlib.ExitStack()  # to that call
         self._choices: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        self._lock = threading.Lock()  # of what follows, and of the writer
+        self._running: dict[str, threading.Thread] = {}  # _FORWARD and _GENERATE, where one runs
+        self._closed = False  # whether the block has ended
+        self._failure: Unsupported | None = None  # which may have been raised in a thread that nobody joins
 
     @property
     def tokens(self) -> int:
@@ -50,30 +58,75 @@ class Recording:
 
             until_the_end(self._model.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
             until_the_end(self._model.register_forward_hook(self._end_forward))
+            until_the_end(self._model.register_forward_hook(lambda *_: self._leave(_FORWARD), always_call=True))
             for experts in self._experts:
                 # Ahead of other hooks, which may renumber experts for a rank.
                 hook = self._hook_of(experts)
                 until_the_end(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
             hooks.enter_context(replaced(self._model, "generate", self._generate))
             hooks.enter_context(replaced(self._model, "init_continuous_batching", _refuse_continuous_batching))
+            hooks.callback(self._close)  # before the hooks are removed
             yield
 
+    def _enter(self, what: str) -> None:
+        """Raises if another thread runs the model: whose choices the hooks see would not be known."""
+        with self._lock:
+            thread = threading.current_thread()
+            for other, its_thread in self._running_elsewhere():
+                self._failure = _unsupported(
+                    f"{what} began in {thread.name} while {other} ran in {its_thread.name}; "
+                    "run the model in one thread at a time"
+                )
+                raise self._failure
+            self._running[what] = thread
+
+    def _leave(self, what: str) -> None:
+        with self._lock:
+            if self._running.get(what) is threading.current_thread():
+                del self._running[what]
+
+    def _close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for what, thread in self._running_elsewhere():
+                self._listening.close()  # not when that thread ends, since another recording may have begun
+                self._failure = _unsupported(
+                    f"{what} still runs in {thread.name}; join its thread before the block ends"
+                )
+
+    def _running_elsewhere(self) -> list[tuple[str, threading.Thread]]:
+        here = threading.current_thread()
+        return [(what, thread) for what, thread in self._running.items() if thread is not here and thread.is_alive()]
+
     def _generate(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        self._enter(_GENERATE)
         if self._generation is not None:
             raise _unsupported("generate() calls itself, as assistant_early_exit and token_healing do")
         self._generation = generation = Generation(self._model)
         try:
-            with generation.listen():
+            with contextlib.ExitStack() as self._listening:
+                if not self._closed:
+                    self._listening.enter_context(generation.listen())
                 result = original(*arguments, **named)
-            for choices in generation.sequences(result):
-                self._append(choices, [len(choices.ids)], generation.continues)
+            if not self._closed:
+                for choices in generation.sequences(result):
+                    self._append(choices, [len(choices.ids)], generation.continues)
         finally:
             self._generation = None
+            self._leave(_GENERATE)
         return generation.as_asked(result)
 
-    def _begin_forward(self, model: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if _in_backward():  # checkpointing of the whole model runs it once more
+    # A hook that another thread removes may still run once, without the arguments by name.
+    def _begin_forward(self, model: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
+        if self._closed or _in_backward():  # checkpointing of the whole model runs it once more
             return
+        self._enter(_FORWARD)
+        if self._generation is None:
+            try:
+                require_no_other_generate(self._model)
+            except Unsupported as failure:
+                self._failure = failure
+                raise
         self._choices = {}
         given = arguments_by_name(self._model, arguments, named)
         if self._generation is not None:
@@ -81,13 +134,13 @@ class Recording:
         self._layout = self._generation or TokenLayout(given)
 
     def _hook_of(self, experts: Experts) -> Any:
-        def take(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        def take(module: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
+            if self._closed or _in_backward():  # activation checkpointing runs layers once more
+                return
             if self._layout is None:
-                if _in_backward():  # activation checkpointing runs layers once more
-                    return
                 raise _unsupported(
-                    f"{experts.name} ran outside of {type(self._model).__name__}'s forward; "
-                    "record the module that is called"
+                    f"{experts.name} ran outside of {type(self._model).__name__}'s forward; record the module that is "
+                    "called: of a wrapper whose generate() calls the base model, the base model"
                 )
             if experts.name in self._choices:
                 raise _unsupported(
@@ -99,6 +152,8 @@ class Recording:
         return take
 
     def _end_forward(self, model: Any, arguments: Any, output: Any) -> None:
+        if self._closed or self._running.get(_FORWARD) is not threading.current_thread():
+            return
         layout, self._layout = self._layout, None
         if layout is None or not self._choices:
             return
@@ -131,7 +186,9 @@ class Recording:
                 stacklevel=2,
             )
             self._writer.forget_sequences()
-        self._writer.append(choices.ids, choices.weights, np.asarray(lengths))
+        with self._lock:
+            if not self._closed:
+                self._writer.append(choices.ids, choices.weights, np.asarray(lengths))
 
     def _begin_trace(self, ran: list[Experts]) -> TraceWriter:
         self._recorded = ran
@@ -148,7 +205,9 @@ class Recording:
         return TraceWriter(self.path, layers, (len(ran), widths[0]), counts[0], self._weights, self._metadata)
 
     def _finish(self) -> None:
-        if self._writer is None:
+        if self._failure is not None:
+            raise self._failure
+        if self._writer is None or not self.tokens:
             raise invalid("model", "ran no forward while it was recorded", "a model that is called in the recording")
         self._writer.finish()
 
@@ -191,7 +250,8 @@ def record(
         InvalidArgument: the model has no experts or is not called, or the file cannot be written.
         Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
             some forwards only, or that two lists of layers hold; ids of experts that are not there; a mask that does not
-            say which tokens are padding; a generate() that does not say which of its tokens it returns.
+            say which tokens are padding; a generate() that does not say which of its tokens it returns, or that is not
+            called as the model's method; threads that run the model at once, or when the block ends.
     """
     instance(model, torch.nn.Module, "model")
     recording = Recording(model, _path_of_rank(path), weights, _checked({} if metadata is None else metadata))
