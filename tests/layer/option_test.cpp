@@ -132,15 +132,15 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
   for (double rate : {0.0, 1e300, std::numeric_limits<double>::infinity()})
     EXPECT_THAT(construction_errors(
                     [&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = rate; }),
-                Each(HasSubstr("allowed: rates in 1..1e30")));
+                Each(AllOf(HasSubstr("cost: link_bytes_per_second is "), HasSubstr("; allowed: 1..1e+30"))));
   for (double overlap : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_THAT(
         construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.overlap = overlap; }),
-        Each(AllOf(HasSubstr("an overlap of "), HasSubstr("; allowed: 0..1"))));
+        Each(AllOf(HasSubstr("cost: overlap is "), HasSubstr("; allowed: 0..1"))));
   for (double seconds : {-1.0, 1e300})
     EXPECT_THAT(
         construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.chunk_seconds = seconds; }),
-        Each(HasSubstr("s a chunk; allowed: 0..1e6")));
+        Each(AllOf(HasSubstr("cost: chunk_seconds is "), HasSubstr("; allowed: 0..1e+06"))));
   using Kind = ChunkRule::Kind;
   for (const ChunkRule& rule : {ChunkRule{Kind::equal, 0, {}}, ChunkRule{Kind::equal, -3, {}},
                                 ChunkRule{Kind::mact, 1, {}}, ChunkRule{Kind::mact, 1, {4, 2}}})
