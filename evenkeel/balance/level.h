@@ -16,8 +16,8 @@
 //             microseconds.
 // Guarantee   Where it plans, the worst rank is never above least-loaded's with the same min_segment: where
 //             that is lower, because its last piece of an expert may be below min_segment, its plan is taken.
-//             Where it does not, worst rank / mean is below imbalance_threshold. With min_segment <= 1 the
-//             worst rank is the target exactly. In the instances that are searched,
+//             The worst rank / mean is below imbalance_threshold where it does not. With min_segment <= 1
+//             the worst rank is the target exactly. In the instances that are searched,
 //             worst rank and transfers are the best there are (within the search's limits). Beyond, transfers
 //             are close to transfer_bound.h's count, not proven least.
 // Options     min_segment, imbalance_threshold, search_small. base_load counts in a rank's load everywhere.

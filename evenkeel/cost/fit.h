@@ -33,7 +33,7 @@ Machine fit_products(const Machine& start, std::span<const ProductTime> times);
 // As fit_products(), with those of links; of network interfaces where some bytes go across.
 Machine fit_exchanges(const Machine& start, std::span<const ExchangeTime> times);
 
-// What a time is predicted to be.
+// Returns the seconds that the machine predicts.
 double predicted_seconds(const Machine& machine, const ProductTime& of);
 double predicted_seconds(const Machine& machine, const ExchangeTime& of);
 

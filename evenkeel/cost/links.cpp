@@ -15,7 +15,7 @@ Link link_of(double bytes_per_second, double latency_seconds) {
   return {bytes_per_second * 1e-9, latency_seconds * 1e6};
 }
 
-// What passes a port in one direction.
+// A port adds up the bytes that pass it in one direction.
 struct Port {
   double bytes = 0;
   double wire = 0;     // seconds at the full bandwidth of each link
@@ -36,7 +36,7 @@ double port_seconds(const Machine& machine, const Link& link, double bytes) {
   return port.seconds(machine.ramp_bytes);
 }
 
-// The network interface of each rank.
+// Ranks share network interfaces in their order; by rank.
 std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology) {
   const auto ranks = static_cast<std::size_t>(topology.num_ranks());
   std::vector<int> in_node(static_cast<std::size_t>(topology.num_nodes()));

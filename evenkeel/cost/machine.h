@@ -52,8 +52,8 @@ struct MachineNumber {
 };
 std::span<const MachineNumber> machine_numbers();
 
-// Of what a device's vendor publishes, the part that is assumed to be reached (topology/devices.h); latencies
-// are 0. A device knows no network, so interfaces have the rate of its links until somebody says theirs.
+// The device reaches the part of its vendor's figures that is assumed (topology/devices.h); latencies are 0.
+// A device knows no network, so interfaces have the rate of its links until somebody says theirs.
 Machine device_machine(const DevicePreset& device);
 
 // Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.

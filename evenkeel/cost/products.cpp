@@ -20,14 +20,10 @@ double read_seconds(const Machine& machine, double bytes) {
   return bytes / machine.weight_bytes_per_second;
 }
 
-double overlapped_seconds(const Machine& machine, double multiplying, double reading) {
-  const auto [shorter, longer] = std::minmax(multiplying, reading);
-  return longer + (1 - machine.overlap) * shorter;
-}
-
 double expert_seconds(const Machine& machine, const ExpertWork& work, double rows) {
-  return overlapped_seconds(machine, rows * row_seconds(machine, work),
-                            std::min(rows, 1.0) * read_seconds(machine, work.bytes));
+  const double multiplying = rows * row_seconds(machine, work);
+  const double reading = std::min(rows, 1.0) * read_seconds(machine, work.bytes);
+  return std::max(multiplying, reading) + (1 - machine.overlap) * std::min(multiplying, reading);
 }
 
 }  // namespace evenkeel

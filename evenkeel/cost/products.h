@@ -27,8 +27,6 @@ ExpertWork expert_work(std::int64_t hidden, std::int64_t intermediate, int matri
 double row_seconds(const Machine& machine, const ExpertWork& work);
 // Reading so many bytes of weights.
 double read_seconds(const Machine& machine, double bytes);
-// Multiplying for so long and reading for so long.
-double overlapped_seconds(const Machine& machine, double multiplying, double reading);
 // One expert's rows. An average below one row reads that part of the weights.
 double expert_seconds(const Machine& machine, const ExpertWork& work, double rows);
 

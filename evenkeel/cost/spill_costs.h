@@ -1,5 +1,5 @@
-// What moving work costs in a step: the seconds by which a planner decides by gain, and their prediction for
-// a layer on a machine whose costs are known.
+// SpillCosts are the seconds by which a planner decides by gain; spill_costs() predicts them for a layer on a
+// machine whose costs are known.
 #pragma once
 
 #include "evenkeel/cost/products.h"

@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Of either form; in the old one all links have one rate. Throws ParseError, naming the key: one that is
-// missing or not known, a number that no machine has.
+// The file has either form; in the old one all links have one rate. Throws ParseError, naming the key: one
+// that is missing or not known, a number that no machine has.
 Machine read_cost(const ByteSource& source);
 
 // The machine and layer of a measurement, as names and values for whoever reads the file.

@@ -97,8 +97,8 @@ bool is_line_of_ids(const Cells& cells);
 // 1".
 TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where);
 
-// What --columns says of so many columns: "layer,k..." is layer, k_0, k_1. Throws InvalidArgument, or
-// ParseError as columns_of_names() does.
+// Returns the names that --columns gives to so many columns: "layer,k..." is layer, k_0, k_1. Throws
+// InvalidArgument, or ParseError as columns_of_names() does.
 TableColumns columns_of_option(std::string_view columns, std::size_t count, const std::string& file);
 
 // Throws as read_recording() does.

@@ -22,7 +22,7 @@ struct KnownMachine {
   std::vector<std::string> notes = {};
 };
 
-// Of a file of costs or a device. The slower of both links counts where there are several nodes.
+// A machine's slower link counts where there are several nodes.
 double link_of(const Machine& machine, bool one_node) {
   return 1e-9 * (one_node ? machine.link_bytes_per_second
                           : std::min(machine.link_bytes_per_second, machine.nic_bytes_per_second));

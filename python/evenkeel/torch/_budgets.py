@@ -67,10 +67,10 @@ class CountedStep(NamedTuple):
         """The least bytes, of these numbers of chunks and of one, in which work moves."""
         counts, tokens = self.counted.counts, self.counted.tokens
         taken = [
-            (self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move) for n in numbers
+            (self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move)
+            for n in {1, *numbers}
         ]
-        whole = self.layout.equal_chunk_bytes(counts, tokens, 1, True)
-        return min([size for size, moves in taken if moves], default=whole)
+        return min([size for size, moves in taken if moves] or [size for size, _ in taken])
 
     def even_bytes(self, chunks: int) -> int:
         """In so many chunks, if assignments went to all experts in turn."""
