@@ -73,27 +73,34 @@ StepMemory::Choice StepMemory::choose_forward(const BlockTable& table, const Cou
                                               std::span<const RankMemory> memories,
                                               const LayerPlacement& placement, const StepPlan& plan) {
   load_blocks(table, memories, placement, plan);
+  const StepReason moves = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
   if (keeps() && cuts_exactly() && weights_can_land(memories)) {
     given_.chunks.clear();
     find_kept_whole(memories, given_);
-    if (!given_.chunks.empty()) return {given_.chunks};
+    if (!given_.chunks.empty()) return {given_.chunks, moves};
   }
   const bool keep_all = options_.recompute == Recompute::none && shape_.with_backward;
   double rest = find_forward(memories, keep_all, given_);
   const bool settled =
       !given_.chunks.empty() && (options_.keep_plan || (given_.chunks.size() == 1 && given_.left == 0));
-  bool is_plain = false;
+  StepReason reason = moves;
   if (plan.spilled() && !settled) {
     follow_plain(counts, placement);
     rest = std::min(rest, find_forward(memories, keep_all, plain_));
-    is_plain = given_.chunks.empty() ||
-               (!plain_.chunks.empty() && plain_.seconds_with(rest) < given_.seconds_with(rest));
+    reason = choose_way(rest);
   }
-  Way& best = is_plain ? plain_ : given_;
+  Way& best = fell_back_to_ep(reason) ? plain_ : given_;
   // There may be memory for all of this step between what is kept of others, but not in one piece.
   if (keep_all && best.chunks.empty()) find_forward(memories, false, best);
   EVENKEEL_CHECK(!best.chunks.empty());
-  return {best.chunks, is_plain};
+  return {best.chunks, reason};
+}
+
+StepReason StepMemory::choose_way(double rest) const {
+  if (given_.chunks.empty()) return StepReason::no_memory;
+  const bool plain_is_faster =
+      !plain_.chunks.empty() && plain_.seconds_with(rest) < given_.seconds_with(rest);
+  return plain_is_faster ? StepReason::plain_is_faster : StepReason::as_planned;
 }
 
 // The fastest way under the plan that is followed; where `keep_all`, of those that keep all for backward.
@@ -216,15 +223,15 @@ StepMemory::Choice StepMemory::choose_backward(const BlockTable& table, const Co
   load_blocks(table, memories, placement, plan);
   find_backward(memories, given_);
   const bool settled = given_.chunks.size() == 1 || (options_.keep_plan && !given_.chunks.empty());
-  bool is_plain = false;
+  StepReason reason = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
   if (plan.spilled() && !settled) {
     follow_plain(counts, placement);
     find_backward(memories, plain_);
-    is_plain = given_.chunks.empty() || (!plain_.chunks.empty() && plain_.seconds < given_.seconds);
+    reason = choose_way(0);
   }
-  const Way& best = is_plain ? plain_ : given_;
+  const Way& best = fell_back_to_ep(reason) ? plain_ : given_;
   EVENKEEL_CHECK(!best.chunks.empty());
-  return {best.chunks, is_plain};
+  return {best.chunks, reason};
 }
 
 StepMemory::Choice StepMemory::cut_backward(const BlockTable& table, std::span<const RankMemory> memories,

@@ -28,6 +28,7 @@
 #include "evenkeel/budget/rank_memory.h"
 #include "evenkeel/budget/step_cost.h"
 #include "evenkeel/budget/step_cut.h"
+#include "evenkeel/budget/step_reason.h"
 
 namespace evenkeel {
 
@@ -40,7 +41,10 @@ class StepMemory {
 
   struct Choice {
     std::span<const Chunk> chunks;  // valid until the next choice; none where nothing fits
-    bool is_plain = false;          // under plain EP, not under the plan that was given
+    StepReason reason = StepReason::as_planned;
+
+    // Under plain EP, not under the plan that was given.
+    bool is_plain() const { return fell_back_to_ep(reason); }
   };
   // `counts` are those that the table adds up to, `plan` is the planner's. Of the forward pass.
   Choice choose_forward(const BlockTable& table, const Counts& counts, std::span<const RankMemory> memories,
@@ -86,6 +90,8 @@ class StepMemory {
   bool lengthen_the_rest(std::span<const RankMemory> memories);
   bool set_backward_limits(std::span<const RankMemory> memories);
   double rest_of_all(std::span<const RankMemory> memories);
+  // Of given_ and plain_, the faster, with so many seconds of what is not kept.
+  StepReason choose_way(double rest) const;
   void time_tried();
   StepSeconds seconds(StepPass pass) const {
     return {pass, shape_, options_.cost, loads_, units_, foreign_.transfers()};

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/budget/step_reason.h"
+
 namespace evenkeel {
 
 // The phases of a step, forward or backward. The gathering of counts belongs to plan.
@@ -43,8 +45,8 @@ struct StepStatistics {
 // The decisions of the ranks about a step.
 struct StepReport {
   int chunks = 0;
-  int transfers = 0;              // of experts' weights, between any ranks
-  bool fell_back_to_ep = false;   // to plain EP, for want of memory or because it is predicted to be faster
+  int transfers = 0;  // of experts' weights, between any ranks
+  StepReason reason = StepReason::as_planned;
   int borrowed = 0;               // experts, by this rank
   std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` where borrow slots are fewer
   std::vector<std::int64_t> rank_loads;

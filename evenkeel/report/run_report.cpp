@@ -35,13 +35,12 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
   const Figures& figures = report.checked.figures;
   const Accuracy& accuracy = report.checked.accuracy[candidate];
   Json json = internal::json_of(figures.candidates[candidate],
-                                {"planner",         "critical_ms",   "wall_ms",
-                                 "wait_ms",         "least_wait_ms", "phases_ms",
-                                 "plan_us",         "max_over_mean", "mean_over_max",
-                                 "relative_excess", "ideal_speedup", "speedup",
-                                 "share_of_ideal",  "rank_loads",    "peak_bytes",
-                                 "dispatch_bytes",  "combine_bytes", "transfer_bytes",
-                                 "transfers",       "chunks",        "recomputed_fraction"},
+                                {"planner",        "critical_ms",        "wall_ms",       "wait_ms",
+                                 "least_wait_ms",  "phases_ms",          "plan_us",       "max_over_mean",
+                                 "mean_over_max",  "relative_excess",    "ideal_speedup", "speedup",
+                                 "share_of_ideal", "rank_loads",         "peak_bytes",    "dispatch_bytes",
+                                 "combine_bytes",  "transfer_bytes",     "transfers",     "reason",
+                                 "chunks",         "recomputed_fraction"},
                                 figures.ideal_speedup());
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},

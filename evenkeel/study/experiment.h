@@ -66,9 +66,10 @@ struct CandidateFigures {
   std::int64_t combine_bytes = 0;
   std::int64_t transfer_bytes = 0;
   std::int64_t transfers = 0;
-  int chunks = 0;                  // of the forward pass
-  double recomputed_fraction = 0;  // of all assignments: forward was computed again in backward
-  std::int64_t least_budget = 0;   // of the layer
+  StepReason reason = StepReason::as_planned;  // of the forward pass
+  int chunks = 0;                              // of the forward pass
+  double recomputed_fraction = 0;              // of all assignments: forward was computed again in backward
+  std::int64_t least_budget = 0;               // of the layer
 
   std::int64_t worst_peak_bytes() const;
 };

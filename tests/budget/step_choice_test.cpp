@@ -84,7 +84,7 @@ struct Case {
     make_planner({planner, 1000, 16, 1000})->plan(step.counts(), step.placement, plan);
     const StepMemory::Choice forward = memory.choose_forward(
         block_table(step, kBlocks, numbers), step.counts(), memories(step), step.placement, plan);
-    if (forward.is_plain) plan = plain_plan(step);
+    if (forward.is_plain()) plan = plain_plan(step);
     const std::vector<Chunk> chunks(forward.chunks.begin(), forward.chunks.end());
     const auto rest = std::ranges::find_if(chunks, [](const Chunk& chunk) { return !chunk.kept; });
     double sum = of_pass(StepPass::forward, step, plan, chunks);
@@ -94,7 +94,7 @@ struct Case {
     for (auto& ids : left.ids) ids.erase(ids.begin(), ids.begin() + rest->begin * step.k);
     const StepMemory::Choice backward = memory.choose_backward(
         block_table(left, kBlocks, numbers), left.counts(), memories(left), step.placement, plan);
-    if (backward.is_plain) plan = plain_plan(left);
+    if (backward.is_plain()) plan = plain_plan(left);
     return {sum + of_pass(StepPass::backward, left, plan, backward.chunks)};
   }
 

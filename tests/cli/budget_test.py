@@ -39,6 +39,7 @@ class Budget(CommandTest):
             least = self.run_skewed(*words, most_error=error)["least_budget"]
             tight = self.run_skewed(*words, "--budget", least, most_error=error)
             self.assertEqual((tight["budget"], tight["least_budget"]), (least, least))
+            self.assertEqual(self.figures(tight, "reason"), ["nothing moves", "ep: no memory", "ep: no memory"])
             if not backward:
                 self.assertGreater(min(self.figures(tight, "chunks")), 1)
             self.assertEqual(self.figures(tight, "recomputed_fraction"), [1 if backward else 0] * 3)
@@ -63,6 +64,7 @@ class Budget(CommandTest):
     def test_an_ample_budget_keeps_everything(self):
         result = self.run_skewed("--backward", "--budget", "1GiB")
         self.assertEqual(result["budget"], 1 << 30)
+        self.assertEqual(self.figures(result, "reason"), ["nothing moves", "as planned", "as planned"])
         self.assertEqual(self.figures(result, "chunks"), [1, 1, 1])
         self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
 
@@ -88,7 +90,9 @@ class Budget(CommandTest):
         # Where links are slow nothing is borrowed, and chunks relieve the fullest rank; where fast, weights travel.
         for link, borrows in [(1.0, False), (1e15, True)]:
             self.write("cost.json", {**COST, "link_bytes_per_second": link})
-            self.assertEqual(self.run_skewed(*words)["planners"][0]["transfers"] > 0, borrows)
+            made = self.run_skewed(*words)["planners"][0]
+            self.assertEqual(made["transfers"] > 0, borrows)
+            self.assertEqual(made["reason"], "as planned" if borrows else "ep: faster")
 
     def test_a_file_of_costs_that_is_none_is_refused_with_the_key(self):
         words = [*SKEWED, "--budget", "1.5MiB", "--cost", "cost.json"]

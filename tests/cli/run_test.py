@@ -12,8 +12,8 @@ KEYS = [
 PLANNER_KEYS = [
     "planner", "critical_ms", "wall_ms", "wait_ms", "least_wait_ms", "phases_ms", "plan_us", "max_over_mean",
     "mean_over_max", "relative_excess", "ideal_speedup", "speedup", "share_of_ideal", "rank_loads", "peak_bytes",
-    "dispatch_bytes", "combine_bytes", "transfer_bytes", "transfers", "chunks", "recomputed_fraction", "max_abs_error",
-    "max_rel_error", "bitwise_equal",
+    "dispatch_bytes", "combine_bytes", "transfer_bytes", "transfers", "reason", "chunks", "recomputed_fraction",
+    "max_abs_error", "max_rel_error", "bitwise_equal",
 ]  # fmt: skip
 
 LAYER = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]

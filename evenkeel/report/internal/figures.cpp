@@ -117,6 +117,7 @@ Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view>
                     {"transfer_bytes", of.transfer_bytes},
                     {"spilled", of.transfers > 0},
                     {"transfers", of.transfers},
+                    {"reason", name_of(of.reason)},
                     {"chunks", of.chunks},
                     {"recomputed_fraction", of.recomputed_fraction}};
   Json json = Json::object();
@@ -166,6 +167,7 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
   if (in_chunks) {
     add("chunks", [](const F& of, const A&, double) { return fmt::format("{}", of.chunks); });
     add("recomputed", [](const F& of, const A&, double) { return percent(of.recomputed_fraction); });
+    add("reason", [](const F& of, const A&, double) { return std::string(name_of(of.reason)); });
   }
   add("dispatched", [](const F& of, const A&, double) { return format_bytes(of.dispatch_bytes); });
   add("combined", [](const F& of, const A&, double) { return format_bytes(of.combine_bytes); });

@@ -163,6 +163,7 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
   const auto loads = state.plan().rank_loads();
   last_plan_.rank_loads.assign(loads.begin(), loads.end());
   last_plan_.transfers = std::ssize(state.plan().transfers());
+  last_plan_.reason = layer.report(state).reason;
   if (!setup_.backward) return;
   const auto router_weights = std::span(results.grad_router_weights)
                                   .subspan(static_cast<std::size_t>(first * batch.top_k),

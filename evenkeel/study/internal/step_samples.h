@@ -31,6 +31,7 @@ struct RankSample {
 struct SlotPlan {
   std::vector<std::int64_t> rank_loads;
   std::int64_t transfers = 0;
+  StepReason reason = StepReason::as_planned;
   std::int64_t least_budget = 0;
 };
 

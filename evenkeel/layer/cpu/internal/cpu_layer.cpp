@@ -157,7 +157,7 @@ StepReport CpuLayer::report(const StepState& state) {
   StepReport report;
   report.chunks = static_cast<int>(std::ssize(step.chunks()));
   report.transfers = static_cast<int>(std::ssize(plan.transfers()));
-  report.fell_back_to_ep = step.fell_back_to_ep;
+  report.reason = step.reason;
   report.borrowed = static_cast<int>(transfer.borrows(plan));
   report.weights_sent = report.borrowed;
   const auto loads = plan.rank_loads();

@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 void ForwardPass::agree() {
   StepSchedule& schedule = layer_.schedule;
   schedule.plan_forward(top_k_, *layer_.planner, step_.step_plan);
-  step_.fell_back_to_ep = schedule.fell_back_to_ep();
+  step_.reason = schedule.reason();
   layer_.note_split_experts(step_.step_plan);
   layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
   layer_.pass.workspace = step_.workspace = schedule.workspace();

@@ -31,10 +31,10 @@ class SavedStep final : public StepState {
 
   StepPlan step_plan;
   std::vector<Chunk> step_chunks;
-  std::vector<KeptChunk> kept;   // the first of them
-  bool fell_back_to_ep = false;  // the plan is not the planner's
-  Workspaces workspace;          // with which these were planned
-  Buffer own_choices;            // where the layer has no memory set aside for them
+  std::vector<KeptChunk> kept;                 // the first of them
+  StepReason reason = StepReason::as_planned;  // of the forward pass
+  Workspaces workspace;                        // with which these were planned
+  Buffer own_choices;                          // where the layer has no memory set aside for them
   std::byte* choices = nullptr;
 };
 

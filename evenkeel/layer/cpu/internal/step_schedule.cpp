@@ -53,6 +53,7 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
   if (!cuts_) {
     gather_counts(top_k, "counts");
     timed([&] { planner.plan(counts_, placement_, plan); });
+    reason_ = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
     const Chunk whole{0, 1, shape_.chunk.with_backward};
     return take_chunks(std::span(&whole, 1), plan);
   }
@@ -88,8 +89,8 @@ bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const Step
 }
 
 void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
-  fell_back_to_ep_ = choice.is_plain;
-  if (choice.is_plain) memory_.plan_plain(counts_, placement_, plan);
+  reason_ = choice.reason;
+  if (choice.is_plain()) memory_.plan_plain(counts_, placement_, plan);
   take_chunks(choice.chunks, plan);
 }
 

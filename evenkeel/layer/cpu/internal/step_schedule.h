@@ -42,8 +42,8 @@ class StepSchedule {
   // Of the products, in the pass that was planned last.
   const Workspaces& workspace() const { return memory_.shape().workspace; }
   std::int64_t units() const { return units_; }
-  // Whether the last plan is plain EP in place of the planner's.
-  bool fell_back_to_ep() const { return fell_back_to_ep_; }
+  // For the last plan.
+  StepReason reason() const { return reason_; }
   // CPU time of the last plan: of the planner, if there was one, and the choice of chunks.
   double planning_seconds() const { return planning_seconds_; }
 
@@ -74,7 +74,7 @@ class StepSchedule {
   CpuStream stream_;
   std::vector<RankMemory> memories_;
   std::vector<Chunk> chunks_;
-  bool fell_back_to_ep_ = false;
+  StepReason reason_ = StepReason::as_planned;
   bool covered_ = true;                  // the step's plan is that of what is cut, no more
   Counts counts_;                        // of the step, then of its present chunk
   std::vector<std::int32_t> one_block_;  // the least table of a step: no larger than its counts

@@ -1,0 +1,37 @@
+// Why a step's work goes where it goes.
+#pragma once
+
+#include <string_view>
+
+namespace evenkeel {
+
+enum class StepReason {
+  as_planned,       // work moves as the planner has it
+  nothing_moves,    // nor would it under the planner's plan
+  no_memory,        // plain EP: no chunk of the planner's plan fits into every rank's memory
+  plain_is_faster,  // plain EP: in this memory it is predicted to take less time
+  no_slots,         // plain EP: a rank would borrow more experts than it has borrow slots
+};
+
+// Whether plain EP runs in place of a planner's plan that moves work.
+constexpr bool fell_back_to_ep(StepReason reason) {
+  return reason != StepReason::as_planned && reason != StepReason::nothing_moves;
+}
+
+constexpr std::string_view name_of(StepReason reason) {
+  switch (reason) {
+    case StepReason::as_planned:
+      return "as planned";
+    case StepReason::nothing_moves:
+      return "nothing moves";
+    case StepReason::no_memory:
+      return "ep: no memory";
+    case StepReason::plain_is_faster:
+      return "ep: faster";
+    case StepReason::no_slots:
+      return "ep: no slots";
+  }
+  return "";
+}
+
+}  // namespace evenkeel
