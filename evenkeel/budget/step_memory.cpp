@@ -73,17 +73,16 @@ StepMemory::Choice StepMemory::choose_forward(const BlockTable& table, const Cou
                                               std::span<const RankMemory> memories,
                                               const LayerPlacement& placement, const StepPlan& plan) {
   load_blocks(table, memories, placement, plan);
-  const StepReason moves = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
+  StepReason reason = reason_of_plan(plan.spilled());
   if (keeps() && cuts_exactly() && weights_can_land(memories)) {
     given_.chunks.clear();
     find_kept_whole(memories, given_);
-    if (!given_.chunks.empty()) return {given_.chunks, moves};
+    if (!given_.chunks.empty()) return {given_.chunks, reason};
   }
   const bool keep_all = options_.recompute == Recompute::none && shape_.with_backward;
   double rest = find_forward(memories, keep_all, given_);
   const bool settled =
       !given_.chunks.empty() && (options_.keep_plan || (given_.chunks.size() == 1 && given_.left == 0));
-  StepReason reason = moves;
   if (plan.spilled() && !settled) {
     follow_plain(counts, placement);
     rest = std::min(rest, find_forward(memories, keep_all, plain_));
@@ -223,7 +222,7 @@ StepMemory::Choice StepMemory::choose_backward(const BlockTable& table, const Co
   load_blocks(table, memories, placement, plan);
   find_backward(memories, given_);
   const bool settled = given_.chunks.size() == 1 || (options_.keep_plan && !given_.chunks.empty());
-  StepReason reason = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
+  StepReason reason = reason_of_plan(plan.spilled());
   if (plan.spilled() && !settled) {
     follow_plain(counts, placement);
     find_backward(memories, plain_);

@@ -90,7 +90,7 @@ class StepMemory {
   bool lengthen_the_rest(std::span<const RankMemory> memories);
   bool set_backward_limits(std::span<const RankMemory> memories);
   double rest_of_all(std::span<const RankMemory> memories);
-  // Of given_ and plain_, the faster, with so many seconds of what is not kept.
+  // Picks the faster of given_ and plain_; backward takes `rest` seconds were nothing kept.
   StepReason choose_way(double rest) const;
   void time_tried();
   StepSeconds seconds(StepPass pass) const {

@@ -8,10 +8,15 @@ namespace evenkeel {
 enum class StepReason {
   as_planned,       // work moves as the planner has it
   nothing_moves,    // nor would it under the planner's plan
-  no_memory,        // plain EP: no chunk of the planner's plan fits into every rank's memory
+  no_memory,        // plain EP: the planner's plan does not fit into every rank's memory
   plain_is_faster,  // plain EP: in this memory it is predicted to take less time
   no_slots,         // plain EP: a rank would borrow more experts than it has borrow slots
 };
+
+// A planner's own plan gives one of the first two.
+constexpr StepReason reason_of_plan(bool spilled) {
+  return spilled ? StepReason::as_planned : StepReason::nothing_moves;
+}
 
 // Whether plain EP runs in place of a planner's plan that moves work.
 constexpr bool fell_back_to_ep(StepReason reason) {

@@ -160,10 +160,10 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
   StepResults& results = shared_.results;
 
   ForwardState state = layer.forward(rows(setup_.inputs->hidden), batch.top_k_of(me), rows(results.output));
-  const auto loads = state.plan().rank_loads();
-  last_plan_.rank_loads.assign(loads.begin(), loads.end());
-  last_plan_.transfers = std::ssize(state.plan().transfers());
-  last_plan_.reason = layer.report(state).reason;
+  StepReport report = layer.report(state);
+  last_plan_.rank_loads = std::move(report.rank_loads);
+  last_plan_.transfers = report.transfers;
+  last_plan_.reason = report.reason;
   if (!setup_.backward) return;
   const auto router_weights = std::span(results.grad_router_weights)
                                   .subspan(static_cast<std::size_t>(first * batch.top_k),

@@ -53,7 +53,7 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
   if (!cuts_) {
     gather_counts(top_k, "counts");
     timed([&] { planner.plan(counts_, placement_, plan); });
-    reason_ = plan.spilled() ? StepReason::as_planned : StepReason::nothing_moves;
+    reason_ = reason_of_plan(plan.spilled());
     const Chunk whole{0, 1, shape_.chunk.with_backward};
     return take_chunks(std::span(&whole, 1), plan);
   }

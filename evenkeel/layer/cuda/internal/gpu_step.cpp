@@ -208,9 +208,7 @@ StepReport GpuLayer::report(const StepState& state) {
   stream_.synchronize();
   StepReport report;
   report.transfers = transfers;
-  report.reason = fell_back_to_ep != 0 ? StepReason::no_slots
-                  : transfers > 0      ? StepReason::as_planned
-                                       : StepReason::nothing_moves;
+  report.reason = fell_back_to_ep != 0 ? StepReason::no_slots : reason_of_plan(transfers > 0);
   report.chunks = chunks;
   report.borrowed = static_cast<int>(std::ranges::count_if(borrowed, [](int e) { return e >= 0; }));
   report.weights_sent = cuda::weight_copies(report.borrowed, route().places, chunks);
