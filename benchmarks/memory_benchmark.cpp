@@ -10,7 +10,8 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/budget/block_table.h"
-#include "evenkeel/budget/step_memory.h"
+#include "evenkeel/budget/buffer_bytes.h"
+#include "evenkeel/step/decide.h"
 
 namespace evenkeel {
 namespace {
@@ -49,7 +50,7 @@ std::vector<std::int32_t> choices(int experts, int hot, std::mt19937& random) {
 
 // `free` is in thousandths of what plain EP would hold of the step, all kept, on its fullest rank; 0:
 // ample.
-void choose_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int free) {
+void decide_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int free) {
   std::mt19937 random(1);
   const LayerPlacement placement = LayerPlacement::contiguous(experts, ranks);
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
@@ -72,16 +73,26 @@ void choose_forward(benchmark::State& state, int experts, int ranks, int blocks,
   const std::vector<RankMemory> memories(static_cast<std::size_t>(ranks), {kTokens, bytes, 0, bytes, bytes});
 
   const auto planner = make_planner({PlannerOptions::Kind::level, 1000, 64, 1000});
-  StepMemory memory(shape, {}, kTokens);
-  std::size_t chunks = 0;
+  BufferBytes model(shape, Recompute::automatic);
+  DecisionOptions options;
+  options.expert = step_expert(shape);
+  options.units = kTokens;
+  StepDecider decider(model, options, ranks);
+  StepDecision decision;
   for (auto _ : state) {
     table.sum(counts);
-    planner->plan(counts, placement, plan);
-    chunks = memory.choose_forward(table, counts, memories, placement, plan).chunks.size();
-    benchmark::DoNotOptimize(chunks);
+    decider.decide({.pass = StepPass::forward,
+                    .table = table,
+                    .counts = counts,
+                    .homes = placement,
+                    .memories = memories,
+                    .top_k = kTopK,
+                    .planner = planner.get()},
+                   decision);
+    benchmark::DoNotOptimize(decision.chunks.size());
   }
-  state.counters["chunks"] = static_cast<double>(chunks);
-  state.counters["transfers"] = static_cast<double>(plan.transfers().size());
+  state.counters["chunks"] = static_cast<double>(decision.chunks.size());
+  state.counters["transfers"] = static_cast<double>(decision.plan.transfers().size());
 }
 
 void register_all() {
@@ -97,7 +108,7 @@ void register_all() {
         const std::string name = std::string("experts:") + std::to_string(experts) +
                                  "/ranks:" + std::to_string(ranks) + "/blocks:" + std::to_string(blocks) +
                                  "/" + loads + "/" + of_plain;
-        benchmark::RegisterBenchmark(name.c_str(), choose_forward, experts, ranks, blocks, hot, thousandths)
+        benchmark::RegisterBenchmark(name.c_str(), decide_forward, experts, ranks, blocks, hot, thousandths)
             ->Unit(benchmark::kMicrosecond)
             ->MinTime(0.02);
       }

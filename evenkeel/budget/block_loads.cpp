@@ -14,7 +14,9 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   placement_ = &placement;
   ranks_ = table.num_ranks();
   blocks_ = table.num_blocks();
-  top_k_ = top_k;
+  sizes_.num_ranks = ranks_;
+  sizes_.num_experts = table.num_experts();
+  sizes_.top_k = top_k;
   tokens_.assign(tokens.begin(), tokens.end());
   reserve(static_cast<std::size_t>(table.num_experts()));
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
@@ -199,6 +201,10 @@ PlanExperts BlockLoads::experts() const {
   return experts;
 }
 
+ChunkLoad BlockLoads::largest(std::int64_t tokens) const {
+  return largest_load(sizes_, tokens, experts());
+}
+
 ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
   return load(rank, begin, end, Of::any_part);
 }
@@ -249,7 +255,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const std::int64_t leaving =
       of == Of::these ? load.positions_elsewhere() : load.assignments - (to.whole_kept - from.whole_kept);
   load.rows_elsewhere = std::min({leaving, to.leavers - from.leavers + sent_on,
-                                  load.tokens * std::min<std::int64_t>(top_k_, ranks_ - 1)});
+                                  load.tokens * std::min<std::int64_t>(sizes_.top_k, ranks_ - 1)});
   return load;
 }
 

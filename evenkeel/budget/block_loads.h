@@ -59,6 +59,8 @@ class BlockLoads {
   }
   // Of the plan. O(P).
   PlanExperts experts() const;
+  // No load that the plan can put on a rank takes more, when each brings at most `tokens`. O(P).
+  ChunkLoad largest(std::int64_t tokens) const;
   // A load whose bytes no part of these blocks, run as a chunk, exceeds.
   ChunkLoad bound(RankId rank, int begin, int end) const;
 
@@ -140,7 +142,7 @@ class BlockLoads {
 
   int ranks_ = 0;
   int blocks_ = 0;
-  int top_k_ = 0;
+  ChunkShape sizes_;  // ranks, experts and top-k alone
   std::optional<BlockTable> table_;
   const LayerPlacement* placement_ = nullptr;
   std::vector<std::int64_t> tokens_;  // by rank

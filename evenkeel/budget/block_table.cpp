@@ -29,6 +29,36 @@ void BlockTable::fill(RankId rank, std::span<const std::int32_t> experts, int k,
   }
 }
 
+void BlockTable::fill_counts(std::span<const std::int64_t> counts, const LayerPlacement& placement) const {
+  std::ranges::fill(numbers_, 0);
+  std::size_t at = 0;
+  for (RankId rank : indices<RankId>(ranks_))
+    for (int block = 0; block < blocks_; ++block) {
+      if (block > 0) std::ranges::copy(of_block(rank, block - 1), of_block(rank, block).begin());
+      for (ExpertId expert : indices<ExpertId>(experts_)) {
+        const auto count = static_cast<std::int32_t>(counts[at++]);
+        total(rank, block) += count;
+        assignments(rank, block)[expert.offset()] += count;
+        choosers(rank, block)[expert.offset()] += count;
+        const auto homes = placement.homes(expert);
+        for (RankId home : homes) visitors(rank, block)[home.offset()] += count;
+        if (homes.size() > 1) continue;
+        home_assignments(rank, block)[homes.front().offset()] += count;
+        home_choosers(rank, block)[homes.front().offset()] += count;
+      }
+    }
+}
+
+void BlockTable::fill_run(const BlockTable& from, int begin, int end) const {
+  for (RankId rank : indices<RankId>(ranks_)) {
+    const auto numbers = part(rank);
+    std::ranges::copy(from.of_block(rank, end - 1), numbers.begin());
+    if (begin == 0) continue;
+    const auto before = from.of_block(rank, begin - 1);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] -= before[i];
+  }
+}
+
 // One token's choices.
 void BlockTable::add_token(RankId rank, int block, std::span<const std::int32_t> chosen,
                            const LayerPlacement& placement) const {

@@ -64,6 +64,12 @@ class BlockTable {
   // Fills one rank's part from its tokens' choices, [tokens * k]; ids outside 0..E-1 are no expert.
   void fill(RankId rank, std::span<const std::int32_t> experts, int k, const LayerPlacement& placement) const;
 
+  // Fills all ranks' parts from counts [P][blocks][E]. How many of them are of the same tokens is not known,
+  // and taken to be none.
+  void fill_counts(std::span<const std::int64_t> counts, const LayerPlacement& placement) const;
+  // Fills a table of one block from blocks [begin, end) of another.
+  void fill_run(const BlockTable& from, int begin, int end) const;
+
   // The counts of the whole step.
   void sum(Counts& counts) const;
 

@@ -5,14 +5,13 @@
 namespace evenkeel {
 
 // A chunk takes what an empty one does, and its share of what the whole step takes besides.
-std::int64_t estimated_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-                              std::span<const std::int64_t> limits, std::int64_t most) {
-  const std::int64_t fixed = bytes(shape, ChunkLoad{});
+std::int64_t estimated_chunks(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most) {
   std::int64_t chunks = 1;
   for (RankId rank : indices<RankId>(loads.num_ranks())) {
-    const std::int64_t available = limits[rank.offset()] - fixed;
+    const std::int64_t fixed = limits.of(rank, {});
+    const std::int64_t available = limits.limit(rank) - fixed;
     if (available <= 0) return most;
-    const std::int64_t growing = bytes(shape, loads.load(rank, 0, loads.num_blocks())) - fixed;
+    const std::int64_t growing = limits.of(rank, loads.load(rank, 0, loads.num_blocks())) - fixed;
     chunks = std::max(chunks, (growing + available - 1) / available);
   }
   return std::min(chunks, most);

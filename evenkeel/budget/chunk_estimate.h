@@ -3,15 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "evenkeel/budget/block_loads.h"
 #include "evenkeel/budget/chunk_planner.h"
 
 namespace evenkeel {
 
-// Where each rank has so many bytes, of the plan that the loads are of; no more than `most`. O(P).
-std::int64_t estimated_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-                              std::span<const std::int64_t> limits, std::int64_t most);
+// Within the limits, of the plan that the loads are of; no more than `most`. O(P).
+std::int64_t estimated_chunks(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most);
 
 }  // namespace evenkeel

@@ -29,9 +29,7 @@ Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds
 // Cuts runs of blocks, as long as they fit on every rank.
 class Cutter {
  public:
-  Cutter(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-         std::span<const std::int64_t> limits)
-      : shape_(shape), loads_(loads), bytes_(bytes), limits_(limits), fixed_(bytes(shape, {})) {}
+  Cutter(const ChunkLimits& limits, const BlockLoads& loads) : limits_(limits), loads_(loads) {}
 
   // The end of the longest run that begins there; `begin` where not even one block fits. The rank for which
   // the last run was too long is asked first, since mostly it is the one again, and each rank once more after
@@ -41,15 +39,16 @@ class Cutter {
     int fit = 0;
     for (int rank = fullest_; fit < loads_.num_ranks() && end > begin;
          rank = (rank + 1) % loads_.num_ranks()) {
-      const std::int64_t limit = limits_[static_cast<std::size_t>(rank)];
+      const std::int64_t limit = limits_.limit(RankId(rank));
       const std::int64_t bytes = bytes_of(RankId(rank), begin, end);
       if (bytes <= limit) {
         ++fit;
         continue;
       }
       // Most bytes grow with the blocks.
-      const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed_, 0) /
-                                             std::max<std::int64_t>(bytes - fixed_, 1);
+      const std::int64_t fixed = limits_.of(RankId(rank), {});
+      const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed, 0) /
+                                             std::max<std::int64_t>(bytes - fixed, 1);
       end = largest(begin, end - 1, static_cast<int>(guess),
                     [&](int to) { return bytes_of(RankId(rank), begin, to) <= limit; });
       fullest_ = rank;
@@ -60,26 +59,22 @@ class Cutter {
 
  private:
   std::int64_t bytes_of(RankId rank, int begin, int end) const {
-    return bytes_(shape_, loads_.load(rank, begin, end));
+    return limits_.of(rank, loads_.load(rank, begin, end));
   }
 
-  const ChunkShape& shape_;
+  const ChunkLimits& limits_;
   const BlockLoads& loads_;
-  LoadBytes bytes_;
-  std::span<const std::int64_t> limits_;
-  std::int64_t fixed_;  // bytes of any chunk
   int fullest_ = 0;
 };
 
 }  // namespace
 
-bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-                     std::span<const std::int64_t> limits, int begin, std::int64_t units,
+bool cut_into_chunks(const ChunkLimits& limits, const BlockLoads& loads, int begin, std::int64_t units,
                      std::vector<Chunk>& chunks) {
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
-  Cutter cutter(shape, loads, bytes, limits);
+  Cutter cutter(limits, loads);
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
     const int end = cutter.end_of_run(begin);
@@ -88,7 +83,7 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
       begin = end;
       continue;
     }
-    if (part == 0) part = tokens_of_any_routing(shape, bytes, loads.experts(), limits, block_units);
+    if (part == 0) part = tokens_of_any_routing(limits, loads, block_units);
     if (part == 0) {
       chunks.resize(before);
       return false;
@@ -102,11 +97,16 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
   return true;
 }
 
-std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes, const PlanExperts& experts,
-                                   std::span<const std::int64_t> limits, std::int64_t most) {
-  const std::int64_t tightest = std::ranges::min(limits);
+int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin) {
+  return Cutter(limits, loads).end_of_run(begin);
+}
+
+std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most) {
   return largest(std::int64_t{0}, most, most / 2, [&](std::int64_t tokens) {
-    return bytes(shape, largest_load(shape, tokens, experts)) <= tightest;
+    const ChunkLoad load = loads.largest(tokens);
+    for (RankId rank : indices<RankId>(loads.num_ranks()))
+      if (limits.of(rank, load) > limits.limit(rank)) return false;
+    return true;
   });
 }
 

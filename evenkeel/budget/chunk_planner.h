@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "evenkeel/budget/block_loads.h"
-#include "evenkeel/budget/chunk_bytes.h"
+#include "evenkeel/budget/byte_model.h"
 
 namespace evenkeel {
 
@@ -30,19 +30,17 @@ struct Chunk {
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 
-// Bytes of a load, as compared with a rank's limit.
-using LoadBytes = std::int64_t (*)(const ChunkShape&, const ChunkLoad&);
-
-// Cuts blocks [begin, num_blocks) into chunks whose bytes are within `limits`, by rank; appends them.
-// `units` is a whole multiple of the number of blocks, and no less than the most tokens of a rank. False,
-// with nothing appended, if not even one token a rank fits.
-bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-                     std::span<const std::int64_t> limits, int begin, std::int64_t units,
+// Cuts blocks [begin, num_blocks) into chunks within the limits; appends them. `units` is a whole multiple of
+// the number of blocks, and no less than the most tokens of a rank. False, with nothing appended, if not even
+// one token a rank fits.
+bool cut_into_chunks(const ChunkLimits& limits, const BlockLoads& loads, int begin, std::int64_t units,
                      std::vector<Chunk>& chunks);
 
-// As many of `most` tokens a rank as are within each limit wherever such a plan sends them; 0 if not even one
-// is.
-std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes, const PlanExperts& experts,
-                                   std::span<const std::int64_t> limits, std::int64_t most);
+// The end of the longest run of blocks from `begin` that is within the limits; `begin` if not even one is.
+int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin);
+
+// As many of `most` tokens a rank as are within each limit wherever the plan of the loads sends them; 0 if
+// not even one is.
+std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most);
 
 }  // namespace evenkeel

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/budget/step_reason.h"
+#include "evenkeel/step/step_reason.h"
 
 namespace evenkeel {
 

@@ -17,10 +17,11 @@
 #include <tuple>
 #include <vector>
 
-#include "evenkeel/balance/phase_bytes.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/budget/phase_bytes.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/step_routes.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
@@ -90,6 +91,38 @@ struct BlockCounts {
     return sums;
   }
 };
+
+// Bytes that a chunk takes on the rank that needs the most; `tokens` by rank.
+std::int64_t most_bytes(const Counts& counts, const LayerPlacement& homes, const StepPlan& plan,
+                        std::span<const std::int64_t> tokens, std::span<const PhaseBytes> phases) {
+  ForeignLoads foreign(counts.num_ranks());
+  foreign.read(plan, homes);
+  Deal deal;
+  std::int64_t most = 0;
+  for (RankId rank : indices<RankId>(counts.num_ranks())) {
+    deal.make(counts, plan, rank);
+    ChunkLoad load{.tokens = tokens[rank.offset()]};
+    for (std::int64_t count : deal.sent()) load.assignments += count;
+    for (std::int64_t count : deal.received()) load.positions_here += count;
+    load.assignments_kept = deal.sent()[rank.offset()];
+    for (const PhaseBytes& phase : phases)
+      most = std::max(most, phase.of(load, foreign.loads()[rank.offset()]));
+  }
+  return most;
+}
+
+// The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first`
+// where not even one block fits.
+template <class Fits>
+int longest(int first, int blocks, const Fits& fits) {
+  if (fits(blocks)) return blocks;
+  int good = first, bad = blocks;
+  while (bad - good > 1) {
+    const int middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.
 class StepLayout {
@@ -195,11 +228,11 @@ class StepLayout {
     planner_->plan(counts_, placement_, plan_);
     fell_back_to_ep_ = false;
     if (phases_.empty()) return 0;
-    const std::int64_t taken = most_bytes(counts_, plan_, tokens, phases_);
+    const std::int64_t taken = most_bytes(counts_, placement_, plan_, tokens, phases_);
     if (taken <= allowed || !plan_.spilled()) return taken;
     fell_back_to_ep_ = true;
     stay_->plan(counts_, placement_, plan_);
-    return most_bytes(counts_, plan_, tokens, phases_);
+    return most_bytes(counts_, placement_, plan_, tokens, phases_);
   }
 
   LayerPlacement placement_;
@@ -272,8 +305,8 @@ void bind_routes(nb::module_& module) {
                                 self.per_position, self.per_borrowed,   self.per_lent, self.fixed};
            })
       .def("of_one_token", [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks) {
-        return self.of(
-            {.tokens = 1, .assignments = k, .sent = k, .received = (ranks - 1) * k, .positions = ranks * k});
+        return self.per_token + k * (self.per_assignment + self.per_sent) +
+               (ranks - 1) * k * self.per_received + ranks * k * self.per_position + self.fixed;
       });
 
   nb::class_<StepLayout>(module, "StepLayout")

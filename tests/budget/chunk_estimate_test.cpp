@@ -7,6 +7,7 @@
 #include <bit>
 #include <random>
 
+#include "evenkeel/budget/buffer_bytes.h"
 #include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr int kBlocks = 32;
 constexpr std::int64_t kTokens = 1024;
-
-std::int64_t passing(const ChunkShape& shape, const ChunkLoad& load) {
-  return forward_bytes(shape, load, 0);
-}
 
 // Plain EP of tokens that all choose alike, so that every block has the same load.
 struct EvenBlocks {
@@ -44,7 +41,7 @@ struct EvenBlocks {
   std::int64_t whole() const {
     std::int64_t bytes = 0;
     for (RankId rank : indices<RankId>(shape.num_ranks))
-      bytes = std::max(bytes, passing(shape, loads.load(rank, 0, kBlocks)));
+      bytes = std::max(bytes, forward_bytes(shape, loads.load(rank, 0, kBlocks), 0));
     return bytes;
   }
 
@@ -61,13 +58,15 @@ TEST(ChunkEstimate, IsEnoughWhereEveryBlockHasTheSameLoad) {
     const EvenBlocks even(random);
     const std::int64_t limit = even.whole() * static_cast<std::int64_t>(1 + random() % 120) / 100;
     const std::vector<std::int64_t> limits(static_cast<std::size_t>(even.shape.num_ranks), limit);
-    const std::int64_t about = estimated_chunks(even.shape, even.loads, passing, limits, kTokens);
+    const BufferBytes model(even.shape, Recompute::automatic);
+    const std::vector<ForeignLoad> nothing(limits.size());
+    const ChunkLimits forward{model, ChunkUse::forward, nothing, limits};
+    const std::int64_t about = estimated_chunks(forward, even.loads, kTokens);
     EXPECT_EQ(about == 1, limit >= even.whole()) << "seed " << seed;
     const auto of_blocks = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(about)));
     if (of_blocks > kBlocks) continue;
     std::vector<Chunk> chunks;
-    ASSERT_TRUE(cut_into_chunks(even.shape, even.loads, passing, limits, 0, kTokens, chunks))
-        << "seed " << seed;
+    ASSERT_TRUE(cut_into_chunks(forward, even.loads, 0, kTokens, chunks)) << "seed " << seed;
     EXPECT_LE(static_cast<std::int64_t>(chunks.size()), of_blocks) << "seed " << seed;
   }
 }
@@ -76,7 +75,9 @@ TEST(ChunkEstimate, HasAtMostSoManyChunksWhereNothingFits) {
   std::mt19937_64 random(1);
   const EvenBlocks even(random);
   const std::vector<std::int64_t> limits(static_cast<std::size_t>(even.shape.num_ranks), 0);
-  EXPECT_EQ(estimated_chunks(even.shape, even.loads, passing, limits, 77), 77);
+  const BufferBytes model(even.shape, Recompute::automatic);
+  const std::vector<ForeignLoad> nothing(limits.size());
+  EXPECT_EQ(estimated_chunks({model, ChunkUse::forward, nothing, limits}, even.loads, 77), 77);
 }
 
 }  // namespace

@@ -9,17 +9,11 @@
 #include <random>
 #include <span>
 
+#include "evenkeel/budget/buffer_bytes.h"
 #include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {
 namespace {
-
-std::int64_t forward(const ChunkShape& shape, const ChunkLoad& load) {
-  return forward_bytes(shape, load, 0);
-}
-std::int64_t backward(const ChunkShape& shape, const ChunkLoad& load) {
-  return recompute_bytes(shape, load);
-}
 
 constexpr int kBlocks = 8;
 
@@ -39,26 +33,32 @@ struct Case {
     shape.top_k = step.k;
     shape.hidden = between(1, 64);
     shape.element_bytes = 2 * between(1, 2);
-    bytes = between(0, 1) == 0 ? forward : backward;
-    const std::int64_t least = bytes(shape, largest_load(shape, 1));
+    model.emplace(shape, Recompute::automatic);
+    use = between(0, 1) == 0 ? ChunkUse::forward : ChunkUse::recompute;
+    foreign.resize(static_cast<std::size_t>(step.ranks()));
+    const std::int64_t least = bytes(largest_load(shape, 1));
     for (RankId rank : indices<RankId>(step.ranks())) {
-      const std::int64_t all = bytes(shape, loads.load(rank, 0, kBlocks));
+      const std::int64_t all = bytes(loads.load(rank, 0, kBlocks));
       limits.push_back(least + static_cast<std::int64_t>(random() % 100) *
                                    std::max<std::int64_t>(all - least, 100) / 99);
     }
   }
   bool fits(int begin, int end) const {
     for (RankId rank : indices<RankId>(step.ranks()))
-      if (bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()]) return false;
+      if (bytes(loads.load(rank, begin, end)) > limits[rank.offset()]) return false;
     return true;
   }
+  std::int64_t bytes(const ChunkLoad& load) const { return model->bytes(use, load, {}); }
+  ChunkLimits chunk_limits() const { return {*model, use, foreign, limits}; }
 
   RoutedStep step;
   StepPlan plan;
   std::vector<std::int32_t> numbers;
   BlockLoads loads;
   ChunkShape shape;
-  LoadBytes bytes = nullptr;
+  std::optional<BufferBytes> model;
+  ChunkUse use = ChunkUse::forward;
+  std::vector<ForeignLoad> foreign;
   std::vector<std::int64_t> limits;
 };
 
@@ -66,8 +66,7 @@ constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, and no less than 
 
 std::vector<Chunk> cut(const Case& problem) {
   std::vector<Chunk> chunks;
-  EXPECT_TRUE(
-      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  EXPECT_TRUE(cut_into_chunks(problem.chunk_limits(), problem.loads, 0, kUnits, chunks));
   return chunks;
 }
 
@@ -101,7 +100,7 @@ TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
     const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
     for (std::size_t c = 0; c < chunks.size(); ++c)
       for (std::size_t rank = 0; rank < problem.limits.size(); ++rank)
-        ASSERT_LE(problem.bytes(problem.shape, dealt[c][rank]), problem.limits[rank])
+        ASSERT_LE(problem.bytes(dealt[c][rank]), problem.limits[rank])
             << "round " << round << ", chunk " << c << ", rank " << rank;
   }
   EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
@@ -112,16 +111,14 @@ TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
   int none = 0, some = 0, all = 0;
   for (int round = 0; round < 500; ++round) {
     Case problem(random, true);
-    if (round % 4 == 0)
-      problem.limits.front() = problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1;
+    if (round % 4 == 0) problem.limits.front() = problem.bytes(problem.loads.largest(1)) - 1;
     const std::int64_t most = 1 + static_cast<std::int64_t>(random() % kUnits);
     std::int64_t expected = 0;
     while (expected < most && std::ranges::all_of(problem.limits, [&](std::int64_t limit) {
-             return problem.bytes(problem.shape, largest_load(problem.shape, expected + 1)) <= limit;
+             return problem.bytes(problem.loads.largest(expected + 1)) <= limit;
            }))
       ++expected;
-    ASSERT_EQ(tokens_of_any_routing(problem.shape, problem.bytes, {}, problem.limits, most), expected)
-        << round;
+    ASSERT_EQ(tokens_of_any_routing(problem.chunk_limits(), problem.loads, most), expected) << round;
     (expected == 0 ? none : expected < most ? some : all) += 1;
   }
   EXPECT_GE(std::min({none, some, all}), 20);
@@ -164,11 +161,9 @@ TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
   do any.emplace(random, true);
   while (any->step.counts().total() < 100);
   Case& problem = *any;
-  const ChunkLoad token = largest_load(problem.shape, 1, problem.loads.experts());
-  problem.limits.assign(problem.limits.size(), problem.bytes(problem.shape, token) - 1);
+  problem.limits.assign(problem.limits.size(), problem.bytes(problem.loads.largest(1)) - 1);
   std::vector<Chunk> chunks = {{3, 4}};
-  EXPECT_FALSE(
-      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  EXPECT_FALSE(cut_into_chunks(problem.chunk_limits(), problem.loads, 0, kUnits, chunks));
   EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
 }
 

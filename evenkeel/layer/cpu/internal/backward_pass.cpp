@@ -9,18 +9,18 @@
 namespace evenkeel::internal {
 
 void BackwardPass::open() {
-  layer_.pass.workspace = step_.workspace;
+  layer_.pass.workspace = step_.decision.workspace;
   attach_owned_gradients();
   drop_what_does_not_fit();
   if (step_.kept.empty()) return;
-  const bool all_kept = step_.step_chunks.back().kept;
+  const bool all_kept = step_.decision.chunks.back().kept;
   borrow(all_kept ? kBackward : again_passes(layer_));
 }
 
 void BackwardPass::borrow(std::span<const Pass> passes) {
   layer_.clock.enter(Phase::transfer);
-  layer_.borrowed.fetch(step_.step_plan, layer_.natives.parts(), passes, layer_.transfer);
-  layer_.transfer.open_gradients(step_.step_plan, layer_.parts.placement);
+  layer_.borrowed.fetch(step_.decision.plan, layer_.natives.parts(), passes, layer_.transfer);
+  layer_.transfer.open_gradients(step_.decision.plan, layer_.parts.placement);
   borrowing_ = true;
 }
 
@@ -48,7 +48,7 @@ void BackwardPass::drop_what_does_not_fit() {
   if (!layer_.parts.arena.is_bounded() || step_.kept.empty()) return;
   if (layer_.schedule.fits_everywhere(kept_fits(layer_, step_))) return;
   step_.kept.clear();
-  for (Chunk& chunk : step_.step_chunks) chunk.kept = false;
+  for (Chunk& chunk : step_.decision.chunks) chunk.kept = false;
 }
 
 bool BackwardPass::next_chunk() {
@@ -60,15 +60,15 @@ bool BackwardPass::next_chunk() {
     return true;
   }
   if (!rest_is_planned_ && !plan_rest()) return false;
-  if (rest_chunks_begun_ == layer_.schedule.chunks().size()) return false;
+  if (rest_chunks_begun_ == step_.decision.chunks.size()) return false;
   ++rest_chunks_begun_;
   return true;
 }
 
 // The tokens behind those that were kept go in chunks for which there is memory now. False if there are none.
 bool BackwardPass::plan_rest() {
-  const auto begin = std::ranges::find(step_.step_chunks, false, &Chunk::kept);
-  if (begin == step_.step_chunks.end()) return false;
+  const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
+  if (begin == step_.decision.chunks.end()) return false;
   rest_begin_ = begin->first_token(step_.top_k.tokens, layer_.schedule.units());
   plan_rest_again(step_.top_k.part(rest_begin_, step_.top_k.tokens - rest_begin_));
   if (!borrowing_) borrow(again_passes(layer_));
@@ -81,14 +81,14 @@ void BackwardPass::plan_rest_again(const TopK& rest) {
   StepSchedule& schedule = layer_.schedule;
   layer_.clock.leave_chunk(Phase::plan);
   const std::int64_t borrowed =
-      borrowing_ ? borrowing_bytes(layer_, step_.step_plan, again_passes(layer_)) : 0;
-  if (!borrowing_ || !schedule.plan_rest(rest, borrowed, step_.step_plan)) {
+      borrowing_ ? borrowing_bytes(layer_, step_.decision.plan, again_passes(layer_)) : 0;
+  if (!borrowing_ || !schedule.decide_rest(rest, borrowed, step_.decision)) {
     return_gradients();
     layer_.clock.enter(Phase::plan);
-    schedule.plan_backward(rest, step_.step_plan);
+    schedule.decide_backward(rest, step_.decision);
   }
-  layer_.pass.workspace = schedule.workspace();
-  layer_.note_split_experts(step_.step_plan);
+  layer_.pass.workspace = step_.decision.workspace;
+  layer_.note_split_experts(step_.decision.plan);
 }
 
 // The gradients of the chunk's results arrive, and what is not there of its rows.
@@ -106,12 +106,12 @@ void BackwardPass::dispatch() {
 void BackwardPass::dispatch_again() {
   StepSchedule& schedule = layer_.schedule;
   layer_.clock.enter_chunk(Phase::plan);
-  const Chunk& chunk = schedule.chunks()[rest_chunks_begun_ - 1];
+  const Chunk& chunk = step_.decision.chunks[rest_chunks_begun_ - 1];
   const std::int64_t rest = step_.top_k.tokens - rest_begin_;
   const std::int64_t first = chunk.first_token(rest, schedule.units());
   ChunkInFlight& now =
       in_flight_.emplace(tokens_of(rest_begin_ + first, chunk.end_token(rest, schedule.units()) - first));
-  const StepPlan& plan = schedule.plan_chunk(now.tokens.top_k, step_.step_plan);
+  const StepPlan& plan = schedule.plan_chunk(now.tokens.top_k, step_.decision);
   layer_.clock.enter(Phase::dispatch);
   now.dispatched = layer_.exchange.dispatch(now.tokens.hidden, now.tokens.top_k, schedule.counts(), plan);
   if (layer_.recompute() == Recompute::whole) compute_forward();

@@ -157,7 +157,7 @@ StepReport CpuLayer::report(const StepState& state) {
   StepReport report;
   report.chunks = static_cast<int>(std::ssize(step.chunks()));
   report.transfers = static_cast<int>(std::ssize(plan.transfers()));
-  report.reason = step.reason;
+  report.reason = step.decision.reason;
   report.borrowed = static_cast<int>(transfer.borrows(plan));
   report.weights_sent = report.borrowed;
   const auto loads = plan.rank_loads();

@@ -9,13 +9,10 @@ namespace evenkeel::internal {
 // On the step: its plan and its chunks.
 void ForwardPass::agree() {
   StepSchedule& schedule = layer_.schedule;
-  schedule.plan_forward(top_k_, *layer_.planner, step_.step_plan);
-  step_.reason = schedule.reason();
-  layer_.note_split_experts(step_.step_plan);
+  schedule.decide_forward(top_k_, *layer_.planner, step_.decision);
+  layer_.note_split_experts(step_.decision.plan);
   layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
-  layer_.pass.workspace = step_.workspace = schedule.workspace();
-  step_.step_chunks.reserve(static_cast<std::size_t>(schedule.units()));
-  step_.step_chunks.assign(schedule.chunks().begin(), schedule.chunks().end());
+  layer_.pass.workspace = step_.decision.workspace;
   step_.kept.reserve(kStepBlocks);
   step_.hidden = hidden_;
   if (layer_.parts.options.with_backward) save_choices();
@@ -38,7 +35,7 @@ void ForwardPass::save_choices() {
 
 void ForwardPass::borrow() {
   layer_.clock.enter(Phase::transfer);
-  layer_.borrowed.fetch(step_.step_plan, layer_.natives.parts(), kForward, layer_.transfer);
+  layer_.borrowed.fetch(step_.decision.plan, layer_.natives.parts(), kForward, layer_.transfer);
 }
 
 void ForwardPass::give_back() {
@@ -48,8 +45,8 @@ void ForwardPass::give_back() {
 }
 
 bool ForwardPass::next_chunk() {
-  if (chunks_begun_ == step_.step_chunks.size()) return false;
-  chunk_ = &step_.step_chunks[chunks_begun_++];
+  if (chunks_begun_ == step_.decision.chunks.size()) return false;
+  chunk_ = &step_.decision.chunks[chunks_begun_++];
   return true;
 }
 
@@ -60,7 +57,7 @@ void ForwardPass::dispatch() {
   now.first_token = chunk_->first_token(top_k_.tokens, schedule.units());
   now.top_k =
       top_k_.part(now.first_token, chunk_->end_token(top_k_.tokens, schedule.units()) - now.first_token);
-  const StepPlan& plan = schedule.plan_chunk(now.top_k, step_.step_plan);
+  const StepPlan& plan = schedule.plan_chunk(now.top_k, step_.decision);
 
   layer_.clock.enter(Phase::dispatch);
   const Lifetime lifetime = chunk_->kept ? Lifetime::held : Lifetime::step;

@@ -8,12 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/cpu/internal/saved_activations.h"
 #include "evenkeel/layer/internal/layer_backend.h"
-#include "evenkeel/plan/step_plan.h"
+#include "evenkeel/step/decide.h"
 
 namespace evenkeel::internal {
 
@@ -26,15 +25,12 @@ struct KeptChunk {
 
 class SavedStep final : public StepState {
  public:
-  const StepPlan& plan() const override { return step_plan; }
-  std::span<const Chunk> chunks() const override { return step_chunks; }
+  const StepPlan& plan() const override { return decision.plan; }
+  std::span<const Chunk> chunks() const override { return decision.chunks; }
 
-  StepPlan step_plan;
-  std::vector<Chunk> step_chunks;
-  std::vector<KeptChunk> kept;                 // the first of them
-  StepReason reason = StepReason::as_planned;  // of the forward pass
-  Workspaces workspace;                        // with which these were planned
-  Buffer own_choices;                          // where the layer has no memory set aside for them
+  StepDecision decision;        // of the forward pass, then of what backward computes again
+  std::vector<KeptChunk> kept;  // the first chunks
+  Buffer own_choices;           // where the layer has no memory set aside for them
   std::byte* choices = nullptr;
 };
 

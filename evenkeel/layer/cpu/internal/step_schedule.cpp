@@ -40,28 +40,27 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       shape_(shape),
       cuts_(cuts),
       units_(units_of(shape, cuts)),
-      memory_(shape.chunk, options, units_),
+      bytes_(shape.chunk, options.recompute),
+      decider_(bytes_, {options, step_expert(shape.chunk), units_, shape.chunk.with_backward}, comm.size()),
       memories_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
-  chunks_.reserve(static_cast<std::size_t>(units_));
   if (cuts_)
     one_block_.resize(static_cast<std::size_t>(BlockTable::count(comm.size(), placement.num_experts(), 1)));
 }
 
-void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
+void StepSchedule::decide_forward(const TopK& top_k, Planner& planner, StepDecision& decision) {
   require_experts(top_k, placement_.num_experts());
-  if (!cuts_) {
-    gather_counts(top_k, "counts");
-    timed([&] { planner.plan(counts_, placement_, plan); });
-    reason_ = reason_of_plan(plan.spilled());
-    const Chunk whole{0, 1, shape_.chunk.with_backward};
-    return take_chunks(std::span(&whole, 1), plan);
+  decision.chunks.reserve(static_cast<std::size_t>(units_));
+  if (cuts_) {
+    gather_memories(top_k, 0);
+    return decide(top_k, {.pass = StepPass::forward, .planner = &planner}, decision);
   }
-  gather_memories(top_k, 0);
-  with_table(top_k, [&](const BlockTable& table) {
-    planner.plan(counts_, placement_, plan);
-    take(memory_.choose_forward(table, counts_, memories_, placement_, plan), plan);
-  });
+  gather_counts(top_k, "counts");
+  timed([&] { planner.plan(counts_, placement_, decision.plan); });
+  decision.reason = reason_of_plan(decision.plan.spilled());
+  decision.chunks.assign(1, {0, 1, shape_.chunk.with_backward});
+  decision.workspace = bytes_.workspaces();
+  follow(decision.plan);
 }
 
 bool StepSchedule::fits_everywhere(bool fits_here) {
@@ -70,32 +69,18 @@ bool StepSchedule::fits_everywhere(bool fits_here) {
   return misfits[0] == 0;
 }
 
-void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
+void StepSchedule::decide_backward(const TopK& rest, StepDecision& decision) {
   gather_memories(rest, 0);
-  with_table(rest, [&](const BlockTable& table) {
-    take(memory_.choose_backward(table, counts_, memories_, placement_, plan), plan);
-  });
+  decide(rest, {.pass = StepPass::backward}, decision);
 }
 
-bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
+bool StepSchedule::decide_rest(const TopK& rest, std::int64_t borrowed, StepDecision& decision) {
   gather_memories(rest, borrowed);
-  bool fits = false;
-  with_table(rest, [&](const BlockTable& table) {
-    const StepMemory::Choice choice = memory_.cut_backward(table, memories_, placement_, plan);
-    fits = !choice.chunks.empty();
-    if (fits) take_chunks(choice.chunks, plan);
-  });
-  return fits;
+  decide(rest, {.pass = StepPass::backward, .holds_borrowed = true}, decision);
+  return !decision.chunks.empty();
 }
 
-void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
-  reason_ = choice.reason;
-  if (choice.is_plain()) memory_.plan_plain(counts_, placement_, plan);
-  take_chunks(choice.chunks, plan);
-}
-
-void StepSchedule::take_chunks(std::span<const Chunk> chunks, const StepPlan& plan) {
-  chunks_.assign(chunks.begin(), chunks.end());
+void StepSchedule::follow(const StepPlan& plan) {
   shares_.begin(plan);
   const auto loads = plan.rank_loads();
   covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
@@ -123,8 +108,7 @@ int StepSchedule::num_blocks() const {
   return blocks;
 }
 
-template <class Use>
-void StepSchedule::with_table(const TopK& top_k, const Use& use) {
+void StepSchedule::decide(const TopK& top_k, Asked asked, StepDecision& decision) {
   const int experts = placement_.num_experts();
   const int blocks = num_blocks();
   const std::int64_t count = BlockTable::count(comm_.size(), experts, blocks);
@@ -137,8 +121,11 @@ void StepSchedule::with_table(const TopK& top_k, const Use& use) {
       .wait();
   timed([&] {
     table.sum(counts_);
-    use(table);
+    decider_.decide(
+        {asked.pass, table, counts_, placement_, memories_, top_k.k, asked.planner, asked.holds_borrowed},
+        decision);
   });
+  if (!decision.chunks.empty()) follow(decision.plan);
 }
 
 template <class Work>
@@ -159,11 +146,11 @@ void StepSchedule::gather_counts(const TopK& top_k, const char* name) {
 }
 
 // Of a step that is one chunk, the counts are at hand.
-const StepPlan& StepSchedule::plan_chunk(const TopK& part, const StepPlan& step) {
-  if (chunks_.size() > 1)
+const StepPlan& StepSchedule::plan_chunk(const TopK& part, const StepDecision& step) {
+  if (step.chunks.size() > 1)
     gather_counts(part, "counts of a chunk");
   else if (covered_)
-    return step;
+    return step.plan;
   shares_.next(counts_, placement_, chunk_plan_);
   return chunk_plan_;
 }

@@ -1,36 +1,32 @@
-#include "evenkeel/budget/step_cost.h"
+#include "evenkeel/step/step_seconds.h"
 
 #include <algorithm>
 
 #include "evenkeel/cost/links.h"
-#include "evenkeel/cost/products.h"
 
 namespace evenkeel {
 
-namespace {
-
-ExpertWork work_of(const ChunkShape& shape) {
+StepExpert step_expert(const ChunkShape& shape) {
   const auto bytes = static_cast<double>(shape.weight_bytes);
-  return {.elements = bytes / static_cast<double>(shape.element_bytes),
-          .outputs = static_cast<double>(shape.row_outputs),
-          .bytes = bytes};
+  return {{.elements = bytes / static_cast<double>(shape.element_bytes),
+           .outputs = static_cast<double>(shape.row_outputs),
+           .bytes = bytes},
+          static_cast<double>(shape.gradient_bytes)};
 }
 
-}  // namespace
-
-StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const Machine& machine,
+StepSeconds::StepSeconds(StepPass pass, const StepExpert& expert, const Machine& machine,
                          const BlockLoads& loads, std::int64_t units, std::int64_t transfers)
     : loads_(loads),
       units_(units),
       block_units_(units / loads.num_blocks()),
       backward_(pass == StepPass::backward),
-      position_(row_seconds(machine, work_of(shape))),
-      group_(read_seconds(machine, work_of(shape).bytes)),
+      position_(row_seconds(machine, expert.work)),
+      group_(read_seconds(machine, expert.work.bytes)),
       shown_(1 - machine.overlap),
-      gradients_(8.0 / static_cast<double>(shape.element_bytes)),
+      gradients_(expert.work.bytes > 0 ? 8 * expert.work.elements / expert.work.bytes : 0),
       fixed_(machine.chunk_seconds + machine.products_seconds) {
-  const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
-  travelling_ = transfer_seconds(machine, static_cast<double>(transfers * bytes));
+  const double bytes = expert.work.bytes + (backward_ ? expert.gradient_bytes : 0);
+  travelling_ = transfer_seconds(machine, static_cast<double>(transfers) * bytes);
 }
 
 double StepSeconds::of(const Chunk& chunk) const {

@@ -10,17 +10,24 @@
 
 #include "evenkeel/budget/block_loads.h"
 #include "evenkeel/budget/chunk_planner.h"
-#include "evenkeel/cost/machine.h"
+#include "evenkeel/cost/products.h"
 
 namespace evenkeel {
 
 enum class StepPass { forward, backward };
 
+// An expert as its products and its journeys see it.
+struct StepExpert {
+  ExpertWork work;
+  double gradient_bytes = 0;  // that travel home in backward
+};
+StepExpert step_expert(const ChunkShape& shape);
+
 // Of one pass, the time of the slowest rank in each chunk, summed. `transfers` is the most expert weights
 // that one rank borrows; `units` as for cut_into_chunks().
 class StepSeconds {
  public:
-  StepSeconds(StepPass pass, const ChunkShape& shape, const Machine& machine, const BlockLoads& loads,
+  StepSeconds(StepPass pass, const StepExpert& expert, const Machine& machine, const BlockLoads& loads,
               std::int64_t units, std::int64_t transfers);
 
   // Seconds of one chunk. A part of a block is taken to have its share of the block's load.

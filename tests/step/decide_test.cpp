@@ -1,8 +1,9 @@
 // The memory that a step needs at the end of its backward pass, and on which ranks.
-#include "evenkeel/budget/step_memory.h"
+#include "evenkeel/step/decide.h"
 
 #include <gtest/gtest.h>
 
+#include "evenkeel/budget/buffer_bytes.h"
 #include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {
@@ -22,7 +23,7 @@ struct LentExpert {
     }
     PlannerOptions leveling{PlannerOptions::Kind::level};
     leveling.min_segment = 1;
-    make_planner(leveling)->plan(step.counts(), step.placement, plan);
+    make_planner(leveling)->plan(step.counts(), step.placement, decision.plan);
     shape.num_ranks = shape.num_experts = 2;
     shape.hidden = 8;
     shape.backward_weight_bytes = 50'000;
@@ -30,21 +31,33 @@ struct LentExpert {
     shape.gradient_bytes = 100'000;
   }
   bool fits(std::int64_t lender, std::int64_t borrower) {
-    StepMemory memory(shape, {}, kUnits);
+    BufferBytes bytes(shape, Recompute::automatic);
+    DecisionOptions options;
+    options.expert = step_expert(shape);
+    options.units = kUnits;
+    StepDecider decider(bytes, options, 2);
     const RankMemory memories[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
-    return !memory.cut_backward(block_table(step, kBlocks, numbers), memories, step.placement, plan)
-                .chunks.empty();
+    const BlockTable table = block_table(step, kBlocks, numbers);
+    const Counts counts = step.counts();
+    decider.decide({.pass = StepPass::backward,
+                    .table = table,
+                    .counts = counts,
+                    .homes = step.placement,
+                    .memories = memories,
+                    .holds_borrowed = true},
+                   decision);
+    return !decision.chunks.empty();
   }
 
   RoutedStep step;
   std::vector<std::int32_t> numbers;
-  StepPlan plan;
+  StepDecision decision;
   ChunkShape shape;
 };
 
-TEST(StepMemory, WantsSpaceForAnArrivingGradientOnlyWhereWeightsWereLent) {
+TEST(Decide, WantsSpaceForAnArrivingGradientOnlyWhereWeightsWereLent) {
   LentExpert lent;
-  ASSERT_EQ(lent.plan.transfers().size(), 1u);
+  ASSERT_EQ(lent.decision.plan.transfers().size(), 1u);
   const std::int64_t chunk = recompute_bytes(lent.shape, largest_load(lent.shape, 1));
   ASSERT_LT(chunk, 10'000);
   EXPECT_TRUE(lent.fits(100'000, 180'000 + chunk));

@@ -1,5 +1,5 @@
 // A step's predicted time, from the raw choices; and that nothing that can still be done is below its bound.
-#include "evenkeel/budget/step_cost.h"
+#include "evenkeel/step/step_seconds.h"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ struct Case {
     machine.link_seconds = 1e-6 * uniform(random);
     machine.ramp_bytes = 1e3 * uniform(random);
   }
-  StepSeconds seconds() const { return {pass, shape, machine, loads, kUnits, transfers}; }
+  StepSeconds seconds() const { return {pass, step_expert(shape), machine, loads, kUnits, transfers}; }
   bool is_backward() const { return pass == StepPass::backward; }
 
   RoutedStep step;

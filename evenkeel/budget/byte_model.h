@@ -1,0 +1,49 @@
+// The bytes that a rank holds while it carries out a chunk, as a decision asks for them. Two models answer:
+// buffers added up to the byte (buffer_bytes.h), and phases whose sizes were measured (phase_bytes.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/budget/chunk_bytes.h"
+#include "evenkeel/budget/foreign_loads.h"
+
+namespace evenkeel {
+
+// A pass through a chunk: forward with nothing or all of it kept for backward; backward of a kept chunk, or
+// of one that is computed again.
+enum class ChunkUse { forward, forward_kept, backward_kept, recompute };
+
+class ByteModel {
+ public:
+  virtual ~ByteModel() = default;
+
+  // The most at one time, with what the rank holds of other ranks' experts.
+  virtual std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const = 0;
+  // Of these, what does not depend on the chunk.
+  virtual std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const = 0;
+  // The most while weights arrive or gradients come home, between chunks.
+  virtual std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const = 0;
+  // What a kept chunk leaves until backward.
+  virtual std::int64_t held(const ChunkLoad& load) const = 0;
+
+  // Products may have more than their least workspace in a step that has so many bytes to spare; the same on
+  // all ranks.
+  virtual void give_workspace(std::int64_t /*spare_bytes*/) {}
+  virtual Workspaces workspaces() const { return {}; }
+};
+
+// What a rank may hold in one use of a chunk, for each rank.
+struct ChunkLimits {
+  const ByteModel& model;
+  ChunkUse use;
+  std::span<const ForeignLoad> foreign;
+  std::span<const std::int64_t> bytes;
+
+  std::int64_t of(RankId rank, const ChunkLoad& load) const {
+    return model.bytes(use, load, foreign[rank.offset()]);
+  }
+  std::int64_t limit(RankId rank) const { return bytes[rank.offset()]; }
+};
+
+}  // namespace evenkeel

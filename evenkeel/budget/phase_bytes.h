@@ -1,0 +1,44 @@
+// The byte model of a layer whose bytes were measured: a chunk passes through phases, each linear in what a
+// rank sends, receives, computes, borrows and lends; the most demanding phase counts.
+//
+// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "evenkeel/budget/byte_model.h"
+
+namespace evenkeel {
+
+// Bytes that one token, assignment, position or expert takes on its rank in one phase of a chunk.
+struct PhaseBytes {
+  std::int64_t per_token = 0, per_assignment = 0;  // of this rank's
+  std::int64_t per_sent = 0, per_received = 0;     // positions, to and from other ranks
+  std::int64_t per_position = 0;                   // computed here
+  std::int64_t per_borrowed = 0, per_lent = 0;     // experts; lent once for each borrower
+  std::int64_t fixed = 0;
+
+  std::int64_t of(const ChunkLoad& load, const ForeignLoad& foreign) const;
+};
+
+// All phases of a step, forward and backward, count for every use: a budget is one number for both. Nothing
+// is held between passes but a single kept chunk, which the phases contain.
+class MeasuredBytes final : public ByteModel {
+ public:
+  explicit MeasuredBytes(std::vector<PhaseBytes> phases) : phases_(std::move(phases)) {}
+
+  std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const override;
+  std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const override {
+    return bytes(use, {}, foreign);
+  }
+  std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const override {
+    return bytes(use, {}, foreign);
+  }
+  std::int64_t held(const ChunkLoad&) const override { return 0; }
+
+ private:
+  std::vector<PhaseBytes> phases_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,90 @@
+// The decision of a step: under which plan it runs, in which chunks, and what of it is kept for backward.
+//
+// Problem    Of the ways that fit every rank, take the one predicted to be fastest. Spilling evens out work
+//            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
+//            products and more messages; what is not kept is computed again in backward.
+// Method     Candidates are made under the planner's plan and under plain EP (internal/one_plan.h); the
+//            predicted times decide (step_seconds.h), and of equal ones the fewer weights that travel. What
+//            is not kept is taken to go backward in about as many chunks as it would be cut into with all the
+//            memory, under whichever plan is faster there (chunk_estimate.h). Where the planner's plan fits
+//            as one kept chunk, nothing else is looked at.
+// Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least memory.
+//            Same inputs, same decision, on every rank: no clock, communicator or arena is asked.
+// Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
+//            each expert that it splits; for each candidate O(chunks P log B).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/budget/block_table.h"
+#include "evenkeel/budget/byte_model.h"
+#include "evenkeel/budget/chunk_planner.h"
+#include "evenkeel/budget/memory_options.h"
+#include "evenkeel/budget/rank_memory.h"
+#include "evenkeel/step/step_reason.h"
+#include "evenkeel/step/step_seconds.h"
+
+namespace evenkeel {
+
+namespace internal {
+class OnePlan;
+}
+
+// What all decisions of a layer have in common.
+struct DecisionOptions {
+  MemoryOptions memory;
+  StepExpert expert;
+  std::int64_t units = 1;  // as for cut_into_chunks()
+  bool with_backward = true;
+};
+
+// All that one decision follows from. What is viewed must stay until it is made.
+struct StepInputs {
+  StepPass pass = StepPass::forward;
+  const BlockTable& table;  // of the step's tokens; in backward, of those that were not kept
+  const Counts& counts;     // which the table adds up to
+  const LayerPlacement& homes;
+  std::span<const RankMemory> memories;
+  int top_k = 1;
+  Planner* planner = nullptr;   // in forward
+  bool holds_borrowed = false;  // in backward: its weights are there already, and it must be this plan
+};
+
+struct StepDecision {
+  // Forward: made. Backward: the step's, which becomes plain EP where the reason says so.
+  StepPlan plan;
+  std::vector<Chunk> chunks;  // none where nothing fits, which can be only under holds_borrowed
+  Workspaces workspace;       // of the products
+  StepReason reason = StepReason::as_planned;
+  double seconds = 0;  // predicted, of this pass and of the backward pass of all
+};
+
+class StepDecider {
+ public:
+  // The model must outlive this.
+  StepDecider(ByteModel& model, const DecisionOptions& options, int num_ranks);
+  ~StepDecider();
+
+  // Reuses its own memory and the decision's: no allocation after the first call of a shape. Not for two
+  // threads at once.
+  void decide(const StepInputs& in, StepDecision& decision);
+
+ private:
+  void decide_forward(const StepInputs& in, StepDecision& decision);
+  void decide_backward(const StepInputs& in, StepDecision& decision);
+  void follow_plain(const StepInputs& in);
+  bool take_best(double rest, StepDecision& decision);
+  void take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision);
+
+  const DecisionOptions options_;
+  std::unique_ptr<Planner> plain_planner_;
+  StepPlan plain_plan_;  // where experts have several homes
+  std::unique_ptr<internal::OnePlan> ways_;
+  ByteModel& model_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,215 @@
+#include "evenkeel/step/internal/one_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "evenkeel/budget/chunk_estimate.h"
+
+namespace evenkeel::internal {
+
+OnePlan::OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks)
+    : model_(model),
+      options_(options),
+      foreign_(num_ranks),
+      cut_(options.memory.rule, loads_, options.units) {
+  for (auto* by_rank : {&tokens_, &limits_, &kept_, &kept_with_})
+    by_rank->reserve(static_cast<std::size_t>(num_ranks));
+  for (Way* way : {&best_, &tried_}) way->chunks.reserve(static_cast<std::size_t>(options.units));
+}
+
+bool OnePlan::keeps() const {
+  const Recompute recompute = options_.memory.recompute;
+  return options_.with_backward && (recompute == Recompute::none || recompute == Recompute::automatic);
+}
+
+// Workspaces are the same on all ranks: what the one with the least to spare can have.
+void OnePlan::read(const StepInputs& in) {
+  memories_ = in.memories;
+  std::int64_t spare = std::numeric_limits<std::int64_t>::max();
+  tokens_.clear();
+  for (const RankMemory& memory : memories_) {
+    spare = std::min(spare, memory.gap - memory.least);
+    tokens_.push_back(memory.tokens);
+  }
+  model_.give_workspace(spare);
+  loads_.read(in.table, in.homes, tokens_, in.top_k);
+}
+
+void OnePlan::follow(const StepPlan& plan, const LayerPlacement& homes) {
+  loads_.follow(plan);
+  foreign_.read(plan, homes);
+}
+
+void OnePlan::stay_home(const Counts& counts) {
+  loads_.stay_home(counts);
+  foreign_.clear();
+}
+
+void OnePlan::find_forward(bool keep_all, double rest) {
+  best_.chunks.clear();
+  if (!weights_can_travel(ChunkUse::forward)) return;
+  const bool keeps_any = keeps(), exact = cuts_exactly();
+  if (keeps_any && exact) find_kept_whole();
+  if (!best_.chunks.empty() || (keep_all && exact)) return;
+  for (const std::int64_t part : {1, 2, 4}) {
+    find_chunks(part, keep_all, rest);
+    if (!keeps_any || !exact) break;  // a smaller part would gain nothing
+  }
+  if (keeps_any && exact)
+    for (const std::int64_t most_behind : {1, 2, 4}) find_kept_prefix(most_behind, rest);
+  if (keep_all && best_.chunks.empty()) find_kept_whole();
+}
+
+void OnePlan::find_kept_whole() {
+  best_.chunks.clear();
+  if (!weights_can_travel(ChunkUse::forward) || !fits_whole()) return;
+  best_.chunks.assign(1, {0, options_.units, true});
+  time(StepPass::forward, best_);
+}
+
+// With so large a part of the memory for chunks that pass, and the rest for what is kept.
+void OnePlan::find_chunks(std::int64_t part, bool keep_all, double rest) {
+  limits_.clear();
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const std::int64_t away = model_.foreign(ChunkUse::forward, foreign(rank));
+    limits_.push_back(away + (memories_[rank.offset()].gap - away) / part);
+  }
+  if (!cut_.cut(limits(ChunkUse::forward), limits_, tried_.chunks)) return;
+  if (keeps()) keep_what_fits();
+  if (keeps() && cuts_exactly() && !lengthen_the_rest()) return;
+  if (keep_all && !tried_.chunks.back().kept) return;
+  weigh_tried(rest);
+}
+
+void OnePlan::weigh_tried(double rest) {
+  time(StepPass::forward, tried_);
+  if (best_.chunks.empty() || tried_.seconds_with(rest) < best_.seconds_with(rest)) std::swap(best_, tried_);
+}
+
+// The longest prefix that is kept as one chunk, with at most so many chunks behind it.
+void OnePlan::find_kept_prefix(std::int64_t most_behind, double rest) {
+  int kept = 0, too_many = loads_.num_blocks();
+  while (too_many - kept > 1) {
+    const int middle = kept + (too_many - kept) / 2;
+    (keeps_prefix(middle, most_behind) ? kept : too_many) = middle;
+  }
+  if (kept > 0 && keeps_prefix(kept, most_behind)) weigh_tried(rest);
+}
+
+// Makes such chunks, if they fit.
+bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
+  tried_.chunks.assign(1, {0, blocks * block_units(), true});
+  kept_.assign(memories_.size(), 0);
+  limits_.assign(memories_.size(), 0);
+  for (RankId rank : indices<RankId>(loads_.num_ranks()))
+    limits_[rank.offset()] = model_.foreign(ChunkUse::forward, foreign(rank));
+  if (!can_keep_next(tried_.chunks.front())) return false;
+  std::swap(kept_, kept_with_);
+  return cut_behind(blocks) && std::ssize(tried_.chunks) - 1 <= most_behind;
+}
+
+// Whether every rank can keep the whole step as one chunk, and have its backward pass at once.
+bool OnePlan::fits_whole() const {
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const RankMemory& memory = memories_[rank.offset()];
+    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
+    if (model_.held(load) > std::min(memory.held, memory.gap - memory.least) ||
+        model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.gap ||
+        model_.bytes(ChunkUse::backward_kept, load, foreign(rank)) > memory.gap)
+      return false;
+  }
+  return true;
+}
+
+// Or, in backward, their gradients.
+bool OnePlan::weights_can_travel(ChunkUse use) const {
+  for (RankId rank : indices<RankId>(loads_.num_ranks()))
+    if (model_.travelling(use, foreign(rank)) > memories_[rank.offset()].gap) return false;
+  return true;
+}
+
+// Keeps the first chunks, as long as those behind them have their memory, and so has their own backward.
+void OnePlan::keep_what_fits() {
+  kept_.assign(memories_.size(), 0);
+  for (Chunk& chunk : tried_.chunks) {
+    if (cuts_exactly() && chunk.end % block_units() != 0) return;
+    if (!can_keep_next(chunk)) return;
+    std::swap(kept_, kept_with_);
+    chunk.kept = true;
+  }
+}
+
+// Whether the chunk can be kept behind those that are, beside other steps and a chunk that has its limit;
+// they hold kept_, with it kept_with_.
+bool OnePlan::can_keep_next(const Chunk& chunk) {
+  kept_with_ = kept_;
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const std::size_t r = rank.offset();
+    const RankMemory& memory = memories_[r];
+    const ChunkLoad load = cut_.covering_load(rank, chunk);
+    kept_with_[r] += model_.held(load);
+    if (kept_with_[r] > std::min({memory.held, memory.gap - memory.least, memory.gap - limits_[r]}) ||
+        kept_[r] + model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.gap ||
+        kept_[r] + model_.bytes(ChunkUse::backward_kept, load, {}) +
+                model_.foreign(ChunkUse::recompute, foreign(rank)) >
+            memory.gap)
+      return false;
+  }
+  return true;
+}
+
+// The chunks behind those that are kept have all the memory that these leave. False if they fit no more, cut
+// in other places.
+bool OnePlan::lengthen_the_rest() {
+  std::vector<Chunk>& chunks = tried_.chunks;
+  const auto rest = std::ranges::find(chunks, false, &Chunk::kept);
+  if (rest == chunks.begin() || rest == chunks.end()) return true;
+  const auto block = static_cast<int>(rest->begin / block_units());
+  chunks.erase(rest, chunks.end());
+  return cut_behind(block);
+}
+
+// Cuts what begins at the block into the memory that kept_ leaves.
+bool OnePlan::cut_behind(int block) {
+  for (std::size_t rank = 0; rank < memories_.size(); ++rank)
+    limits_[rank] = memories_[rank].gap - kept_[rank];
+  return cut_into_chunks(limits(ChunkUse::forward), loads_, block, options_.units, tried_.chunks);
+}
+
+// The part that is not kept takes its share of what the backward pass of the whole step would.
+void OnePlan::time(StepPass pass, Way& way) const {
+  way.seconds = seconds(pass).of_all(way.chunks);
+  way.left = 0;
+  if (pass == StepPass::backward) return;
+  const auto rest = std::ranges::find(way.chunks, false, &Chunk::kept);
+  const std::span<const Chunk> kept(way.chunks.begin(), rest);
+  if (!kept.empty()) way.seconds += seconds(StepPass::backward).of_all(kept);
+  const std::int64_t left = rest == way.chunks.end() ? 0 : options_.units - rest->begin;
+  way.left = static_cast<double>(left) / static_cast<double>(options_.units);
+}
+
+void OnePlan::find_backward() {
+  best_.chunks.clear();
+  if (!set_backward_limits()) return;
+  if (!cut_.cut(limits(ChunkUse::recompute), limits_, best_.chunks)) return;
+  time(StepPass::backward, best_);
+}
+
+// Bytes for chunks of which nothing was kept. False if a gradient that comes home may find no memory.
+bool OnePlan::set_backward_limits() {
+  limits_.clear();
+  for (const RankMemory& memory : memories_) limits_.push_back(memory.gap);
+  return weights_can_travel(ChunkUse::recompute);
+}
+
+// In about as many chunks as it would have.
+double OnePlan::rest() {
+  if (!options_.with_backward) return 0;
+  if (!set_backward_limits()) return std::numeric_limits<double>::infinity();
+  const ChunkLimits bytes = limits(ChunkUse::recompute);
+  return seconds(StepPass::backward)
+      .of_equal(std::max(estimated_chunks(bytes, loads_, options_.units), cut_.count_by_rule(bytes)));
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,81 @@
+// The ways to carry out a step under one plan, and the fastest of them.
+//
+// Ways   The whole step kept in one chunk; chunks as long as they fit into all the memory, half of it, a
+//        quarter, the first of them kept as far as the rest of the memory goes; a kept prefix as long as it
+//        leaves the memory for what is behind it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/budget/block_loads.h"
+#include "evenkeel/step/decide.h"
+#include "evenkeel/step/internal/step_cut.h"
+
+namespace evenkeel::internal {
+
+// Without chunks, nothing fits.
+struct Way {
+  std::vector<Chunk> chunks;
+  double seconds = 0;  // without the backward pass of what is not kept
+  double left = 0;     // the part of the step that is not kept
+
+  // Where backward of the whole step would take `rest`, were nothing kept.
+  double seconds_with(double rest) const { return left > 0 ? seconds + left * rest : seconds; }
+};
+
+class OnePlan {
+ public:
+  OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks);
+
+  void read(const StepInputs& in);
+  // Under this plan from now on.
+  void follow(const StepPlan& plan, const LayerPlacement& homes);
+  // Under plain EP, each expert having one home.
+  void stay_home(const Counts& counts);
+
+  // These replace best(). Forward, `keep_all` allows only ways that keep all for backward.
+  void find_kept_whole();
+  void find_forward(bool keep_all, double rest);
+  void find_backward();
+  // About the seconds of the backward pass, were nothing kept.
+  double rest();
+  // Of the chunks of a pass, of all that is not kept in backward.
+  void time(StepPass pass, Way& way) const;
+
+  Way& best() { return best_; }
+  bool keeps() const;
+  bool cuts_exactly() const { return options_.memory.rule.kind == ChunkRule::Kind::exact; }
+
+ private:
+  void find_chunks(std::int64_t part, bool keep_all, double rest);
+  void find_kept_prefix(std::int64_t most_behind, double rest);
+  bool keeps_prefix(int blocks, std::int64_t most_behind);
+  void weigh_tried(double rest);
+  bool fits_whole() const;
+  bool weights_can_travel(ChunkUse use) const;
+  void keep_what_fits();
+  bool can_keep_next(const Chunk& chunk);
+  bool lengthen_the_rest();
+  bool cut_behind(int block);
+  bool set_backward_limits();
+  const ForeignLoad& foreign(RankId rank) const { return foreign_.loads()[rank.offset()]; }
+  ChunkLimits limits(ChunkUse use) const { return {model_, use, foreign_.loads(), limits_}; }
+  StepSeconds seconds(StepPass pass) const {
+    return {pass, options_.expert, options_.memory.cost, loads_, options_.units, foreign_.transfers()};
+  }
+  std::int64_t block_units() const { return options_.units / loads_.num_blocks(); }
+
+  ByteModel& model_;
+  const DecisionOptions& options_;
+  std::span<const RankMemory> memories_;
+  BlockLoads loads_;  // under the plan
+  ForeignLoads foreign_;
+  StepCut cut_;
+  // Reused, so that no step allocates.
+  std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
+  Way best_, tried_;
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,141 @@
+// No decision is predicted to take longer than the one that was made of the same step before decisions had
+// one place.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "evenkeel/budget/buffer_bytes.h"
+#include "evenkeel/step/decide.h"
+#include "evenkeel/step/internal/one_plan.h"
+#include "tests/step/step_case.h"
+
+namespace evenkeel::testing {
+namespace {
+
+// A plan and chunks, as the files write them.
+struct Recorded {
+  std::string plan;
+  std::vector<Chunk> chunks;
+  std::vector<bool> stays;  // by chunk: nothing moved in it
+
+  explicit Recorded(const std::string& text, bool has_plan) {
+    std::istringstream words(text);
+    if (has_plan) words >> plan;
+    for (std::string word; words >> word;) add(word);
+  }
+
+ private:
+  // "192kx3": three kept chunks of 192 tokens a rank.
+  void add(const std::string& word) {
+    std::size_t behind = 0;
+    const std::int64_t length = std::stoll(word, &behind);
+    const bool kept = word.find('k') != std::string::npos;
+    const std::size_t times = word.find('x');
+    const int count = times == std::string::npos ? 1 : std::stoi(word.substr(times + 1));
+    for (int i = 0; i < count; ++i) {
+      const std::int64_t begin = chunks.empty() ? 0 : chunks.back().end;
+      chunks.push_back({begin, begin + length, kept});
+      stays.push_back(word.find('p') != std::string::npos);
+    }
+  }
+};
+
+// Calls use(seed, the text behind it) for each line.
+template <class Use>
+int for_each_line(const std::string& name, const Use& use) {
+  std::ifstream file(EVENKEEL_SOURCE_DIR "/tests/step/" + name);
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::size_t behind = 0;
+    const auto seed = static_cast<unsigned>(std::stoul(line, &behind));
+    use(seed, line.substr(behind));
+    ++lines;
+  }
+  return lines;
+}
+
+constexpr PlannerOptions kLevel{PlannerOptions::Kind::level, 1000, 16, 1000};
+
+// One pass of a step under a layer whose buffers are known.
+struct Pass {
+  Pass(const StepCase& of, const RoutedStep& tokens, StepPass which)
+      : problem(of),
+        step(tokens),
+        counts(tokens.counts()),
+        memories(of.memories(tokens)),
+        table(block_table(step, kCaseBlocks, numbers)),
+        bytes(of.shape, of.options.recompute),
+        options{of.options, step_expert(of.shape), kCaseTokens},
+        planner(make_planner(kLevel)),
+        in{.pass = which,
+           .table = table,
+           .counts = counts,
+           .homes = step.placement,
+           .memories = memories,
+           .top_k = step.k,
+           .planner = planner.get()} {}
+
+  StepDecision decided(const StepPlan& held) {
+    StepDecision decision;
+    decision.plan = held;
+    StepDecider(bytes, options, step.ranks()).decide(in, decision);
+    return decision;
+  }
+  // As decisions are compared.
+  double predicted(const Recorded& recorded, const StepPlan& plan) {
+    internal::OnePlan ways(bytes, options, step.ranks());
+    ways.read(in);
+    double rest = std::numeric_limits<double>::infinity();
+    internal::Way way{recorded.chunks};
+    const StepPlan plain = plain_plan(step);
+    for (const bool is_plain : {true, false}) {
+      ways.follow(is_plain ? plain : plan, step.placement);
+      rest = std::min(rest, ways.rest());
+      if (is_plain == (recorded.plan == "plain")) ways.time(in.pass, way);
+    }
+    return way.seconds_with(rest);
+  }
+
+  const StepCase& problem;
+  const RoutedStep step;
+  const Counts counts;
+  const std::vector<RankMemory> memories;
+  std::vector<std::int32_t> numbers;
+  const BlockTable table;
+  BufferBytes bytes;
+  const DecisionOptions options;
+  const std::unique_ptr<Planner> planner;
+  const StepInputs in;
+};
+
+TEST(Decide, IsNeverPredictedToTakeLongerThanBefore) {
+  int faster = 0;
+  const int lines = for_each_line("decided_by_buffers.txt", [&](unsigned seed, const std::string& text) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const StepCase problem(seed);
+    const std::size_t bar = text.find('|');
+    const Recorded forward(text.substr(0, bar), true);
+    StepPlan plan;
+    make_planner(kLevel)->plan(problem.step.counts(), problem.step.placement, plan);
+    Pass pass(problem, problem.step, StepPass::forward);
+    const double before = pass.predicted(forward, plan);
+    const double now = pass.decided({}).seconds;
+    EXPECT_LE(now, before * (1 + 1e-12));
+    faster += now < before * (1 - 1e-9) ? 1 : 0;
+    if (bar == std::string::npos) return;
+    const auto rest = std::ranges::find(forward.chunks, false, &Chunk::kept);
+    Pass back(problem, problem.without(rest->begin), StepPass::backward);
+    if (forward.plan == "plain") plan = plain_plan(problem.step);
+    EXPECT_LE(back.decided(plan).seconds,
+              back.predicted(Recorded(text.substr(bar + 1), true), plan) * (1 + 1e-12));
+  });
+  EXPECT_EQ(lines, 2500);
+  RecordProperty("faster", faster);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,88 @@
+// Of spilling and cutting, the choice of a step's way is held against either alone, both passes in full.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "evenkeel/budget/buffer_bytes.h"
+#include "evenkeel/step/decide.h"
+#include "tests/step/step_case.h"
+
+namespace evenkeel::testing {
+namespace {
+
+// Of the forward pass, of what it kept, and of the rest in the chunks and under the plan that backward
+// decides on.
+struct CarriedOut {
+  CarriedOut(const StepCase& of, PlannerOptions::Kind kind, bool keep_plan)
+      : problem(of), options{of.options, step_expert(of.shape), kCaseTokens} {
+    options.memory.keep_plan = keep_plan;
+    StepDecision decision;
+    decide(StepPass::forward, of.step, kind, decision);
+    const std::vector<Chunk> chunks = decision.chunks;
+    const auto rest = std::ranges::find(chunks, false, &Chunk::kept);
+    seconds = of_pass(StepPass::forward, of.step, decision.plan, chunks);
+    if (rest != chunks.begin())
+      seconds += of_pass(StepPass::backward, of.step, decision.plan, {chunks.begin(), rest});
+    is_all_kept = rest == chunks.end() && chunks.size() == 1;
+    if (rest == chunks.end()) return;
+    const RoutedStep left = of.without(rest->begin);
+    decide(StepPass::backward, left, kind, decision);
+    seconds += of_pass(StepPass::backward, left, decision.plan, decision.chunks);
+  }
+
+  void decide(StepPass pass, const RoutedStep& of, PlannerOptions::Kind kind, StepDecision& decision) {
+    BufferBytes bytes(problem.shape, options.memory.recompute);
+    const auto planner = make_planner({kind, 1000, 16, 1000});
+    const BlockTable table = block_table(of, kCaseBlocks, numbers);
+    const Counts counts = of.counts();
+    const std::vector<RankMemory> memories = problem.memories(of);
+    StepDecider(bytes, options, of.ranks())
+        .decide({.pass = pass,
+                 .table = table,
+                 .counts = counts,
+                 .homes = of.placement,
+                 .memories = memories,
+                 .top_k = of.k,
+                 .planner = planner.get()},
+                decision);
+  }
+  double of_pass(StepPass pass, const RoutedStep& of, const StepPlan& plan, std::span<const Chunk> chunks) {
+    BlockLoads loads;
+    loads.read(block_table(of, kCaseBlocks, numbers), of.placement, of.tokens(), of.k);
+    loads.follow(plan);
+    ForeignLoads foreign(of.ranks());
+    foreign.read(plan, of.placement);
+    return StepSeconds(pass, options.expert, options.memory.cost, loads, kCaseTokens, foreign.transfers())
+        .of_all(chunks);
+  }
+
+  const StepCase& problem;
+  DecisionOptions options;
+  std::vector<std::int32_t> numbers;
+  double seconds = 0;
+  bool is_all_kept = false;  // in one chunk: memory is not short
+};
+
+// Where memory is ample the planner's plan is the caller's wish, and is not weighed. Elsewhere chunks are
+// counted before they are cut, so that a prediction may be off: of these 2,000 steps at most 4 are
+// above 1.02, none above 1.10.
+TEST(Decide, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) {
+  int wrong = 0, faster_than_chunks = 0, faster_than_spill = 0;
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    const StepCase problem(seed);
+    const CarriedOut both(problem, PlannerOptions::Kind::level, false);
+    if (both.is_all_kept) continue;
+    const double spill = CarriedOut(problem, PlannerOptions::Kind::level, true).seconds;
+    const double chunks = CarriedOut(problem, PlannerOptions::Kind::ep, false).seconds;
+    ASSERT_LE(both.seconds, 1.10 * std::min(spill, chunks)) << "seed " << seed;
+    wrong += both.seconds > 1.02 * std::min(spill, chunks) ? 1 : 0;
+    faster_than_chunks += both.seconds < 0.98 * chunks ? 1 : 0;
+    faster_than_spill += both.seconds < 0.98 * spill ? 1 : 0;
+  }
+  EXPECT_LE(wrong, 4);
+  EXPECT_GT(faster_than_chunks, 100);
+  EXPECT_GT(faster_than_spill, 100);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
