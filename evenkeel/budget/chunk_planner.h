@@ -23,7 +23,8 @@ namespace evenkeel {
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  bool kept = false;  // tables, rows and activations stay for backward
+  bool kept = false;   // tables, rows and activations stay for backward
+  bool stays = false;  // nothing moves in it, where chunks have plans of their own
 
   std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
   std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }

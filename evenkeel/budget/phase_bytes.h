@@ -17,6 +17,7 @@ struct PhaseBytes {
   std::int64_t per_sent = 0, per_received = 0;     // positions, to and from other ranks
   std::int64_t per_position = 0;                   // computed here
   std::int64_t per_borrowed = 0, per_lent = 0;     // experts; lent once for each borrower
+  std::int64_t per_summed = 0;                     // borrowed experts whose gradients are summed over chunks
   std::int64_t fixed = 0;
 
   std::int64_t of(const ChunkLoad& load, const ForeignLoad& foreign) const;

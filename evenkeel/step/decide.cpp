@@ -1,10 +1,12 @@
 #include "evenkeel/step/decide.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/step/internal/one_plan.h"
+#include "evenkeel/step/internal/plan_per_chunk.h"
 
 namespace evenkeel {
 
@@ -12,11 +14,13 @@ StepDecider::StepDecider(ByteModel& model, const DecisionOptions& options, int n
     : options_(options),
       plain_planner_(make_planner({PlannerOptions::Kind::ep})),
       ways_(std::make_unique<internal::OnePlan>(model, options_, num_ranks)),
+      chunk_plans_(std::make_unique<internal::PlanPerChunk>(model, options_, num_ranks)),
       model_(model) {}
 
 StepDecider::~StepDecider() = default;
 
 void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
+  if (options_.executor.plans_chunks) return decide_runs(in, decision);
   if (in.pass == StepPass::forward) in.planner->plan(in.counts, in.homes, decision.plan);
   if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // takes its memory before it is wanted
   ways_->read(in);
@@ -65,6 +69,103 @@ void StepDecider::decide_backward(const StepInputs& in, StepDecision& decision) 
   follow_plain(in);
   ways_->find_backward();
   take_plain_if_faster(in, 0, decision);
+}
+
+// The fewest equal chunks with plans of their own that fit, else the longest that do, or many; beside them,
+// chunks that share one plan, and plain EP.
+void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
+  static constexpr std::array<std::int64_t, 8> few = {1, 2, 3, 4, 5, 6, 7, 8};
+  static constexpr std::array<std::int64_t, 2> many = {16, 32};
+  const ChunkRule& rule = options_.memory.rule;
+  const bool by_bins = rule.kind == ChunkRule::Kind::mact;
+  decision.chunks.clear();
+  decision.plans_chunks = true;
+  if (by_bins && (take_equal(in, rule.bins, false, decision) || take_equal(in, rule.bins, true, decision)))
+    return;
+  if (!by_bins && take_equal(in, few, false, decision) && decision.chunks.size() == 1) return;
+  if (decision.chunks.empty()) {
+    take_longest(in, decision);
+    take_equal(in, many, false, decision);
+  }
+  in.planner->plan(in.counts, in.homes, decision.plan);
+  ways_->read(in);
+  ways_->follow(decision.plan, in.homes);
+  take_runs_if_faster(reason_of_plan(decision.plan.spilled()), decision);
+  if (!decision.plan.spilled()) return;
+  follow_plain(in);
+  if (!take_runs_if_faster(StepReason::plain_is_faster, decision)) return;
+  plain_planner_->plan(in.counts, in.homes, decision.plan);
+}
+
+bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision) {
+  ways_->find_runs();
+  const internal::Way& way = ways_->best();
+  if (way.chunks.empty() || (!decision.chunks.empty() && way.seconds >= decision.seconds)) return false;
+  decision.plans_chunks = false;
+  decision.reason = reason;
+  return take_best(0, decision);
+}
+
+StepDecider::EqualChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool stays) {
+  EqualChunks all;
+  for (int i = 0; i < count; ++i) {
+    const int blocks = in.table.num_blocks(), begin = i * blocks / count, end = (i + 1) * blocks / count;
+    const internal::PlanPerChunk::Run run =
+        stays ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
+    all.bytes = std::max(all.bytes, run.bytes);
+    all.seconds += run.seconds;
+    all.moves |= run.moves;
+  }
+  return all;
+}
+
+// The first of these numbers that fits, if it is faster than what is decided. False if none fits.
+bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
+                             StepDecision& decision) {
+  const std::int64_t blocks = in.table.num_blocks();
+  for (const std::int64_t count : counts) {
+    if (count > blocks) return false;
+    const EqualChunks all = equal_chunks(in, static_cast<int>(count), stays);
+    if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::gap).gap) continue;
+    if (!decision.chunks.empty() && all.seconds >= decision.seconds) return true;
+    decision.chunks.clear();
+    for (std::int64_t i = 0; i < count; ++i)
+      decision.chunks.push_back(
+          {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, stays});
+    decision.seconds = all.seconds;
+    decision.reason = stays ? StepReason::no_memory : reason_of_plan(all.moves);
+    return true;
+  }
+  return false;
+}
+
+// Each chunk as long as it fits, with nothing moved where moving does not fit. None if a block alone does
+// not.
+void StepDecider::take_longest(const StepInputs& in, StepDecision& decision) {
+  const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::gap).gap;
+  decision.seconds = 0;
+  decision.reason = StepReason::nothing_moves;
+  for (int begin = 0, end = 0; begin < in.table.num_blocks(); begin = end) {
+    bool stays = false;
+    internal::PlanPerChunk::Run run;
+    const auto fits = [&](int to) {
+      run = chunk_plans_->plan(in, begin, to, false);
+      stays = run.bytes > limit && run.moves;
+      if (stays) run = chunk_plans_->stay(in, begin, to);
+      return run.bytes <= limit;
+    };
+    end = begin;
+    for (int too_far = in.table.num_blocks() + 1; too_far - end > 1;) {
+      const int middle = end + (too_far - end) / 2;
+      (fits(middle) ? end : too_far) = middle;
+    }
+    if (end == begin) return decision.chunks.clear();
+    fits(end);
+    decision.chunks.push_back({begin, end, false, stays});
+    decision.seconds += run.seconds;
+    if (stays) decision.reason = StepReason::no_memory;
+    if (run.moves && !fell_back_to_ep(decision.reason)) decision.reason = StepReason::as_planned;
+  }
 }
 
 // False if nothing fits.

@@ -32,7 +32,15 @@ namespace evenkeel {
 
 namespace internal {
 class OnePlan;
-}
+class PlanPerChunk;
+}  // namespace internal
+
+// What an executor can carry out. One cuts anew what backward computes again, and keeps what chunks it can.
+// The other can plan each chunk as a step of its own, in runs of whole blocks; it keeps a step of one chunk,
+// and its chunks are the same in both passes.
+struct Executor {
+  bool plans_chunks = false;
+};
 
 // What all decisions of a layer have in common.
 struct DecisionOptions {
@@ -40,6 +48,7 @@ struct DecisionOptions {
   StepExpert expert;
   std::int64_t units = 1;  // as for cut_into_chunks()
   bool with_backward = true;
+  Executor executor = {};
 };
 
 // All that one decision follows from. What is viewed must stay until it is made.
@@ -57,7 +66,10 @@ struct StepInputs {
 struct StepDecision {
   // Forward: made. Backward: the step's, which becomes plain EP where the reason says so.
   StepPlan plan;
-  std::vector<Chunk> chunks;  // none where nothing fits, which can be only under holds_borrowed
+  // None where nothing fits: under holds_borrowed, or where chunks of whole blocks are too long for an
+  // executor that plans chunks, which counts smaller ones.
+  std::vector<Chunk> chunks;
+  bool plans_chunks = false;  // each as a step of its own; else they share the plan
   Workspaces workspace;       // of the products
   StepReason reason = StepReason::as_planned;
   double seconds = 0;  // predicted, of this pass and of the backward pass of all
@@ -73,9 +85,23 @@ class StepDecider {
   // threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
+  // Of so many chunks as equal as whole blocks make them, each planned as a step of its own: the bytes of the
+  // largest on the rank that needs the most, and whether work moves in any.
+  struct EqualChunks {
+    std::int64_t bytes = 0;
+    double seconds = 0;
+    bool moves = false;
+  };
+  EqualChunks equal_chunks(const StepInputs& in, int count, bool stays = false);
+
  private:
   void decide_forward(const StepInputs& in, StepDecision& decision);
   void decide_backward(const StepInputs& in, StepDecision& decision);
+  void decide_runs(const StepInputs& in, StepDecision& decision);
+  bool take_runs_if_faster(StepReason reason, StepDecision& decision);
+  bool take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
+                  StepDecision& decision);
+  void take_longest(const StepInputs& in, StepDecision& decision);
   void follow_plain(const StepInputs& in);
   bool take_best(double rest, StepDecision& decision);
   void take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision);
@@ -84,6 +110,7 @@ class StepDecider {
   std::unique_ptr<Planner> plain_planner_;
   StepPlan plain_plan_;  // where experts have several homes
   std::unique_ptr<internal::OnePlan> ways_;
+  std::unique_ptr<internal::PlanPerChunk> chunk_plans_;
   ByteModel& model_;
 };
 

@@ -53,7 +53,8 @@ TEST(MeasuredBytes, AreThoseOfTheMostDemandingPhase) {
 
     const auto some = [&] { return static_cast<std::int64_t>(random() % 100); };
     std::vector<PhaseBytes> phases(1 + random() % 3);
-    for (PhaseBytes& phase : phases) phase = {some(), some(), some(), some(), some(), some(), some(), some()};
+    for (PhaseBytes& phase : phases)
+      phase = {some(), some(), some(), some(), some(), some(), some(), some(), some()};
     const MeasuredBytes bytes(phases);
     const Chunk whole[] = {{0, kUnits}};
     const auto dealt = dealt_loads(step, plan, whole, kUnits);
@@ -69,7 +70,7 @@ TEST(MeasuredBytes, AreThoseOfTheMostDemandingPhase) {
                                   p.per_sent * (load.assignments - load.assignments_kept) +
                                   p.per_received * (load.positions_here - load.assignments_kept) +
                                   p.per_position * load.positions_here + p.per_borrowed * borrowed +
-                                  p.per_lent * lent);
+                                  p.per_lent * lent + p.per_summed * borrowed);
       ASSERT_EQ(bytes.bytes(ChunkUse::forward, loads.load(rank, 0, kBlocks), foreign.loads()[rank.offset()]),
                 most);
     }

@@ -10,6 +10,7 @@
 #include "evenkeel/budget/buffer_bytes.h"
 #include "evenkeel/step/decide.h"
 #include "evenkeel/step/internal/one_plan.h"
+#include "evenkeel/step/internal/plan_per_chunk.h"
 #include "tests/step/step_case.h"
 
 namespace evenkeel::testing {
@@ -135,6 +136,85 @@ TEST(Decide, IsNeverPredictedToTakeLongerThanBefore) {
   });
   EXPECT_EQ(lines, 2500);
   RecordProperty("faster", faster);
+}
+
+// One step of a layer between processes.
+struct Runs {
+  explicit Runs(const StepCase& of)
+      : problem(of),
+        counts(of.step.counts()),
+        table(block_table(of.step, kCaseBlocks, numbers)),
+        bytes(of.phases),
+        options{of.options, step_expert(of.shape), 1, true, {.plans_chunks = true}},
+        planner(make_planner(kLevel)),
+        memories(of.memories(of.step)),
+        in{.table = table,
+           .counts = counts,
+           .homes = of.step.placement,
+           .memories = memories,
+           .top_k = of.step.k,
+           .planner = planner.get()} {
+    for (RankMemory& memory : memories) memory.gap = of.phase_budget;
+  }
+
+  StepDecision decided() {
+    StepDecision decision;
+    StepDecider(bytes, options, problem.step.ranks()).decide(in, decision);
+    return decision;
+  }
+  // Chunks need not be of whole blocks.
+  double predicted(const Recorded& recorded) {
+    double seconds = 0;
+    for (std::size_t i = 0; i < recorded.chunks.size(); ++i) {
+      const Chunk& chunk = recorded.chunks[i];
+      const RoutedStep part = problem.part(chunk.begin, chunk.end);
+      std::vector<std::int32_t> of_part;
+      const BlockTable run = block_table(part, 1, of_part);
+      std::vector<RankMemory> tokens = memories;
+      for (RankMemory& memory : tokens) memory.tokens = chunk.end - chunk.begin;
+      StepInputs of = {.table = run,
+                       .counts = counts,
+                       .homes = problem.step.placement,
+                       .memories = tokens,
+                       .top_k = problem.step.k,
+                       .planner = planner.get()};
+      internal::PlanPerChunk plans(bytes, options, problem.step.ranks());
+      seconds +=
+          (recorded.stays[i] ? plans.stay(of, 0, 1) : plans.plan(of, 0, 1, recorded.chunks.size() == 1))
+              .seconds;
+    }
+    return seconds;
+  }
+
+  const StepCase& problem;
+  const Counts counts;
+  std::vector<std::int32_t> numbers;
+  const BlockTable table;
+  MeasuredBytes bytes;
+  const DecisionOptions options;
+  const std::unique_ptr<Planner> planner;
+  std::vector<RankMemory> memories;
+  const StepInputs in;
+};
+
+TEST(Decide, IsNeverPredictedToTakeLongerBetweenProcessesThanBefore) {
+  int faster = 0, finer = 0;
+  const int lines = for_each_line("decided_by_phases.txt", [&](unsigned seed, const std::string& text) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const StepCase problem(seed);
+    Runs runs(problem);
+    const StepDecision decision = runs.decided();
+    if (decision.chunks.empty()) {  // a block is counted finer
+      ++finer;
+      return;
+    }
+    const double before = runs.predicted(Recorded(text, false));
+    EXPECT_LE(decision.seconds, before * (1 + 1e-12));
+    faster += decision.seconds < before * (1 - 1e-9) ? 1 : 0;
+  });
+  EXPECT_EQ(lines, 2500);
+  RecordProperty("faster", faster);
+  RecordProperty("finer", finer);
 }
 
 }  // namespace

@@ -130,10 +130,13 @@ std::vector<RankMemory> StepCase::memories(const RoutedStep& of) const {
   return all;
 }
 
-RoutedStep StepCase::without(std::int64_t tokens) const {
-  RoutedStep left = step;
-  for (auto& ids : left.ids) ids.erase(ids.begin(), ids.begin() + tokens * step.k);
-  return left;
+RoutedStep StepCase::part(std::int64_t begin, std::int64_t end) const {
+  RoutedStep part = step;
+  for (auto& ids : part.ids) {
+    ids.resize(static_cast<std::size_t>(end * step.k));
+    ids.erase(ids.begin(), ids.begin() + begin * step.k);
+  }
+  return part;
 }
 
 }  // namespace evenkeel::testing

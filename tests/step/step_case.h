@@ -24,8 +24,9 @@ struct StepCase {
   explicit StepCase(unsigned seed);
 
   std::vector<RankMemory> memories(const RoutedStep& of) const;
-  // The step without each rank's first tokens.
-  RoutedStep without(std::int64_t tokens) const;
+  // Each rank's tokens [begin, end).
+  RoutedStep part(std::int64_t begin, std::int64_t end) const;
+  RoutedStep without(std::int64_t tokens) const { return part(tokens, kCaseTokens); }
 
   RoutedStep step;
   ChunkShape shape;

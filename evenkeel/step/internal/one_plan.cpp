@@ -196,6 +196,20 @@ void OnePlan::find_backward() {
   time(StepPass::backward, best_);
 }
 
+void OnePlan::find_runs() {
+  best_.chunks.clear();
+  best_.left = 0;
+  if (!set_backward_limits()) return;
+  for (int begin = 0, end = 0; begin < loads_.num_blocks(); begin = end) {
+    end = end_of_run(limits(ChunkUse::recompute), loads_, begin);
+    if (end == begin) return best_.chunks.clear();
+    best_.chunks.push_back({begin, end});
+  }
+  best_.chunks.front().kept = options_.with_backward && best_.chunks.size() == 1;
+  best_.seconds = seconds(StepPass::forward).of_all(best_.chunks);
+  if (options_.with_backward) best_.seconds += seconds(StepPass::backward).of_all(best_.chunks);
+}
+
 // Bytes for chunks of which nothing was kept. False if a gradient that comes home may find no memory.
 bool OnePlan::set_backward_limits() {
   limits_.clear();

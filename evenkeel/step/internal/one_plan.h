@@ -39,6 +39,8 @@ class OnePlan {
   void find_kept_whole();
   void find_forward(bool keep_all, double rest);
   void find_backward();
+  // For an executor that plans chunks: of whole blocks, carried out alike in both passes.
+  void find_runs();
   // About the seconds of the backward pass, were nothing kept.
   double rest();
   // Of the chunks of a pass, of all that is not kept in backward.
@@ -63,9 +65,10 @@ class OnePlan {
   const ForeignLoad& foreign(RankId rank) const { return foreign_.loads()[rank.offset()]; }
   ChunkLimits limits(ChunkUse use) const { return {model_, use, foreign_.loads(), limits_}; }
   StepSeconds seconds(StepPass pass) const {
-    return {pass, options_.expert, options_.memory.cost, loads_, options_.units, foreign_.transfers()};
+    return {pass, options_.expert, options_.memory.cost, loads_, units(), foreign_.transfers()};
   }
-  std::int64_t block_units() const { return options_.units / loads_.num_blocks(); }
+  std::int64_t units() const { return options_.executor.plans_chunks ? loads_.num_blocks() : options_.units; }
+  std::int64_t block_units() const { return units() / loads_.num_blocks(); }
 
   ByteModel& model_;
   const DecisionOptions& options_;
