@@ -21,7 +21,7 @@ from transformers.models.qwen3_moe.configuration_qwen3_moe import Qwen3MoeConfig
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
 
 from evenkeel import Placement, _native
-from evenkeel.torch._budgets import Budgets, CountedStep
+from evenkeel.torch._budgets import Budgets, CountedStep, ExpertSize
 from evenkeel.torch._chunk import Weights
 from evenkeel.torch._cut import Counted
 from evenkeel.torch._module import with_weights
@@ -53,11 +53,13 @@ def budgets(config: dict[str, Any], ranks: int, tokens: int) -> Budgets:
     placement = Placement.contiguous(1, experts, ranks)
     layout = _native.StepLayout(placement._native, 0, 0, "level", 1000, 64, 1000)
     phases = phases_of(-(-experts // ranks), hidden, width, k)
-    layout.set_budget(phases, 0)
     counts = np.full((ranks, BLOCKS, experts), round(tokens * k * (1 - HOT) / BLOCKS / experts), dtype=np.int64)
     counts[:, :, 0] = tokens * k // BLOCKS - counts[:, :, 1:].sum(axis=2)
     of_blocks = np.full((ranks, BLOCKS), tokens // BLOCKS, dtype=np.int64)
-    return CountedStep(layout, phases, Counted(0, tokens, counts, of_blocks, np.zeros((0, k))), k, True).budgets(CHUNKS)
+    counted = Counted(0, tokens, counts, of_blocks, np.zeros((0, k)))
+    step = CountedStep(layout, phases, ExpertSize(0, 0, 0, 0), counted, k, training=True)
+    step.set_budget(0, None)
+    return step.budgets(CHUNKS)
 
 
 def phases_of(experts: int, hidden: int, width: int, k: int) -> list[_native.PhaseBytes]:

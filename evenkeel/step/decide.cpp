@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "evenkeel/base/check.h"
@@ -79,18 +80,23 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   const ChunkRule& rule = options_.memory.rule;
   const bool by_bins = rule.kind == ChunkRule::Kind::mact;
   decision.chunks.clear();
+  decision.refine.clear();
   decision.plans_chunks = true;
-  if (by_bins && (take_equal(in, rule.bins, false, decision) || take_equal(in, rule.bins, true, decision)))
+  decision.seconds = std::numeric_limits<double>::infinity();  // of nothing yet
+  if (by_bins) {
+    if (!take_equal(in, rule.bins, false, decision) && !take_equal(in, rule.bins, true, decision))
+      decision.refine.push_back({0, in.table.num_blocks()});
     return;
-  if (!by_bins && take_equal(in, few, false, decision) && decision.chunks.size() == 1) return;
-  if (decision.chunks.empty()) {
-    take_longest(in, decision);
-    take_equal(in, many, false, decision);
   }
+  const bool few_fit = take_equal(in, few, false, decision);
+  if (few_fit && decision.chunks.size() == 1) return;
+  if (!few_fit) take_equal(in, many, false, decision);
   in.planner->plan(in.counts, in.homes, decision.plan);
   ways_->read(in);
   ways_->follow(decision.plan, in.homes);
   take_runs_if_faster(reason_of_plan(decision.plan.spilled()), decision);
+  if (options_.memory.keep_plan && !decision.chunks.empty()) return;
+  if (!few_fit) take_longest_if_faster(in, decision);
   if (!decision.plan.spilled()) return;
   follow_plain(in);
   if (!take_runs_if_faster(StepReason::plain_is_faster, decision)) return;
@@ -100,7 +106,8 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
 bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision) {
   ways_->find_runs();
   const internal::Way& way = ways_->best();
-  if (way.chunks.empty() || (!decision.chunks.empty() && way.seconds >= decision.seconds)) return false;
+  if (way.chunks.empty() || way.seconds >= decision.seconds) return false;
+  decision.refine.clear();
   decision.plans_chunks = false;
   decision.reason = reason;
   return take_best(0, decision);
@@ -127,8 +134,9 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
     if (count > blocks) return false;
     const EqualChunks all = equal_chunks(in, static_cast<int>(count), stays);
     if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::gap).gap) continue;
-    if (!decision.chunks.empty() && all.seconds >= decision.seconds) return true;
+    if (all.seconds >= decision.seconds) return true;
     decision.chunks.clear();
+    decision.refine.clear();
     for (std::int64_t i = 0; i < count; ++i)
       decision.chunks.push_back(
           {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, stays});
@@ -139,12 +147,13 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
   return false;
 }
 
-// Each chunk as long as it fits, with nothing moved where moving does not fit. None if a block alone does
-// not.
-void StepDecider::take_longest(const StepInputs& in, StepDecision& decision) {
+// Each chunk as long as it fits, with nothing moved where moving does not fit.
+void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& decision) {
   const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::gap).gap;
-  decision.seconds = 0;
-  decision.reason = StepReason::nothing_moves;
+  std::vector<Chunk> chunks;
+  std::vector<BlockRun> refine;
+  double seconds = 0;
+  StepReason reason = StepReason::nothing_moves;
   for (int begin = 0, end = 0; begin < in.table.num_blocks(); begin = end) {
     bool stays = false;
     internal::PlanPerChunk::Run run;
@@ -159,13 +168,23 @@ void StepDecider::take_longest(const StepInputs& in, StepDecision& decision) {
       const int middle = end + (too_far - end) / 2;
       (fits(middle) ? end : too_far) = middle;
     }
-    if (end == begin) return decision.chunks.clear();
+    if (end == begin) {
+      refine.push_back({begin, ++end});
+      seconds = std::numeric_limits<double>::infinity();
+      continue;
+    }
     fits(end);
-    decision.chunks.push_back({begin, end, false, stays});
-    decision.seconds += run.seconds;
-    if (stays) decision.reason = StepReason::no_memory;
-    if (run.moves && !fell_back_to_ep(decision.reason)) decision.reason = StepReason::as_planned;
+    chunks.push_back({begin, end, false, stays});
+    seconds += run.seconds;
+    if (stays) reason = StepReason::no_memory;
+    if (run.moves && reason == StepReason::nothing_moves) reason = StepReason::as_planned;
   }
+  if (!decision.chunks.empty() && seconds >= decision.seconds) return;
+  decision.chunks.swap(chunks);
+  decision.refine.swap(refine);
+  decision.plans_chunks = true;
+  decision.seconds = seconds;
+  decision.reason = reason;
 }
 
 // False if nothing fits.

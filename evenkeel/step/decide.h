@@ -63,12 +63,17 @@ struct StepInputs {
   bool holds_borrowed = false;  // in backward: its weights are there already, and it must be this plan
 };
 
+struct BlockRun {
+  int begin = 0, end = 0;
+};
+
 struct StepDecision {
   // Forward: made. Backward: the step's, which becomes plain EP where the reason says so.
   StepPlan plan;
-  // None where nothing fits: under holds_borrowed, or where chunks of whole blocks are too long for an
-  // executor that plans chunks, which counts smaller ones.
-  std::vector<Chunk> chunks;
+  std::vector<Chunk> chunks;  // none where nothing fits, which can be only under holds_borrowed
+  // Runs of blocks between these chunks that are to be counted finer and decided again, since one block does
+  // not fit alone. Only of an executor that plans chunks.
+  std::vector<BlockRun> refine;
   bool plans_chunks = false;  // each as a step of its own; else they share the plan
   Workspaces workspace;       // of the products
   StepReason reason = StepReason::as_planned;
@@ -101,7 +106,7 @@ class StepDecider {
   bool take_runs_if_faster(StepReason reason, StepDecision& decision);
   bool take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
                   StepDecision& decision);
-  void take_longest(const StepInputs& in, StepDecision& decision);
+  void take_longest_if_faster(const StepInputs& in, StepDecision& decision);
   void follow_plain(const StepInputs& in);
   bool take_best(double rest, StepDecision& decision);
   void take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision);

@@ -21,8 +21,9 @@
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/budget/phase_bytes.h"
-#include "evenkeel/plan/deal.h"
+#include "evenkeel/budget/shares.h"
 #include "evenkeel/plan/step_routes.h"
+#include "evenkeel/step/decide.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
 
@@ -65,64 +66,43 @@ struct PooledRoutes {
   StepRoutes routes;
 };
 
-// counts [P][B][E] and tokens [P][B] of a step whose tokens are counted in blocks.
-struct BlockCounts {
-  std::span<const std::int64_t> counts, tokens;
-  int ranks = 0, blocks = 0, experts = 0;
+// The weights that this rank borrows and lends for all chunks of a step: experts received, by source then id;
+// slots of experts sent, by destination then id.
+struct Loan {
+  std::vector<std::int64_t> borrowed, borrowed_counts, lent, lent_counts;
 
-  // Adds blocks [first, end) to `sum`, whose counts are zeros.
-  void add_to(Counts& sum, int first, int end) const {
-    const auto width = static_cast<std::size_t>(experts);
-    const auto rows = sum.rows();
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-      for (int block = first; block < end; ++block) {
-        const std::size_t from =
-            (rank * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) * width;
-        for (std::size_t e = 0; e < width; ++e) rows[rank * width + e] += counts[from + e];
-      }
-  }
-  // Tokens of blocks [first, end), by rank.
-  std::vector<std::int64_t> tokens_of(int first, int end) const {
-    std::vector<std::int64_t> sums;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const auto row = tokens.begin() + std::ptrdiff_t{rank} * blocks;
-      sums.push_back(std::accumulate(row + first, row + end, std::int64_t{0}));
+  Loan(const StepPlan& plan, const LayerPlacement& homes, RankId me)
+      : borrowed_counts(static_cast<std::size_t>(homes.num_ranks())), lent_counts(borrowed_counts) {
+    std::vector<std::tuple<RankId, ExpertId>> from, to;
+    for (const Transfer& transfer : plan.transfers()) {
+      if (transfer.to == me) from.emplace_back(transfer.from, transfer.expert);
+      if (transfer.from == me) to.emplace_back(transfer.to, transfer.expert);
     }
-    return sums;
+    std::ranges::sort(from);
+    std::ranges::sort(to);
+    for (const auto& [rank, expert] : from) {
+      borrowed.push_back(expert.value());
+      ++borrowed_counts[rank.offset()];
+    }
+    const auto natives = homes.natives(me);
+    for (const auto& [rank, expert] : to) {
+      lent.push_back(std::ranges::find(natives, expert) - natives.begin());
+      ++lent_counts[rank.offset()];
+    }
+  }
+
+  // Slots behind `natives` of a chunk that borrows some of these experts, in the same order.
+  void renumber(std::span<const std::int64_t> of_chunk, std::int64_t natives,
+                std::span<std::int64_t> slots) const {
+    std::vector<std::int64_t> slot_of;
+    for (std::size_t at = 0; const std::int64_t expert : of_chunk) {
+      while (borrowed[at] != expert) ++at;
+      slot_of.push_back(natives + static_cast<std::int64_t>(at));
+    }
+    for (std::int64_t& slot : slots)
+      if (slot >= natives) slot = slot_of[static_cast<std::size_t>(slot - natives)];
   }
 };
-
-// Bytes that a chunk takes on the rank that needs the most; `tokens` by rank.
-std::int64_t most_bytes(const Counts& counts, const LayerPlacement& homes, const StepPlan& plan,
-                        std::span<const std::int64_t> tokens, std::span<const PhaseBytes> phases) {
-  ForeignLoads foreign(counts.num_ranks());
-  foreign.read(plan, homes);
-  Deal deal;
-  std::int64_t most = 0;
-  for (RankId rank : indices<RankId>(counts.num_ranks())) {
-    deal.make(counts, plan, rank);
-    ChunkLoad load{.tokens = tokens[rank.offset()]};
-    for (std::int64_t count : deal.sent()) load.assignments += count;
-    for (std::int64_t count : deal.received()) load.positions_here += count;
-    load.assignments_kept = deal.sent()[rank.offset()];
-    for (const PhaseBytes& phase : phases)
-      most = std::max(most, phase.of(load, foreign.loads()[rank.offset()]));
-  }
-  return most;
-}
-
-// The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first`
-// where not even one block fits.
-template <class Fits>
-int longest(int first, int blocks, const Fits& fits) {
-  if (fits(blocks)) return blocks;
-  int good = first, bad = blocks;
-  while (bad - good > 1) {
-    const int middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
-}
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.
 class StepLayout {
@@ -143,75 +123,85 @@ class StepLayout {
     planner_ = make_planner(options_);
   }
 
-  // A chunk takes no more than `budget` on any rank: where the planner's plan does, all stays at home.
-  void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget) {
-    phases_ = std::move(phases);
+  // What a decision under a budget follows from: bytes, an expert's products, and the machine.
+  void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget, const std::vector<std::int64_t>& bins,
+                  double elements, double outputs, double weight_bytes, double gradient_bytes,
+                  bool training) {
+    bytes_ = std::make_unique<MeasuredBytes>(std::move(phases));
     budget_ = budget;
+    DecisionOptions options;
+    options.expert = {{elements, outputs, weight_bytes}, gradient_bytes};
+    options.with_backward = training;
+    options.executor.plans_chunks = true;
+    options.memory.cost = machine_of(options.expert);
+    options.memory.keep_plan = !options_.costs;  // nobody has said what this machine takes
+    if (!bins.empty()) options.memory.rule = {ChunkRule::Kind::mact, 1, bins};
+    decider_ = std::make_unique<StepDecider>(*bytes_, options, placement_.num_ranks());
   }
 
-  // The plan of the counts [P, E], of `tokens` by rank (needed under a budget alone), and this rank's routes;
+  // The plan of the counts [P, E] as a step of its own, `stays`: with nothing moved, and this rank's routes;
   // nothing if no work moves and that is not wanted.
   std::optional<PooledRoutes> step(const InArray<std::int64_t, 2>& experts,
-                                   const InArray<std::int64_t, 2>& counts,
-                                   const std::vector<std::int64_t>& tokens, bool also_if_nothing_moves) {
+                                   const InArray<std::int64_t, 2>& counts, bool stays,
+                                   bool also_if_nothing_moves) {
     const nb::gil_scoped_release release;
-    require_shape(counts.shape(0), counts.shape(1));
-    counts_.resize(placement_.num_ranks(), placement_.num_experts());
-    std::ranges::copy(values_of(counts), counts_.rows().begin());
-    plan(tokens, budget_);
+    take(counts);
+    (stays ? *stay_ : *planner_).plan(counts_, placement_, plan_);
     if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
-    PooledRoutes made(pool_);
-    router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
-                  made.routes);
+    return route(experts);
+  }
+
+  // Of counts [P, B, E] and each rank's tokens: chunks (first block, end, whether nothing moves), in order.
+  std::vector<std::tuple<int, int, bool>> decide(const InArray<std::int64_t, 3>& counts,
+                                                 const std::vector<std::int64_t>& tokens, std::int64_t k) {
+    const nb::gil_scoped_release release;
+    ask(counts, tokens, k, [&](const StepInputs& in) { decider_->decide(in, decision_); });
+    if (!decision_.plans_chunks) {
+      shares_.begin(decision_.plan);
+      loan_.emplace(decision_.plan, placement_, rank_);
+    }
+    std::vector<std::tuple<int, int, bool>> chunks;
+    for (const Chunk& chunk : decision_.chunks)
+      chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.stays);
+    return chunks;
+  }
+  std::vector<std::tuple<int, int>> refine() const {
+    std::vector<std::tuple<int, int>> runs;
+    for (const BlockRun& run : decision_.refine) runs.emplace_back(run.begin, run.end);
+    return runs;
+  }
+
+  // This rank's routes of the next chunk under the decided plan; `counts` are the chunk's.
+  PooledRoutes share(const InArray<std::int64_t, 2>& experts, const InArray<std::int64_t, 2>& counts) {
+    const nb::gil_scoped_release release;
+    take(counts);
+    shares_.next(counts_, placement_, plan_);
+    PooledRoutes made = route(experts);
+    loan_->renumber(made.routes.borrowed, natives(), made.routes.slots);
     return made;
   }
 
-  // Blocks [first, result) fit as one chunk; `first` if not even one does. counts [P, B, E], tokens [P, B].
-  int longest_chunk(const InArray<std::int64_t, 3>& counts, const InArray<std::int64_t, 2>& tokens,
-                    int first) {
+  // Bytes of the largest of so many equal chunks, balanced, and whether work moves in any.
+  std::tuple<std::int64_t, bool> equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
+                                                   const std::vector<std::int64_t>& tokens, std::int64_t k,
+                                                   int chunks) {
     const nb::gil_scoped_release release;
-    const BlockCounts blocks = blocks_of(counts, tokens);
-    return longest(first, blocks.blocks,
-                   [&](int end) { return bytes_of(blocks, first, end, budget_) <= budget_; });
-  }
-
-  // Bytes of the largest of so many chunks, as equal as whole blocks make them. `balanced`: as the planner
-  // plans them, whatever that takes; else a chunk beyond the budget has nothing moved.
-  std::int64_t equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
-                                 const InArray<std::int64_t, 2>& tokens, int chunks, bool balanced) {
-    const nb::gil_scoped_release release;
-    const BlockCounts blocks = blocks_of(counts, tokens);
-    const std::int64_t allowed = balanced ? std::numeric_limits<std::int64_t>::max() : budget_;
-    std::int64_t most = 0;
-    equal_chunks_move_ = false;
-    for (int i = 0; i < chunks; ++i) {
-      most = std::max(
-          most, bytes_of(blocks, i * blocks.blocks / chunks, (i + 1) * blocks.blocks / chunks, allowed));
-      equal_chunks_move_ |= plan_.spilled();
-    }
-    return most;
+    StepDecider::EqualChunks all;
+    ask(counts, tokens, k, [&](const StepInputs& in) { all = decider_->equal_chunks(in, chunks); });
+    return {all.bytes, all.moves};
   }
 
   std::vector<std::int64_t> rank_loads() const {
     return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
   }
   std::size_t transfers() const { return plan_.transfers().size(); }
-  bool equal_chunks_move() const { return equal_chunks_move_; }
-  bool fell_back_to_ep() const { return fell_back_to_ep_; }
-  int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
+  std::size_t decided_transfers() const { return decision_.plan.transfers().size(); }
+  bool plans_chunks() const { return decision_.plans_chunks; }
+  std::string reason() const { return std::string(name_of(decision_.reason)); }
+  const Loan& loan() const { return *loan_; }
+  std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
-  BlockCounts blocks_of(const InArray<std::int64_t, 3>& counts,
-                        const InArray<std::int64_t, 2>& tokens) const {
-    require_shape(counts.shape(0), counts.shape(2));
-    return {values_of(counts), values_of(tokens), placement_.num_ranks(), static_cast<int>(counts.shape(1)),
-            placement_.num_experts()};
-  }
-  std::int64_t bytes_of(const BlockCounts& blocks, int first, int end, std::int64_t allowed) {
-    counts_.resize(placement_.num_ranks(), placement_.num_experts());
-    blocks.add_to(counts_, first, end);
-    return plan(blocks.tokens_of(first, end), allowed);
-  }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
         static_cast<int>(experts) == placement_.num_experts())
@@ -221,28 +211,64 @@ class StepLayout {
                           std::to_string(placement_.num_experts()) + " experts on " +
                               std::to_string(placement_.num_ranks()) + " ranks");
   }
-  // Fills plan_ from counts_, with nothing moved where moving takes more bytes than `allowed`; what it takes
-  // on the rank with the most, 0 without a budget.
-  std::int64_t plan(const std::vector<std::int64_t>& tokens, std::int64_t allowed) {
+  void take(const InArray<std::int64_t, 2>& counts) {
+    require_shape(counts.shape(0), counts.shape(1));
+    counts_.resize(placement_.num_ranks(), placement_.num_experts());
+    std::ranges::copy(values_of(counts), counts_.rows().begin());
     counts_.sum_loads();
-    planner_->plan(counts_, placement_, plan_);
-    fell_back_to_ep_ = false;
-    if (phases_.empty()) return 0;
-    const std::int64_t taken = most_bytes(counts_, placement_, plan_, tokens, phases_);
-    if (taken <= allowed || !plan_.spilled()) return taken;
-    fell_back_to_ep_ = true;
-    stay_->plan(counts_, placement_, plan_);
-    return most_bytes(counts_, placement_, plan_, tokens, phases_);
+  }
+  PooledRoutes route(const InArray<std::int64_t, 2>& experts) {
+    PooledRoutes made(pool_);
+    router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
+                  made.routes);
+    return made;
+  }
+  template <class Ask>
+  void ask(const InArray<std::int64_t, 3>& counts, const std::vector<std::int64_t>& tokens, std::int64_t k,
+           const Ask& use) {
+    require_shape(counts.shape(0), counts.shape(2));
+    const int ranks = placement_.num_ranks(), experts = placement_.num_experts();
+    const auto blocks = static_cast<int>(counts.shape(1));
+    numbers_.resize(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
+    const BlockTable table(numbers_, ranks, experts, blocks);
+    table.fill_counts(values_of(counts), placement_);
+    table.sum(counts_);
+    memories_.clear();
+    for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .gap = budget_});
+    use({.table = table,
+         .counts = counts_,
+         .homes = placement_,
+         .memories = memories_,
+         .top_k = static_cast<int>(k),
+         .planner = planner_.get()});
+  }
+  // A machine that takes as long as the costs by which the planner decides, where there are any.
+  Machine machine_of(const StepExpert& expert) const {
+    Machine machine;
+    if (!options_.costs) return machine;
+    const auto set = [&](double Machine::*number, double work, double seconds) {
+      const auto& all = machine_numbers();
+      const auto known = std::ranges::find(all, number, &MachineNumber::value);
+      if (seconds > 0) machine.*number = std::clamp(work / seconds, known->least, known->most);
+    };
+    set(&Machine::flops_per_second, 2 * expert.work.elements, options_.costs->seconds_per_assignment);
+    set(&Machine::link_bytes_per_second, expert.work.bytes, options_.costs->seconds_per_transfer);
+    set(&Machine::chunk_seconds, options_.costs->seconds_per_step, 1);
+    return machine;
   }
 
   LayerPlacement placement_;
   RankId rank_;
   PlannerOptions options_;
   std::unique_ptr<Planner> planner_, stay_;
-  std::vector<PhaseBytes> phases_;  // none without a budget
+  std::unique_ptr<MeasuredBytes> bytes_;  // none without a budget
   std::int64_t budget_ = 0;
-  bool fell_back_to_ep_ = false;    // in the last plan
-  bool equal_chunks_move_ = false;  // work, in any of the last equal chunks
+  std::unique_ptr<StepDecider> decider_;
+  StepDecision decision_;
+  std::optional<Loan> loan_;  // of the decided plan
+  ChunkShares shares_;
+  std::vector<std::int32_t> numbers_;
+  std::vector<RankMemory> memories_;
   Counts counts_;
   StepPlan plan_;
   StepRouter router_;
@@ -294,21 +320,28 @@ void bind_routes(nb::module_& module) {
           "__init__",
           [](PhaseBytes* self, std::int64_t token, std::int64_t assignment, std::int64_t sent,
              std::int64_t received, std::int64_t position, std::int64_t borrowed, std::int64_t lent,
-             std::int64_t fixed) {
-            new (self) PhaseBytes{token, assignment, sent, received, position, borrowed, lent, fixed};
+             std::int64_t summed, std::int64_t fixed) {
+            new (self) PhaseBytes{token, assignment, sent, received, position, borrowed, lent, summed, fixed};
           },
           nb::arg("token") = 0, nb::arg("assignment") = 0, nb::arg("sent") = 0, nb::arg("received") = 0,
-          nb::arg("position") = 0, nb::arg("borrowed") = 0, nb::arg("lent") = 0, nb::arg("fixed") = 0)
+          nb::arg("position") = 0, nb::arg("borrowed") = 0, nb::arg("lent") = 0, nb::arg("summed") = 0,
+          nb::arg("fixed") = 0)
       .def("to_list",
            [](const PhaseBytes& self) {
-             return std::vector{self.per_token,    self.per_assignment, self.per_sent, self.per_received,
-                                self.per_position, self.per_borrowed,   self.per_lent, self.fixed};
+             return std::vector{self.per_token,    self.per_assignment, self.per_sent,
+                                self.per_received, self.per_position,   self.per_borrowed,
+                                self.per_lent,     self.per_summed,     self.fixed};
            })
       .def("of_one_token", [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks) {
         return self.per_token + k * (self.per_assignment + self.per_sent) +
                (ranks - 1) * k * self.per_received + ranks * k * self.per_position + self.fixed;
       });
 
+  nb::class_<Loan>(module, "Loan")
+      .def_ro("borrowed", &Loan::borrowed)
+      .def_ro("borrowed_counts", &Loan::borrowed_counts)
+      .def_ro("lent", &Loan::lent)
+      .def_ro("lent_counts", &Loan::lent_counts);
   nb::class_<StepLayout>(module, "StepLayout")
       .def(
           "__init__",
@@ -327,17 +360,22 @@ void bind_routes(nb::module_& module) {
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
              self.set_costs({per_assignment, per_transfer, per_step});
            })
-      .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"))
-      .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("tokens"),
+      .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
+           nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),
+           nb::arg("training"))
+      .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("stays"),
            nb::arg("also_if_nothing_moves"))
-      .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"),
-           nb::arg("first"))
+      .def("decide", &StepLayout::decide, nb::arg("counts"), nb::arg("tokens"), nb::arg("k"))
+      .def("share", &StepLayout::share, nb::arg("experts"), nb::arg("counts"))
       .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
-           nb::arg("chunks"), nb::arg("balanced"))
-      .def_prop_ro("equal_chunks_move", &StepLayout::equal_chunks_move)
-      .def_prop_ro("fell_back_to_ep", &StepLayout::fell_back_to_ep)
+           nb::arg("k"), nb::arg("chunks"))
+      .def_prop_ro("refine", &StepLayout::refine)
+      .def_prop_ro("plans_chunks", &StepLayout::plans_chunks)
+      .def_prop_ro("reason", &StepLayout::reason)
+      .def_prop_ro("loan", &StepLayout::loan, nb::rv_policy::copy)
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
+      .def_prop_ro("decided_transfers", &StepLayout::decided_transfers)
       .def_prop_ro("natives", &StepLayout::natives);
 }
 

@@ -204,7 +204,7 @@ TEST(Decide, IsNeverPredictedToTakeLongerBetweenProcessesThanBefore) {
     const StepCase problem(seed);
     Runs runs(problem);
     const StepDecision decision = runs.decided();
-    if (decision.chunks.empty()) {  // a block is counted finer
+    if (!decision.refine.empty()) {  // blocks are counted finer
       ++finer;
       return;
     }

@@ -45,11 +45,27 @@ def _chunks(count: int) -> str:
     return f"{count} chunk{'s' * (count != 1)}"
 
 
+class ExpertSize(NamedTuple):
+    """One expert's, as its predicted time depends on it."""
+
+    elements: float
+    outputs: float
+    weight_bytes: float
+    gradient_bytes: float
+
+    @staticmethod
+    def of(weights: Sequence[torch.Tensor]) -> ExpertSize:
+        sizes = [(weight[0].numel(), weight.element_size(), weight.requires_grad) for weight in weights]
+        taught = sum(count * size for count, size, wants in sizes if wants)
+        return ExpertSize(sum(n for n, _, _ in sizes), 0, sum(n * size for n, size, _ in sizes), taught)
+
+
 class CountedStep(NamedTuple):
     """A step under a budget."""
 
     layout: _native.StepLayout
     phases: list[_native.PhaseBytes]
+    expert: ExpertSize
     counted: Counted
     k: int
     training: bool
@@ -58,18 +74,17 @@ class CountedStep(NamedTuple):
     def least(self) -> int:
         return least_bytes(self.phases, self.k, len(self.counted.tokens))
 
+    def set_budget(self, budget: int, bins: Sequence[int] | None) -> None:
+        """Of this step's layout, from now on."""
+        self.layout.set_budget(self.phases, budget, list(bins or ()), *self.expert, training=self.training)
+
     def budgets(self, numbers: Sequence[int]) -> Budgets:
-        counts, tokens = self.counted.counts, self.counted.tokens
-        step = {n: self.layout.equal_chunk_bytes(counts, tokens, n, True) for n in numbers}
+        step = {n: self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, n)[0] for n in numbers}
         return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
 
     def balancing(self, numbers: Sequence[int]) -> int:
         """The least bytes, of these numbers of chunks and of one, in which work moves."""
-        counts, tokens = self.counted.counts, self.counted.tokens
-        taken = [
-            (self.layout.equal_chunk_bytes(counts, tokens, n, True), self.layout.equal_chunks_move)
-            for n in {1, *numbers}
-        ]
+        taken = [self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, n) for n in {1, *numbers}]
         return min([size for size, moves in taken if moves] or [size for size, _ in taken])
 
     def even_bytes(self, chunks: int) -> int:
@@ -79,7 +94,7 @@ class CountedStep(NamedTuple):
         bounds = before + tokens * np.arange(chunks + 1) // chunks  # [P, chunks + 1]
         experts = np.arange(self.counted.counts.shape[2])[::-1]
         assigned = (bounds[:, :, None] * self.k + experts) // len(experts)  # to each expert before each bound
-        return self.layout.equal_chunk_bytes(np.diff(assigned, axis=1), np.diff(bounds, axis=1), chunks, True)
+        return self.layout.equal_chunk_bytes(np.diff(assigned, axis=1), tokens[:, 0].tolist(), self.k, chunks)[0]
 
 
 class LayerBudget:
@@ -122,11 +137,13 @@ class LayerBudget:
             if training and not agreed.training[self.exchange.rank]:
                 own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
             self._phases[key] = self._most_of_ranks(own, hidden.device)
-        step = CountedStep(self.layout, self._phases[key], cut.counted.without_ids(), k, training)
+        step = CountedStep(
+            self.layout, self._phases[key], ExpertSize.of(weights), cut.counted.without_ids(), k, training
+        )
         if training or self._step is None or not self._step.training:
             self._step = step
         self._set_bytes(step)
-        self._balance_or_fit(cut)
+        cut.decide(finer=lambda: step.set_budget(self.bytes or 0, None))
         if self.exchange.rank == 0:
             self._say(step, cut.last, first)
 
@@ -134,7 +151,7 @@ class LayerBudget:
         if self._step is None:
             why = 'budgets: no step of this layer has run under a budget, such as "auto"'
             raise Unsupported(why, {"why": why})
-        self.layout.set_budget(self._step.phases, 0)
+        self._step.set_budget(0, None)
         return self._step.budgets(self._shown)
 
     @property
@@ -146,10 +163,10 @@ class LayerBudget:
         return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
 
     def _set_bytes(self, step: CountedStep) -> None:
-        self.layout.set_budget(step.phases, self.bytes or 0)
+        step.set_budget(self.bytes or 0, self.bins)
         if self.is_auto:
             self.bytes = max(self.bytes or 0, step.least, step.even_bytes(2))
-            self.layout.set_budget(step.phases, self.bytes)
+            step.set_budget(self.bytes, self.bins)
         elif self.bytes is not None and self.bytes < step.least:
             found = step.budgets(self._shown)
             error = BudgetTooSmall(
@@ -158,13 +175,6 @@ class LayerBudget:
                 {"given": self.bytes, **found._asdict()},
             )
             raise SameOnEveryRank(error)
-
-    def _balance_or_fit(self, cut: Cut) -> None:
-        assert self.bytes is not None
-        fits = cut.equal(self.bins or range(1, 9), self.bytes, balanced=True)
-        if not fits and (self.bins is None or not cut.equal(self.bins, self.bytes, balanced=False)):
-            cut.fewest()
-        cut.note_lacked_memory()
 
     def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
         """The first step of each kind in the log; a warning, once, where a step could not be balanced."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .. import _native
 from .._arguments import invalid
 from ._exchange import Exchange
+
+if TYPE_CHECKING:
+    from ._loan import Loan
 
 Weights = dict[str, torch.Tensor]
 Experts = Callable[[torch.Tensor, torch.Tensor, Weights], torch.Tensor]
@@ -113,8 +117,18 @@ class Computed:
 class Chunk:
     """A chunk of one layer's step; `names` are those of `weights`, all `[experts at home, ...]`."""
 
-    def __init__(self, exchange: Exchange, experts: Experts, names: Sequence[str], routes: Routes, k: int) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        experts: Experts,
+        names: Sequence[str],
+        routes: Routes,
+        k: int,
+        loan: Loan | None = None,
+    ) -> None:
         self.exchange, self.experts, self.names, self.routes, self.k = exchange, experts, tuple(names), routes, k
+        self.loan = loan
+        """Of weights that this chunk borrows together with others; None where it borrows for itself."""
 
     # Forward.
 
@@ -165,6 +179,8 @@ class Chunk:
     def _borrow(self, weights: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         """Posts the weights at once; each is waited for when it is taken."""
         routes = self.routes
+        if self.loan is not None:
+            return self.loan.weights()
         if not routes.moves_weights:
             return iter(weights)  # no position will read them
         started = []
@@ -232,9 +248,12 @@ class Chunk:
         del outputs
 
         foreign = self._backward(computed.parts, 1, of_rows[split:])
+        if self.loan is not None and foreign is not None:
+            self.loan.add(foreign[1:])
+            del foreign[1:]
         lent = []
-        for i, weight in enumerate(_wanted(weights, wants), start=1):
-            if not routes.moves_weights:
+        for i, weight in enumerate(wanted_of(weights, wants), start=1):
+            if self.loan is not None or not routes.moves_weights:
                 break
             mine = weight.new_empty((0, *weight.shape[1:])) if foreign is None else foreign[i]
             lent.append(
@@ -245,12 +264,12 @@ class Chunk:
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
         grad_hidden = self._rows_home(of_inputs, grad_output)
 
-        homes = [torch.zeros_like(weight) for weight in _wanted(weights, wants)] if native is None else native[1:]
+        homes = [torch.zeros_like(weight) for weight in wanted_of(weights, wants)] if native is None else native[1:]
         del native, foreign, of_inputs
-        homes = _apart(homes)  # they are added to, here and by other chunks
+        homes = apart(homes)  # they are added to, here and by other chunks
         for home, (_, back, pending) in zip(homes, lent, strict=False):
             pending.wait()
-            _add_experts(home, routes.native.lent, back)
+            add_experts(home, routes.native.lent, back)
         of_wanted = iter(homes)
         return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
 
@@ -302,7 +321,7 @@ class Chunk:
         return made
 
 
-def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torch.Tensor]:
+def wanted_of(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torch.Tensor]:
     return [weight for weight, want in zip(weights, wants, strict=True) if want]
 
 
@@ -368,7 +387,7 @@ def _require_own_inputs(made: torch.Tensor) -> None:
                 ahead.append(other)
 
 
-def _apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
+def apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
     """Gradients that may be added to in place: none is a view that repeats, and no two share memory."""
     made: list[torch.Tensor] = []
     for grad in grads:
@@ -377,9 +396,9 @@ def _apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
     return made
 
 
-def _add_experts(home: torch.Tensor, slots: np.ndarray, back: torch.Tensor) -> None:
+def add_experts(home: torch.Tensor, slots: ArrayLike, back: torch.Tensor) -> None:
     """Gradients that came home are added at least in f32, one rank after the other, and rounded once."""
-    if slots.size == 0:
+    if np.size(slots) == 0:
         return
     experts, at = (torch.from_numpy(found).to(home.device) for found in np.unique(slots, return_inverse=True))
     sum_type = wide(home.dtype)

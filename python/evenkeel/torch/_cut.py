@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,13 @@ from .. import _native
 from .._arguments import invalid
 from ._chunk import Routes
 from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._loan import Loan
 
 _BLOCKS = 32
 """Under a budget tokens are counted in so many blocks, of which chunks are made."""
+
+REASONS = ("nothing moves", "as planned", "ep: faster", "ep: no memory")
+"""Why work goes where it goes (evenkeel/step/step_reason.h); of several chunks the last of these."""
 
 
 def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
@@ -67,6 +71,10 @@ class Counted(NamedTuple):
         """What may be kept after the step."""
         return self._replace(own=self.own[:0].copy())
 
+    def asked(self) -> tuple[np.ndarray, list[int]]:
+        """The counts, and each rank's tokens."""
+        return self.counts, self.tokens.sum(axis=1).tolist()
+
     def bound(self, block: int) -> int:
         """This rank's first token of a block."""
         return self.begin + (self.end - self.begin) * block // self.tokens.shape[1]
@@ -82,11 +90,12 @@ class Cut:
         self, exchange: Exchange, layout: _native.StepLayout, homes: np.ndarray, ids: torch.Tensor, counted: Counted
     ) -> None:
         self.exchange, self.layout, self.homes, self.ids, self.counted = exchange, layout, homes, ids, counted
-        self.chunks: list[tuple[int, int, Routes]] = []
+        self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
         self.last: dict[str, Any] = {
             "training": torch.is_grad_enabled(),
             "chunks": 0,
             "transfers": 0,
+            "reason": REASONS[0],
             "lacked_memory": False,
             "rank_loads": [0] * exchange.ranks,
             "home_loads": [0] * exchange.ranks,
@@ -94,67 +103,76 @@ class Cut:
 
     def whole(self, also_if_nothing_moves: bool) -> None:
         """One chunk; none where nothing moves, unless that is wanted."""
-        self._add(self.counted, 0, 1, also_if_nothing_moves)
+        self._add(self.counted, 0, 1, also_if_nothing_moves=also_if_nothing_moves)
+        self._note(REASONS[self.last["transfers"] > 0])
 
-    def equal(self, numbers: Iterable[int], budget: int, balanced: bool) -> bool:
-        """As many equal chunks as the least number that fits, false if none does; `balanced`: as the planner plans them."""
-        counted = self.counted
-        blocks = counted.tokens.shape[1]
-        for chunks in numbers:
-            if self.layout.equal_chunk_bytes(counted.counts, counted.tokens, chunks, balanced) <= budget:
-                for i in range(chunks):
-                    self._add(counted, i * blocks // chunks, (i + 1) * blocks // chunks)
-                return True
-        return False
-
-    def fewest(self) -> None:
-        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
-        if self.counted.tokens.shape[1] == _BLOCKS:
-            self._fewest_of(self.counted)
-        else:  # counted for equal chunks, which do not fit
-            self._fewest_in(0, len(self.ids))
-
-    def note_lacked_memory(self) -> None:
-        """Chunks so small that moving pays in none count as well, where the step as one would have moved work."""
+    def decide(self, finer: Callable[[], None]) -> None:
+        """As the library decides under the layout's budget; `finer` is called before blocks are counted again."""
+        self._decide(self.counted, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
-            self.layout.equal_chunk_bytes(self.counted.counts, self.counted.tokens, 1, True)
-            self.last["lacked_memory"] = self.layout.equal_chunks_move
+            # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
+            counted = self.counted
+            self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
 
-    def _fewest_in(self, begin: int, end: int) -> None:
-        part = self.ids[begin:end]
-        every, own = to_host(self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))), part)
-        self._fewest_of(Counted.of(begin, end, every, own))
+    def _decide(self, counted: Counted, finer: Callable[[], None]) -> None:
+        """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""
+        layout = self.layout
+        runs = [*layout.decide(*counted.asked(), self.ids.shape[1])]
+        self._note(layout.reason)
+        refine = dict(layout.refine)
+        if not layout.plans_chunks:
+            self.last["transfers"] += layout.decided_transfers
+            loan = Loan(self.exchange, layout.loan) if layout.decided_transfers else None
+            for first, last, _ in runs:
+                self._add(counted, first, last, loan=loan, shares=True)
+            return
+        for first, last, *stays in sorted([*runs, *refine.items()]):
+            if stays:
+                self._add(counted, first, last, stays=stays[0])
+            else:
+                finer()
+                begin, end = counted.bound(first), counted.bound(last)
+                part = self.ids[begin:end]
+                every, own = to_host(self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))), part)
+                self._decide(Counted.of(begin, end, every, own), finer)
 
-    def _fewest_of(self, counted: Counted) -> None:
-        first = 0
-        while first < _BLOCKS:
-            last = self.layout.longest_chunk(counted.counts, counted.tokens, first)
-            if last > first:
-                self._add(counted, first, last)
-                first = last
-            else:  # this ends: one token of each rank fits, with nothing moved (ExpertParallel._set_budget)
-                self._fewest_in(counted.bound(first), counted.bound(first + 1))
-                first += 1
+    def _add(
+        self,
+        counted: Counted,
+        first: int,
+        last: int,
+        *,
+        also_if_nothing_moves: bool = True,
+        stays: bool = False,
+        loan: Loan | None = None,
+        shares: bool = False,
+    ) -> None:
+        """The chunk of these blocks, if any rank has tokens in them; a step without a budget is one of none, too.
 
-    def _add(self, counted: Counted, first: int, last: int, also_if_nothing_moves: bool = True) -> None:
-        """The chunk of these blocks, if any rank has tokens in them; a step without a budget is one of none, too."""
+        It `shares` the decided plan, or has one of its own, where with `stays` nothing moves.
+        """
         start, stop = counted.bound(first), counted.bound(last)
         run = slice(first, last)
         own = np.ascontiguousarray(counted.own[start - counted.begin : stop - counted.begin])
         counts = np.ascontiguousarray(counted.counts[:, run].sum(axis=1))
-        tokens = counted.tokens[:, run].sum(axis=1)
-        native = self.layout.step(own, counts, tokens.tolist(), also_if_nothing_moves)
-        if tokens.any() or counted.tokens.shape[1] == 1:
+        if shares:
+            native = self.layout.share(own, counts)
+        else:
+            native = self.layout.step(own, counts, stays, also_if_nothing_moves)
+            self.last["transfers"] += self.layout.transfers
+        if counted.tokens[:, run].any() or counted.tokens.shape[1] == 1:
             self._report(counts)
             if native is not None:
-                self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start)))
+                self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start), loan))
+
+    def _note(self, reason: str) -> None:
+        self.last["reason"] = max(self.last["reason"], reason, key=REASONS.index)
+        self.last["lacked_memory"] = self.last["reason"].startswith("ep:")
 
     def _report(self, counts: np.ndarray) -> None:
         """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
         last, ranks = self.last, self.exchange.ranks
         at_home = np.bincount(self.homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
         last["chunks"] += 1
-        last["transfers"] += self.layout.transfers
-        last["lacked_memory"] |= self.layout.fell_back_to_ep
         for name, loads in (("rank_loads", self.layout.rank_loads), ("home_loads", at_home)):
             last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]

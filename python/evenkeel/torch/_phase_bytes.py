@@ -144,14 +144,19 @@ def chunk_phases(
     widened = sum(weight[0].numel() * max(weight.element_size(), 4) for weight in weights)  # an expert's sums
     totals = sum(weight.numel() * 4 for weight in weights if weight.requires_grad and weight.element_size() < 4)
     grads = Line(0, native + totals)
+    summed = widened + (expert if widened > expert else 0)  # on their way home, as weights are
+
+    def in_backward(experts_hold: Line, **each: int) -> _native.PhaseBytes:
+        return phase(experts_hold, summed=summed, **each)
+
     backward = [
-        phase(kept, position=2 * row, token=grad, received=grad, sent=grad, fixed=totals),
-        phase(kept, position=2 * row + grad, token=grad, received=grad, fixed=totals),
-        phase(kept, position=2 * row + 2 * max(wide, grad), fixed=totals),
-        phase(taken.backward, position=row + grad, fixed=totals),
-        phase(grads, position=row + cast, token=wide, received=wide),
-        phase(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
-        phase(grads, token=wide, received=wide, lent=expert + 2 * widened),
+        in_backward(kept, position=2 * row, token=grad, received=grad, sent=grad, fixed=totals),
+        in_backward(kept, position=2 * row + grad, token=grad, received=grad, fixed=totals),
+        in_backward(kept, position=2 * row + 2 * max(wide, grad), fixed=totals),
+        in_backward(taken.backward, position=row + grad, fixed=totals),
+        in_backward(grads, position=row + cast, token=wide, received=wide),
+        in_backward(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
+        in_backward(grads, token=wide, received=wide, lent=expert + 2 * widened),
     ]
     assert len(backward) == BACKWARD_PHASES
     return forward + backward

@@ -118,7 +118,7 @@ class ExpertParallel:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
         self._budget = LayerBudget(self.exchange, self._layout, options)
         self.last: Any = None
-        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `lacked_memory` (whether
+        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work goes where it goes), `lacked_memory` (whether
         work stayed at home that would have moved without the budget), and the assignments of each rank: as they were
         computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None before the first
         step."""
