@@ -12,6 +12,7 @@ void bind_recording(nanobind::module_& module);  // after bind_profile
 void bind_placement(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_place(nanobind::module_& module);
+void bind_cost(nanobind::module_& module);
 void bind_evaluate(nanobind::module_& module);  // after bind_place and bind_recording
 void bind_rebalance(nanobind::module_& module);
 void bind_routes(nanobind::module_& module);  // after bind_placement

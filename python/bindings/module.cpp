@@ -14,6 +14,7 @@ NB_MODULE(_native, module) {
   bind_placement(module);
   bind_plan(module);
   bind_place(module);
+  bind_cost(module);
   bind_evaluate(module);
   bind_rebalance(module);
   bind_routes(module);

@@ -24,8 +24,9 @@ from torch.distributed.tensor import DTensor
 from ._arguments import invalid, public
 from ._versions import needs
 from .step_plan import Planner
-from .torch import ExpertParallel, SpillCosts
+from .torch import ExpertParallel
 from .torch._chunk import Weights
+from .torch._costs import Costs
 from .torch._module import with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
@@ -112,7 +113,7 @@ def balanced_experts(
     imbalance_threshold: float | Literal["auto"] = "auto",
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
-    costs: SpillCosts | None = None,
+    costs: Costs | None = None,
 ) -> BalancedExperts.Config:
     """What `override.imports` names, with these options in its dict; they mean what they do for `ExpertParallel`.
 

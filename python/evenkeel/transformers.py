@@ -29,8 +29,9 @@ from ._arguments import instance, invalid, public
 from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
-from .torch import ExpertParallel, SpillCosts
+from .torch import ExpertParallel
 from .torch._chunk import Weights
+from .torch._costs import Costs
 from .torch._module import with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
@@ -63,7 +64,7 @@ def register(
     imbalance_threshold: float | Literal["auto"] = "auto",
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
-    costs: SpillCosts | None = None,
+    costs: Costs | None = None,
 ) -> None:
     """Makes `ep_implementation=name` ours, for models that are loaded from then on.
 

@@ -3,7 +3,7 @@
 import torch as torch  # whoever lacks it reads so here, before anything else
 
 from ._live_bytes import LiveBytes
-from .expert_parallel import Budgets, ExpertParallel, SpillCosts
+from .expert_parallel import Budgets, ExpertParallel, Machine, SpillCosts
 from .recording import Recording, record
 
-__all__ = ["Budgets", "ExpertParallel", "LiveBytes", "Recording", "SpillCosts", "record"]
+__all__ = ["Budgets", "ExpertParallel", "LiveBytes", "Machine", "Recording", "SpillCosts", "record"]

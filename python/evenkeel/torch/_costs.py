@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
+from .. import _native
 from .._arguments import public, real
+from .._native import Machine
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
-_ROWS = 128
+_ROWS = (128, 512, 2048)
+"""Rows of one expert: more of them where starting the products takes most of the time."""
+_EXPERTS = 8
+"""Of so many at most the weights are read."""
 
 
 @dataclass(frozen=True)
@@ -35,46 +43,61 @@ class SpillCosts:
 
 SpillCosts.__init__ = public(SpillCosts.__init__)  # type: ignore[method-assign]
 
+Costs: TypeAlias = SpillCosts | Machine | str | os.PathLike[str]
 
-def measure_costs(
+
+def spill_costs(machine: Machine, weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool) -> SpillCosts:
+    """Predicted for experts of these weights."""
+    row_bytes = hidden.shape[1] * hidden.element_size()
+    return SpillCosts(*machine.spill_costs(_work(weights, hidden), row_bytes, training))
+
+
+def measure_machine(
     exchange: Exchange, experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor
-) -> SpillCosts:
-    """Times the experts on a few rows and the group's own all-to-all; the slowest rank's seconds count.
-
-    Collective. One expert's rows and weights are sent round; backward passes are taken to be in proportion.
-    """
-    rows = hidden.new_ones((_ROWS, hidden.shape[1]))
-    slots = torch.zeros(_ROWS, dtype=torch.int64, device=hidden.device)
+) -> Machine:
+    """Times the experts on a few rows and the group's own all-to-all; each number is the slowest rank's. Collective."""
+    device, width = hidden.device, hidden.shape[1]
     given = [weight.detach() for weight in weights]
 
-    def compute() -> None:
+    def products(count: int, rows: int) -> tuple[float, float, float]:
+        inputs = hidden.new_ones((count * rows, width))
+        slots = torch.arange(count, device=device).repeat_interleave(rows)
         with torch.no_grad():
-            call_experts(experts, names, rows, slots, given)
+            return count, rows, _seconds(lambda: call_experts(experts, names, inputs, slots, given), device)
 
-    even = [_ROWS // exchange.ranks] * exchange.ranks
-    ends = rows[: sum(even)]
-    one = [1] * exchange.ranks
+    def message(rows: int) -> tuple[float, float]:
+        each = [rows] * exchange.ranks
+        sent = hidden.new_ones((sum(each), width))
+        seconds = _seconds(lambda: exchange.all_to_all("costs", sent, each, each), device)
+        return (exchange.ranks - 1) * rows * width * hidden.element_size(), seconds
 
-    def send() -> None:
-        exchange.all_to_all("costs", ends, even, even)
-
-    def ping() -> None:
-        exchange.all_to_all("costs", ends[: exchange.ranks], one, one)
-
-    products = _seconds(compute, hidden.device) / _ROWS
-    latency = _seconds(ping, hidden.device)
-    sent = ends.numel() * ends.element_size()
-    per_byte = max(_seconds(send, hidden.device) - latency, latency / 10) / max(sent, 1)
-    row = hidden.shape[1] * hidden.element_size()
-    expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
-    mine = torch.tensor(
-        [products + 2 * row * per_byte, expert * per_byte, 6 * latency], dtype=torch.float64, device=hidden.device
+    one, some = products(1, 1), products(min(len(given[0]), _EXPERTS), 1)
+    for rows in _ROWS:
+        *of, seconds = products(1, rows)
+        if seconds > 2 * one[-1]:
+            break
+    # Of two sizes the larger takes more, whatever the clock says.
+    many = (*of, max(seconds, 1.1 * one[-1]))
+    short, (sent, seconds) = message(1), message(max(_ROWS[0] // exchange.ranks, 2))
+    long = (sent, max(seconds, 1.1 * short[1]))
+    numbers = _native.fitted_numbers(_work(weights, hidden), [one, some, many], [short, long])
+    mine = torch.tensor(numbers, dtype=torch.float64, device=device)
+    cpu = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
+    layer = ", ".join(
+        f"{name} {list(weight.shape[1:])} {weight.dtype}" for name, weight in zip(names, weights, strict=True)
     )
-    slowest = exchange.all_gather("costs", mine).amax(dim=0).tolist()
-    return SpillCosts(*slowest)
+    return Machine.slowest(exchange.all_gather("costs", mine).tolist(), cpu, torch.get_num_threads(), layer)
 
 
-def _seconds(work: Callable[[], None], device: torch.device) -> float:
+def _work(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> tuple[float, float, float]:
+    """One expert's weights, the numbers that its products make of a row, and bytes; the last matrix makes a row."""
+    sizes = [weight[0].numel() for weight in weights]
+    matrices = [size for size, weight in zip(sizes, weights, strict=True) if weight.dim() > 2] or sizes
+    outputs = hidden.shape[1] + sum(matrices[:-1]) / hidden.shape[1]
+    return sum(matrices), outputs, sum(weight[0].nbytes for weight in weights)
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
     """The quickest of three calls after a first one."""
     wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     best = float("inf")

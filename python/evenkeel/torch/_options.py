@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from .. import _native
-from .._arguments import choice, instance, invalid, number, quoted, thousandths, words
+from .._arguments import choice, file_path, invalid, number, quoted, thousandths, words
 from ..step_plan import Planner
-from ._costs import SpillCosts
+from ._costs import Costs, Machine, SpillCosts
 
 _MOST_CHUNKS = 64
 
@@ -29,7 +29,7 @@ class LayerOptions:
     imbalance_threshold: float | Literal["auto"] = "auto"
     budget: int | Literal["auto"] | None = None
     chunk_bins: Sequence[int] | None = None
-    costs: SpillCosts | None = None
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner))
@@ -49,8 +49,8 @@ class LayerOptions:
 
     def _check_threshold(self) -> None:
         threshold: Any = self.imbalance_threshold
-        if self.costs is not None:
-            instance(self.costs, SpillCosts, "costs")
+        if not isinstance(self.costs, SpillCosts | Machine | None):
+            self._keep("costs", Machine(file_path(self.costs, "costs")))
         if self.decides_by_gain:
             return
         allowed = "auto, or max/mean from 0"

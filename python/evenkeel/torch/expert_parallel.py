@@ -9,6 +9,7 @@ of a row do not depend on the other rows, gradients to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Literal
 
 import torch
@@ -21,7 +22,7 @@ from ..step_plan import Planner
 from ._agreement import Agreed, Agreement
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
-from ._costs import SpillCosts, measure_costs
+from ._costs import Costs, Machine, SpillCosts, measure_machine, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
 from ._exchange import Exchange
 from ._options import LayerOptions, budget_bytes
@@ -51,7 +52,8 @@ class ExpertParallel:
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
             MACT, Eq. 9); 1 to 8 by default. Balanced chunks come first. Where none of the numbers fits, the step is cut
             into as few chunks as fit, and work stays at home where moving it does not fit.
-        costs: seconds for "auto".
+        costs: for "auto": seconds, or the machine by whose numbers they are predicted: a `Machine`, or the path of its file
+            of costs (`evenkeel bench --calibrate`, `layer.machine.save()`), equal on all ranks.
         name: what errors call this layer.
 
     Every rank of the group makes the same calls in the same order, with equal options.
@@ -71,7 +73,7 @@ class ExpertParallel:
         imbalance_threshold: float | Literal["auto"] = "auto",
         budget: int | str | None = None,
         chunk_bins: Sequence[int] | None = None,
-        costs: SpillCosts | None = None,
+        costs: Costs | None = None,
         name: str = "",
     ) -> None:
         self.exchange = Exchange(_checked_group(group), name)
@@ -81,9 +83,14 @@ class ExpertParallel:
         options = LayerOptions(
             planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
         )
-        self.costs = options.costs
+        given = options.costs
+        self.costs = given if isinstance(given, SpillCosts) else None
+        """The seconds by which "auto" decides; None before the first step that predicts them."""
+        self.machine = given if isinstance(given, Machine) else None
+        """The machine by whose numbers they are predicted: given, or measured by the first step."""
         by_gain = options.decides_by_gain and planner != "ep"
-        self._measures = by_gain and costs is None and self.exchange.ranks > 1
+        self._predicts = by_gain and self.costs is None and self.exchange.ranks > 1
+        self._predicted_training = False
         if placement is None and layer is not None:
             raise invalid("layer", "is of a placement, and none is given", "a placement, or no layer")
         if placement is None:
@@ -103,8 +110,8 @@ class ExpertParallel:
         if len(set(placement.owners[row])) < self.exchange.ranks:
             raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
-        given = {"num_experts": num_experts, **vars(options), "placement": self._homes.tolist()}
-        self._agreement = Agreement(self.exchange, given)
+        alike = {"num_experts": num_experts, **vars(options), "placement": self._homes.tolist()}
+        self._agreement = Agreement(self.exchange, alike)
         self._layout = _native.StepLayout(
             native,
             row,
@@ -114,8 +121,8 @@ class ExpertParallel:
             options.min_segment,
             options.threshold_thousandths,
         )
-        if costs is not None and by_gain:
-            self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
+        if self.costs is not None and by_gain:
+            self._layout.set_costs(*astuple(self.costs))
         self._budget = LayerBudget(self.exchange, self._layout, options)
         self.last: Any = None
         """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work goes where it goes), `lacked_memory` (whether
@@ -185,11 +192,8 @@ class ExpertParallel:
             wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
         agreed, every, own = self._agreement.forward(facts, wants, counts, ids)
         names, tensors = list(weights), list(weights.values())
-        if self._measures:
-            with undisturbed(hidden):
-                self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
-            self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
-            self._measures = False
+        if self._predicts:
+            self._predict(any(agreed.training), experts, names, tensors, hidden)
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
             cut.whole(also_if_nothing_moves=not has_stock)
@@ -199,6 +203,18 @@ class ExpertParallel:
         if cut.last["training"]:
             self.last_training = self.last
         return agreed, cut
+
+    def _predict(
+        self, training: bool, experts: Experts, names: list[str], weights: list[torch.Tensor], hidden: torch.Tensor
+    ) -> None:
+        """The costs of a step, which has gradients once one had. Collective: `training` is alike on all ranks."""
+        if self.machine is None:
+            with undisturbed(hidden):
+                self.machine = measure_machine(self.exchange, experts, names, weights, hidden)
+        if self.costs is None or (training and not self._predicted_training):
+            self.costs = spill_costs(self.machine, weights, hidden, training)
+            self._layout.set_costs(*astuple(self.costs))
+            self._predicted_training = training
 
     @property
     def budget(self) -> int | None:
@@ -297,4 +313,4 @@ def _checked_group(group: object) -> dist.ProcessGroup | None:
     return found
 
 
-__all__ = ["Budgets", "ExpertParallel", "SpillCosts", "Weights"]
+__all__ = ["Budgets", "ExpertParallel", "Machine", "SpillCosts", "Weights"]
