@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <memory>
 #include <set>
 
 #include "evenkeel/base/error.h"
@@ -46,7 +48,11 @@ std::array<Number*, 4> parts_of(const cuda::ExpertLayout& layout, Number* block)
   return parts;
 }
 
-void require_gpu_layer(const LayerParts& layer, const CudaStream& stream, const GpuOptions& gpu) {
+// An arena without a budget has room for any cut.
+constexpr std::int64_t kUnboundedBytes = std::numeric_limits<std::int64_t>::max();
+
+// Returns the layer that a GPU can run; throws for any other.
+const LayerParts& checked(const LayerParts& layer, const CudaStream& stream, const GpuOptions& gpu) {
   const MoeOptions& options = layer.options;
   if (layer.shape.expert.type != DataType::bf16)
     throw Unsupported("a layer on a GPU of " + std::string(name_of(layer.shape.expert.type)) +
@@ -63,6 +69,13 @@ void require_gpu_layer(const LayerParts& layer, const CudaStream& stream, const 
   if (gpu.borrow_slots < 0)
     throw InvalidArgument("borrow_slots", fmt::format("{}", gpu.borrow_slots), "0 or more");
   if (gpu.rounds < 1) throw InvalidArgument("rounds", fmt::format("{}", gpu.rounds), "1 or more");
+  return layer;
+}
+
+// On the stream's GPU, which becomes the thread's current one.
+std::shared_ptr<const CudaExpertFfn> make_ffn(CudaStream& stream, const ExpertShape& shape) {
+  static_cast<void>(stream.native());
+  return make_cuda_expert_ffn(shape);
 }
 
 }  // namespace
@@ -75,10 +88,10 @@ std::span<const Chunk> GpuState::chunks() const {
 }
 
 GpuLayer::GpuLayer(const LayerParts& layer, CudaStream& stream, const GpuOptions& options)
-    : parts_((require_gpu_layer(layer, stream, options), layer)),
+    : parts_(checked(layer, stream, options)),
       stream_(stream),
       options_(options),
-      ffn_((static_cast<void>(stream.native()), make_cuda_expert_ffn(layer.shape.expert))),
+      ffn_(make_ffn(stream, layer.shape.expert)),
       tables_(layer.placement),
       side_(stream.gpu()),
       barrier_(layer.comm) {
@@ -99,9 +112,9 @@ void GpuLayer::set_up() {
   open_peers();
   Arena& arena = parts_.arena;
   // Ranks must decide alike, so that the tightest decides for all.
-  std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
+  std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : kUnboundedBytes};
   parts_.comm.all_reduce(budget, Reduction::min, words_, "budget").wait();
-  fit(budget[0] == std::int64_t{1} << 62 ? -1 : budget[0]);
+  fit(budget[0]);
   memory_ = arena.allocate(lay_out(buffer_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
   buffers_ = lay_out(buffer_shape_, memory_.data());
   upload_tables();
@@ -194,8 +207,7 @@ void GpuLayer::fit(std::int64_t budget) {
   int slots =
       options_.borrow_slots > 0 ? options_.borrow_slots : (parts_.shape.num_experts + ranks - 1) / ranks;
   if (ranks == 1) slots = 0;
-  while (slots > 0 && budget >= 0 && cuda::least_bytes(ranks, max_tokens, top_k, bytes_with(slots)) > budget)
-    slots /= 2;
+  while (slots > 0 && cuda::least_bytes(ranks, max_tokens, top_k, bytes_with(slots)) > budget) slots /= 2;
   const ChunkLimits fitting = cuda::fit_chunks(ranks, max_tokens, top_k, budget, bytes_with(slots));
   buffer_shape_ = shape_for(slots, fitting.most_chunks, fitting.num_slices, fitting.most_positions);
 }
