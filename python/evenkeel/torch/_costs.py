@@ -18,7 +18,7 @@ from .._native import Machine
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
-_ROWS = (128, 512, 2048)
+_ROWS = (128, 512)
 """Rows of one expert: more of them where starting the products takes most of the time."""
 _EXPERTS = 8
 """Of so many at most the weights are read."""
@@ -82,10 +82,8 @@ def measure_machine(
     long = (sent, max(seconds, 1.1 * short[1]))
     numbers = _native.fitted_numbers(_work(weights, hidden), [one, some, many], [short, long])
     mine = torch.tensor(numbers, dtype=torch.float64, device=device)
-    cpu = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
-    layer = ", ".join(
-        f"{name} {list(weight.shape[1:])} {weight.dtype}" for name, weight in zip(names, weights, strict=True)
-    )
+    cpu = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    layer = f"experts of {[list(weight.shape[1:]) for weight in weights]}"
     return Machine.slowest(exchange.all_gather("costs", mine).tolist(), cpu, torch.get_num_threads(), layer)
 
 
