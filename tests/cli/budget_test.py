@@ -46,35 +46,6 @@ class Budget(CommandTest):
             refused = self.assert_refused([*SKEWED, *words, "--budget", least - 1], 4, "BudgetTooSmall")
             self.assertEqual((refused["given"], refused["least"]), (least - 1, least))
 
-    def test_any_policy_and_rule_keeps_any_budget_from_its_least(self):
-        # Of the layer in tests/layer/budget_storm_test.cpp for many more.
-        for policy, rule, fractions in [
-            ("none", "exact", [0, 0, 0]),
-            ("whole", "mact", [1, 1, 1]),
-            ("chunk", 3, [1, 1, 1]),
-            ("auto", "exact", None),
-        ]:
-            words = ["--backward", "--recompute", policy]
-            least = self.run_skewed(*words, "--planner", "ep")["least_budget"]
-            result = self.run_skewed(*words, "--chunks", rule, "--budget", least)
-            self.assertEqual((result["recompute"], result["chunks"]), (policy, rule))
-            if fractions:
-                self.assertEqual(self.figures(result, "recomputed_fraction"), fractions)
-
-    def test_an_ample_budget_keeps_everything(self):
-        result = self.run_skewed("--backward", "--budget", "1GiB")
-        self.assertEqual(result["budget"], 1 << 30)
-        self.assertEqual(self.figures(result, "reason"), ["nothing moves", "as planned", "as planned"])
-        self.assertEqual(self.figures(result, "chunks"), [1, 1, 1])
-        self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
-
-    def test_with_more_memory_less_is_computed_again(self):
-        least = self.run_skewed("--backward")["least_budget"]
-        fractions = [self.run_skewed("--backward", "--budget", budget)["planners"][0]["recomputed_fraction"]
-                     for budget in [least, 64 * least, 256 * least]]  # fmt: skip
-        self.assertEqual(fractions, sorted(fractions, reverse=True))
-        self.assertEqual((fractions[0], fractions[-1]), (1, 0))
-
     def test_chunks_are_as_many_as_asked_for_or_one_of_the_bins(self):
         for count in [1, 2, 7]:
             result = self.run_skewed("--chunks", count)

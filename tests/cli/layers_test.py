@@ -192,13 +192,6 @@ class Layers(CommandTest):
         self.json(*words, "--moe-layers", "2-4")
         self.assertEqual(list(self.file("v.jsonl")["initial_global_assignments"]), ["0", "1", "2"])
 
-    def test_a_refusal_names_the_copies_that_make_ranks_even(self):
-        (self.folder / "ten.csv").write_text(",".join(map(str, range(1, 11))) + "\n")
-        words = ["place", "ten.csv", "--as", "counts", "--ranks", 4, "--format", "vllm", "-o", "v.jsonl"]
-        self.assert_refused(words, 4, "Unsupported", "2 more redundant experts make it even")
-        self.json(*words, "--redundant-experts", 2)
-        self.assert_refused([*words, "--redundant-experts", 3], 4, "Unsupported", "3 more redundant experts")
-
 
 class ArraysWithoutNames(CommandTest):
     """What every reading means is proven of the library and of Python."""

@@ -118,14 +118,6 @@ class Place(CommandTest):
         self.assertGreater(result["after"]["crossing_between_nodes"], 0)
         self.assertEqual(self.json("place", "profile.json", "--topology", "2x8xh100")["num_ranks"], 16)
 
-    def test_a_plan_takes_the_file(self):
-        self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
-        plan = self.json("plan", "profile.json", "--layer", 1, "--placement", "p.json", "--planner", "ep")
-        sums = [0] * 4
-        for load, (rank,) in zip(self.profile["loads"][1], self.homes("p.json")[1], strict=True):
-            sums[rank] += load
-        self.assertEqual(plan["rank_loads"], sums)
-
     def test_people_get_tables_and_a_heat_map_of_at_most_100_columns(self):
         self.write("wide.json", random_profile(2, 2, 72, tokens=100))
         for words in [["profile.json", "--ranks", 4, "-o", "p.json"], ["profile.json", "--ranks", 16, "--nodes", 2],
@@ -261,15 +253,6 @@ class Place(CommandTest):
         self.assertFalse(result["proven_optimal"])
         self.assertIn("interrupted", str(result["after"]["notes"]))
         self.assertEqual(len(self.homes("p.json")), 6)
-
-    def test_formats_of_servers_are_written(self):
-        for form in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
-            with self.subTest(format=form):
-                layers = ["--moe-layers", "0-3"] if form in ("sglang", "trtllm") else []
-                name = f"{form}.yaml" if form == "trtllm" else f"{form}.json"
-                words = ["place", "profile.json", "--ranks", 4, "--redundant-experts", 4, "--format", form]
-                self.json(*words, *layers, "-o", name)
-                self.assertEqual(self.json("convert", name, "o.json", "--ranks", 4)["from"], form)
 
     def test_what_cannot_be_written_is_known_before_a_long_solve(self):
         self.require_exact()

@@ -73,25 +73,6 @@ class Run(CommandTest):
             [*words, "--imbalance-threshold", "often"], 2, "InvalidArgument", "--imbalance-threshold: 'often'"
         )
 
-    def test_backward_is_right_for_every_activation_and_type(self):
-        for activation in ["swiglu", "clamped-swiglu", "gelu"]:
-            for dtype, most in [("f32", 1e-5), ("bf16", 3e-2)]:
-                self.run_small("lognormal:1", "--ranks", 3, "--tokens", 40, "--experts", 7, "--top-k", 3, "--backward",
-                               "--activation", activation, "--dtype", dtype, most_error=most)  # fmt: skip
-
-    def test_the_unusual_is_ordinary(self):
-        for scenario, ranks, tokens, experts, top_k in [
-            ("balanced", 1, 16, 4, 4),
-            ("balanced", 3, 0, 4, 4),
-            ("balanced", 5, 1, 3, 1),
-            ("concentrated:0.95:1", 2, 20, 2, 4),
-            ("w4", 4, 24, 8, 4),
-            ("w5", 4, 24, 8, 4),
-            ("collapse", 16, 9, 16, 4),
-        ]:
-            shape = ["--ranks", ranks, "--tokens", tokens, "--experts", experts, "--top-k", top_k]
-            self.run_small(scenario, *shape, "--backward")
-
     def placement(self, name, layers, experts, ranks, copies=0):
         """Seeded homes, other ones in each layer."""
         draw = random.Random(name)
@@ -107,16 +88,6 @@ class Run(CommandTest):
             rows.append(row)
         return self.write(name, {"format": "evenkeel.placement.v1", "num_layers": layers, "num_experts": experts,
                                  "num_ranks": ranks, "physical_to_logical": rows})  # fmt: skip
-
-    def test_results_are_exact_wherever_experts_live(self):
-        small = ["--ranks", 4, "--tokens", 40, "--experts", 12, "--top-k", 3, "--backward"]
-        contiguous = self.run_small("zipf:1.2", *small)
-        one = self.placement("one.json", 1, 12, 4)
-        several = self.placement("several.json", 3, 12, 4, copies=4)
-        placed = self.run_small("zipf:1.2", *small, "--placement", one)
-        self.assertNotEqual(placed["planners"][0]["rank_loads"], contiguous["planners"][0]["rank_loads"])
-        last = self.run_small("zipf:1.2", *small, "--placement", several, "--layer", 2)
-        self.assertEqual((last["layer_number"], last["placement"]), (2, several))
 
     def test_a_placement_has_the_layer_that_is_asked_for(self):
         small = ["--scenario", "balanced", "--ranks", 4, "--tokens", 4, "--experts", 12, *SMALL]

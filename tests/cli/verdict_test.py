@@ -66,6 +66,7 @@ class OfPlace(shared.PlacedTest):
         held_out, verdict = said["held_out"], said["verdict"]
         self.assertEqual(list(held_out), ["max_over_mean_before", "max_over_mean_after", "blocks", "folds"])
         self.assertEqual((held_out["blocks"], held_out["folds"]), (20, 10))
+        self.assertEqual(list(verdict["gain"]), ["mean", "low", "high", "blocks"])
         before, after = (held_out[key] for key in ("max_over_mean_before", "max_over_mean_after"))
         self.assertEqual((verdict["max_over_mean_before"], verdict["max_over_mean_after"]), (before, after))
         self.assertAlmostEqual(verdict["gain"]["mean"], before - after, places=12)

@@ -242,27 +242,6 @@ class WhichWindowsCount(LiveTest):
         newcomer = Rank(veteran.live)
         np.testing.assert_array_equal(veteran.rebalance(popularity(4)), newcomer.rebalance(popularity(4)))
 
-    def test_any_thread_may_ask(self):
-        shared, wanted, found = Windows(), {}, {}
-        models = {experts: [popularity(seed, experts=experts) for seed in range(1, 5)] for experts in range(16, 24)}
-
-        def serve(experts, windows, maps):
-            live = first_map(models[experts][0])
-            for weight in models[experts]:
-                live = next_map(weight, live, SIZES, windows, Options(), LOGGER)
-            maps[experts] = live
-
-        for experts in models:
-            serve(experts, Windows(), wanted)
-        threads = [threading.Thread(target=serve, args=(experts, shared, found)) for experts in models]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-        self.assertEqual(sorted(found), sorted(wanted))
-        for experts in models:
-            np.testing.assert_array_equal(found[experts], wanted[experts])
-
     def test_no_thread_loses_the_window_of_another(self):
         windows = Windows()
         switch = sys.getswitchinterval()

@@ -52,84 +52,6 @@ class Place(PackageTest):
             self.assertEqual(placed.after.traffic.sum(), profile.transitions.sum())
             self.assertEqual(placed.before.crossing, crossing(profile, ek.Placement.contiguous(4, 16, 4)))
 
-    def test_never_balances_worse_than_contiguous_homes_and_never_beats_its_bound(self):
-        for options in [{}, {"nodes": 2}, {"sizes": "free"}, {"redundant_experts": 4}, {"objective": "joint"},
-                        {"pairs": "total"}, {"traffic": "dispatch-combine"}]:  # fmt: skip
-            with self.subTest(**options):
-                placed = ek.place(random_profile(1), ranks=4, **options)
-                self.assertEqual(placed.objective.keys(), placed.bound.keys())
-                for name, reached in placed.objective.items():
-                    self.assertLessEqual(placed.bound[name], reached * (1 + 1e-9), name)
-                    self.assertTrue(placed.bound_of[name])
-                if "joint_ms" not in placed.objective:
-                    self.assertLessEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean + 1e-9)
-                self.assertGreater(placed.solve_ms, 0)
-
-    def test_equal_sizes_are_equal_and_copies_are_there(self):
-        profile = random_profile(1)
-        placed = ek.place(profile, 4)
-        self.assertTrue((np.diff(placed.rank_offsets, axis=1) == 4).all())
-        copied = ek.place(profile, 4, redundant_experts=8)
-        self.assertEqual(copied.physical_to_logical.shape, (4, 24))
-        self.assertTrue(copied.has_copies)
-
-    def test_groups_stay_in_a_node(self):
-        loads = 1000 + np.random.default_rng(2).integers(0, 100, (4, 16))
-        profile = ek.RoutingProfile(loads=loads, transitions=random_profile(2).transitions)
-        placed = ek.place(profile, ranks=4, nodes=2, redundant_experts=8, num_groups=4)
-        for layer in range(4):
-            for group in range(4):
-                nodes = {rank // 2 for e in range(4) for rank in placed.homes(layer, 4 * group + e)}
-                self.assertEqual(len(nodes), 1)
-
-    def test_copies_are_placed_and_judged_by_the_server_s_rule(self):
-        draw = np.random.default_rng(3)
-        profile = ek.RoutingProfile(loads=draw.lognormal(9, 1, (2, 64)).astype(np.int64))
-        machine = {"ranks": 16, "nodes": 2, "redundant_experts": 32}
-        even = ek.place(profile, **machine)
-        for dispatch in ("static", "nearest"):
-            placed = ek.place(profile, **machine, dispatch=dispatch)
-            said = ek.evaluate(profile, [even, placed], ranks=16, nodes=2, dispatch=dispatch)["placements"]
-            self.assertEqual([each.get("dispatch") for each in said], [None, dispatch, dispatch])
-            of_even, of_placed = (each["results"][0]["max_over_mean_mean"] for each in said[1:])
-            self.assertAlmostEqual(of_placed, placed.after.max_over_mean_mean, places=12)
-            self.assertLess(of_placed, of_even)
-            placed.save(self.folder / "sglang.json", format="sglang", layers=[0, 1])
-            (of_file,) = ek.evaluate(profile, self.folder / "sglang.json", ranks=16, nodes=2)["placements"][1:]
-            self.assertEqual(of_file["dispatch"], "static")  # what SGLang does unless told
-        with self.assertRaisesRegex(ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"):
-            ek.place(profile, **machine, dispatch="fixed")
-        placed.save(self.folder / "trtllm.yaml", format="trtllm", layers=[0, 1])
-        with self.assertRaisesRegex(ek.InvalidArgument, "static is SGLang's, and the file is for trtllm"):
-            ek.evaluate(profile, self.folder / "trtllm.yaml", ranks=16, nodes=2, dispatch="static")
-
-    def test_as_many_experts_move_from_a_placement_as_may(self):
-        start = ek.Placement.contiguous(4, 16, 4)
-        for most in (0, 6):
-            placed = ek.place(random_profile(3), 4, from_=start, max_moves=most)
-            moved = sum(placed.homes(layer, e) != start.homes(layer, e) for layer in range(4) for e in range(16))
-            self.assertLessEqual(moved, most)
-            self.assertEqual(placed == start, most == 0)
-            gains = placed.after.max_over_mean_mean < placed.before.max_over_mean_mean
-            self.assertEqual(gains, most > 0)
-
-    def test_a_models_groups_stay_whole_unless_others_are_asked_for(self):
-        config = self.folder / "config.json"
-        config.write_text(
-            '{"model_type": "deepseek_v3", "num_hidden_layers": 4, "first_k_dense_replace": 0, "n_routed_experts": 16, '
-            '"n_group": 4, "topk_group": 2}'
-        )
-        profile = random_profile(3)
-        placed = ek.place(profile, 4, model=config)
-        self.assertIn("chooses 2 of 4 groups of experts first", placed.notes[0])
-        for layer in range(4):
-            for group in range(4):
-                self.assertEqual(len({placed.homes(layer, 4 * group + e)[0] for e in range(4)}), 1)
-        free = ek.place(profile, 4, model=config, num_groups=1, judge=profile)
-        self.assertLess(free.after.max_over_mean_mean, placed.after.max_over_mean_mean)
-        self.assert_raises(ek.InvalidArgument, "solver: exact", ek.place, profile, 4, model=config, solver="exact")
-        self.assert_raises(ek.InvalidArgument, "profiles alone", ek.place, profile, 4, model=config, num_groups=1)
-
     def test_topologies_come_by_name_and_from_files(self):
         profile = random_profile(0)
         self.assertEqual(ek.place(profile, topology="8xh100").num_ranks, 8)
@@ -255,22 +177,15 @@ class Place(PackageTest):
             ({"ranks": 4, "nodes": 3}, ek.InvalidArgument, "nodes: 4 ranks are not equally many in 3 nodes"),
             ({"ranks": 4, "solver": "best"}, ek.InvalidArgument, "solver: 'best'; allowed: fast, exact"),
             ({"ranks": 4, "gap": 2}, ek.InvalidArgument, "gap: is 2; allowed: 0 or more, below 1"),
-            ({"ranks": 4, "gap": 1}, ek.InvalidArgument, "gap: is 1; allowed: 0 or more, below 1"),
             ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: is for several recordings"),
-            ({"ranks": 4, "across": "worst"}, ek.InvalidArgument, "across: is for several recordings"),
             ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: is for objective="joint"'),
-            ({"ranks": 4, "assignment_bytes": 3}, ek.InvalidArgument, 'assignment_bytes: is for objective="joint"'),
-            (
-                {**start, "pairs": "total"},
-                ek.InvalidArgument,
-                "pairs: total has no meaning beside a placement to start",
-            ),
+            ({"ranks": 4, "dispatch": "fixed"}, ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"),
             ({**start, "redundant_experts": "auto"}, ek.InvalidArgument, "from_: says how many slots there are"),
             ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
             ({"ranks": 4, "redundant_experts": -1}, ek.InvalidArgument, "redundant_experts: -1"),
             ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),
             ({"ranks": 32}, ek.InvalidArgument, "ranks: 32"),
-        ]:
+        ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, **named)
 
@@ -321,7 +236,7 @@ class Place(PackageTest):
 
 
 class LayersWithoutLoad(PackageTest):
-    """Kept, level whatever their homes, and said; the command says the same of the file."""
+    """Kept, level whatever their homes, and said."""
 
     def test_are_level_and_said(self):
         for loads, empty, before in [
@@ -336,14 +251,6 @@ class LayersWithoutLoad(PackageTest):
                 self.assertAlmostEqual(placed.before.max_over_mean_mean, before, places=12)
                 note = f"layers {empty} have no assignment: any homes are level there, and max/mean counts as 1"
                 self.assertEqual(placed.notes[0], note)
-                if not COMMAND:
-                    continue
-                profile.save(self.folder / "p.json")
-                words = [COMMAND, "place", str(self.folder / "p.json"), "--ranks", "2", "--json"]
-                printed = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-                self.assertEqual(printed["after"]["notes"], placed.notes)
-                self.assertEqual(printed["before"]["max_over_mean_mean"], placed.before.max_over_mean_mean)
-                self.assertEqual(printed["after"]["max_over_mean_mean"], placed.after.max_over_mean_mean)
         self.assertFalse(any("no assignment" in note for note in ek.place(ek.RoutingProfile(loads=[[0, 1]]), 2).notes))
 
 

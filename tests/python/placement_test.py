@@ -12,13 +12,6 @@ import evenkeel as ek
 
 
 class Placements(PackageTest):
-    def test_contiguous_homes_follow_the_formula(self):
-        placement = ek.Placement.contiguous(2, 10, 4)
-        for expert in range(10):
-            (home,) = placement.homes(1, expert)
-            self.assertLessEqual(home * 10 // 4, expert)
-            self.assertLess(expert, (home + 1) * 10 // 4)
-
     def test_homes_and_physical_experts_say_the_same(self):
         draw = np.random.default_rng(5)
         homes = [[draw.permutation(4)[: draw.integers(1, 4)].tolist() for _expert in range(6)] for _layer in range(3)]

@@ -78,13 +78,6 @@ class Rebalance(PackageTest):
             ours = max_over_mean(weight, phy2log, logcnt, 8)
             self.assertTrue((ours <= max_over_mean(weight, theirs, counts, 8) + 1e-9).all())
 
-    def test_arguments_may_be_named_as_eplbs(self):
-        weight = random_weight(0, 2, 12)
-        positional = ek.rebalance_experts(weight, 16, 4, 2, 8)
-        named = ek.rebalance_experts(weight=weight, num_replicas=16, num_groups=4, num_nodes=2, num_gpus=8)
-        for a, b in zip(positional, named, strict=True):
-            np.testing.assert_array_equal(a, b)
-
     def test_refuses_what_eplb_asserts_against(self):
         weight = random_weight(0, 2, 12)
         for arguments, error in [

@@ -195,9 +195,6 @@ class InSglang(PackageTest):
                 for ours, wanted in zip(self.rebalance(name), expected, strict=True):
                     np.testing.assert_array_equal(ours, wanted)
 
-    def test_takes_no_groups_where_they_do_not_count(self):
-        self.assertEqual(self.rebalance("deepseek", groups=None)[0].shape, (4, 24))
-
     def test_refuses_groups_that_cannot_be_kept_on_nodes(self):
         for groups in (None, 3):
             self.assert_raises(
