@@ -1,4 +1,4 @@
-"""Checkpoints that transformers has saved, permuted, and loaded by transformers again: the same model.
+"""Checkpoints that transformers has saved, permuted, and loaded by transformers again: to the bit the same model.
 
     tools/peers.sh && python3 tests/peers/permuted_checkpoints_test.py build/release/bin/evenkeel [--table]
 
@@ -16,9 +16,8 @@ from pathlib import Path
 
 import peer
 
-peer.require("torch", "transformers", "safetensors")
+peer.require("torch", "transformers")
 
-import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
@@ -61,8 +60,6 @@ FAMILIES = {
         2,
     ),
 }
-# Logits are of the order of 10, and float32 has 24 bits.
-ALLOWED = 1e-4
 SEVERAL = (3, 40)  # tokens: sequences, and their length
 ONE_EACH = (97, 1)  # no token sees another
 
@@ -71,7 +68,7 @@ transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 
-def save_model(family, folder, top_k, dtype=torch.float32, **options):
+def save_model(family, folder, top_k, dtype):
     name, config, _ = FAMILIES[family]
     torch.manual_seed(5)
     config = getattr(transformers, name + "Config")(**(SIZES | config | {"num_experts_per_tok": top_k}))
@@ -79,7 +76,7 @@ def save_model(family, folder, top_k, dtype=torch.float32, **options):
     for tensor, values in model.state_dict().items():
         if tensor.endswith(("e_score_correction_bias", "router.bias")):
             values.normal_(std=0.3)
-    model.to(dtype).save_pretrained(folder, max_shard_size="30KB", **options)
+    model.to(dtype).save_pretrained(folder, max_shard_size="30KB")
 
 
 def load(folder, dtype=torch.float32, experts=None):
@@ -138,28 +135,16 @@ def rows_keep_their_bits():
     return torch.equal((hidden @ rows.T)[:, order], hidden @ rows[order].T)
 
 
-def shuffled(family, seed, groups=None):
+def shuffled(family, seed):
     """One list a layer: the expert that gets each new number. Whole groups stay together."""
     chance = random.Random(seed)
-    groups = groups or (GROUPS if family == "deepseek_v3" else 1)
+    groups = GROUPS if family == "deepseek_v3" else 1
     size = EXPERTS // groups
     orders = []
     for _ in range(FAMILIES[family][2]):
         order = [chance.sample(range(g * size, (g + 1) * size), size) for g in chance.sample(range(groups), groups)]
         orders.append(sum(order, []))
     return orders
-
-
-def write_placement(path, orders, ranks):
-    placement = {"format": "evenkeel.placement.v1", "num_layers": len(orders), "num_experts": EXPERTS}
-    path.write_text(json.dumps(placement | {"num_ranks": ranks, "physical_to_logical": orders}), encoding="utf-8")
-
-
-def tensors(folder):
-    found = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        found |= safetensors.torch.load_file(path)
-    return found
 
 
 class PermutedCheckpoints(unittest.TestCase):
@@ -172,28 +157,15 @@ class PermutedCheckpoints(unittest.TestCase):
         self.doCleanups()
         self.setUp()
 
-    def permute(self, source, orders, to, ranks=RANKS):
-        placement = self.folder / "placement.json"
-        write_placement(placement, orders, ranks)
-        words = [COMMAND, "permute", self.folder / source, "--placement", placement, "-o", self.folder / to, "--json"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        return done.returncode, json.loads(done.stdout)
-
-    def permuted(self, family, top_k, **options):
-        save_model(family, self.folder / "before", top_k, **options)
-        status, done = self.permute("before", shuffled(family, 1), "after")
-        self.assertEqual(status, 0, done)
-        self.assertEqual(done["family"], family)
-        self.assertGreater(done["tensors"]["permuted"] + done["tensors"]["renamed"], 0)
-        return self.folder / "before", self.folder / "after"
-
-    def test_every_family_gives_the_same_logits(self):
-        for family, top_k in [(family, top_k) for family in FAMILIES for top_k in [2, 4]]:
-            with self.subTest(family=family, top_k=top_k):
-                before, after = (logits(folder) for folder in self.permuted(family, top_k))
-                self.assertGreater(before.std().item(), 0.5)
-                self.assertLess((before - after).abs().max().item(), ALLOWED)
-            self.start_over()
+    def permuted(self, family, top_k, dtype=torch.float32):
+        before, after, orders = self.folder / "before", self.folder / "after", shuffled(family, 1)
+        save_model(family, before, top_k, dtype)
+        placement = {"format": "evenkeel.placement.v1", "num_layers": len(orders), "num_experts": EXPERTS}
+        path = self.folder / "placement.json"
+        path.write_text(json.dumps(placement | {"num_ranks": RANKS, "physical_to_logical": orders}), encoding="utf-8")
+        words = [COMMAND, "permute", before, "--placement", path, "-o", after]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        return before, after
 
     def test_two_experts_a_token_give_the_same_bits_where_softmax_does_not_depend_on_the_order(self):
         if not rows_keep_their_bits():
@@ -214,76 +186,6 @@ class PermutedCheckpoints(unittest.TestCase):
                 self.assertFalse((differ & ~tied).any().item())
                 self.assertLess(tied.sum().item(), 40)
             self.start_over()
-
-    def test_stacked_experts_give_the_same_logits(self):
-        if int(transformers.__version__.split(".")[0]) < 5:
-            self.skipTest("transformers 4 has one name an expert")
-        for family in FAMILIES:
-            with self.subTest(family=family):
-                folders = self.permuted(family, 2, save_original_format=False)
-                self.assertTrue(any(name.endswith("experts.gate_up_proj") for name in tensors(folders[1])))
-                before, after = (logits(folder) for folder in folders)
-                self.assertLess((before - after).abs().max().item(), ALLOWED)
-            self.start_over()
-
-    def test_experts_without_their_router_rows_would_be_noticed(self):
-        for family in FAMILIES:
-            with self.subTest(family=family):
-                before, after = self.permuted(family, 2)
-                originals = tensors(before)
-                for path in after.glob("*.safetensors"):
-                    mixed = {
-                        name: originals[name] if ".gate." in name or ".router." in name else value
-                        for name, value in safetensors.torch.load_file(path).items()
-                    }
-                    safetensors.torch.save_file(mixed, path, {"format": "pt"})
-                self.assertGreater((logits(before) - logits(after)).abs().max().item(), 0.5)
-            self.start_over()
-
-    def test_the_placed_experts_are_on_the_ranks_of_the_placement(self):
-        before, after = self.permuted("mixtral", 2)
-        old, new = tensors(before), tensors(after)
-        name = "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"
-        for layer, order in enumerate(shuffled("mixtral", 1)):
-            share = EXPERTS // RANKS
-            for rank in range(RANKS):
-                placed = sorted(order[rank * share : (rank + 1) * share])
-                for i, expert in enumerate(placed):
-                    there = new[name.format(layer, rank * share + i)]
-                    self.assertTrue(torch.equal(there, old[name.format(layer, expert)]))
-
-    def test_permuting_back_gives_the_original_bytes_of_every_file(self):
-        for family in FAMILIES:
-            with self.subTest(family=family):
-                before, after = self.permuted(family, 2, dtype=torch.bfloat16)
-                record = json.loads((after / "evenkeel_placement.json").read_text(encoding="utf-8"))
-                status, done = self.permute("after", record["old_to_new"], "back", ranks=EXPERTS)
-                self.assertEqual(status, 0, done)
-                changed = 0
-                for path in sorted(before.iterdir()):
-                    self.assertEqual(path.read_bytes(), (self.folder / "back" / path.name).read_bytes(), path.name)
-                    changed += path.read_bytes() != (after / path.name).read_bytes()
-                self.assertGreater(changed, 0)
-            self.start_over()
-
-    def test_a_placement_that_takes_groups_apart_is_refused_and_would_have_changed_the_model(self):
-        save_model("deepseek_v3", self.folder / "before", 2)
-        orders = shuffled("deepseek_v3", 3, groups=1)
-        status, done = self.permute("before", orders, "after")
-        self.assertEqual(status, 4)
-        self.assertEqual(done["error"]["type"], "Infeasible")
-        for part in ["layer 0 (layer 1 of the model)", "expert", "group"]:
-            self.assertIn(part, done["error"]["message"])
-        self.assertFalse((self.folder / "after").exists())
-        # The same with the groups hidden from the command, for which the model has no use then.
-        config = self.folder / "before" / "config.json"
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace('"n_group": 4', '"n_group": 1').replace('"topk_group": 2', '"topk_group": 1'))
-        self.assertEqual(self.permute("before", orders, "after")[0], 0)
-        config.write_text(text)
-        (self.folder / "after" / "config.json").write_text(text)
-        difference = (logits(self.folder / "before") - logits(self.folder / "after")).abs().max().item()
-        self.assertGreater(difference, 0.5)
 
 
 def compared(before, after, **how):
