@@ -241,27 +241,6 @@ TEST_F(ExactLimits, AGapEndsTheSolveWithinIt) {
   }
 }
 
-TEST_F(ExactLimits, CapacitiesThatHoldTooFewExpertsAreInfeasible) {
-  const RoutingProfile profile = large_profile(2, 8);
-  const Topology small({.node_of_rank = {0, 0}, .capacities = {3, 3}});
-  for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
-    const PlacementProblem problem{
-        .profile = profile, .topology = small, .sizes = sizes, .sources = no_sources};
-    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have capacity for 6 experts a layer"));
-    EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
-    EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);
-  }
-}
-
-TEST_F(ExactLimits, FewerExpertsThanRanksLeaveNoFreeSizes) {
-  const RoutingProfile profile = large_profile(2, 3);
-  const Topology four = Topology::uniform(1, 4);
-  const PlacementProblem problem{
-      .profile = profile, .topology = four, .sizes = ClusterSizes::free, .sources = no_sources};
-  EXPECT_THAT([&] { cluster_exact(problem, {}, {}); },
-              ThrowsMessage<Infeasible>(HasSubstr("3 experts are too few for 4 ranks")));
-}
-
 TEST_F(ExactLimits, ClustersThatNoRanksSuitAreInfeasible) {
   const RoutingProfile profile = large_profile(1, 4);
   const Topology topology = Topology::uniform(1, 2);
@@ -277,26 +256,12 @@ TEST_F(ExactLimits, ClustersThatNoRanksSuitAreInfeasible) {
 TEST_F(ExactLimits, WhatDoesNotFitTheProfileIsNamed) {
   EXPECT_THAT([&] { cluster_exact(problem_, contiguous(2, 32, 8), {}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("has 2 layers")));
-  EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 31, 8), {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("has 31 experts in layer 0")));
-  EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 32, 9), {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("has cluster 8 in layer 0")));
   EXPECT_THAT([&] { assign_ranks_exact(problem_, start_, identity(2, 8), {}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("has 2 layers")));
   RankAssignment twice = identity(3, 8);
   twice.rank_of[1][0] = 1;
   EXPECT_THAT([&] { assign_ranks_exact(problem_, start_, twice, {}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("one cluster in layer 1")));
-  const RoutingProfile bare(3, 32, /*with_transitions=*/false);
-  const PlacementProblem no_transitions{.profile = bare, .topology = topology_, .sources = no_sources};
-  EXPECT_THAT([&] { assign_ranks_exact(no_transitions, start_, {}, {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("no transitions")));
-  const PlacementProblem no_counts{.profile = profile_,
-                                   .topology = topology_,
-                                   .traffic = TrafficModel::dispatch_combine,
-                                   .sources = no_sources};
-  EXPECT_THAT([&] { assign_ranks_exact(no_counts, start_, {}, {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("3 layers, 8 ranks and 32 experts")));
 }
 
 TEST(ExactWithoutSolver, SaysHowToGetIt) {

@@ -36,18 +36,15 @@ Clustering clusters_of(const Json& layers, int num_experts) {
 MoetunerInstance instance_of(const Json& json) {
   const Json& first = json.at("ilp1");
   const int experts = json.at("num_experts").get<int>();
-  MoetunerInstance instance{
-      .name = json.at("name").get<std::string>(),
-      .profile = profile_of(json),
-      .num_ranks = json.at("num_gpus").get<int>(),
-      .equal_optimum = first.at("exact_total").get<double>(),
-      .free_optimum = first.at("at_least_one_total").get<double>(),
-      .equal_by_layer = {},
-      .free_by_layer = {},
-      .clusters = clusters_of(first.at("exact_clusters"), experts),
-      .equal_totals_possible = first.at("eq13_feasible_with_these_at_least_one_clusters").get<bool>(),
-      .free_clusters = clusters_of(first.at("at_least_one_clusters"), experts),
-      .ranks = json.at("ilp2")};
+  MoetunerInstance instance{.name = json.at("name").get<std::string>(),
+                            .profile = profile_of(json),
+                            .num_ranks = json.at("num_gpus").get<int>(),
+                            .equal_optimum = first.at("exact_total").get<double>(),
+                            .free_optimum = first.at("at_least_one_total").get<double>(),
+                            .equal_by_layer = {},
+                            .free_by_layer = {},
+                            .clusters = clusters_of(first.at("exact_clusters"), experts),
+                            .ranks = json.at("ilp2")};
   for (const Json& layer : first.at("per_layer")) {
     instance.equal_by_layer.push_back(layer.at("exact").get<double>());
     instance.free_by_layer.push_back(layer.at("at_least_one").get<double>());

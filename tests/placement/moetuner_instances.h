@@ -17,9 +17,7 @@ struct MoetunerInstance {
   double free_optimum = 0;   // program 1, at least one
   std::vector<double> equal_by_layer;
   std::vector<double> free_by_layer;
-  Clustering clusters;                 // optimal and equal; what program 2 starts from
-  bool equal_totals_possible = false;  // with the stored optimal clusters of free sizes
-  Clustering free_clusters;
+  Clustering clusters;   // optimal and equal; what program 2 starts from
   nlohmann::json ranks;  // ["uniform" | "two_level"]["max" | "sum"]["optimum"]
 
   Topology topology(const std::string& links) const;

@@ -90,21 +90,6 @@ TEST(Place, JointlyWithFreeSizesIsNoWorseThanWithEqualOnes) {
   }
 }
 
-TEST(Place, JointlyIsNoWorseInMillisecondsThanInTwoStages) {
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
-    SCOPED_TRACE(seed);
-    const RoutingProfile profile = random_profile(seed, 3, 12);
-    const Topology topology = Topology::uniform(2, 2, {100, 1}, {10, 3});
-    const PlaceOptions joint{.objective = Objective::joint};
-    const PlaceResult placed = place(profile, topology, joint);
-    const PlacementProblem problem = problem_of(profile, topology, joint);
-    EXPECT_DOUBLE_EQ(placed.objective.at("joint_ms"), joint_objective_ms(problem, placed.placement));
-    EXPECT_LE(placed.bound.at("joint_ms"), placed.objective.at("joint_ms"));
-    EXPECT_LE(placed.objective.at("joint_ms"),
-              joint_objective_ms(problem, place(profile, topology).placement) * (1 + 1e-9));
-  }
-}
-
 TEST(Place, WithRedundantExpertsReachesTheBalanceItReports) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);

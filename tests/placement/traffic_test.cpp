@@ -10,68 +10,6 @@
 namespace evenkeel {
 namespace {
 
-void expect_near(const RankTraffic& traffic, const RankTraffic& expected) {
-  ASSERT_EQ(traffic.size(), expected.size());
-  for (std::size_t i = 0; i < traffic.size(); ++i) EXPECT_NEAR(traffic[i], expected[i], 1e-9) << "pair " << i;
-}
-
-// Adds 1 to each way from a home of `from` to a home of `to`, in equal parts.
-void add_ways(RankTraffic& traffic, int num_ranks, std::span<const RankId> from, std::span<const RankId> to) {
-  for (RankId a : from)
-    for (RankId b : to)
-      traffic[static_cast<std::size_t>(a.value() * num_ranks + b.value())] +=
-          1.0 / static_cast<double>(from.size() * to.size());
-}
-
-TEST(LayerToLayerTraffic, IsWhatWalkingEveryTokenCounts) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
-    const SmallTrace trace = random_trace(random);
-    const int ranks = 1 + static_cast<int>(seed % 5);
-    const Placement placement =
-        random_placement(random, trace.num_layers, trace.num_experts, ranks, seed % 2 == 0);
-    const RoutingProfile profile = profile_trace(*trace.reader());
-    for (int layer = 0; layer + 1 < trace.num_layers; ++layer) {
-      RankTraffic expected(static_cast<std::size_t>(ranks * ranks), 0.0);
-      for (std::int64_t token = 0; token < trace.num_tokens(); ++token)
-        for (int i = 0; i < trace.top_k; ++i)
-          for (int j = 0; j < trace.top_k; ++j) {
-            const std::int32_t from = trace.id(token, layer, i);
-            const std::int32_t to = trace.id(token, layer + 1, j);
-            if (from != no_expert && to != no_expert)
-              add_ways(expected, ranks, placement.layer(layer).homes(ExpertId(from)),
-                       placement.layer(layer + 1).homes(ExpertId(to)));
-          }
-      expect_near(layer_to_layer_traffic(profile, placement, LayerId(layer)), expected);
-    }
-  }
-}
-
-TEST(DispatchTraffic, IsWhatWalkingEveryTokenOfSequencesDealtInTurnCounts) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
-    const SmallTrace trace = random_trace(random);
-    const int ranks = 1 + static_cast<int>(seed % 5);
-    const Placement placement =
-        random_placement(random, trace.num_layers, trace.num_experts, ranks, seed % 2 == 0);
-    const SourceCounts sources = source_counts(*trace.reader(), ranks);
-    EXPECT_FALSE(sources.estimated);
-    for (int layer = 0; layer < trace.num_layers; ++layer) {
-      RankTraffic expected(static_cast<std::size_t>(ranks * ranks), 0.0);
-      for (std::size_t sequence = 0; sequence + 1 < trace.sequences.size(); ++sequence)
-        for (std::int64_t token = trace.sequences[sequence]; token < trace.sequences[sequence + 1]; ++token)
-          for (int i = 0; i < trace.top_k; ++i)
-            if (const std::int32_t id = trace.id(token, layer, i); id != no_expert) {
-              const RankId source(static_cast<int>(sequence) % ranks);
-              add_ways(expected, ranks, std::span(&source, 1), placement.layer(layer).homes(ExpertId(id)));
-            }
-      expect_near(dispatch_traffic(sources, placement, LayerId(layer)), expected);
-    }
-  }
-}
-
 TEST(SourceCounts, OfATraceWithoutSequencesComeFromEqualBlocks) {
   MemoryTrace trace({.num_layers = 1, .top_k = 1, .num_experts = 5}, {0, 1, 2, 3, 4});
   const SourceCounts counts = source_counts(trace, 2);
