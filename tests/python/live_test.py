@@ -114,15 +114,6 @@ class Moves(LiveTest):
             self.assertIn(f" on the last {seen} windows" if seen > 1 else " on the last window", line)
         self.assertGreater(int(found[1]), 0)
 
-    def test_no_more_move_than_allowed(self):
-        for most in (1, 2, 7):
-            rank = Rank(first_map(popularity(1)), options=Options(max_moves=most))
-            before = rank.live
-            ours, line = self.logged(rank.rebalance, popularity(2))
-            self.assertLessEqual(len(homes(ours) - homes(before)), most)
-            if most > 1:  # an exchange takes two
-                self.assertIn("experts move", line)
-
     def test_one_that_leaves_no_step_says_so(self):
         live = np.array([[0, 1, 2, 3]])
         sizes = Sizes(4, 1, 1, 2)
@@ -149,9 +140,6 @@ class InFull(LiveTest):
             (np.tile(np.arange(16), (LAYERS, 1)), "the map in use has 16 physical experts, and 24 are asked for: "),
             (np.tile(np.arange(32) % 16, (LAYERS, 1)), "the map in use has 32 physical experts, and 24 are asked for"),
             (np.tile(np.r_[np.arange(20) % 16, [-1] * 4], (LAYERS, 1)), "layer 0 has empty slots, such as 20: "),
-            (np.tile(np.arange(24) // 2 % 16, (LAYERS, 1)), "in layer 0 rank 0 holds expert 0 twice: "),
-            (np.tile(np.arange(24) % 12, (LAYERS, 1)), "in layer 0 no rank holds expert 12: "),
-            (np.tile(np.arange(24) % 16, (LAYERS, 1)), "experts are in order, whatever their loads: "),
         ]:
             with self.subTest(why=why):
                 self.check(live, why)
@@ -168,14 +156,11 @@ class InFull(LiveTest):
             _, line = self.logged(rank.rebalance, popularity(2))
             self.assertNotIn("in full", line)
 
-    def test_other_layers_and_unknown_experts_are_refused(self):
+    def test_other_layers_are_refused(self):
         rank = Rank(first_map(popularity(1))[:2])
         self.assert_raises(
             ek.InvalidArgument, "the map in use: shape [2, 24]; allowed: [3 layers", rank.rebalance, popularity(1)
         )
-        rank = Rank(first_map(popularity(1)))
-        rank.live[1, 5] = 16
-        self.assert_raises(ek.InvalidArgument, "layer 1, slot 5: expert 16", rank.rebalance, popularity(1))
 
 
 class WhichWindowsCount(LiveTest):
@@ -196,16 +181,6 @@ class WhichWindowsCount(LiveTest):
         other.rebalance(popularity(2))
         counts[:] = popularity(3)
         np.testing.assert_array_equal(rank.rebalance(counts), other.rebalance(popularity(3)))
-
-    def test_several_make_the_map_level_on_each(self):
-        windows = [popularity(1) * np.random.default_rng(seed).lognormal(0, 0.3, (LAYERS, EXPERTS)) for seed in (2, 3)]
-        worst = {}
-        for most in (1, 2):
-            rank = Rank(first_map(popularity(1)), options=Options(windows=most))
-            for weight in windows:
-                rank.rebalance(weight)
-            worst[most] = max_over_mean(windows, rank.live)
-        self.assertLess(worst[2], worst[1] - 0.01)
 
     def test_each_model_has_its_own(self):
         shared, alone = Windows(), {8: Windows(), 16: Windows()}

@@ -44,40 +44,13 @@ class Placements(PackageTest):
         self.assertNotEqual(ek.Placement([[[0, 1]]]), ek.Placement([[[1, 0]]]))
         self.assertNotEqual(placement, 7)
 
-    def test_is_the_same_after_a_file(self):
-        for homes in [[[0, 1, 1]], [[[1, 0], [1], [0]], [[0], [1], [0, 1]]]]:
-            placement = ek.Placement(homes)
-            placement.save(self.folder / "placement.json")
-            self.assertEqual(ek.Placement.load(self.folder / "placement.json"), placement)
-
     def test_is_the_same_after_the_files_of_other_systems(self):
         placement = ek.Placement(np.random.default_rng(8).permuted(np.tile(np.arange(8) // 2, (3, 1)), axis=1))
-        for name in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
+        for name in ["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]:
             path = self.folder / (f"{name}.yaml" if name == "trtllm" else f"{name}.json")
             placement.save(path, format=name, layers=[0, 1, 2])
             with self.subTest(format=name):
                 self.assertEqual(ek.Placement.load(path, num_ranks=4, num_experts=8), placement)
-
-    def test_a_file_for_sglang_has_a_row_for_every_layer_of_the_model(self):
-        placement = ek.Placement([[0, 1, 1, 0], [1, 1, 0, 0]])
-        path = self.folder / "init_expert_location.json"
-        placement.save(path, format="sglang", layers=[1, 2], num_hidden_layers=4)
-        rows = json.loads(path.read_text())["physical_to_logical_map"]
-        self.assertEqual(rows[1:3], placement.physical_to_logical.tolist())
-        self.assertEqual(len(rows), 4)
-        self.assertEqual(ek.Placement.load(path, num_ranks=2, layers=[1, 2]), placement)
-
-    def test_a_file_for_tensorrt_llm_says_how_many_layers_it_may_rearrange(self):
-        placement, path = ek.Placement([[0, 1], [1, 0]]), self.folder / "placement.yaml"
-        placement.save(path, format="trtllm", layers=[3, 5], layer_updates_per_iter=2)
-        text = "initial_global_assignments:\n  3: [0, 1]\n  5: [1, 0]\nlayer_updates_per_iter: 2\nnum_slots: 2\n"
-        self.assertEqual(path.read_text(), text)
-        ek.Placement.load(path, num_ranks=2).save(self.folder / "again.yaml", format="trtllm")
-        self.assertEqual((self.folder / "again.yaml").read_text(), text)
-        wrong = {"format": "sglang", "layer_updates_per_iter": 2}
-        self.assert_raises(ek.InvalidArgument, "layer_updates_per_iter: is for", placement.save, path, **wrong)
-        wrong = {"format": "trtllm", "layer_updates_per_iter": -1}
-        self.assert_raises(ek.InvalidArgument, "layer_updates_per_iter: -1", placement.save, path, **wrong)
 
     def test_refuses_formats_that_are_none_or_cannot_say_it(self):
         uneven, path = ek.Placement([[0, 0, 0, 1]]), self.folder / "file.json"
