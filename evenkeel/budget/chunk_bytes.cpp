@@ -6,9 +6,9 @@ namespace evenkeel {
 
 namespace {
 
-// While the tables are made, beside them; what inward() takes is less.
+// While the tables are made, beside them.
 std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(shape, load));
+  return whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(load));
 }
 
 std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {

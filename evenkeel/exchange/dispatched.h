@@ -63,10 +63,10 @@ class Dispatched {
   std::span<const std::int32_t> row_slot() const { return row_slot_; }
   // The token of each row elsewhere, and of each of this rank's own rows here.
   std::span<const std::int32_t> token_elsewhere() const {
-    return token_elsewhere_.first(static_cast<std::size_t>(rows_elsewhere));
+    return row_tokens_.first(static_cast<std::size_t>(rows_elsewhere));
   }
   std::span<const std::int32_t> token_here() const {
-    return token_here_.first(static_cast<std::size_t>(own_rows));
+    return row_tokens_.subspan(static_cast<std::size_t>(rows_elsewhere), static_cast<std::size_t>(own_rows));
   }
   // The rows here: of `by_token`, as it was given to dispatch(), and of what was received then.
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
@@ -78,7 +78,7 @@ class Dispatched {
 
  private:
   friend class Exchange;
-  friend class RouteBuilder;
+  friend class DispatchRoutes;
   // A peer's part ends where the next one's begins.
   struct PeerBegin {
     std::int32_t in_row = 0, in_position = 0, out_row = 0, out_position = 0;
@@ -92,15 +92,15 @@ class Dispatched {
   Buffer tables_;  // all of them, one behind the other
   std::span<PeerBegin> peers_;
   std::span<Group> groups_;
-  std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_;
+  std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, row_tokens_;
   Buffer rows_;
 };
 
 inline ChunkLoad Dispatched::load() const {
   ChunkLoad load;
   load.tokens = tokens;
-  load.assignments_kept = std::ssize(token_here_);
-  load.assignments = load.assignments_kept + positions_elsewhere;
+  load.assignments = std::ssize(row_tokens_);
+  load.assignments_kept = load.assignments - positions_elsewhere;
   load.positions_here = positions_here;
   load.rows_here = rows_here;
   load.rows_received = rows_here - own_rows;

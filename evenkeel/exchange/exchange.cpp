@@ -9,7 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
-#include "evenkeel/exchange/internal/routes.h"
+#include "evenkeel/exchange/internal/dispatch_routes.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
@@ -65,20 +65,20 @@ void Exchange::require_counted(const TopK& top_k, const Counts& counts) {
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
                               const StepPlan& plan, Lifetime lifetime) {
   require_same_step(top_k, counts, plan);
-  const RankId me = comm_.rank();
-  deal_.make(counts, plan, me);
-  Dispatched dispatched;
-  {
-    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime);
-    routes.outward(top_k, chosen_);
-    routes.queue_messages(*slices_);
-    slices_->post(stream_, "dispatch indices").wait();
-    routes.inward();
-  }
+  deal_.make(counts, plan, comm_.rank());
+  Dispatched dispatched = exchange_indices(top_k, lifetime);
   dispatched.rows_ = arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
                                      "dispatched rows", lifetime);
   exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
   return dispatched;
+}
+
+// Finds the routes of what deal_ says; index messages take no memory after.
+Dispatched Exchange::exchange_indices(const TopK& top_k, Lifetime lifetime) {
+  DispatchRoutes routes(arena_, router_, deal_, comm_.rank(), top_k, lifetime);
+  routes.queue_messages(*slices_);
+  slices_->post(stream_, "dispatch indices").wait();
+  return routes.receive();
 }
 
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.

@@ -19,6 +19,7 @@
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/routes.h"
 #include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
@@ -35,6 +36,7 @@ class Exchange {
   // it was not called, the first ones do.
   void reserve(const StepPlan& plan, int top_k) {
     deal_.reserve(plan);
+    router_.reserve(plan.num_experts(), plan.num_ranks());
     token_rows_.reserve(static_cast<std::size_t>(top_k));
   }
 
@@ -91,6 +93,7 @@ class Exchange {
  private:
   void require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan);
   void require_counted(const TopK& top_k, const Counts& counts);
+  Dispatched exchange_indices(const TopK& top_k, Lifetime lifetime);
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
   RouterWeights open_weights(const Dispatched& dispatched, std::span<const float> weights) const;
@@ -116,6 +119,7 @@ class Exchange {
   std::int64_t hidden_;
   DataType type_;
   Deal deal_;
+  Router<std::int32_t> router_;
   std::unique_ptr<Slices> slices_;
   std::vector<std::int32_t> token_rows_;  // of one token's results
   std::vector<std::int64_t> chosen_;      // [E] by this rank's tokens

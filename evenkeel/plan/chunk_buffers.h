@@ -50,14 +50,15 @@ inline std::int64_t routes(const ExchangeShape& shape, const ChunkLoad& load) {
                    2 * load.positions_here);
 }
 
-// The ranks' index messages from which the tables are made, to all ranks and from them.
+// The ranks' index messages from which the tables are made, to all ranks and from them, the assignments that
+// they are of, and how many of each rank's were read.
 inline std::int64_t messages(const ExchangeShape& shape, const ChunkLoad& load) {
-  return kIndex * (load.positions_here + load.assignments + 2 * shape.num_ranks);
+  return kIndex * (load.positions_here + load.positions_elsewhere() + load.assignments + 3 * shape.num_ranks);
 }
 
 // While the messages are made.
-inline std::int64_t routing(const ExchangeShape& shape, const ChunkLoad& load) {
-  return kIndex * (load.tokens + 2 * load.assignments + shape.num_ranks);
+inline std::int64_t routing(const ChunkLoad& load) {
+  return kIndex * load.tokens;
 }
 
 // Other ranks' rows, or their gradients.

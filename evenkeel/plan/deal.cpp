@@ -56,7 +56,7 @@ void Deal::reserve(const StepPlan& plan) {
 void Deal::move(RankId from, RankId to, std::int64_t count) {
   if (count == 0) return;
   if (from == me_) {
-    pieces_.push_back({to, count});
+    pieces_.push_back({to, count, sent_[to.offset()]});
     sent_[to.offset()] += count;
   }
   if (to == me_) {

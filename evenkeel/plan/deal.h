@@ -18,10 +18,12 @@ namespace evenkeel {
 // One rank's view of the deal of one step.
 class Deal {
  public:
-  // The next `count` of this rank's assignments to an expert are computed by `rank`.
+  // The next `count` of this rank's assignments to an expert are computed by `rank`, where `before` of this
+  // rank's assignments to experts and pieces before these go as well.
   struct Piece {
     RankId rank;
     std::int64_t count;
+    std::int64_t before;
   };
 
   // `counts` must know its sources, and a rank compute fewer than 2^31 assignments.
@@ -29,6 +31,7 @@ class Deal {
   // Takes the memory that any plan of this one's placement needs; make() does so itself.
   void reserve(const StepPlan& plan);
 
+  std::size_t num_experts() const { return piece_begin_.size() - 1; }
   // Where this rank's assignments to an expert go, in their order.
   std::span<const Piece> pieces(ExpertId expert) const {
     return std::span(pieces_).subspan(piece_begin_[expert.offset()],
@@ -38,9 +41,11 @@ class Deal {
   std::span<const ExpertId> experts_here() const { return experts_here_; }
   // Whether experts_here()[index] is another rank's, and its weights are fetched.
   bool borrows(std::size_t index) const { return borrowed_[index] != 0; }
-  // How many assignments each source rank sends here for experts_here()[index].
+  // How many assignments each source rank sends here for each of experts_here(), [experts here][P].
+  std::span<const std::int32_t> arrivals() const { return arrivals_; }
+  // For experts_here()[index] alone.
   std::span<const std::int32_t> arrivals(std::size_t index) const {
-    return std::span(arrivals_).subspan(index * sent_.size(), sent_.size());
+    return arrivals().subspan(index * sent_.size(), sent_.size());
   }
   // Assignments of this rank that each rank computes, and of each rank that this rank computes.
   std::span<const std::int64_t> sent() const { return sent_; }

@@ -22,226 +22,145 @@ std::vector<Transfer> sorted_transfers(const StepPlan& plan, RankId me, RankId T
   return chosen;
 }
 
-std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+std::size_t sum_of(std::span<const std::int64_t> numbers) {
+  return static_cast<std::size_t>(std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0}));
 }
 
-[[noreturn]] void throw_not_counted() {
-  throw InvalidArgument("experts", "the counts of this rank are not those of its choices",
-                        "the choices that were counted");
+void require_arrived(bool holds) {
+  if (!holds) throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
+}
+
+// The positions that a rank computes for another, or for itself.
+struct Source {
+  std::size_t first_position = 0;
+  std::int64_t first_row = 0;  // in the pool
+  std::int64_t rows = 0;
+  std::span<const std::int64_t> row_of;  // empty for the rank itself
+};
+
+std::vector<Source> find_sources(const StepRoutes& sent, std::span<const std::int64_t> arrived, int k) {
+  const std::span<const std::int64_t> counts = sent.received_counts;
+  require_arrived(k >= 1 && arrived.size() == sum_of(counts) + counts.size());
+  std::vector<Source> sources;
+  std::size_t position = sent.own_positions().size();
+  std::int64_t row = std::ssize(sent.result_of) / k;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    const std::int64_t rows = arrived.front();
+    require_arrived(rows >= 0 && rows <= counts[rank]);
+    sources.push_back({position, row, rows, arrived.subspan(1, static_cast<std::size_t>(counts[rank]))});
+    arrived = arrived.subspan(1 + static_cast<std::size_t>(counts[rank]));
+    position += static_cast<std::size_t>(counts[rank]);
+    row += rows;
+  }
+  sources[sent.me.offset()] = {};
+  return sources;
 }
 
 }  // namespace
 
-void StepRoutes::find_rows(std::span<const std::int64_t> arrived, int k) {
-  const auto require = [](bool holds) {
-    if (!holds)
-      throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
-  };
-  require(k >= 1 &&
-          arrived.size() == static_cast<std::size_t>(sum_of(received_counts)) + received_counts.size());
-  pool_rows.resize(order.size());
-  received_row_counts.assign(received_counts.size(), 0);
-  for (std::size_t i = 0; i < own_positions.size(); ++i)
-    pool_rows[static_cast<std::size_t>(computed_at[i])] = own_positions[i] / k;
-  auto first = static_cast<std::int64_t>(result_of.size()) / k;  // after this rank's tokens
-  auto position = own_positions.size();
-  std::size_t at = 0;
-  for (std::size_t rank = 0; rank < received_counts.size(); ++rank) {
-    const std::int64_t rows = arrived[at++];
-    require(rows >= 0 && rows <= received_counts[rank]);
-    for (std::int64_t i = 0; i < received_counts[rank]; ++i) {
-      const std::int64_t row = arrived[at++];
-      require(row >= 0 && row < rows);
-      pool_rows[static_cast<std::size_t>(computed_at[position++])] = first + row;
+void receive_routes(const StepRoutes& sent, std::span<const std::int64_t> arrived, int k,
+                    ReceivedRoutes& received) {
+  const std::vector<Source> sources = find_sources(sent, arrived, k);
+  received.row_counts.clear();
+  for (const Source& source : sources) received.row_counts.push_back(source.rows);
+  const auto own = sent.own_positions();
+  const std::size_t positions = own.size() + sum_of(sent.received_counts);
+  for (auto* numbers : {&received.order, &received.computed_at, &received.pool_rows, &received.slots})
+    numbers->resize(positions);
+  std::vector<std::int64_t> taken(sources.size());
+  const auto begin_of = [&](std::size_t group) { return sent.groups[group].begin; };
+  for_each_arrival(sent.arrivals, std::span(taken), begin_of, [&](const Arrival& run) {
+    const Source& source = sources[run.source];
+    const bool from_me = run.source == sent.me.offset();
+    for (std::size_t i = 0; i < run.count; ++i) {
+      const std::size_t number = source.first_position + run.first + i;
+      received.order[run.at + i] = static_cast<std::int64_t>(number);
+      received.computed_at[number] = static_cast<std::int64_t>(run.at + i);
+      received.slots[run.at + i] = sent.groups[run.expert].slot;
+      if (from_me) {
+        received.pool_rows[run.at + i] = own[number] / k;
+        continue;
+      }
+      const std::int64_t row = source.row_of[run.first + i];
+      require_arrived(row >= 0 && row < source.rows);
+      received.pool_rows[run.at + i] = source.first_row + row;
     }
-    received_row_counts[rank] = rows;
-    first += rows;
-  }
+  });
 }
 
-void StepRouter::route(std::span<const std::int64_t> experts, int k, const Counts& counts,
-                       const StepPlan& plan, const LayerPlacement& placement, RankId me, StepRoutes& routes) {
+void StepRouter::send(std::span<const std::int64_t> experts, int k, const Counts& counts,
+                      const StepPlan& plan, const LayerPlacement& placement, RankId me, StepRoutes& routes) {
   if (k < 1) throw InvalidArgument("k", std::to_string(k), "1 or more");
-  me_ = me;
   deal_.make(counts, plan, me);
+  routes.me = me;
   routes.sent_counts.assign(deal_.sent().begin(), deal_.sent().end());
   routes.sent_counts[me.offset()] = 0;
   routes.received_counts.assign(deal_.received().begin(), deal_.received().end());
   routes.received_counts[me.offset()] = 0;
   routes.moves_weights = !plan.transfers().empty();
   find_slots(placement, plan, routes);
-  find_offsets(routes);
-  make_space(experts.size(), static_cast<std::int64_t>(experts.size()) / k, routes);
-  send(experts, k, routes);
-  close_gaps(routes);
-  order_positions(routes);
+  find_groups(routes);
+
+  const std::size_t sent = sum_of(routes.sent_counts),
+                    own = static_cast<std::size_t>(deal_.sent()[me.offset()]);
+  routes.assignments.resize(sent + own);
+  routes.sent_rows.resize(sent);
+  routes.row_of.resize(sent + routes.sent_counts.size());
+  routes.result_of.resize(experts.size());
+  row_of_.resize(experts.size() / static_cast<std::size_t>(k));
+  router_.send(experts, k, deal_, me,
+               {.assignments = routes.assignments,
+                .tokens = routes.sent_rows,
+                .messages = routes.row_of,
+                .own_message = {},
+                .result_of = routes.result_of,
+                .first_own = static_cast<std::int64_t>(sent),
+                .first_sent = 0,
+                .no_result = static_cast<std::int64_t>(sent + own)},
+               row_of_);
+  routes.sent_row_counts.clear();
+  std::size_t header = 0;
+  for (std::int64_t count : routes.sent_counts) {
+    routes.sent_row_counts.push_back(routes.row_of[header]);
+    header += static_cast<std::size_t>(count) + 1;
+  }
+  routes.sent_rows.resize(sum_of(routes.sent_row_counts));
 }
 
 void StepRouter::find_slots(const LayerPlacement& placement, const StepPlan& plan, StepRoutes& routes) {
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  const auto natives = placement.natives(me_);
+  const auto natives = placement.natives(routes.me);
   slot_of_.assign(static_cast<std::size_t>(plan.num_experts()), -1);
   for (std::size_t i = 0; i < natives.size(); ++i)
     slot_of_[natives[i].offset()] = static_cast<std::int64_t>(i);
   routes.lent.clear();
   routes.lent_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, me_, &Transfer::from, &Transfer::to)) {
+  for (const Transfer& transfer : sorted_transfers(plan, routes.me, &Transfer::from, &Transfer::to)) {
     routes.lent.push_back(slot_of_[transfer.expert.offset()]);
     ++routes.lent_counts[transfer.to.offset()];
   }
   routes.borrowed.clear();
   routes.borrowed_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, me_, &Transfer::to, &Transfer::from)) {
+  for (const Transfer& transfer : sorted_transfers(plan, routes.me, &Transfer::to, &Transfer::from)) {
     slot_of_[transfer.expert.offset()] = static_cast<std::int64_t>(natives.size() + routes.borrowed.size());
     routes.borrowed.push_back(transfer.expert.value());
     ++routes.borrowed_counts[transfer.from.offset()];
   }
 }
 
-// Where the first position of each piece of the deal goes: for other ranks among sent positions, for this one
-// among its own.
-void StepRouter::find_offsets(const StepRoutes& routes) {
-  offsets_.resize(routes.sent_counts.size());
-  std::exclusive_scan(routes.sent_counts.begin(), routes.sent_counts.end(), offsets_.begin(),
-                      std::int64_t{0});
-  offsets_[me_.offset()] = 0;
-  piece_begin_.clear();
-  first_.clear();
-  for (ExpertId expert : indices<ExpertId>(static_cast<std::int32_t>(slot_of_.size()))) {
-    piece_begin_.push_back(first_.size());
-    for (const Deal::Piece& piece : deal_.pieces(expert)) {
-      first_.push_back(offsets_[piece.rank.offset()]);
-      offsets_[piece.rank.offset()] += piece.count;
-    }
-  }
-  piece_begin_.push_back(first_.size());
-}
-
-// Rows have gaps at first: a rank gets one of each token at most.
-void StepRouter::make_space(std::size_t assignments, std::int64_t tokens, StepRoutes& routes) {
-  const std::size_t ranks = routes.sent_counts.size();
-  const auto sent = static_cast<std::size_t>(sum_of(routes.sent_counts));
-  const auto own = static_cast<std::size_t>(deal_.sent()[me_.offset()]);
-  routes.sent_positions.resize(sent);
-  routes.row_of.resize(sent + ranks);
-  routes.own_positions.resize(own);
-  routes.result_of.resize(assignments);
-  row_begin_.resize(ranks);
-  std::int64_t most_rows = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    row_begin_[r] = most_rows;
-    most_rows += std::min(tokens, routes.sent_counts[r]);
-  }
-  routes.sent_rows.resize(static_cast<std::size_t>(most_rows));
-  routes.sent_row_counts.assign(ranks, 0);
-  last_token_.assign(ranks, -1);
-  cursors_.resize(slot_of_.size());
-  for (std::size_t e = 0; e < slot_of_.size(); ++e) {
-    const auto pieces = deal_.pieces(ExpertId(e));
-    cursors_[e] = {};
-    if (!pieces.empty()) cursors_[e] = {pieces[0].count, first_[piece_begin_[e]], pieces[0].rank, 0};
-  }
-}
-
-void StepRouter::advance(ExpertId expert, Cursor& cursor) const {
-  const auto pieces = deal_.pieces(expert);
-  while (cursor.left == 0) {
-    if (++cursor.piece >= pieces.size()) throw_not_counted();
-    cursor.left = pieces[cursor.piece].count;
-    cursor.to = pieces[cursor.piece].rank;
-    cursor.position = first_[piece_begin_[expert.offset()] + cursor.piece];
-  }
-}
-
-void StepRouter::send(std::span<const std::int64_t> experts, int k, StepRoutes& routes) {
-  const auto num_experts = static_cast<std::int64_t>(slot_of_.size());
-  const auto sent = static_cast<std::int64_t>(routes.sent_positions.size());
-  const auto own = static_cast<std::int64_t>(routes.own_positions.size());
-  std::int64_t dealt = 0;
-  for (std::size_t at = 0; at < experts.size(); ++at) {
-    const std::int64_t expert = experts[at];
-    if (expert == -1) {
-      routes.result_of[at] = sent + own;
-      continue;
-    }
-    if (expert < 0 || expert >= num_experts) throw_not_counted();
-    Cursor& cursor = cursors_[static_cast<std::size_t>(expert)];
-    if (cursor.left == 0) advance(ExpertId(expert), cursor);
-    --cursor.left;
-    ++dealt;
-    const std::int64_t position = cursor.position++;
-    if (cursor.to == me_) {
-      routes.own_positions[static_cast<std::size_t>(position)] = static_cast<std::int64_t>(at);
-      routes.result_of[at] = sent + position;
-      continue;
-    }
-    const std::size_t r = cursor.to.offset();
-    const auto token = static_cast<std::int64_t>(at / static_cast<std::size_t>(k));
-    if (last_token_[r] != token) {
-      last_token_[r] = token;
-      routes.sent_rows[static_cast<std::size_t>(row_begin_[r] + routes.sent_row_counts[r]++)] = token;
-    }
-    routes.sent_positions[static_cast<std::size_t>(position)] = static_cast<std::int64_t>(at);
-    routes.row_of[static_cast<std::size_t>(position) + r + 1] = routes.sent_row_counts[r] - 1;
-    routes.result_of[at] = position;
-  }
-  if (dealt != sent + own) throw_not_counted();
-}
-
-// Leaves no gap between the rows of two ranks, and tells each rank how many rows it gets.
-void StepRouter::close_gaps(StepRoutes& routes) const {
-  std::int64_t rows = 0;
-  std::size_t positions = 0;
-  for (std::size_t r = 0; r < routes.sent_counts.size(); ++r) {
-    const auto from = routes.sent_rows.begin() + row_begin_[r];
-    std::copy(from, from + routes.sent_row_counts[r], routes.sent_rows.begin() + rows);
-    rows += routes.sent_row_counts[r];
-    routes.row_of[positions + r] = routes.sent_row_counts[r];
-    positions += static_cast<std::size_t>(routes.sent_counts[r]);
-  }
-  routes.sent_rows.resize(static_cast<std::size_t>(rows));
-}
-
-void StepRouter::order_positions(StepRoutes& routes) {
-  const std::size_t ranks = routes.received_counts.size();
-  const auto here = deal_.experts_here();
-  std::exclusive_scan(routes.received_counts.begin(), routes.received_counts.end(), offsets_.begin(),
-                      static_cast<std::int64_t>(routes.own_positions.size()));
-  offsets_[me_.offset()] = 0;
-  begin_.resize(here.size() * ranks);
-  for (std::size_t i = 0; i < here.size(); ++i)
-    for (std::size_t r = 0; r < ranks; ++r) {
-      begin_[i * ranks + r] = offsets_[r];
-      offsets_[r] += deal_.arrivals(i)[r];
-    }
-  const auto slot = [&](std::size_t i) { return slot_of_[here[i].offset()]; };
-  by_slot_.resize(here.size());
-  std::iota(by_slot_.begin(), by_slot_.end(), std::size_t{0});
-  std::ranges::sort(by_slot_, {}, slot);
-
-  const auto positions =
-      static_cast<std::size_t>(sum_of(routes.received_counts)) + routes.own_positions.size();
-  routes.order.resize(positions);
-  routes.slots.resize(positions);
-  routes.computed_at.resize(positions);
-  std::size_t computed = 0;
-  const auto compute = [&](std::size_t i, std::size_t source) {
-    const auto first = static_cast<std::size_t>(begin_[i * ranks + source]);
-    const auto count = static_cast<std::size_t>(deal_.arrivals(i)[source]);
-    for (std::size_t j = 0; j < count; ++j) {
-      routes.computed_at[first + j] = static_cast<std::int64_t>(computed + j);
-      routes.order[computed + j] = static_cast<std::int64_t>(first + j);
-    }
-    std::fill_n(routes.slots.begin() + static_cast<std::ptrdiff_t>(computed), count, slot(i));
-    computed += count;
-  };
+void StepRouter::find_groups(StepRoutes& routes) const {
+  routes.arrivals.assign(deal_.arrivals().begin(), deal_.arrivals().end());
+  routes.groups.clear();
+  for (ExpertId expert : deal_.experts_here()) routes.groups.push_back({slot_of_[expert.offset()], 0});
+  std::vector<std::size_t> by_slot(routes.groups.size());
+  std::iota(by_slot.begin(), by_slot.end(), std::size_t{0});
+  std::ranges::sort(by_slot, {}, [&](std::size_t i) { return routes.groups[i].slot; });
+  std::int64_t begin = 0;
   routes.native_positions = 0;
-  for (std::size_t i : by_slot_) {
-    compute(i, me_.offset());
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != me_.offset()) compute(i, r);
-    if (!deal_.borrows(i)) routes.native_positions = static_cast<std::int64_t>(computed);
+  for (std::size_t i : by_slot) {
+    routes.groups[i].begin = begin;
+    begin = std::accumulate(deal_.arrivals(i).begin(), deal_.arrivals(i).end(), begin);
+    if (!deal_.borrows(i)) routes.native_positions = begin;
   }
 }
 

@@ -33,18 +33,23 @@ namespace evenkeel::python {
 
 namespace {
 
+struct BothRoutes {
+  StepRoutes sent;
+  ReceivedRoutes received;
+};
+
 // Routes whose memory goes back to where it came from: fresh pages for every step would take longer than
 // filling them.
 class RoutesPool {
  public:
-  StepRoutes take() {
+  BothRoutes take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) return {};
-    StepRoutes routes = std::move(free_.back());
+    BothRoutes routes = std::move(free_.back());
     free_.pop_back();
     return routes;
   }
-  void give_back(StepRoutes routes) {
+  void give_back(BothRoutes routes) {
     const std::lock_guard lock(mutex_);
     if (free_.size() < most_free) free_.push_back(std::move(routes));
   }
@@ -52,7 +57,7 @@ class RoutesPool {
  private:
   static constexpr std::size_t most_free = 4;
   std::mutex mutex_;
-  std::vector<StepRoutes> free_;
+  std::vector<BothRoutes> free_;
 };
 
 struct PooledRoutes {
@@ -62,8 +67,17 @@ struct PooledRoutes {
     if (pool) pool->give_back(std::move(routes));
   }
 
+  // Of a chunk that borrows with others, slots of borrowed experts count those of all chunks.
+  void renumber_slots() {
+    if (borrowed_places.empty()) return;
+    for (std::int64_t& slot : routes.received.slots)
+      if (slot >= natives) slot = natives + borrowed_places[static_cast<std::size_t>(slot - natives)];
+  }
+
   std::shared_ptr<RoutesPool> pool;
-  StepRoutes routes;
+  BothRoutes routes;
+  std::int64_t natives = 0;
+  std::vector<std::int64_t> borrowed_places;  // by the chunk's own number
 };
 
 // The weights that this rank borrows and lends for all chunks of a step: experts received, by source then id;
@@ -91,16 +105,14 @@ struct Loan {
     }
   }
 
-  // Slots behind `natives` of a chunk that borrows some of these experts, in the same order.
-  void renumber(std::span<const std::int64_t> of_chunk, std::int64_t natives,
-                std::span<std::int64_t> slots) const {
-    std::vector<std::int64_t> slot_of;
-    for (std::size_t at = 0; const std::int64_t expert : of_chunk) {
+  // Where each of these experts, which come in the same order, is among `borrowed`.
+  std::vector<std::int64_t> places_of(std::span<const std::int64_t> some) const {
+    std::vector<std::int64_t> places;
+    for (std::size_t at = 0; const std::int64_t expert : some) {
       while (borrowed[at] != expert) ++at;
-      slot_of.push_back(natives + static_cast<std::int64_t>(at));
+      places.push_back(static_cast<std::int64_t>(at));
     }
-    for (std::int64_t& slot : slots)
-      if (slot >= natives) slot = slot_of[static_cast<std::size_t>(slot - natives)];
+    return places;
   }
 };
 
@@ -177,7 +189,8 @@ class StepLayout {
     take(counts);
     shares_.next(counts_, placement_, plan_);
     PooledRoutes made = route(experts);
-    loan_->renumber(made.routes.borrowed, natives(), made.routes.slots);
+    made.natives = natives();
+    made.borrowed_places = loan_->places_of(made.routes.sent.borrowed);
     return made;
   }
 
@@ -219,8 +232,8 @@ class StepLayout {
   }
   PooledRoutes route(const InArray<std::int64_t, 2>& experts) {
     PooledRoutes made(pool_);
-    router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
-                  made.routes);
+    router_.send(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
+                 made.routes.sent);
     return made;
   }
   template <class Ask>
@@ -275,43 +288,63 @@ class StepLayout {
   std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
-// A view of one of the arrays, which keeps the routes alive.
+// A view of numbers of `routes`, which it keeps alive.
+OutArray<std::int64_t> view_of(std::span<std::int64_t> numbers, nb::handle routes) {
+  return OutArray<std::int64_t>(numbers.data(), {numbers.size()}, routes);
+}
 template <auto member>
 OutArray<std::int64_t> array_of(nb::handle_t<PooledRoutes> self) {
-  auto& values = nb::cast<PooledRoutes&>(self).routes.*member;
-  return OutArray<std::int64_t>(values.data(), {values.size()}, self);
+  return view_of(nb::cast<PooledRoutes&>(self).routes.sent.*member, self);
+}
+template <auto member>
+OutArray<std::int64_t> received_array(nb::handle_t<ReceivedRoutes> self) {
+  return view_of(nb::cast<ReceivedRoutes&>(self).*member, self);
+}
+template <auto member>
+auto value_of(const PooledRoutes& self) {
+  return self.routes.sent.*member;
 }
 
 }  // namespace
 
 void bind_routes(nb::module_& module) {
+  nb::class_<ReceivedRoutes>(module, "ReceivedRoutes")
+      .def_prop_ro("row_counts", [](const ReceivedRoutes& self) { return self.row_counts; })
+      .def_prop_ro("order", &received_array<&ReceivedRoutes::order>)
+      .def_prop_ro("computed_at", &received_array<&ReceivedRoutes::computed_at>)
+      .def_prop_ro("slots", &received_array<&ReceivedRoutes::slots>)
+      .def_prop_ro("pool_rows", &received_array<&ReceivedRoutes::pool_rows>);
   nb::class_<PooledRoutes>(module, "StepRoutes")
       .def_prop_ro("sent_rows", &array_of<&StepRoutes::sent_rows>)
-      .def_prop_ro("sent_row_counts", [](const PooledRoutes& self) { return self.routes.sent_row_counts; })
-      .def_prop_ro("sent_positions", &array_of<&StepRoutes::sent_positions>)
+      .def_prop_ro("sent_row_counts", &value_of<&StepRoutes::sent_row_counts>)
+      .def_prop_ro("sent_positions",
+                   [](nb::handle_t<PooledRoutes> self) {
+                     auto& sent = nb::cast<PooledRoutes&>(self).routes.sent;
+                     return view_of(std::span(sent.assignments).first(sent.num_sent()), self);
+                   })
+      .def_prop_ro("own_positions",
+                   [](nb::handle_t<PooledRoutes> self) {
+                     auto& sent = nb::cast<PooledRoutes&>(self).routes.sent;
+                     return view_of(std::span(sent.assignments).subspan(sent.num_sent()), self);
+                   })
       .def_prop_ro("row_of", &array_of<&StepRoutes::row_of>)
-      .def_prop_ro("sent_counts", [](const PooledRoutes& self) { return self.routes.sent_counts; })
-      .def_prop_ro("received_counts", [](const PooledRoutes& self) { return self.routes.received_counts; })
-      .def_prop_ro("own_positions", &array_of<&StepRoutes::own_positions>)
-      .def_prop_ro("order", &array_of<&StepRoutes::order>)
-      .def_prop_ro("computed_at", &array_of<&StepRoutes::computed_at>)
-      .def_prop_ro("slots", &array_of<&StepRoutes::slots>)
-      .def_prop_ro("native_positions", [](const PooledRoutes& self) { return self.routes.native_positions; })
-      .def_prop_ro("borrowed", [](const PooledRoutes& self) { return self.routes.borrowed; })
-      .def_prop_ro("borrowed_counts", [](const PooledRoutes& self) { return self.routes.borrowed_counts; })
+      .def_prop_ro("sent_counts", &value_of<&StepRoutes::sent_counts>)
+      .def_prop_ro("received_counts", &value_of<&StepRoutes::received_counts>)
+      .def_prop_ro("native_positions", &value_of<&StepRoutes::native_positions>)
+      .def_prop_ro("borrowed", &value_of<&StepRoutes::borrowed>)
+      .def_prop_ro("borrowed_counts", &value_of<&StepRoutes::borrowed_counts>)
       .def_prop_ro("lent", &array_of<&StepRoutes::lent>)
-      .def_prop_ro("lent_counts", [](const PooledRoutes& self) { return self.routes.lent_counts; })
+      .def_prop_ro("lent_counts", &value_of<&StepRoutes::lent_counts>)
       .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>)
-      .def_prop_ro("moves_weights", [](const PooledRoutes& self) { return self.routes.moves_weights; })
+      .def_prop_ro("moves_weights", &value_of<&StepRoutes::moves_weights>)
       .def(
-          "find_rows",
-          [](PooledRoutes& self, const InArray<std::int64_t, 1>& arrived, int k) {
-            self.routes.find_rows(values_of(arrived), k);
+          "receive",
+          [](PooledRoutes& self, const InArray<std::int64_t, 1>& arrived, int k) -> ReceivedRoutes& {
+            receive_routes(self.routes.sent, values_of(arrived), k, self.routes.received);
+            self.renumber_slots();
+            return self.routes.received;
           },
-          nb::arg("arrived"), nb::arg("k"))
-      .def_prop_ro("received_row_counts",
-                   [](const PooledRoutes& self) { return self.routes.received_row_counts; })
-      .def_prop_ro("pool_rows", &array_of<&StepRoutes::pool_rows>);
+          nb::arg("arrived"), nb::arg("k"), nb::rv_policy::reference_internal);
 
   module.def("parse_bytes",
              [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -36,8 +37,8 @@ class Step {
       : choices_(choices), plan_(plan), placement_(placement), routes_(choices.ids.size()) {
     StepRouter router;
     for (std::size_t me = 0; me < routes_.size(); ++me)
-      router.route(as_numbers(choices.ids[me]), choices.k, choices.counts(), plan, placement, RankId(me),
-                   routes_[me]);
+      router.send(as_numbers(choices.ids[me]), choices.k, choices.counts(), plan, placement, RankId(me),
+                  routes_[me]);
   }
 
   void expect_right(const std::string& what) const {
@@ -46,9 +47,10 @@ class Step {
     for (std::size_t r = 0; r < routes_.size(); ++r) computed[r].assign(choices_.ids[r].size(), 0);
     for (std::size_t me = 0; me < routes_.size(); ++me) {
       const auto all = positions_at(me);
-      const StepRoutes& routes = routes_[me];
+      ReceivedRoutes routes;
+      receive_routes(routes_[me], arrived_at(me), choices_.k, routes);
       ASSERT_EQ(routes.order.size(), all.size()) << what;
-      std::tuple<std::int64_t, bool, std::size_t, std::int64_t> last{-1, false, 0, 0};
+      std::tuple<std::int64_t, std::size_t, std::int64_t> last{-1, 0, 0};
       for (std::size_t i = 0; i < routes.order.size(); ++i) {
         const auto number = static_cast<std::size_t>(routes.order[i]);
         ASSERT_EQ(routes.computed_at[number], static_cast<std::int64_t>(i)) << what;
@@ -59,14 +61,15 @@ class Step {
         ASSERT_EQ(position.token, position.assignment / choices_.k) << what;
         ASSERT_EQ(expert_of(me, routes.slots[i]), expert) << what;
         ASSERT_EQ(placement_.is_home(ExpertId(expert), RankId(me)),
-                  static_cast<std::int64_t>(i) < routes.native_positions)
+                  static_cast<std::int64_t>(i) < routes_[me].native_positions)
             << what;
         ++computed[position.source][assignment];
-        const std::tuple now{routes.slots[i], position.source != me, position.source, position.assignment};
+        const std::tuple now{routes.slots[i], position.source, position.assignment};
         ASSERT_LT(last, now) << what << ": order of rank " << me;
         last = now;
       }
-      expect_rows(me, all, what);
+      expect_rows(me, routes, all, what);
+      expect_refusals(me);
       expect_results(me, what);
       expect_lent(me, what);
     }
@@ -84,7 +87,7 @@ class Step {
   // In their numbering: this rank's own, then those that messages bring.
   std::vector<Position> positions_at(std::size_t me) const {
     std::vector<Position> all;
-    for (std::int64_t assignment : routes_[me].own_positions)
+    for (std::int64_t assignment : routes_[me].own_positions())
       all.push_back({me, assignment, assignment / choices_.k});
     for (std::size_t source = 0; source < routes_.size(); ++source) {
       const StepRoutes& from = routes_[source];
@@ -94,33 +97,42 @@ class Step {
       for (std::size_t i = 0; i < static_cast<std::size_t>(from.sent_counts[me]); ++i) {
         const auto row = static_cast<std::size_t>(from.row_of[first + me + 1 + i]);
         EXPECT_LT(row, static_cast<std::size_t>(from.sent_row_counts[me]));
-        all.push_back({source, from.sent_positions[first + i], from.sent_rows[rows + row]});
+        all.push_back({source, from.sent_positions()[first + i], from.sent_rows[rows + row]});
       }
       const auto begin = from.sent_rows.begin() + static_cast<std::ptrdiff_t>(rows);
-      const auto end = begin + from.sent_row_counts[me];
-      EXPECT_TRUE(std::adjacent_find(begin, end, std::greater_equal<>()) == end) << "a row is sent twice";
+      EXPECT_EQ(std::set(begin, begin + from.sent_row_counts[me]).size(),
+                static_cast<std::size_t>(from.sent_row_counts[me]))
+          << "a row is sent twice";
     }
     return all;
   }
 
+  // The messages to a rank.
+  Numbers arrived_at(std::size_t me) const {
+    Numbers arrived;
+    for (const StepRoutes& from : routes_) {
+      const auto first =
+          from.row_of.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_counts, me) + me);
+      arrived.insert(arrived.end(), first, first + from.sent_counts[me] + 1);
+    }
+    return arrived;
+  }
+
   // Each position reads its token's row, of this rank's tokens or of the rows that each rank sends.
-  void expect_rows(std::size_t me, const std::vector<Position>& all, const std::string& what) const {
-    StepRoutes routes = routes_[me];
-    Numbers arrived, tokens;
+  void expect_rows(std::size_t me, const ReceivedRoutes& routes, const std::vector<Position>& all,
+                   const std::string& what) const {
+    Numbers tokens;
     std::vector<std::size_t> owners(choices_.ids[me].size() / static_cast<std::size_t>(choices_.k), me);
     for (std::size_t token = 0; token < owners.size(); ++token)
       tokens.push_back(static_cast<std::int64_t>(token));
     for (std::size_t source = 0; source < routes_.size(); ++source) {
       const StepRoutes& from = routes_[source];
-      const auto first =
-          from.row_of.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_counts, me) + me);
-      arrived.insert(arrived.end(), first, first + from.sent_counts[me] + 1);
+      ASSERT_EQ(routes.row_counts[source], from.sent_row_counts[me]) << what;
       const auto row =
           from.sent_rows.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_row_counts, me));
       tokens.insert(tokens.end(), row, row + from.sent_row_counts[me]);
       owners.resize(tokens.size(), source);
     }
-    routes.find_rows(arrived, choices_.k);
     ASSERT_EQ(routes.pool_rows.size(), all.size()) << what;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Position& position = all[static_cast<std::size_t>(routes.order[i])];
@@ -129,14 +141,19 @@ class Step {
       ASSERT_EQ(tokens[row], position.token) << what;
       ASSERT_EQ(owners[row], position.source) << what;
     }
+  }
+
+  void expect_refusals(std::size_t me) const {
+    Numbers arrived = arrived_at(me);
+    ReceivedRoutes routes;
     for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{1} << 40})
       for (std::size_t at = 0; at < std::min<std::size_t>(arrived.size(), 3); ++at) {
         Numbers other = arrived;
         other[at] = wrong;
-        EXPECT_THROW(routes.find_rows(other, choices_.k), InvalidArgument);
+        EXPECT_THROW(receive_routes(routes_[me], other, choices_.k, routes), InvalidArgument);
       }
     arrived.pop_back();
-    EXPECT_THROW(routes.find_rows(arrived, choices_.k), InvalidArgument);
+    EXPECT_THROW(receive_routes(routes_[me], arrived, choices_.k, routes), InvalidArgument);
   }
 
   int expert_of(std::size_t me, std::int64_t slot) const {
@@ -149,14 +166,14 @@ class Step {
   void expect_results(std::size_t me, const std::string& what) const {
     const StepRoutes& routes = routes_[me];
     const auto& ids = choices_.ids[me];
-    const std::size_t sent = routes.sent_positions.size();
+    const std::size_t sent = routes.sent_positions().size();
     ASSERT_EQ(routes.result_of.size(), ids.size()) << what;
     for (std::size_t a = 0; a < ids.size(); ++a) {
       const auto at = static_cast<std::size_t>(routes.result_of[a]);
       if (ids[a] < 0)
-        ASSERT_EQ(at, sent + routes.own_positions.size()) << what;
+        ASSERT_EQ(at, sent + routes.own_positions().size()) << what;
       else
-        ASSERT_EQ(at < sent ? routes.sent_positions[at] : routes.own_positions[at - sent],
+        ASSERT_EQ(at < sent ? routes.sent_positions()[at] : routes.own_positions()[at - sent],
                   static_cast<std::int64_t>(a))
             << what;
     }
@@ -204,10 +221,10 @@ TEST(StepRoutes, RefuseChoicesThatWereNotCounted) {
   StepRouter router;
   StepRoutes routes;
   for (const Numbers& other : {Numbers{0, 0, 0}, Numbers{0, 0}, Numbers{0, 0, 2}, Numbers{0, 0, -2}})
-    EXPECT_THROW(router.route(other, 1, choices.counts(), plan, placement, RankId(0), routes),
+    EXPECT_THROW(router.send(other, 1, choices.counts(), plan, placement, RankId(0), routes),
                  InvalidArgument);
-  router.route(Numbers{0, 0, 1}, 1, choices.counts(), plan, placement, RankId(0), routes);
-  EXPECT_EQ(routes.own_positions, (Numbers{0, 1}));
+  router.send(Numbers{0, 0, 1}, 1, choices.counts(), plan, placement, RankId(0), routes);
+  EXPECT_TRUE(std::ranges::equal(routes.own_positions(), Numbers{0, 1}));
 }
 
 }  // namespace

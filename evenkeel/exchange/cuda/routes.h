@@ -1,5 +1,5 @@
-// The tables by which a step's rows find their way on devices: what exchange/internal/routes.h, their oracle,
-// makes on the host, in flat arrays that kernels write and other ranks' kernels read.
+// The tables by which a step's rows find their way on devices: what plan/routes.h, their oracle, numbers on
+// the host, in flat arrays that kernels write and other ranks' kernels read.
 //
 // Slices    A rank's tokens are cut, in order, into the same number of slices on every rank; a chunk is a
 //           run of them. Assignments are counted and ranked slice by slice, once a step, so that a chunk

@@ -1,6 +1,6 @@
 """One chunk of a step, forward and backward: rows out, experts, results home, and the same for gradients.
 
-Numbering is the routes' (evenkeel/plan/step_routes.h): a position is one assignment where it is computed; positions here
+Numbering is the routes' (evenkeel/plan/routes.h): a position is one assignment where it is computed; positions here
 are this rank's own first, then those received. `pool` holds the rows that positions read: this rank's tokens, then the
 rows received.
 """
@@ -51,11 +51,11 @@ def source(value: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _on_device(name: str) -> Any:
+def _on_device(name: str, of: str = "native") -> Any:
     """An array of the routes as a tensor: on a device of its own for as long as it is used, shared on the host."""
 
     def tensor(self: Routes) -> torch.Tensor:
-        return torch.from_numpy(getattr(self.native, name)).to(self.device)
+        return torch.from_numpy(getattr(getattr(self, of), name)).to(self.device)
 
     return property(tensor)
 
@@ -67,19 +67,18 @@ class Routes:
     sent_positions = _on_device("sent_positions")
     row_of = _on_device("row_of")
     own_positions = _on_device("own_positions")
-    order = _on_device("order")
-    computed_at = _on_device("computed_at")
-    slots = _on_device("slots")
     lent = _on_device("lent")
     result_of = _on_device("result_of")
-    pool_rows = _on_device("pool_rows")
+    order = _on_device("order", "received")
+    computed_at = _on_device("computed_at", "received")
+    slots = _on_device("slots", "received")
+    pool_rows = _on_device("pool_rows", "received")
 
     def __init__(self, native: _native.StepRoutes, device: torch.device, tokens: int) -> None:
         self.native, self.device, self.tokens = native, device, tokens
         self.sent_row_counts = native.sent_row_counts
         self.sent_counts = native.sent_counts
         self.received_counts = native.received_counts
-        self.received_row_counts: list[int] = []  # by `find_rows`
         self.native_positions = native.native_positions
         self.borrowed_counts = native.borrowed_counts
         self.lent_counts = native.lent_counts
@@ -87,14 +86,15 @@ class Routes:
         self.own = native.own_positions.size
 
     def find_rows(self, exchange: Exchange, k: int) -> None:
-        """Which pool row each position reads.
+        """What is computed here, and which pool row each position reads: `received`.
 
         The second and last thing that the host reads of a step. The counts alone do not say it, since a token's row goes
         to a rank once.
         """
         sent, received = ([1 + count for count in counts] for counts in (self.sent_counts, self.received_counts))
-        self.native.find_rows(exchange.all_to_all("routes", self.row_of, sent, received).cpu().numpy(), k)
-        self.received_row_counts = self.native.received_row_counts
+        arrived = exchange.all_to_all("routes", self.row_of, sent, received)
+        self.received = self.native.receive(arrived.cpu().numpy(), k)
+        self.received_row_counts: list[int] = self.received.row_counts
 
 
 @dataclass

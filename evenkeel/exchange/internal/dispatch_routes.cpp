@@ -1,0 +1,187 @@
+#include "evenkeel/exchange/internal/dispatch_routes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/carver.h"
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+namespace {
+
+std::int64_t sum(const auto& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+// A rank computes fewer than 2^31 assignments.
+std::int32_t narrow(std::int64_t positions) {
+  return static_cast<std::int32_t>(positions);
+}
+
+// Cuts a buffer into tables of 4-byte numbers, one behind the other, to its end: each in a buffer of its own
+// would end in a part of a cache line.
+class Tables {
+ public:
+  explicit Tables(const Buffer& all) : carver_(all.data()), bytes_(std::ssize(all.bytes())) {}
+  template <class T>
+  void take(std::span<T>& table, std::int64_t count) {
+    table = {carver_.take<T>(count), static_cast<std::size_t>(count)};
+  }
+  void require_end() const { EVENKEEL_CHECK(carver_.used() == bytes_); }
+
+ private:
+  AlignedCarver<sizeof(std::int32_t)> carver_;
+  std::int64_t bytes_;
+};
+
+// Of the messages that stand behind each other, one to or from each rank, that of `count` positions, of which
+// `before` are of ranks before.
+std::span<std::int32_t> message_of(std::span<std::int32_t> all, RankId rank, std::int64_t before,
+                                   std::int64_t count) {
+  if (count == 0) return {};
+  return all.subspan(static_cast<std::size_t>(before) + rank.offset(), static_cast<std::size_t>(count) + 1);
+}
+
+}  // namespace
+
+DispatchRoutes::DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const Deal& deal, RankId me,
+                               const TopK& top_k, Lifetime lifetime)
+    : deal_(deal), me_(me) {
+  made_.tokens = load_.tokens = top_k.tokens;
+  made_.k = top_k.k;
+  load_.assignments = sum(deal.sent());
+  load_.assignments_kept = deal.sent()[me.offset()];
+  load_.groups = std::ssize(deal.experts_here());
+  made_.positions_here = load_.positions_here = sum(deal.received());
+  made_.positions_elsewhere = load_.positions_elsewhere();
+  const ExchangeShape shape{.num_ranks = static_cast<int>(deal.sent().size()), .top_k = top_k.k};
+  // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
+  open_tables(arena, shape, lifetime);
+  open_messages(arena, shape);
+  place_peers();
+  const Buffer row_of = arena.allocate(chunk_buffers::routing(load_), "routing");
+  router.send(top_k.experts, top_k.k, deal, me,
+              {.assignments = assignments_,
+               .tokens = made_.row_tokens_,
+               .messages = sent_,
+               .own_message = message_from(me),
+               .result_of = made_.result_slot_,
+               .first_own = narrow(made_.peer(me).in_position),
+               .first_sent = narrow(made_.positions_here),
+               .no_result = -1},
+              row_of.as<std::int32_t>());
+}
+
+void DispatchRoutes::open_tables(Arena& arena, const ExchangeShape& shape, Lifetime lifetime) {
+  const std::int64_t choices = load_.tokens * shape.top_k;
+  made_.tables_ = arena.allocate(chunk_buffers::routes(shape, load_), "routes", lifetime);
+  Tables tables(made_.tables_);
+  tables.take(made_.peers_, shape.num_ranks);
+  tables.take(made_.groups_, load_.groups);
+  tables.take(made_.result_slot_, choices);
+  tables.take(made_.row_slot_, choices);
+  tables.take(made_.row_tokens_, load_.assignments);
+  tables.take(made_.input_row_, load_.positions_here);
+  tables.take(made_.output_row_, load_.positions_here);
+  tables.require_end();
+}
+
+void DispatchRoutes::open_messages(Arena& arena, const ExchangeShape& shape) {
+  messages_ = arena.allocate(chunk_buffers::messages(shape, load_), "index messages");
+  Tables tables(messages_);
+  tables.take(received_, load_.positions_here + shape.num_ranks);
+  tables.take(sent_, load_.positions_elsewhere() + shape.num_ranks);
+  tables.take(assignments_, load_.assignments);
+  tables.take(taken_, shape.num_ranks);
+  tables.require_end();
+}
+
+void DispatchRoutes::place_peers() {
+  Dispatched::PeerBegin next;
+  for (RankId rank : indices<RankId>(made_.peers_.size())) {
+    made_.peers_[rank.offset()] = next;
+    next.in_position += narrow(deal_.received()[rank.offset()]);
+    if (rank != me_) next.out_position += narrow(deal_.sent()[rank.offset()]);
+  }
+}
+
+std::span<std::int32_t> DispatchRoutes::message_to(RankId rank) const {
+  const Dispatched::Peer peer = made_.peer(rank);
+  return message_of(sent_, rank, peer.out_position, peer.out_positions);
+}
+
+std::span<std::int32_t> DispatchRoutes::message_from(RankId rank) const {
+  const Dispatched::Peer peer = made_.peer(rank);
+  return message_of(received_, rank, peer.in_position, peer.in_positions);
+}
+
+void DispatchRoutes::queue_messages(Slices& slices) {
+  for (RankId rank : slices.others()) {
+    slices.send(rank, std::as_bytes(message_to(rank)));
+    slices.receive(rank, std::as_writable_bytes(message_from(rank)));
+  }
+}
+
+Dispatched DispatchRoutes::receive() {
+  number_rows();
+  find_row_slots();
+  open_groups();
+  find_inputs();
+  return std::move(made_);
+}
+
+void DispatchRoutes::number_rows() {
+  for (RankId rank : indices<RankId>(made_.peers_.size())) {
+    const auto in = message_from(rank), out = message_to(rank);
+    made_.peers_[rank.offset()].in_row = narrow(made_.rows_here);
+    made_.peers_[rank.offset()].out_row = narrow(made_.rows_elsewhere);
+    if (!in.empty()) EVENKEEL_CHECK(in[0] >= 0 && in[0] < std::ssize(in));
+    made_.rows_here += in.empty() ? 0 : in[0];
+    made_.rows_elsewhere += out.empty() ? 0 : out[0];
+  }
+  made_.own_row = made_.peer(me_).in_row;
+  made_.own_rows = made_.peer(me_).in_rows;
+}
+
+// A row is new in its message where its number is.
+void DispatchRoutes::find_row_slots() {
+  std::ranges::fill(made_.row_slot_, -1);
+  std::span<const std::int32_t> assignments = assignments_;
+  const auto find = [&](std::span<const std::int32_t> message, std::int64_t first_slot) {
+    std::int32_t rows = 0;
+    for (std::size_t i = 1; i < message.size(); ++i)
+      if (message[i] == rows)
+        made_.row_slot_[static_cast<std::size_t>(assignments[i - 1])] = narrow(first_slot + rows++);
+    assignments = assignments.subspan(message.empty() ? 0 : message.size() - 1);
+  };
+  for (RankId rank : indices<RankId>(made_.peers_.size()))
+    find(message_to(rank), made_.rows_here + made_.peer(rank).out_row);
+  find(message_from(me_), made_.own_row);
+}
+
+// Where each expert's positions begin.
+void DispatchRoutes::open_groups() {
+  std::int32_t position = 0;
+  for (std::size_t g = 0; g < made_.groups_.size(); ++g) {
+    const std::int32_t end = position + narrow(sum(deal_.arrivals(g)));
+    made_.groups_[g] = {deal_.experts_here()[g], position, end};
+    position = end;
+  }
+  EVENKEEL_CHECK(position == made_.positions_here);
+}
+
+void DispatchRoutes::find_inputs() {
+  const auto begin_of = [&](std::size_t group) { return made_.groups_[group].begin; };
+  for_each_arrival(deal_.arrivals(), taken_, begin_of, [&](const Arrival& run) {
+    const Dispatched::PeerBegin from = made_.peers_[run.source];
+    const auto rows = message_from(RankId(run.source)).subspan(1 + run.first, run.count);
+    for (std::size_t i = 0; i < run.count; ++i) {
+      made_.input_row_[run.at + i] = from.in_row + rows[i];
+      made_.output_row_[run.at + i] = from.in_position + narrow(static_cast<std::int64_t>(run.first + i));
+    }
+  });
+}
+
+}  // namespace evenkeel
