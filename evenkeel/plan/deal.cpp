@@ -28,17 +28,6 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
       deal_split(counts, segments, expert);
   }
   piece_begin_.push_back(pieces_.size());
-  mark_borrowed(plan);
-}
-
-void Deal::mark_borrowed(const StepPlan& plan) {
-  borrowed_.assign(experts_here_.size(), 0);
-  for (const Transfer& transfer : plan.transfers()) {
-    if (transfer.to != me_) continue;
-    const auto here = std::ranges::lower_bound(experts_here_, transfer.expert);
-    if (here != experts_here_.end() && *here == transfer.expert)
-      borrowed_[static_cast<std::size_t>(here - experts_here_.begin())] = 1;
-  }
 }
 
 // Space for the deal of any plan: an expert's pieces are its segments and what stays here.
@@ -47,7 +36,6 @@ void Deal::reserve(const StepPlan& plan) {
   piece_begin_.reserve(experts + 1);
   pieces_.reserve(experts + plan.most_segments());
   experts_here_.reserve(experts);
-  borrowed_.reserve(experts);
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
   arrivals_.reserve(experts * ranks);
   for (auto* counts : {&sent_, &received_, &open_quota_, &kept_}) counts->reserve(ranks);

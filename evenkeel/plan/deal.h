@@ -39,8 +39,6 @@ class Deal {
   }
   // The experts that this rank computes, ascending.
   std::span<const ExpertId> experts_here() const { return experts_here_; }
-  // Whether experts_here()[index] is another rank's, and its weights are fetched.
-  bool borrows(std::size_t index) const { return borrowed_[index] != 0; }
   // How many assignments each source rank sends here for each of experts_here(), [experts here][P].
   std::span<const std::int32_t> arrivals() const { return arrivals_; }
   // For experts_here()[index] alone.
@@ -52,7 +50,6 @@ class Deal {
   std::span<const std::int64_t> received() const { return received_; }
 
  private:
-  void mark_borrowed(const StepPlan& plan);
   void deal_whole(const Counts& counts, ExpertId expert, RankId home);
   void deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
   void keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
@@ -63,7 +60,6 @@ class Deal {
   std::vector<std::size_t> piece_begin_;  // [E + 1]
   std::vector<Piece> pieces_;
   std::vector<ExpertId> experts_here_;
-  std::vector<std::uint8_t> borrowed_;  // [experts_here]
   std::vector<std::int32_t> arrivals_;  // [experts_here][P]
   std::vector<std::int64_t> sent_;
   std::vector<std::int64_t> received_;

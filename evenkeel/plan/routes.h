@@ -84,8 +84,8 @@ struct Arrival {
   std::size_t at;
 };
 
-// Calls body(Arrival) for a deal's `arrivals` [experts here][P]; begin_of(index) is the place where an
-// expert's first position is computed. `taken` [P] is overwritten.
+// Calls body(Arrival) for a deal's `arrivals` [experts here][P]; begin_of(index), called in
+// ascending order, is the place where an expert's first position is computed. `taken` [P] is overwritten.
 template <class Index, class BeginOf, class Body>
 void for_each_arrival(std::span<const std::int32_t> arrivals, std::span<Index> taken, const BeginOf& begin_of,
                       const Body& body) {

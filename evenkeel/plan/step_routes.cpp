@@ -99,7 +99,7 @@ void StepRouter::send(std::span<const std::int64_t> experts, int k, const Counts
   routes.received_counts[me.offset()] = 0;
   routes.moves_weights = !plan.transfers().empty();
   find_slots(placement, plan, routes);
-  find_groups(routes);
+  find_groups(std::ssize(placement.natives(me)), routes);
 
   const std::size_t sent = sum_of(routes.sent_counts),
                     own = static_cast<std::size_t>(deal_.sent()[me.offset()]);
@@ -148,7 +148,7 @@ void StepRouter::find_slots(const LayerPlacement& placement, const StepPlan& pla
   }
 }
 
-void StepRouter::find_groups(StepRoutes& routes) const {
+void StepRouter::find_groups(std::int64_t natives, StepRoutes& routes) const {
   routes.arrivals.assign(deal_.arrivals().begin(), deal_.arrivals().end());
   routes.groups.clear();
   for (ExpertId expert : deal_.experts_here()) routes.groups.push_back({slot_of_[expert.offset()], 0});
@@ -160,7 +160,7 @@ void StepRouter::find_groups(StepRoutes& routes) const {
   for (std::size_t i : by_slot) {
     routes.groups[i].begin = begin;
     begin = std::accumulate(deal_.arrivals(i).begin(), deal_.arrivals(i).end(), begin);
-    if (!deal_.borrows(i)) routes.native_positions = begin;
+    if (routes.groups[i].slot < natives) routes.native_positions = begin;
   }
 }
 

@@ -1,12 +1,8 @@
 // One rank's part of a step between processes: what it sends, receives, borrows and lends, as flat arrays
 // that a framework's collectives and gathers take as they are.
 //
-// Problem    A step plan says how many assignments of which expert each rank computes. A framework needs
-//            split sizes and indices: which rows go where, which positions they serve, in which order results
-//            come back.
-// Method     The deal's pieces (plan/deal.h), numbered as plan/routes.h says.
-// Order      Computed: experts at home first, then borrowed ones, by slot.
-// Cost       That of plan/routes.h.
+// Method     Numbers, order and cost are those of plan/routes.h.
+// Order      Experts at home are computed first, then borrowed ones, by slot.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +82,7 @@ class StepRouter {
 
  private:
   void find_slots(const LayerPlacement& placement, const StepPlan& plan, StepRoutes& routes);
-  void find_groups(StepRoutes& routes) const;
+  void find_groups(std::int64_t natives, StepRoutes& routes) const;
 
   Deal deal_;
   Router<std::int64_t> router_;

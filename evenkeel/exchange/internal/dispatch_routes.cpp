@@ -20,21 +20,14 @@ std::int32_t narrow(std::int64_t positions) {
   return static_cast<std::int32_t>(positions);
 }
 
-// Cuts a buffer into tables of 4-byte numbers, one behind the other, to its end: each in a buffer of its own
-// would end in a part of a cache line.
-class Tables {
- public:
-  explicit Tables(const Buffer& all) : carver_(all.data()), bytes_(std::ssize(all.bytes())) {}
-  template <class T>
-  void take(std::span<T>& table, std::int64_t count) {
-    table = {carver_.take<T>(count), static_cast<std::size_t>(count)};
-  }
-  void require_end() const { EVENKEEL_CHECK(carver_.used() == bytes_); }
+// Tables of 4-byte numbers stand one behind the other in a buffer: each in one of its own would end in a part
+// of a cache line.
+using Carver = AlignedCarver<sizeof(std::int32_t)>;
 
- private:
-  AlignedCarver<sizeof(std::int32_t)> carver_;
-  std::int64_t bytes_;
-};
+template <class T>
+void take(Carver& from, std::span<T>& table, std::int64_t count) {
+  table = {from.take<T>(count), static_cast<std::size_t>(count)};
+}
 
 // Of the messages that stand behind each other, one to or from each rank, that of `count` positions, of which
 // `before` are of ranks before.
@@ -60,7 +53,12 @@ DispatchRoutes::DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const
   // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
   open_tables(arena, shape, lifetime);
   open_messages(arena, shape);
-  place_peers();
+  Dispatched::PeerBegin next;
+  for (RankId rank : indices<RankId>(made_.peers_.size())) {
+    made_.peers_[rank.offset()] = next;
+    next.in_position += narrow(deal.received()[rank.offset()]);
+    if (rank != me) next.out_position += narrow(deal.sent()[rank.offset()]);
+  }
   const Buffer row_of = arena.allocate(chunk_buffers::routing(load_), "routing");
   router.send(top_k.experts, top_k.k, deal, me,
               {.assignments = assignments_,
@@ -77,34 +75,25 @@ DispatchRoutes::DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const
 void DispatchRoutes::open_tables(Arena& arena, const ExchangeShape& shape, Lifetime lifetime) {
   const std::int64_t choices = load_.tokens * shape.top_k;
   made_.tables_ = arena.allocate(chunk_buffers::routes(shape, load_), "routes", lifetime);
-  Tables tables(made_.tables_);
-  tables.take(made_.peers_, shape.num_ranks);
-  tables.take(made_.groups_, load_.groups);
-  tables.take(made_.result_slot_, choices);
-  tables.take(made_.row_slot_, choices);
-  tables.take(made_.row_tokens_, load_.assignments);
-  tables.take(made_.input_row_, load_.positions_here);
-  tables.take(made_.output_row_, load_.positions_here);
-  tables.require_end();
+  Carver tables(made_.tables_.data());
+  take(tables, made_.peers_, shape.num_ranks);
+  take(tables, made_.groups_, load_.groups);
+  take(tables, made_.result_slot_, choices);
+  take(tables, made_.row_slot_, choices);
+  take(tables, made_.row_tokens_, load_.assignments);
+  take(tables, made_.input_row_, load_.positions_here);
+  take(tables, made_.output_row_, load_.positions_here);
+  EVENKEEL_CHECK(tables.used() == std::ssize(made_.tables_.bytes()));
 }
 
 void DispatchRoutes::open_messages(Arena& arena, const ExchangeShape& shape) {
   messages_ = arena.allocate(chunk_buffers::messages(shape, load_), "index messages");
-  Tables tables(messages_);
-  tables.take(received_, load_.positions_here + shape.num_ranks);
-  tables.take(sent_, load_.positions_elsewhere() + shape.num_ranks);
-  tables.take(assignments_, load_.assignments);
-  tables.take(taken_, shape.num_ranks);
-  tables.require_end();
-}
-
-void DispatchRoutes::place_peers() {
-  Dispatched::PeerBegin next;
-  for (RankId rank : indices<RankId>(made_.peers_.size())) {
-    made_.peers_[rank.offset()] = next;
-    next.in_position += narrow(deal_.received()[rank.offset()]);
-    if (rank != me_) next.out_position += narrow(deal_.sent()[rank.offset()]);
-  }
+  Carver tables(messages_.data());
+  take(tables, received_, load_.positions_here + shape.num_ranks);
+  take(tables, sent_, load_.positions_elsewhere() + shape.num_ranks);
+  take(tables, assignments_, load_.assignments);
+  take(tables, taken_, shape.num_ranks);
+  EVENKEEL_CHECK(tables.used() == std::ssize(messages_.bytes()));
 }
 
 std::span<std::int32_t> DispatchRoutes::message_to(RankId rank) const {
@@ -127,7 +116,6 @@ void DispatchRoutes::queue_messages(Slices& slices) {
 Dispatched DispatchRoutes::receive() {
   number_rows();
   find_row_slots();
-  open_groups();
   find_inputs();
   return std::move(made_);
 }
@@ -161,19 +149,14 @@ void DispatchRoutes::find_row_slots() {
   find(message_from(me_), made_.own_row);
 }
 
-// Where each expert's positions begin.
-void DispatchRoutes::open_groups() {
-  std::int32_t position = 0;
-  for (std::size_t g = 0; g < made_.groups_.size(); ++g) {
-    const std::int32_t end = position + narrow(sum(deal_.arrivals(g)));
-    made_.groups_[g] = {deal_.experts_here()[g], position, end};
-    position = end;
-  }
-  EVENKEEL_CHECK(position == made_.positions_here);
-}
-
 void DispatchRoutes::find_inputs() {
-  const auto begin_of = [&](std::size_t group) { return made_.groups_[group].begin; };
+  std::int32_t end = 0;  // of the groups so far
+  const auto begin_of = [&](std::size_t group) {
+    const std::int32_t begin = end;
+    end += narrow(sum(deal_.arrivals(group)));
+    made_.groups_[group] = {deal_.experts_here()[group], begin, end};
+    return begin;
+  };
   for_each_arrival(deal_.arrivals(), taken_, begin_of, [&](const Arrival& run) {
     const Dispatched::PeerBegin from = made_.peers_[run.source];
     const auto rows = message_from(RankId(run.source)).subspan(1 + run.first, run.count);
@@ -182,6 +165,7 @@ void DispatchRoutes::find_inputs() {
       made_.output_row_[run.at + i] = from.in_position + narrow(static_cast<std::int64_t>(run.first + i));
     }
   });
+  EVENKEEL_CHECK(end == made_.positions_here);
 }
 
 }  // namespace evenkeel

@@ -33,10 +33,8 @@ class DispatchRoutes {
   std::span<std::int32_t> message_from(RankId rank) const;
   void open_tables(Arena& arena, const ExchangeShape& shape, Lifetime lifetime);
   void open_messages(Arena& arena, const ExchangeShape& shape);
-  void place_peers();
   void number_rows();
   void find_row_slots();
-  void open_groups();
   void find_inputs();
 
   const Deal& deal_;
