@@ -111,6 +111,7 @@ void bind_cost(nb::module_& module) {
             return Work{costs.seconds_per_assignment, costs.seconds_per_transfer, costs.seconds_per_step};
           },
           nb::arg("work"), nb::arg("row_bytes"), nb::arg("backward"))
+      .def_prop_ro("numbers", &numbers_of)
       .def("__repr__", &shown)
       .def(
           "__deepcopy__", [](const nb::object& self, const nb::handle&) { return self; }, nb::arg("memo"));

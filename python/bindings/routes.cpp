@@ -135,6 +135,13 @@ class StepLayout {
     planner_ = make_planner(options_);
   }
 
+  // The machine by which costs were predicted: its numbers in the order of machine_numbers().
+  void set_machine(const std::vector<double>& numbers) {
+    machine_.emplace();
+    for (std::size_t i = 0; i < machine_numbers().size(); ++i)
+      (*machine_).*machine_numbers()[i].value = numbers.at(i);
+  }
+
   // What a decision under a budget follows from: bytes, an expert's products, and the machine.
   void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget, const std::vector<std::int64_t>& bins,
                   double elements, double outputs, double weight_bytes, double gradient_bytes,
@@ -168,10 +175,7 @@ class StepLayout {
                                                  const std::vector<std::int64_t>& tokens, std::int64_t k) {
     const nb::gil_scoped_release release;
     ask(counts, tokens, k, [&](const StepInputs& in) { decider_->decide(in, decision_); });
-    if (!decision_.plans_chunks) {
-      shares_.begin(decision_.plan);
-      loan_.emplace(decision_.plan, placement_, rank_);
-    }
+    if (!decision_.plans_chunks) begin_shares();
     std::vector<std::tuple<int, int, bool>> chunks;
     for (const Chunk& chunk : decision_.chunks)
       chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.stays);
@@ -181,6 +185,14 @@ class StepLayout {
     std::vector<std::tuple<int, int>> runs;
     for (const BlockRun& run : decision_.refine) runs.emplace_back(run.begin, run.end);
     return runs;
+  }
+
+  // Decides on chunks that share the plan of these counts [P, E], whatever the budget.
+  void plan_shares(const InArray<std::int64_t, 2>& counts) {
+    const nb::gil_scoped_release release;
+    take(counts);
+    planner_->plan(counts_, placement_, decision_.plan);
+    begin_shares();
   }
 
   // This rank's routes of the next chunk under the decided plan; `counts` are the chunk's.
@@ -215,6 +227,10 @@ class StepLayout {
   std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
+  void begin_shares() {
+    shares_.begin(decision_.plan);
+    loan_.emplace(decision_.plan, placement_, rank_);
+  }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
         static_cast<int>(experts) == placement_.num_experts())
@@ -257,8 +273,8 @@ class StepLayout {
   }
   // A machine that takes as long as the costs by which the planner decides, where there are any.
   Machine machine_of(const StepExpert& expert) const {
-    Machine machine;
-    if (!options_.costs) return machine;
+    Machine machine = machine_.value_or(Machine{});
+    if (machine_ || !options_.costs) return machine;
     const auto set = [&](double Machine::*number, double work, double seconds) {
       const auto& all = machine_numbers();
       const auto known = std::ranges::find(all, number, &MachineNumber::value);
@@ -273,6 +289,7 @@ class StepLayout {
   LayerPlacement placement_;
   RankId rank_;
   PlannerOptions options_;
+  std::optional<Machine> machine_;
   std::unique_ptr<Planner> planner_, stay_;
   std::unique_ptr<MeasuredBytes> bytes_;  // none without a budget
   std::int64_t budget_ = 0;
@@ -393,12 +410,14 @@ void bind_routes(nb::module_& module) {
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
              self.set_costs({per_assignment, per_transfer, per_step});
            })
+      .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),
            nb::arg("training"))
       .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("stays"),
            nb::arg("also_if_nothing_moves"))
       .def("decide", &StepLayout::decide, nb::arg("counts"), nb::arg("tokens"), nb::arg("k"))
+      .def("plan_shares", &StepLayout::plan_shares, nb::arg("counts"))
       .def("share", &StepLayout::share, nb::arg("experts"), nb::arg("counts"))
       .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
            nb::arg("k"), nb::arg("chunks"))

@@ -106,7 +106,7 @@ class Step(torch.autograd.Function):
             """One chunk's; nothing of it lives when the next one begins."""
             begin, end, chunk = step.chunks[i]
             computed, kept[i] = kept[i], None
-            if step.borrows[i]:
+            if step.borrows[i] and computed is None:
                 chunk.loan.borrow(weights)
             if computed is None:
                 with torch.autocast(kind, dtype, enabled), step.random[i].again():

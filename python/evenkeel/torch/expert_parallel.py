@@ -125,10 +125,10 @@ class ExpertParallel:
             self._layout.set_costs(*astuple(self.costs))
         self._budget = LayerBudget(self.exchange, self._layout, options)
         self.last: Any = None
-        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work goes where it goes), `lacked_memory` (whether
-        work stayed at home that would have moved without the budget), and the assignments of each rank: as they were
-        computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None before the first
-        step."""
+        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work
+        goes where it goes: docs/decisions.md), `lacked_memory` (whether work stayed at home that would have moved without
+        the budget), and the assignments of each rank: as they were computed (`rank_loads`) and as they would have been
+        with nothing moved (`home_loads`). None before the first step."""
         self.last_training: Any = None
         """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
 
@@ -214,6 +214,7 @@ class ExpertParallel:
         if self.costs is None or (training and not self._predicted_training):
             self.costs = spill_costs(self.machine, weights, hidden, training)
             self._layout.set_costs(*astuple(self.costs))
+            self._layout.set_machine(self.machine.numbers)
             self._predicted_training = training
 
     @property
