@@ -156,7 +156,8 @@ class Place(PackageTest):
         by_balance = ek.place(ek.RoutingProfile(loads=random_profile(0).loads), ranks=4)
         self.assertEqual(list(by_balance.objective), ["balance"])
         self.assertIsNone(by_balance.after.crossing)
-        self.assertTrue(any("traffic is not known" in note for note in by_balance.notes))
+        note = "the profile has no transitions: traffic is not known, and balance alone decides"
+        self.assertIn(note, by_balance.notes)
 
     def test_refuses_what_cannot_be(self):
         profile = random_profile(0)
