@@ -98,6 +98,9 @@ Subcommand add_plan(CLI::App& command) {
       ->type_name("FILE");
   add_planners(*app, options->planner, 1);
   add_planner_parameters(*app, options->parameters);
+  add_whole(*app, "--borrow-slots", options->parameters.borrow_slots, 0, kAnySize,
+            "level: the most experts that a rank borrows")
+      ->default_str("");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  echo '{\"loads\": [9000, 500, 300, 200]}' > loads.json\n"

@@ -9,8 +9,6 @@
 #include "evenkeel/balance/internal/home_slots.h"
 #include "evenkeel/balance/internal/keep_home.h"
 #include "evenkeel/balance/internal/local_rows.h"
-#include "evenkeel/balance/internal/small_search.h"
-#include "evenkeel/balance/internal/transfer_bound.h"
 #include "evenkeel/balance/least_loaded.h"
 
 namespace evenkeel {
@@ -21,7 +19,6 @@ using internal::ExcessMatcher;
 using internal::HomeSlots;
 using internal::Move;
 using internal::SlotId;
-using internal::SmallSearch;
 
 __extension__ using Wide = __int128;  // products of two loads
 
@@ -70,14 +67,9 @@ class Level::Search {
       if (step.counts.has_sources()) internal::LocalRows(step.counts, slots_, rest_, moves_).improve();
       write(step);
     }
-    if (is_searched(step.placement)) search_all(step, ideal);
   }
 
  private:
-  bool is_searched(const LayerPlacement& placement) const {
-    return options_.search_small && SmallSearch::is_small(placement);
-  }
-
   // All memory of a shape is taken at its first step, whichever path that takes.
   void reserve(const LayerPlacement& placement) {
     const auto experts = static_cast<std::size_t>(placement.num_experts());
@@ -90,9 +82,9 @@ class Level::Search {
     moves_.reserve(ExcessMatcher::most_moves(slots_.size(), ranks));
     first_move_.reserve(experts);
     next_move_.reserve(moves_.capacity());
-    if (!is_searched(placement)) return;
-    transfer_bound_.reserve(placement);
-    small_search_.reserve(placement);
+    borrowed_.reserve(ranks);
+    // No rank borrows more experts than there are.
+    borrow_slots_ = options_.borrow_slots < placement.num_experts() ? options_.borrow_slots : kUnlimitedSlots;
   }
 
   void add_home_loads(const Step& step) {
@@ -140,14 +132,20 @@ class Level::Search {
   bool settle_at(std::int64_t worst) {
     balance_.resize(home_load_.size());
     std::ranges::transform(home_load_, balance_.begin(), [=](std::int64_t load) { return load - worst; });
-    matcher_.reset(slots_, balance_, options_.min_segment);
+    matcher_.reset(slots_, balance_, options_.min_segment, borrow_slots_);
     return matcher_.settle();
   }
 
   // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
   bool least_loaded_is_lower(std::int64_t worst, const Step& step) {
     least_loaded_.plan(step.counts, step.placement, step.plan, step.base_load);
-    return step.worst_load() < worst;
+    return step.worst_load() < worst && fits_slots(step.plan);
+  }
+
+  bool fits_slots(const StepPlan& plan) {
+    borrowed_.assign(home_load_.size(), 0);
+    for (const Transfer& transfer : plan.transfers()) ++borrowed_[transfer.to.offset()];
+    return std::ranges::max(borrowed_) <= borrow_slots_;
   }
 
   void settle_rests() {
@@ -177,15 +175,6 @@ class Level::Search {
       next_move_[i] = std::exchange(first_move_[slots_[moves_[i].slot].expert.offset()], i);
   }
 
-  void search_all(const Step& step, std::int64_t ideal) {
-    const SmallSearch::Goal known{step.worst_load(), std::ssize(step.plan.transfers())};
-    if (known.worst == ideal &&
-        known.transfers == transfer_bound_.of(step.counts, step.placement, ideal, step.base_load))
-      return;
-    small_search_.improve(step.counts, step.placement, step.base_load, options_.min_segment, ideal, known,
-                          step.plan);
-  }
-
   PlannerOptions options_;
   HomeSlots slots_;
   std::vector<std::int64_t> home_load_;  // [P], base load included
@@ -193,12 +182,12 @@ class Level::Search {
   internal::FreeMoves free_moves_;
   ExcessMatcher matcher_;
   LeastLoaded least_loaded_;
-  internal::TransferBound transfer_bound_;
-  SmallSearch small_search_;
   std::vector<Move> moves_;              // of the best matching
   std::vector<std::int64_t> rest_;       // by slot, what stays home
   std::vector<std::size_t> first_move_;  // [E], number of moves for none
   std::vector<std::size_t> next_move_;   // beside moves_
+  std::vector<std::int64_t> borrowed_;   // [P], experts under least-loaded's plan
+  std::int64_t borrow_slots_ = kUnlimitedSlots;
 };
 
 Level::Level(const PlannerOptions& options) : search_(std::make_unique<Search>(options)) {}

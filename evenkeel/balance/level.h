@@ -1,26 +1,27 @@
 // Level: the lowest worst rank load there is, with few weight transfers, and few rows moved.
 //
 // Problem     In this order: the lowest load of the worst rank; few transfers at that; few assignments
-//             computed away from their token. A piece on a rank without a copy has at least min_segment
-//             assignments, or all that the expert has; what stays home may have any size.
+//             computed away from their token. A rank borrows at most borrow_slots experts. A piece on a rank
+//             without a copy has at least min_segment assignments, or all that the expert has; what stays
+//             home may have any size.
 // Method      The target is the mean load rounded up (or the largest base load). Every rank is above it by
 //             some excess or below it by some spare capacity, and these are settled like debts
 //             (internal/excess_matcher.h): each transfer closes the balance of one rank, so P ranks take
 //             about P - 1. Where pieces of min_segment cannot meet the target, a binary search finds one they
-//             meet. Instances of at most 32 (expert, other rank) pairs are searched exhaustively where they
-//             might be beaten (internal/small_search.h), unless search_small is false. Last, each transfer
-//             takes the expert that keeps most rows on the rank of their token (internal/local_rows.h).
+//             meet. So it does where ranks lack borrow slots. Last, each transfer takes the expert that keeps
+//             most rows on the rank of their token (internal/local_rows.h).
 //             Everything stays home where the ranks' largest home load / mean is below imbalance_threshold.
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
 //             on many ranks; no allocation after the first call of a shape. docs/log/planners.md has it in
 //             microseconds.
 // Guarantee   Where it plans, the worst rank is never above least-loaded's with the same min_segment: where
-//             that is lower, because its last piece of an expert may be below min_segment, its plan is taken.
-//             The worst rank / mean is below imbalance_threshold where it does not. With min_segment <= 1
-//             the worst rank is the target exactly. In the instances that are searched,
-//             worst rank and transfers are the best there are (within the search's limits). Beyond, transfers
-//             are close to transfer_bound.h's count, not proven least.
-// Options     min_segment, imbalance_threshold, search_small. base_load counts in a rank's load everywhere.
+//             that is lower, because its last piece of an expert may be below min_segment, its plan is taken
+//             if it fits the borrow slots.
+//             The worst rank / mean is below imbalance_threshold where it does not. Never above
+//             plain EP. With min_segment <= 1 and slots enough the worst rank is the target exactly. Neither
+//             fewest transfers nor, in other cases, the lowest worst rank is proven: how often small
+//             instances have the best plan is in docs/algorithms.md#level.
+// Options     min_segment, imbalance_threshold, borrow_slots. base_load counts in a rank's load everywhere.
 // Copies      Shares move between an expert's copies first, which needs no transfer.
 // Source      Ours; docs/algorithms.md#level.
 #pragma once

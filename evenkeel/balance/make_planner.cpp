@@ -80,6 +80,11 @@ void validate_options(const PlannerOptions& options) {
     throw InvalidArgument("imbalance_threshold",
                           fmt::format("{} thousandths", options.imbalance_threshold_thousandths),
                           "0 (always plan) or more");
+  if (options.borrow_slots < 0)
+    throw InvalidArgument("borrow_slots", fmt::format("{}", options.borrow_slots), "0 or more");
+  if (options.kind == PlannerOptions::Kind::least_loaded && options.borrow_slots < kUnlimitedSlots)
+    throw InvalidArgument("borrow_slots", "least-loaded borrows without a limit",
+                          "level, or to leave it out");
   if (!options.costs) return;
   for (const double seconds : {options.costs->seconds_per_assignment, options.costs->seconds_per_transfer,
                                options.costs->seconds_per_step})

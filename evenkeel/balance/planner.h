@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +31,8 @@ class Planner {
                     std::span<const std::int64_t> base_load = {}) = 0;
 };
 
+inline constexpr std::int64_t kUnlimitedSlots = std::numeric_limits<std::int64_t>::max();
+
 // Parameters of all planners; each header says which it reads and how. Ratios are kept in thousandths, so
 // that every backend's planner computes with the same integers.
 struct PlannerOptions {
@@ -40,7 +43,9 @@ struct PlannerOptions {
   // lambda: max/mean below which nothing moves, of experts for least-loaded (as in the paper), of ranks for
   // level; 0 always plans.
   std::int64_t imbalance_threshold_thousandths = 1300;
-  bool search_small = true;  // level: looks at every plan where the instance is small enough
+  // The most experts that a rank borrows in a step. level keeps to it, ep never borrows, least-loaded takes
+  // no limit.
+  std::int64_t borrow_slots = kUnlimitedSlots;
   // Work moves only where the seconds gained are predicted to exceed those it costs, besides all that the
   // planner asks for; nothing: the planner alone decides. Not on a CUDA device.
   std::optional<SpillCosts> costs = std::nullopt;
@@ -51,8 +56,8 @@ std::string_view name_of(PlannerOptions::Kind kind);
 // Throws InvalidArgument, which calls it `argument`.
 PlannerOptions::Kind parse_planner(std::string_view name, const std::string& argument = "planner");
 
-// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that
-// are no seconds.
+// Throws InvalidArgument for a capacity factor below 1, a negative min_segment, threshold or number of borrow
+// slots, a limit on slots for least-loaded, or costs that are no seconds.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -103,17 +104,18 @@ void bind_plan(nb::module_& module) {
       "plan",
       [](const Counts& counts, const Placement* placement, int layer, const std::string& planner,
          std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
-         const std::vector<std::int64_t>& base_load) {
+         const std::vector<std::int64_t>& base_load, std::optional<std::int64_t> borrow_slots) {
         return make_plan(counts, placement, layer,
                          {.kind = parse_planner(planner),
                           .capacity_factor_thousandths = capacity_factor,
                           .min_segment = min_segment,
-                          .imbalance_threshold_thousandths = imbalance_threshold},
+                          .imbalance_threshold_thousandths = imbalance_threshold,
+                          .borrow_slots = borrow_slots.value_or(kUnlimitedSlots)},
                          base_load);
       },
       nb::arg("counts"), nb::arg("placement").none(), nb::arg("layer"), nb::arg("planner"),
       nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
-      nb::arg("imbalance_threshold_thousandths"), nb::arg("base_load"),
+      nb::arg("imbalance_threshold_thousandths"), nb::arg("base_load"), nb::arg("borrow_slots").none(),
       nb::call_guard<nb::gil_scoped_release>());
 }
 

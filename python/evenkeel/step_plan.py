@@ -80,6 +80,7 @@ def plan(
     min_segment: int = 1024,
     imbalance_threshold: float = 1.3,
     base_load: ArrayLike | None = None,
+    borrow_slots: int | None = None,
 ) -> StepPlan:
     """Plans one step of one layer.
 
@@ -97,6 +98,7 @@ def plan(
         imbalance_threshold: below this max/mean nothing is moved (lambda), of experts for least-loaded, of ranks for
             level; 0 always plans.
         base_load: `[P]` work that each rank has anyway, counted in assignments.
+        borrow_slots: level: the most experts that a rank borrows; without it there is no limit. least-loaded refuses one.
 
     Raises:
         InvalidArgument: a load is negative or the total above 2^63 - 1, shapes do not fit, or a parameter is out
@@ -127,6 +129,7 @@ def plan(
         number(min_segment, "min_segment", 0, 2**63 - 1),
         thousandths(imbalance_threshold, "imbalance_threshold"),
         base,
+        None if borrow_slots is None else number(borrow_slots, "borrow_slots", 0, 2**63 - 1),
     )
     return StepPlan(
         num_experts=made.num_experts,

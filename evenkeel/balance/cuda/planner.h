@@ -4,9 +4,7 @@
 // Method  One block; placement, loads and all that is decided on lie in its shared memory. Work over
 //         experts, slots and moves is shared by all its threads, greedy decisions are made by one warp.
 // Cost    A launch and a read of the counts; level and least-loaded some hundred instructions a move.
-// Limits  Fewer than 2^30 assignments a step, base loads included. Of instances of at most 32 (expert,
-//         other rank) pairs level does not look at every plan, as it does on the host;
-//         docs/cuda.md#planning.
+// Limits  Fewer than 2^30 assignments a step, base loads included; docs/cuda.md#planning.
 // Source  docs/algorithms.md.
 #pragma once
 

@@ -20,13 +20,14 @@ struct PlanRules {
   std::int32_t most_borrowed = kMostLoad;
 };
 
-// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments;
-// search_small is not read, since devices search no
-// instance. Throws InvalidArgument where costs are to decide.
+// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
+// Throws InvalidArgument where costs are to decide or slots are limited.
 inline PlanRules rules_of(const PlannerOptions& options) {
   if (options.costs)
     throw InvalidArgument("costs", "planning on a device predicts no seconds",
                           "an imbalance threshold alone");
+  if (options.borrow_slots < kUnlimitedSlots)
+    throw InvalidArgument("borrow_slots", "a limit of the planner, on a device", "GpuOptions::borrow_slots");
   constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
   PlanRules rules;
   rules.kind = options.kind;

@@ -100,6 +100,7 @@ class ExcessMatcher : private MatchState {
     if (!many_) {  // a look at each rank, rather than at all for each slot
       for (RankId r : open_) {
         const std::int64_t size = std::abs(excess(r)), after = excess(r) + excess(small);
+        if (!has_slot(excess(r) > 0 ? small : r)) continue;
         if (r == small || size < min_segment_ || is_small(after) || (best && best_size <= size)) continue;
         if (excess(r) > 0 ? slot_for(r, size) && slot_for(small, after) : slot_for(small, size).has_value())
           consider(r, size);
@@ -125,8 +126,8 @@ class ExcessMatcher : private MatchState {
     std::optional<RankId> best;
     if (!many_)
       for (RankId r : open_)
-        if (spare(r) >= min_segment_ && spare(r) <= excess(from) && (!best || spare(r) > spare(*best)) &&
-            slot_for(from, spare(r)))
+        if (has_slot(r) && spare(r) >= min_segment_ && spare(r) <= excess(from) &&
+            (!best || spare(r) > spare(*best)) && slot_for(from, spare(r)))
           best = r;
     for (SlotId s = slots_->begin(from); many_ && s < slots_->end(from); ++s) {
       const auto to = at_most<Kind::receiver>(std::min(rest_[s], excess(from)));
@@ -210,6 +211,7 @@ class ExcessMatcher : private MatchState {
       return true;
     }
     const std::int64_t back = min_segment_ - amount;
+    if (!has_slot(to)) return false;
     for (std::uint32_t i : moves_at(from)) {
       const Move m = moves_[i];
       if (m.to != to || back <= 0 || m.amount - back < least(m.slot)) continue;
@@ -258,12 +260,13 @@ class ExcessMatcher : private MatchState {
   bool is_possible(const Detour& d, RankId from, RankId to) const {
     const bool at_to = sender(d.move) == to || d.move.to == to;
     const bool at_from = sender(d.move) == from || d.move.to == from;
-    return at_to != at_from && d.in >= least(d.move.slot) && d.in - d.move.amount <= rest_[d.move.slot] &&
-           slot_for(d.through, d.out);
+    return at_to != at_from && has_slot(d.through) && d.in >= least(d.move.slot) &&
+           d.in - d.move.amount <= rest_[d.move.slot] && slot_for(d.through, d.out);
   }
 
   // By a piece each way, whose difference is the amount.
   bool swap(RankId from, RankId to) {
+    if (!has_slot(from) || !has_slot(to)) return false;
     const std::int64_t amount = std::min(excess(from), spare(to));
     for (SlotId s = slots_->begin(to); s < slots_->end(to); ++s) {
       const std::int64_t back = least(s);

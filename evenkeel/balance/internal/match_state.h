@@ -18,6 +18,7 @@
 #include "evenkeel/balance/internal/home_slots.h"
 #include "evenkeel/balance/internal/move_pairs.h"
 #include "evenkeel/balance/internal/rank_set.h"
+#include "evenkeel/balance/planner.h"
 
 namespace evenkeel::internal {
 
@@ -32,7 +33,7 @@ struct Move {
 enum class Kind {
   sender,           // has an excess; by that
   closable,         // a sender of which one slot has all of an excess of min_segment or more; by excess
-  receiver,         // has spare capacity; by that
+  receiver,         // has spare capacity, and a borrow slot for a move; by spare capacity
   small_with_much,  // a balance below min_segment beside a slot of at least that; all the same number
 };
 
@@ -48,6 +49,7 @@ class MatchState {
   void reserve(std::size_t slots, std::size_t ranks) {
     balance_.resize(ranks);
     rest_.resize(slots);
+    borrowed_.reserve(ranks);
     open_.reserve(ranks);
     moves_.reserve(most_moves(slots, ranks));
     pairs_.reserve(moves_.capacity());
@@ -58,11 +60,17 @@ class MatchState {
     for (RankSet& set : sets_) set.reserve(ranks);
   }
 
-  // Ranks have a balance, above 0 an excess of work, below 0 spare capacity.
-  void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment) {
+  // Ranks have a balance, above 0 an excess of work, below 0 spare capacity. At most `borrow_slots` moves end
+  // at a rank.
+  void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment,
+             std::int64_t borrow_slots = kUnlimitedSlots) {
     slots_ = &slots;
     min_segment_ = std::max<std::int64_t>(min_segment, 1);
+    borrow_slots_ = borrow_slots;
+    limited_ = borrow_slots < static_cast<std::int64_t>(slots.size());
     reserve(slots.size(), balance.size());
+    many_ &= !limited_;
+    if (limited_) borrowed_.assign(balance.size(), 0);
     std::ranges::copy(balance, balance_.begin());
     for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
     open_.resize(balance.size());
@@ -87,6 +95,9 @@ class MatchState {
   }
   RankId sender(const Move& m) const { return (*slots_)[m.slot].rank; }
   std::int64_t least(SlotId s) const { return (*slots_)[s].least; }
+
+  // Whether one more move may end at the rank.
+  bool has_slot(RankId r) const { return !limited_ || borrowed_[r.offset()] < borrow_slots_; }
 
   // The rank of the kind whose number is the least of those from `value` up, or the largest up to it; of
   // equal ones the first.
@@ -140,8 +151,10 @@ class MatchState {
     if (same == MovePairs::none) {
       moves_.push_back({slot, to, amount});
       pairs_.add(pair);
+      if (limited_) ++borrowed_[to.offset()];
     } else if ((moves_[same].amount += amount) == 0) {
       moves_.erase(moves_.begin() + same);
+      if (limited_) --borrowed_[to.offset()];
       pairs_.clear();
       for (const Move& m : moves_) pairs_.add(pairs_.place_of(sender(m), m.to));
     }
@@ -151,7 +164,7 @@ class MatchState {
   }
 
   bool try_flow(RankId from, RankId to, std::int64_t amount) {
-    const auto slot = slot_for(from, amount);
+    const auto slot = has_slot(to) ? slot_for(from, amount) : std::nullopt;
     if (slot) flow(*slot, to, amount);
     return slot.has_value();
   }
@@ -188,6 +201,8 @@ class MatchState {
       return has_much;
     }
     if constexpr (kind == Kind::closable) return excess(r) >= min_segment_ && slot_for(r, excess(r));
+    if constexpr (kind == Kind::receiver)
+      if (!has_slot(r)) return false;
     return number<kind>(r) > 0;
   }
 
@@ -233,6 +248,9 @@ class MatchState {
   bool moves_listed_ = false;            // of_rank_ is of the moves there are
   std::vector<std::uint32_t> first_of_;  // [P + 1] into of_rank_
   std::vector<std::uint32_t> of_rank_;   // moves that begin or end at a rank, in order
+  bool limited_ = false;                 // by borrow_slots_
+  std::int64_t borrow_slots_ = kUnlimitedSlots;
+  std::vector<std::int64_t> borrowed_;  // [P] where limited, moves that end at a rank
   std::size_t many_ranks_;
   std::array<RankSet, 4> sets_;  // of many ranks, by kind
 };

@@ -30,7 +30,6 @@ namespace evenkeel::internal {
 
 class TransferBound {
  public:
-  // Reuses its memory: no allocation after the first call of a shape.
   std::int64_t of(const Counts& counts, const LayerPlacement& placement, std::int64_t worst_load,
                   std::span<const std::int64_t> base_load) {
     require_step_input(counts, placement, base_load);
@@ -40,16 +39,6 @@ class TransferBound {
     if (!placement.has_single_homes()) return of_copies();
     const std::int64_t most_groups = groups();
     return std::max({static_cast<std::int64_t>(open_.size()) - most_groups, senders(), receivers()});
-  }
-
-  void reserve(const LayerPlacement& placement) {
-    const auto experts = static_cast<std::size_t>(placement.num_experts());
-    const auto ranks = static_cast<std::size_t>(placement.num_ranks());
-    for (auto* by_rank : {&space_, &native_, &open_, &excess_, &spare_}) by_rank->reserve(ranks);
-    sum_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
-    most_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
-    pieces_.reserve(experts * ranks + ranks);
-    by_load_.reserve(experts);
   }
 
  private:

@@ -65,7 +65,7 @@ std::uint64_t hash_of(const PlannerOptions& planner) {
       .add(planner.capacity_factor_thousandths)
       .add(planner.min_segment)
       .add(planner.imbalance_threshold_thousandths)
-      .add(planner.search_small)
+      .add(planner.borrow_slots)
       .add(planner.costs.has_value())
       .add(costs.seconds_per_assignment)
       .add(costs.seconds_per_transfer)

@@ -43,8 +43,7 @@ int compare(std::mt19937_64& random, const Case& c, int lanes) {
   const std::int64_t segments[] = {0, 1, 16, 500, 1024};
   int spilled = 0;
   for (Kind kind : {Kind::ep, Kind::least_loaded, Kind::level}) {
-    PlannerOptions options{kind, 1000, segments[draw(random, 0, 4)], 0};
-    options.search_small = false;
+    const PlannerOptions options{kind, 1000, segments[draw(random, 0, 4)], 0};
     const int borrowed = draw(random, 0, 3) == 0 ? static_cast<int>(draw(random, 0, 6)) : cuda::kMostLoad;
     const FlatPlan expected = plan_on_host(counts, placement, options, c.base_load, borrowed);
     spilled += expected.num_transfers > 0;

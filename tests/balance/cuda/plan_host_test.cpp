@@ -34,9 +34,8 @@ struct Tally {
   int spilled = 0;
 };
 
-void expect_same(const Counts& counts, const Case& c, PlannerOptions options, Tally& tally) {
+void expect_same(const Counts& counts, const Case& c, const PlannerOptions& options, Tally& tally) {
   const LayerPlacement placement = c.placement();
-  options.search_small = false;
   StepPlan expected;
   make_planner(options)->plan(counts, placement, expected, c.base_load);
   ++tally.planned;

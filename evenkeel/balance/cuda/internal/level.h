@@ -1,6 +1,5 @@
 // Level (balance/level.h) on lanes: the target, its search, and the matching behind it.
 //
-// Departure  No small instance is searched: the plan is the host's with PlannerOptions::search_small false.
 #pragma once
 
 #include <cstdint>
