@@ -14,7 +14,7 @@ import torch
 
 from .. import _native
 from .._arguments import public, real
-from .._native import Machine
+from .._native import Machine as Machine
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
@@ -73,11 +73,11 @@ def measure_machine(
 
     one, some = products(1, 1), products(min(len(given[0]), _EXPERTS), 1)
     for rows in _ROWS:
-        *of, seconds = products(1, rows)
+        experts_used, rows_each, seconds = products(1, rows)
         if seconds > 2 * one[-1]:
             break
     # Of two sizes the larger takes more, whatever the clock says.
-    many = (*of, max(seconds, 1.1 * one[-1]))
+    many = (experts_used, rows_each, max(seconds, 1.1 * one[-1]))
     short, (sent, seconds) = message(1), message(max(_ROWS[0] // exchange.ranks, 2))
     long = (sent, max(seconds, 1.1 * short[1]))
     numbers = _native.fitted_numbers(_work(weights, hidden), [one, some, many], [short, long])

@@ -119,16 +119,15 @@ class Cut:
         layout = self.layout
         runs = [*layout.decide(*counted.asked(), self.ids.shape[1])]
         self._note(layout.reason)
-        refine = dict(layout.refine)
         if not layout.plans_chunks:
             self.last["transfers"] += layout.decided_transfers
             loan = Loan(self.exchange, layout.loan) if layout.decided_transfers else None
             for first, last, _ in runs:
                 self._add(counted, first, last, loan=loan, shares=True)
             return
-        for first, last, *stays in sorted([*runs, *refine.items()]):
-            if stays:
-                self._add(counted, first, last, stays=stays[0])
+        for first, last, stays in sorted([*runs, *((first, last, None) for first, last in layout.refine)]):
+            if stays is not None:
+                self._add(counted, first, last, stays=stays)
             else:
                 finer()
                 begin, end = counted.bound(first), counted.bound(last)
@@ -155,6 +154,7 @@ class Cut:
         run = slice(first, last)
         own = np.ascontiguousarray(counted.own[start - counted.begin : stop - counted.begin])
         counts = np.ascontiguousarray(counted.counts[:, run].sum(axis=1))
+        native: _native.StepRoutes | None
         if shares:
             native = self.layout.share(own, counts)
         else:

@@ -34,10 +34,10 @@ class Chunks:
         self.chunks = [
             (begin, end, Chunk(exchange, experts, names, routes, k, loan)) for begin, end, routes, loan in pieces
         ]
-        # Of each loan, the first and the last of its chunks, which come one behind the other.
+        # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
-        self.borrows = [loan is not None and loan not in loans[:i] for i, loan in enumerate(loans)]
-        self.ends = [loan is not None and loan not in loans[i + 1 :] for i, loan in enumerate(loans)]
+        self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
+        self.ends = [None if loan in loans[i + 1 :] else loan for i, loan in enumerate(loans)]
         self.k = k
         self.random: dict[int, RandomState] = {}  # by chunk, of those that are computed again
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
@@ -70,8 +70,8 @@ class Step(torch.autograd.Function):
         out = hidden.new_empty(hidden.shape) if not step.chunks else None
         kept = []
         for i, (begin, end, chunk) in enumerate(step.chunks):
-            if step.borrows[i]:
-                chunk.loan.borrow(weights)
+            if (loan := step.begins[i]) is not None:
+                loan.borrow(weights)
             chunk.routes.find_rows(step.exchange, step.k)
             if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
                 step.random[i] = RandomState(hidden)
@@ -82,8 +82,8 @@ class Step(torch.autograd.Function):
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
             kept.append(computed)
             del outputs, computed  # before the next chunk
-            if step.ends[i]:
-                chunk.loan.release()
+            if (loan := step.ends[i]) is not None:
+                loan.release()
         ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
         assert out is not None
         return out
@@ -106,8 +106,8 @@ class Step(torch.autograd.Function):
             """One chunk's; nothing of it lives when the next one begins."""
             begin, end, chunk = step.chunks[i]
             computed, kept[i] = kept[i], None
-            if step.borrows[i] and computed is None:
-                chunk.loan.borrow(weights)
+            if computed is None and (loan := step.begins[i]) is not None:
+                loan.borrow(weights)
             if computed is None:
                 with torch.autocast(kind, dtype, enabled), step.random[i].again():
                     computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
@@ -123,9 +123,9 @@ class Step(torch.autograd.Function):
                     of_weights[j] = grad
                 else:  # added at least in f32, rounded once
                     of_weights[j] = grad.to(wide(grad.dtype)) if total is None else total.add_(grad)
-            if step.ends[i]:
-                chunk.loan.release()
-                chunk.loan.give_back(wanted_of(weights, ctx.wants), [grad for grad in of_weights if grad is not None])
+            if (loan := step.ends[i]) is not None:
+                loan.release()
+                loan.give_back(wanted_of(weights, ctx.wants), [grad for grad in of_weights if grad is not None])
 
         for i in range(len(step.chunks)):
             add(i)
