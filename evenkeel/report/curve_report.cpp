@@ -98,7 +98,7 @@ Json json_of_row(const CurveRow& row, const Curve& curve) {
       internal::json_of(of, {"time_ratio", "time_spread", "time_interval", "cpu_ratio", "cpu_interval"}));
   json.update(internal::json_of_control(row.control));
   json.update(internal::json_of(
-      of, {"critical_ms", "spilled", "transfers", "chunks", "recomputed_fraction", "peak_bytes"}));
+      of, {"critical_ms", "spilled", "reason", "transfers", "chunks", "recomputed_fraction", "peak_bytes"}));
   json["peak_share"] = curve.share_of_ep(of.worst_peak_bytes());
   return json;
 }

@@ -259,8 +259,12 @@ class StepLayout {
     const int ranks = placement_.num_ranks(), experts = placement_.num_experts();
     const auto blocks = static_cast<int>(counts.shape(1));
     numbers_.resize(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
+    const auto values = values_of(counts);
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    if (std::accumulate(values.begin(), values.end(), std::int64_t{0}) > most)
+      throw InvalidArgument("counts", "more assignments than a budget is decided for", "at most 2^31 - 1");
     const BlockTable table(numbers_, ranks, experts, blocks);
-    table.fill_counts(values_of(counts), placement_);
+    table.fill_counts(values, placement_);
     table.sum(counts_);
     memories_.clear();
     for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .gap = budget_});

@@ -100,6 +100,7 @@ class Bench(CommandTest):
                     low, high = row[f"{what}_interval"]
                     self.assertTrue(0 < low <= row[f"{what}_ratio"] <= high)
                 self.assertEqual(row["spilled"], row["transfers"] > 0)
+                self.assertEqual(row["spilled"], row["reason"] == "as planned")
         self.assertEqual([row["fits"] for row in asked], [True] * 4 + [False] * 2 + [True] * 2)
         self.assertGreater(asked[3]["recomputed_fraction"], 0)
 
