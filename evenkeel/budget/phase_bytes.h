@@ -21,6 +21,7 @@ struct PhaseBytes {
   std::int64_t fixed = 0;
 
   std::int64_t of(const ChunkLoad& load, const ForeignLoad& foreign) const;
+  friend bool operator==(const PhaseBytes&, const PhaseBytes&) = default;
 };
 
 // All phases of a step, forward and backward, count for every use: a budget is one number for both. Nothing

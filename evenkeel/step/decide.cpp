@@ -21,7 +21,7 @@ StepDecider::StepDecider(ByteModel& model, const DecisionOptions& options, int n
 StepDecider::~StepDecider() = default;
 
 void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
-  if (options_.executor.plans_chunks) return decide_runs(in, decision);
+  if (options_.plans_chunks) return decide_runs(in, decision);
   if (in.pass == StepPass::forward) in.planner->plan(in.counts, in.homes, decision.plan);
   if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // takes its memory before it is wanted
   ways_->read(in);

@@ -35,20 +35,16 @@ class OnePlan;
 class PlanPerChunk;
 }  // namespace internal
 
-// What an executor can carry out. One cuts anew what backward computes again, and keeps what chunks it can.
-// The other can plan each chunk as a step of its own, in runs of whole blocks; it keeps a step of one chunk,
-// and its chunks are the same in both passes.
-struct Executor {
-  bool plans_chunks = false;
-};
-
 // What all decisions of a layer have in common.
 struct DecisionOptions {
   MemoryOptions memory;
   StepExpert expert;
   std::int64_t units = 1;  // as for cut_into_chunks()
   bool with_backward = true;
-  Executor executor = {};
+  // Which executor it is for. One cuts anew what backward computes again, and keeps what chunks it can. The
+  // other can plan each chunk as a step of its own; its unit is a block, it keeps a step of one chunk, and
+  // its chunks are the same in both passes.
+  bool plans_chunks = false;
 };
 
 // All that one decision follows from. What is viewed must stay until it is made.
@@ -63,6 +59,7 @@ struct StepInputs {
   bool holds_borrowed = false;  // in backward: its weights are there already, and it must be this plan
 };
 
+// Blocks [begin, end) of every rank.
 struct BlockRun {
   int begin = 0, end = 0;
 };
@@ -86,8 +83,8 @@ class StepDecider {
   StepDecider(ByteModel& model, const DecisionOptions& options, int num_ranks);
   ~StepDecider();
 
-  // Reuses its own memory and the decision's: no allocation after the first call of a shape. Not for two
-  // threads at once.
+  // Reuses its own memory and the decision's: no allocation after the first call of a shape, but where chunks
+  // have plans of their own. Not for two threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
   // Of so many chunks as equal as whole blocks make them, each planned as a step of its own: the bytes of the

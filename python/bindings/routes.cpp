@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -146,15 +147,18 @@ class StepLayout {
   void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget, const std::vector<std::int64_t>& bins,
                   double elements, double outputs, double weight_bytes, double gradient_bytes,
                   bool training) {
-    bytes_ = std::make_unique<MeasuredBytes>(std::move(phases));
     budget_ = budget;
     DecisionOptions options;
     options.expert = {{elements, outputs, weight_bytes}, gradient_bytes};
     options.with_backward = training;
-    options.executor.plans_chunks = true;
+    options.plans_chunks = true;
     options.memory.cost = machine_of(options.expert);
     options.memory.keep_plan = !options_.costs;  // nobody has said what this machine takes
     if (!bins.empty()) options.memory.rule = {ChunkRule::Kind::mact, 1, bins};
+    MadeOf made_of{phases, options.memory, {elements, outputs, weight_bytes, gradient_bytes}, training};
+    if (decider_ && made_of == made_of_) return;  // with its memory
+    made_of_ = std::move(made_of);
+    bytes_ = std::make_unique<MeasuredBytes>(std::move(phases));
     decider_ = std::make_unique<StepDecider>(*bytes_, options, placement_.num_ranks());
   }
 
@@ -297,6 +301,8 @@ class StepLayout {
   std::unique_ptr<Planner> planner_, stay_;
   std::unique_ptr<MeasuredBytes> bytes_;  // none without a budget
   std::int64_t budget_ = 0;
+  using MadeOf = std::tuple<std::vector<PhaseBytes>, MemoryOptions, std::array<double, 4>, bool>;
+  MadeOf made_of_;
   std::unique_ptr<StepDecider> decider_;
   StepDecision decision_;
   std::optional<Loan> loan_;  // of the decided plan

@@ -145,7 +145,7 @@ struct Runs {
         counts(of.step.counts()),
         table(block_table(of.step, kCaseBlocks, numbers)),
         bytes(of.phases),
-        options{of.options, step_expert(of.shape), 1, true, {.plans_chunks = true}},
+        options{of.options, step_expert(of.shape), 1, true, true},
         planner(make_planner(kLevel)),
         memories(of.memories(of.step)),
         in{.table = table,

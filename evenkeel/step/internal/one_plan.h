@@ -67,7 +67,7 @@ class OnePlan {
   StepSeconds seconds(StepPass pass) const {
     return {pass, options_.expert, options_.memory.cost, loads_, units(), foreign_.transfers()};
   }
-  std::int64_t units() const { return options_.executor.plans_chunks ? loads_.num_blocks() : options_.units; }
+  std::int64_t units() const { return options_.plans_chunks ? loads_.num_blocks() : options_.units; }
   std::int64_t block_units() const { return units() / loads_.num_blocks(); }
 
   ByteModel& model_;
