@@ -72,6 +72,14 @@ class Plan(CommandTest):
         self.assertTrue(self.json(*words, 0)["spilled"])
         self.assertFalse(self.json(*words, "1.3")["spilled"])
 
+    def test_no_rank_borrows_more_than_its_slots(self):
+        self.write("loads.json", {"loads": [100, 100, 100, 100, 0, 0]})
+        words = ["plan", "loads.json", "--ranks", 3, "--min-segment", 1, "--imbalance-threshold", 0, "--borrow-slots"]
+        for slots, rank_loads in [(0, [200, 200, 0]), (1, [150, 150, 100]), (2, [134, 134, 132])]:
+            self.assertEqual(self.json(*words, slots, "--planner", "level")["rank_loads"], rank_loads)
+        self.assert_refused([*words, 1], 2, "InvalidArgument", "--borrow-slots: least-loaded borrows without a limit")
+        self.assert_refused([*words, -1, "--planner", "level"], 2, "InvalidArgument", "--borrow-slots")
+
     def test_people_get_a_table_of_at_most_100_columns(self):
         self.write("loads.json", {"loads": [9000, 500, 300, 200]})
         text = self.shown("plan", "loads.json", "--ranks", 2, "--min-segment", 64)

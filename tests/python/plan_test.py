@@ -95,6 +95,16 @@ class Plan(PackageTest):
         plan = ek.plan([100, 100], 2, base_load=[100, 0], min_segment=1, imbalance_threshold=0)
         self.assertEqual(plan.rank_loads.tolist(), [50, 150])
 
+    def test_no_rank_borrows_more_than_its_slots(self):
+        for slots in [0, 1, 2, None]:
+            plan = ek.plan([100, 100, 100, 100, 0, 0], 3, min_segment=1, imbalance_threshold=0, borrow_slots=slots)
+            borrowed = [sum(t.receiver == rank for t in plan.transfers) for rank in range(3)]
+            self.assertLessEqual(max(borrowed), 2 if slots is None else slots)
+            self.assertEqual(plan.spilled, slots != 0)
+        self.assert_raises(
+            ek.InvalidArgument, "borrow_slots", ek.plan, [5, 6], 2, planner="least-loaded", borrow_slots=1
+        )
+
     def test_refuses_what_is_out_of_range(self):
         for named, message in [
             ({"planner": "best"}, "planner: 'best'; allowed: ep, least-loaded, level"),
@@ -104,6 +114,7 @@ class Plan(PackageTest):
             ({"min_segment": -1}, "min_segment: -1"),
             ({"min_segment": 1.5}, "min_segment: 1.5; allowed: a whole number"),
             ({"ranks": 0}, "ranks: 0"),
+            ({"borrow_slots": -1}, "borrow_slots: -1"),
             ({"base_load": [1]}, "base_load"),
             ({"placement": ek.Placement([[0, 1, 1]])}, "placement: is for 3 experts on 2 ranks"),
         ]:
