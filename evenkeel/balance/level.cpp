@@ -54,6 +54,8 @@ class Level::Search {
     internal::require_step_input(step.counts, step.placement, step.base_load);
     slots_.reset(step.counts, step.placement, options_.min_segment);
     reserve(step.placement);
+    const std::int64_t experts = step.placement.num_experts();  // no rank borrows more
+    borrow_slots_ = options_.borrow_slots < experts ? options_.borrow_slots : kUnlimitedSlots;
     add_home_loads(step);
     const std::int64_t total =
         std::accumulate(step.base_load.begin(), step.base_load.end(), step.counts.total());
@@ -83,8 +85,6 @@ class Level::Search {
     first_move_.reserve(experts);
     next_move_.reserve(moves_.capacity());
     borrowed_.reserve(ranks);
-    // No rank borrows more experts than there are.
-    borrow_slots_ = options_.borrow_slots < placement.num_experts() ? options_.borrow_slots : kUnlimitedSlots;
   }
 
   void add_home_loads(const Step& step) {

@@ -59,7 +59,7 @@ class BlockLoads {
   }
   // Of the plan. O(P).
   PlanExperts experts() const;
-  // No load that the plan can put on a rank takes more, when each brings at most `tokens`. O(P).
+  // largest_load() under the plan. O(P).
   ChunkLoad largest(std::int64_t tokens) const;
   // A load whose bytes no part of these blocks, run as a chunk, exceeds.
   ChunkLoad bound(RankId rank, int begin, int end) const;

@@ -18,13 +18,13 @@ class ByteModel {
  public:
   virtual ~ByteModel() = default;
 
-  // The most at one time, with what the rank holds of other ranks' experts.
+  // The most bytes at one time, with what the rank holds of other ranks' experts.
   virtual std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const = 0;
-  // Of these, what does not depend on the chunk.
+  // The part of these bytes that does not depend on the chunk.
   virtual std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const = 0;
-  // The most while weights arrive or gradients come home, between chunks.
+  // The most bytes between chunks, while weights arrive or gradients come home.
   virtual std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const = 0;
-  // What a kept chunk leaves until backward.
+  // A kept chunk leaves so many bytes until backward.
   virtual std::int64_t held(const ChunkLoad& load) const = 0;
 
   // Products may have more than their least workspace in a step that has so many bytes to spare; the same on
@@ -33,7 +33,7 @@ class ByteModel {
   virtual Workspaces workspaces() const { return {}; }
 };
 
-// What a rank may hold in one use of a chunk, for each rank.
+// Each rank may hold so many bytes in one use of a chunk.
 struct ChunkLimits {
   const ByteModel& model;
   ChunkUse use;

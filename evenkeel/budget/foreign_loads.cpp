@@ -21,7 +21,7 @@ void ForeignLoads::read(const StepPlan& plan, const LayerPlacement& placement) {
   transfers_ = std::ranges::max(loads_, {}, &ForeignLoad::weights).weights;
 }
 
-// Of an expert at home with several, the first owns the gradient.
+// The first of several homes owns the gradient.
 void ForeignLoads::add_copies(const LayerPlacement& placement) {
   for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
     for (RankId home : placement.homes(expert).subspan(1)) {

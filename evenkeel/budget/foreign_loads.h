@@ -1,4 +1,4 @@
-// What each rank holds and lends of experts under a plan, whatever the chunks.
+// Experts that each rank holds of other ranks, and lends to them, under a plan, whatever the chunks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-// Of one rank.
+// One rank's.
 struct ForeignLoad {
   std::int64_t weights = 0;    // experts whose weights it borrows
   std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
@@ -21,9 +21,9 @@ class ForeignLoads {
  public:
   explicit ForeignLoads(int num_ranks) : loads_(static_cast<std::size_t>(num_ranks)) {}
 
-  // Of a plan. O(P + transfers), and where experts have several homes O(homes).
+  // Reads a plan. O(P + transfers), and where experts have several homes O(homes).
   void read(const StepPlan& plan, const LayerPlacement& placement);
-  // Of plain EP, each expert having one home: nothing.
+  // Plain EP moves nothing, each expert having one home.
   void clear();
 
   // The most experts' weights that a rank borrows.

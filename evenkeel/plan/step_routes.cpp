@@ -58,6 +58,23 @@ std::vector<Source> find_sources(const StepRoutes& sent, std::span<const std::in
 
 }  // namespace
 
+void Loan::read(const StepPlan& plan, const LayerPlacement& placement, RankId me) {
+  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+  const auto natives = placement.natives(me);
+  lent.clear();
+  lent_counts.assign(ranks, 0);
+  for (const Transfer& transfer : sorted_transfers(plan, me, &Transfer::from, &Transfer::to)) {
+    lent.push_back(std::ranges::lower_bound(natives, transfer.expert) - natives.begin());
+    ++lent_counts[transfer.to.offset()];
+  }
+  borrowed.clear();
+  borrowed_counts.assign(ranks, 0);
+  for (const Transfer& transfer : sorted_transfers(plan, me, &Transfer::to, &Transfer::from)) {
+    borrowed.push_back(transfer.expert.value());
+    ++borrowed_counts[transfer.from.offset()];
+  }
+}
+
 void receive_routes(const StepRoutes& sent, std::span<const std::int64_t> arrived, int k,
                     ReceivedRoutes& received) {
   const std::vector<Source> sources = find_sources(sent, arrived, k);
@@ -128,24 +145,11 @@ void StepRouter::send(std::span<const std::int64_t> experts, int k, const Counts
 }
 
 void StepRouter::find_slots(const LayerPlacement& placement, const StepPlan& plan, StepRoutes& routes) {
-  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  const auto natives = placement.natives(routes.me);
+  routes.read(plan, placement, routes.me);
   slot_of_.assign(static_cast<std::size_t>(plan.num_experts()), -1);
-  for (std::size_t i = 0; i < natives.size(); ++i)
-    slot_of_[natives[i].offset()] = static_cast<std::int64_t>(i);
-  routes.lent.clear();
-  routes.lent_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, routes.me, &Transfer::from, &Transfer::to)) {
-    routes.lent.push_back(slot_of_[transfer.expert.offset()]);
-    ++routes.lent_counts[transfer.to.offset()];
-  }
-  routes.borrowed.clear();
-  routes.borrowed_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, routes.me, &Transfer::to, &Transfer::from)) {
-    slot_of_[transfer.expert.offset()] = static_cast<std::int64_t>(natives.size() + routes.borrowed.size());
-    routes.borrowed.push_back(transfer.expert.value());
-    ++routes.borrowed_counts[transfer.from.offset()];
-  }
+  std::int64_t slot = 0;
+  for (ExpertId expert : placement.natives(routes.me)) slot_of_[expert.offset()] = slot++;
+  for (std::int64_t expert : routes.borrowed) slot_of_[static_cast<std::size_t>(expert)] = slot++;
 }
 
 void StepRouter::find_groups(std::int64_t natives, StepRoutes& routes) const {

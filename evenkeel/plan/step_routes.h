@@ -17,8 +17,19 @@
 
 namespace evenkeel {
 
-// What is known of a step before other ranks' messages are here.
-struct StepRoutes {
+// The weights that a rank borrows and lends under a plan: experts received, by source then id, and how many
+// of each rank; slots of experts sent, by destination then id, and how many to each.
+struct Loan {
+  std::vector<std::int64_t> borrowed;
+  std::vector<std::int64_t> borrowed_counts;  // [P]
+  std::vector<std::int64_t> lent;
+  std::vector<std::int64_t> lent_counts;  // [P]
+
+  void read(const StepPlan& plan, const LayerPlacement& placement, RankId me);
+};
+
+// A step's routes as far as they are known before other ranks' messages are here.
+struct StepRoutes : Loan {
   RankId me;
 
   // Rows sent: tokens; how many to each rank.
@@ -48,13 +59,6 @@ struct StepRoutes {
   std::vector<Group> groups;
   std::vector<std::int32_t> arrivals;  // [groups][P]
   std::int64_t native_positions = 0;   // how many of the positions here are of experts at home
-
-  // Weights: experts received, by source then id, and how many of each rank; slots of experts sent, by
-  // destination then id, and how many to each.
-  std::vector<std::int64_t> borrowed;
-  std::vector<std::int64_t> borrowed_counts;  // [P]
-  std::vector<std::int64_t> lent;
-  std::vector<std::int64_t> lent_counts;  // [P]
 
   // Whether any rank lends weights: the same on every rank.
   bool moves_weights = false;

@@ -35,12 +35,11 @@ void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   EVENKEEL_CHECK(in.holds_borrowed || !decision.chunks.empty());
 }
 
-// Of what the planner's plan does not keep, backward may go under plain EP.
+// Backward of what the planner's plan does not keep may go under plain EP.
 void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
-  if (ways_->keeps() && ways_->cuts_exactly()) {
-    ways_->find_kept_whole();
-    if (take_best(0, decision)) return;
-  }
+  const bool keeps_whole = ways_->keeps() && ways_->cuts_exactly();
+  if (keeps_whole) ways_->find_kept_whole();
+  if (keeps_whole && take_best(0, decision)) return;
   const bool keep_all = options_.memory.recompute == Recompute::none && options_.with_backward;
   double rest = ways_->rest();
   ways_->find_forward(keep_all, rest);
@@ -52,7 +51,8 @@ void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
   if (decision.plan.spilled() && !settled) {
     follow_plain(in);
     rest = std::min(rest, ways_->rest());
-    ways_->find_forward(keep_all, rest);
+    if (keeps_whole) ways_->find_kept_whole();
+    if (!keeps_whole || ways_->best().chunks.empty()) ways_->find_forward(keep_all, rest);
     if (fits) decision.seconds = given.seconds_with(rest);
     take_plain_if_faster(in, rest, decision);
   }

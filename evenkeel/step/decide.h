@@ -4,10 +4,11 @@
 //            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
 //            products and more messages; what is not kept is computed again in backward.
 // Method     Candidates are made under the planner's plan and under plain EP (internal/one_plan.h); the
-//            predicted times decide (step_seconds.h), and of equal ones the fewer weights that travel. What
-//            is not kept is taken to go backward in about as many chunks as it would be cut into with all the
-//            memory, under whichever plan is faster there (chunk_estimate.h). Where the planner's plan fits
-//            as one kept chunk, nothing else is looked at.
+//            predicted times decide (step_seconds.h). What is not kept is taken to go backward in about as
+//            many chunks as it would be cut into with all the memory, under whichever plan is faster there
+//            (chunk_estimate.h). Where the planner's plan fits as one kept chunk, nothing else is looked at.
+//            Chunks with plans of their own (internal/plan_per_chunk.h) are candidates where the executor
+//            can carry them out.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least memory.
 //            Same inputs, same decision, on every rank: no clock, communicator or arena is asked.
 // Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
@@ -35,7 +36,7 @@ class OnePlan;
 class PlanPerChunk;
 }  // namespace internal
 
-// What all decisions of a layer have in common.
+// All decisions of a layer have these in common.
 struct DecisionOptions {
   MemoryOptions memory;
   StepExpert expert;
@@ -47,7 +48,7 @@ struct DecisionOptions {
   bool plans_chunks = false;
 };
 
-// All that one decision follows from. What is viewed must stay until it is made.
+// One decision follows from these alone. What is viewed must stay until it is made.
 struct StepInputs {
   StepPass pass = StepPass::forward;
   const BlockTable& table;  // of the step's tokens; in backward, of those that were not kept
@@ -87,7 +88,7 @@ class StepDecider {
   // have plans of their own. Not for two threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
-  // Of so many chunks as equal as whole blocks make them, each planned as a step of its own: the bytes of the
+  // Plans so many chunks, as equal as whole blocks make them, each as a step of its own: the bytes of the
   // largest on the rank that needs the most, and whether work moves in any.
   struct EqualChunks {
     std::int64_t bytes = 0;

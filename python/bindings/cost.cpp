@@ -70,9 +70,9 @@ MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks
     const MachineNumber& number = machine_numbers()[i];
     std::vector<double> values;
     for (const std::vector<double>& numbers : numbers_of_ranks) values.push_back(numbers.at(i));
-    of.machine.*number.value = std::string_view(number.name).ends_with("per_second")
-                                   ? std::ranges::min(values)
-                                   : std::ranges::max(values);
+    const bool more_is_faster =
+        std::string_view(number.name).ends_with("per_second") || number.value == &Machine::overlap;
+    of.machine.*number.value = more_is_faster ? std::ranges::min(values) : std::ranges::max(values);
   }
   return of;
 }

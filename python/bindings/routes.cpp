@@ -81,41 +81,15 @@ struct PooledRoutes {
   std::vector<std::int64_t> borrowed_places;  // by the chunk's own number
 };
 
-// The weights that this rank borrows and lends for all chunks of a step: experts received, by source then id;
-// slots of experts sent, by destination then id.
-struct Loan {
-  std::vector<std::int64_t> borrowed, borrowed_counts, lent, lent_counts;
-
-  Loan(const StepPlan& plan, const LayerPlacement& homes, RankId me)
-      : borrowed_counts(static_cast<std::size_t>(homes.num_ranks())), lent_counts(borrowed_counts) {
-    std::vector<std::tuple<RankId, ExpertId>> from, to;
-    for (const Transfer& transfer : plan.transfers()) {
-      if (transfer.to == me) from.emplace_back(transfer.from, transfer.expert);
-      if (transfer.from == me) to.emplace_back(transfer.to, transfer.expert);
-    }
-    std::ranges::sort(from);
-    std::ranges::sort(to);
-    for (const auto& [rank, expert] : from) {
-      borrowed.push_back(expert.value());
-      ++borrowed_counts[rank.offset()];
-    }
-    const auto natives = homes.natives(me);
-    for (const auto& [rank, expert] : to) {
-      lent.push_back(std::ranges::find(natives, expert) - natives.begin());
-      ++lent_counts[rank.offset()];
-    }
+// Where each of these experts is among those of a loan, which come in the same order.
+std::vector<std::int64_t> places_in(const Loan& loan, std::span<const std::int64_t> experts) {
+  std::vector<std::int64_t> places;
+  for (std::size_t at = 0; const std::int64_t expert : experts) {
+    while (loan.borrowed[at] != expert) ++at;
+    places.push_back(static_cast<std::int64_t>(at));
   }
-
-  // Where each of these experts, which come in the same order, is among `borrowed`.
-  std::vector<std::int64_t> places_of(std::span<const std::int64_t> some) const {
-    std::vector<std::int64_t> places;
-    for (std::size_t at = 0; const std::int64_t expert : some) {
-      while (borrowed[at] != expert) ++at;
-      places.push_back(static_cast<std::int64_t>(at));
-    }
-    return places;
-  }
-};
+  return places;
+}
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.
 class StepLayout {
@@ -206,7 +180,7 @@ class StepLayout {
     shares_.next(counts_, placement_, plan_);
     PooledRoutes made = route(experts);
     made.natives = natives();
-    made.borrowed_places = loan_->places_of(made.routes.sent.borrowed);
+    made.borrowed_places = places_in(loan_, made.routes.sent.borrowed);
     return made;
   }
 
@@ -227,13 +201,13 @@ class StepLayout {
   std::size_t decided_transfers() const { return decision_.plan.transfers().size(); }
   bool plans_chunks() const { return decision_.plans_chunks; }
   std::string reason() const { return std::string(name_of(decision_.reason)); }
-  const Loan& loan() const { return *loan_; }
+  const Loan& loan() const { return loan_; }
   std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
   void begin_shares() {
     shares_.begin(decision_.plan);
-    loan_.emplace(decision_.plan, placement_, rank_);
+    loan_.read(decision_.plan, placement_, rank_);
   }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
@@ -305,7 +279,7 @@ class StepLayout {
   MadeOf made_of_;
   std::unique_ptr<StepDecider> decider_;
   StepDecision decision_;
-  std::optional<Loan> loan_;  // of the decided plan
+  Loan loan_;  // of the decided plan
   ChunkShares shares_;
   std::vector<std::int32_t> numbers_;
   std::vector<RankMemory> memories_;

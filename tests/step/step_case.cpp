@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evenkeel/budget/buffer_bytes.h"
 #include "evenkeel/io/trace_file.h"
 
 namespace evenkeel::testing {
@@ -137,6 +138,25 @@ RoutedStep StepCase::part(std::int64_t begin, std::int64_t end) const {
     ids.erase(ids.begin(), ids.begin() + begin * step.k);
   }
   return part;
+}
+
+void decide(const StepCase& problem, const DecisionOptions& options, StepPass pass, const RoutedStep& tokens,
+            PlannerOptions::Kind kind, StepDecision& decision) {
+  BufferBytes bytes(problem.shape, options.memory.recompute);
+  const auto planner = make_planner({kind, 1000, 16, 1000});
+  std::vector<std::int32_t> numbers;
+  const BlockTable table = block_table(tokens, kCaseBlocks, numbers);
+  const Counts counts = tokens.counts();
+  const std::vector<RankMemory> memories = problem.memories(tokens);
+  StepDecider(bytes, options, tokens.ranks())
+      .decide({.pass = pass,
+               .table = table,
+               .counts = counts,
+               .homes = tokens.placement,
+               .memories = memories,
+               .top_k = tokens.k,
+               .planner = planner.get()},
+              decision);
 }
 
 }  // namespace evenkeel::testing

@@ -11,6 +11,7 @@
 #include "evenkeel/budget/memory_options.h"
 #include "evenkeel/budget/phase_bytes.h"
 #include "evenkeel/budget/rank_memory.h"
+#include "evenkeel/step/decide.h"
 #include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {
@@ -24,6 +25,8 @@ struct StepCase {
   explicit StepCase(unsigned seed);
 
   std::vector<RankMemory> memories(const RoutedStep& of) const;
+  // Of a layer whose buffers are known.
+  DecisionOptions decision_options() const { return {options, step_expert(shape), kCaseTokens}; }
   // Each rank's tokens [begin, end).
   RoutedStep part(std::int64_t begin, std::int64_t end) const;
   RoutedStep without(std::int64_t tokens) const { return part(tokens, kCaseTokens); }
@@ -37,5 +40,9 @@ struct StepCase {
   std::vector<PhaseBytes> phases;
   std::int64_t phase_budget = 0;
 };
+
+// One pass of tokens of the case, in its bytes, with a planner whose pieces have 16 assignments or more.
+void decide(const StepCase& problem, const DecisionOptions& options, StepPass pass, const RoutedStep& tokens,
+            PlannerOptions::Kind planner, StepDecision& decision);
 
 }  // namespace evenkeel::testing

@@ -2,22 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "evenkeel/budget/buffer_bytes.h"
-#include "evenkeel/step/decide.h"
 #include "tests/step/step_case.h"
 
 namespace evenkeel::testing {
 namespace {
 
-// Of the forward pass, of what it kept, and of the rest in the chunks and under the plan that backward
-// decides on.
+// The forward pass, the backward pass of what it kept, and that of the rest, in the chunks and under the plan
+// that backward decides on.
 struct CarriedOut {
-  CarriedOut(const StepCase& of, PlannerOptions::Kind kind, bool keep_plan)
-      : problem(of), options{of.options, step_expert(of.shape), kCaseTokens} {
+  CarriedOut(const StepCase& of, PlannerOptions::Kind kind, bool keep_plan) : options(of.decision_options()) {
     options.memory.keep_plan = keep_plan;
     StepDecision decision;
-    decide(StepPass::forward, of.step, kind, decision);
+    decide(of, options, StepPass::forward, of.step, kind, decision);
     const std::vector<Chunk> chunks = decision.chunks;
     const auto rest = std::ranges::find(chunks, false, &Chunk::kept);
     seconds = of_pass(StepPass::forward, of.step, decision.plan, chunks);
@@ -26,26 +24,10 @@ struct CarriedOut {
     is_all_kept = rest == chunks.end() && chunks.size() == 1;
     if (rest == chunks.end()) return;
     const RoutedStep left = of.without(rest->begin);
-    decide(StepPass::backward, left, kind, decision);
+    decide(of, options, StepPass::backward, left, kind, decision);
     seconds += of_pass(StepPass::backward, left, decision.plan, decision.chunks);
   }
 
-  void decide(StepPass pass, const RoutedStep& of, PlannerOptions::Kind kind, StepDecision& decision) {
-    BufferBytes bytes(problem.shape, options.memory.recompute);
-    const auto planner = make_planner({kind, 1000, 16, 1000});
-    const BlockTable table = block_table(of, kCaseBlocks, numbers);
-    const Counts counts = of.counts();
-    const std::vector<RankMemory> memories = problem.memories(of);
-    StepDecider(bytes, options, of.ranks())
-        .decide({.pass = pass,
-                 .table = table,
-                 .counts = counts,
-                 .homes = of.placement,
-                 .memories = memories,
-                 .top_k = of.k,
-                 .planner = planner.get()},
-                decision);
-  }
   double of_pass(StepPass pass, const RoutedStep& of, const StepPlan& plan, std::span<const Chunk> chunks) {
     BlockLoads loads;
     loads.read(block_table(of, kCaseBlocks, numbers), of.placement, of.tokens(), of.k);
@@ -56,7 +38,6 @@ struct CarriedOut {
         .of_all(chunks);
   }
 
-  const StepCase& problem;
   DecisionOptions options;
   std::vector<std::int32_t> numbers;
   double seconds = 0;
@@ -82,6 +63,29 @@ TEST(Decide, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) 
   EXPECT_LE(wrong, 4);
   EXPECT_GT(faster_than_chunks, 100);
   EXPECT_GT(faster_than_spill, 100);
+}
+
+TEST(Decide, MoreMemoryIsSeldomPredictedToBeSlower) {
+  int rises = 0, slower = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    StepCase problem(seed);
+    if (problem.options.recompute != Recompute::automatic) continue;
+    const ChunkLoad token = largest_load(problem.shape, 1);
+    const std::int64_t least =
+        std::max(forward_bytes(problem.shape, token, 0), recompute_bytes(problem.shape, token));
+    double fastest = std::numeric_limits<double>::infinity();
+    StepDecision decision;
+    for (double times = 2; decision.chunks.empty() || !decision.chunks.back().kept; times *= 1.15, ++rises) {
+      problem.bytes = static_cast<std::int64_t>(times * static_cast<double>(least));
+      decide(problem, problem.decision_options(), StepPass::forward, problem.step,
+             PlannerOptions::Kind::level, decision);
+      ASSERT_LE(decision.seconds, 1.05 * fastest) << "seed " << seed << ", " << times << " times the least";
+      slower += decision.seconds > 1.0001 * fastest ? 1 : 0;
+      fastest = std::min(fastest, decision.seconds);
+    }
+  }
+  EXPECT_GT(rises, 5000);
+  EXPECT_LE(slower, rises / 50);
 }
 
 }  // namespace

@@ -48,10 +48,8 @@ void OnePlan::stay_home(const Counts& counts) {
 
 void OnePlan::find_forward(bool keep_all, double rest) {
   best_.chunks.clear();
-  if (!weights_can_travel(ChunkUse::forward)) return;
   const bool keeps_any = keeps(), exact = cuts_exactly();
-  if (keeps_any && exact) find_kept_whole();
-  if (!best_.chunks.empty() || (keep_all && exact)) return;
+  if (!weights_can_travel(ChunkUse::forward) || (keep_all && exact)) return;
   for (const std::int64_t part : {1, 2, 4}) {
     find_chunks(part, keep_all, rest);
     if (!keeps_any || !exact) break;  // a smaller part would gain nothing
@@ -68,7 +66,7 @@ void OnePlan::find_kept_whole() {
   time(StepPass::forward, best_);
 }
 
-// With so large a part of the memory for chunks that pass, and the rest for what is kept.
+// Chunks that pass have so large a part of the memory, and what is kept has the rest.
 void OnePlan::find_chunks(std::int64_t part, bool keep_all, double rest) {
   limits_.clear();
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
@@ -97,7 +95,8 @@ void OnePlan::find_kept_prefix(std::int64_t most_behind, double rest) {
   if (kept > 0 && keeps_prefix(kept, most_behind)) weigh_tried(rest);
 }
 
-// Makes such chunks, if they fit.
+// Makes such chunks, if they fit. The limits of can_keep_next() are those of a chunk of nothing: cut_behind()
+// looks at what is behind.
 bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
   tried_.chunks.assign(1, {0, blocks * block_units(), true});
   kept_.assign(memories_.size(), 0);
@@ -122,7 +121,7 @@ bool OnePlan::fits_whole() const {
   return true;
 }
 
-// Or, in backward, their gradients.
+// Whether weights, in backward their gradients, find memory on their way.
 bool OnePlan::weights_can_travel(ChunkUse use) const {
   for (RankId rank : indices<RankId>(loads_.num_ranks()))
     if (model_.travelling(use, foreign(rank)) > memories_[rank.offset()].gap) return false;
@@ -210,14 +209,15 @@ void OnePlan::find_runs() {
   if (options_.with_backward) best_.seconds += seconds(StepPass::backward).of_all(best_.chunks);
 }
 
-// Bytes for chunks of which nothing was kept. False if a gradient that comes home may find no memory.
+// Chunks of which nothing was kept have all the memory. False if a gradient that comes home may find no
+// memory.
 bool OnePlan::set_backward_limits() {
   limits_.clear();
   for (const RankMemory& memory : memories_) limits_.push_back(memory.gap);
   return weights_can_travel(ChunkUse::recompute);
 }
 
-// In about as many chunks as it would have.
+// The whole step is taken to have about as many chunks as it would be cut into.
 double OnePlan::rest() {
   if (!options_.with_backward) return 0;
   if (!set_backward_limits()) return std::numeric_limits<double>::infinity();

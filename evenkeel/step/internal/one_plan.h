@@ -30,20 +30,21 @@ class OnePlan {
   OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks);
 
   void read(const StepInputs& in);
-  // Under this plan from now on.
+  // Answers are of this plan from now on.
   void follow(const StepPlan& plan, const LayerPlacement& homes);
-  // Under plain EP, each expert having one home.
+  // Answers are of plain EP from now on, each expert having one home.
   void stay_home(const Counts& counts);
 
-  // These replace best(). Forward, `keep_all` allows only ways that keep all for backward.
+  // These replace best(). Other ways forward are looked for where the whole step cannot be kept; `keep_all`
+  // allows only those that keep all for backward.
   void find_kept_whole();
   void find_forward(bool keep_all, double rest);
   void find_backward();
-  // For an executor that plans chunks: of whole blocks, carried out alike in both passes.
+  // Chunks of whole blocks, alike in both passes, for an executor that plans chunks.
   void find_runs();
   // About the seconds of the backward pass, were nothing kept.
   double rest();
-  // Of the chunks of a pass, of all that is not kept in backward.
+  // Predicts the seconds of a way's chunks; in backward these are what was not kept.
   void time(StepPass pass, Way& way) const;
 
   Way& best() { return best_; }

@@ -15,7 +15,7 @@ class PlanPerChunk {
   // All must outlive this.
   PlanPerChunk(const ByteModel& model, const DecisionOptions& options, int num_ranks);
 
-  // Of one run of blocks.
+  // One run of blocks.
   struct Run {
     std::int64_t bytes = 0;  // on the rank that needs the most
     double seconds = 0;      // forward and, if there is one, backward
@@ -23,7 +23,7 @@ class PlanPerChunk {
   };
   // O(the planner + P^2 + E).
   Run plan(const StepInputs& in, int begin, int end, bool kept);
-  // With nothing moved.
+  // The same with nothing moved.
   Run stay(const StepInputs& in, int begin, int end);
 
  private:

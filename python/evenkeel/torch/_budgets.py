@@ -14,6 +14,7 @@ from .. import _native
 from ..errors import BudgetTooSmall, Unsupported
 from ._agreement import Agreed
 from ._chunk import Experts
+from ._costs import expert_work
 from ._cut import Counted, Cut
 from ._exchange import Exchange, SameOnEveryRank
 from ._options import LayerOptions
@@ -54,10 +55,9 @@ class ExpertSize(NamedTuple):
     gradient_bytes: float
 
     @staticmethod
-    def of(weights: Sequence[torch.Tensor]) -> ExpertSize:
-        sizes = [(weight[0].numel(), weight.element_size(), weight.requires_grad) for weight in weights]
-        taught = sum(count * size for count, size, wants in sizes if wants)
-        return ExpertSize(sum(n for n, _, _ in sizes), 0, sum(n * size for n, size, _ in sizes), taught)
+    def of(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> ExpertSize:
+        gradients = sum(weight[0].nbytes for weight in weights if weight.requires_grad)
+        return ExpertSize(*expert_work(weights, hidden), gradients)
 
 
 class CountedStep(NamedTuple):
@@ -138,7 +138,7 @@ class LayerBudget:
                 own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         step = CountedStep(
-            self.layout, self._phases[key], ExpertSize.of(weights), cut.counted.without_ids(), k, training
+            self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted.without_ids(), k, training
         )
         if training or self._step is None or not self._step.training:
             self._step = step

@@ -49,7 +49,7 @@ Costs: TypeAlias = SpillCosts | Machine | str | os.PathLike[str]
 def spill_costs(machine: Machine, weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool) -> SpillCosts:
     """Predicted for experts of these weights."""
     row_bytes = hidden.shape[1] * hidden.element_size()
-    return SpillCosts(*machine.spill_costs(_work(weights, hidden), row_bytes, training))
+    return SpillCosts(*machine.spill_costs(expert_work(weights, hidden), row_bytes, training))
 
 
 def measure_machine(
@@ -80,14 +80,14 @@ def measure_machine(
     many = (experts_used, rows_each, max(seconds, 1.1 * one[-1]))
     short, (sent, seconds) = message(1), message(max(_ROWS[0] // exchange.ranks, 2))
     long = (sent, max(seconds, 1.1 * short[1]))
-    numbers = _native.fitted_numbers(_work(weights, hidden), [one, some, many], [short, long])
+    numbers = _native.fitted_numbers(expert_work(weights, hidden), [one, some, many], [short, long])
     mine = torch.tensor(numbers, dtype=torch.float64, device=device)
     cpu = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     layer = f"experts of {[list(weight.shape[1:]) for weight in weights]}"
     return Machine.slowest(exchange.all_gather("costs", mine).tolist(), cpu, torch.get_num_threads(), layer)
 
 
-def _work(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> tuple[float, float, float]:
+def expert_work(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> tuple[float, float, float]:
     """One expert's weights, the numbers that its products make of a row, and bytes; the last matrix makes a row."""
     sizes = [weight[0].numel() for weight in weights]
     matrices = [size for size, weight in zip(sizes, weights, strict=True) if weight.dim() > 2] or sizes

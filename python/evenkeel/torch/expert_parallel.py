@@ -50,8 +50,8 @@ class ExpertParallel:
             least what runs every routing. None: no bound. Outputs, weights at home and the gradients that backward
             gives are not counted; each chunk's gradients of weights at home are.
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
-            MACT, Eq. 9); 1 to 8 by default. Balanced chunks come first. Where none of the numbers fits, the step is cut
-            into as few chunks as fit, and work stays at home where moving it does not fit.
+            MACT, Eq. 9). Where none of them fits, and by default, chunks are as docs/decisions.md says: balanced ones come
+            first, and work stays at home where moving it does not fit.
         costs: for "auto": seconds, or the machine by whose numbers they are predicted: a `Machine`, or the path of its file
             of costs (`evenkeel bench --calibrate`, `layer.machine.save()`), equal on all ranks.
         name: what errors call this layer.
