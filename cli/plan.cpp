@@ -14,8 +14,14 @@
 #include "evenkeel/balance/plan_time.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/loads_file.h"
+#include "evenkeel/io/model_config.h"
+#include "evenkeel/io/topology_file.h"
+#include "evenkeel/model/parameters.h"
+#include "evenkeel/placement/evaluate/time_model.h"
+#include "evenkeel/topology/devices.h"
 
 namespace evenkeel::cli {
 
@@ -29,8 +35,38 @@ struct PlanArguments {
   std::string placement;
   std::vector<PlannerOptions::Kind> planner = {PlannerOptions::Kind::least_loaded};
   PlannerOptions parameters;
+  std::string topology, cost, device;
+  bool backward = false;
   bool json = false;
 };
+
+void refuse_without(const CLI::App& app, const char* needed, std::initializer_list<const char*> options) {
+  for (const char* option : options)
+    if (!is_given(app, needed)) refuse_if_given(app, option, fmt::format("needs {}", needed));
+}
+
+// The links of --topology, and what a step of --model takes on a rank of --cost or --device.
+std::optional<StepLinks> links_of(const CLI::App& app, const PlanArguments& options, int num_experts) {
+  refuse_without(app, "--topology", {"--cost", "--device", "--backward"});
+  if (!is_given(app, "--topology")) return std::nullopt;
+  if (!is_given(app, "--model"))
+    throw InvalidArgument("--topology", "needs --model", "--model, which says how large an expert is");
+  if (is_given(app, "--cost") == is_given(app, "--device"))
+    throw InvalidArgument("--topology", "needs the rates of a rank", "one of --cost and --device");
+  const ModelDescription model = read_model_description(options.files.model);
+  ExpertSizes sizes = expert_sizes(model, std::nullopt, options.loads, num_experts);
+  if (!sizes.bytes)
+    throw InvalidArgument("--model", "does not say the type of its weights",
+                          "a config.json with torch_dtype");
+  sizes.work.bytes = *sizes.bytes;
+  return StepLinks{.topology = named_topology(options.topology),
+                   .machine = is_given(app, "--cost")
+                                  ? read_cost(options.cost)
+                                  : device_machine(device_preset(options.device, "--device")),
+                   .expert = sizes.work,
+                   .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
+                   .backward = options.backward};
+}
 
 // Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
 void require_layer_to_choose_from(const PlanArguments& options, const StepLoads& loads,
@@ -45,19 +81,25 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
   LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = options.files.reading()};
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
+  if (!how.num_ranks && !options.topology.empty())
+    how.num_ranks = named_topology(options.topology).num_ranks();
   StepLoads loads = read_step_loads(options.loads, how);
   require_layer_to_choose_from(options, loads, placement);
   say_notes(options.loads, loads.notes);
   return loads;
 }
 
-PlannedStep planned(const PlannerOptions& options, const Counts& counts, const LayerPlacement& placement) {
+PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks>& links,
+                    const Counts& counts, const LayerPlacement& placement) {
   const std::unique_ptr<Planner> planner = make_planner(options);
   PlannedStep step{.planner = std::string(planner->name()), .assignments = counts.total()};
   step.plan_us = median_plan_us(*planner, counts, placement, step.plan);
   step.transfer_lower_bound =
       transfer_lower_bound(counts, placement, std::ranges::max(step.plan.rank_loads()));
   make_planner({.kind = PlannerOptions::Kind::ep})->plan(counts, placement, step.plain);
+  if (links)
+    step.on_links = {predict_step(*links, counts, step.plan), predict_step(*links, counts, step.plain),
+                     counts.has_sources()};
   return step;
 }
 
@@ -73,7 +115,13 @@ void run(const CLI::App& app, const PlanArguments& options) {
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
   PlannerOptions planning = options.parameters;
   planning.kind = options.planner.front();
-  PlannedStep step = planned(planning, counts, placement);
+  const std::optional<StepLinks> links = links_of(app, options, counts.num_experts());
+  if (links && links->topology.num_ranks() != counts.num_ranks())
+    throw InvalidArgument("--topology", fmt::format("has {} ranks", links->topology.num_ranks()),
+                          fmt::format("{}, as there are", counts.num_ranks()));
+  if (links) require_links(*links, "--topology");
+  if (planning.kind == PlannerOptions::Kind::level) planning.links = links;
+  PlannedStep step = planned(planning, links, counts, placement);
   if (!loads.axes.empty()) step.axes[options.loads] = loads.axes;
   print_result(step, options.json);
 }
@@ -101,6 +149,15 @@ Subcommand add_plan(CLI::App& command) {
   add_whole(*app, "--borrow-slots", options->parameters.borrow_slots, 0, kAnySize,
             "level: the most experts that a rank borrows")
       ->default_str("");
+  app->add_option("--topology", options->topology,
+                  "Predict the step on these links; level plans for the least time. A file, or as 2x8xh100")
+      ->type_name("FILE|NAME");
+  app->add_option("--cost", options->cost,
+                  "With --topology: what a rank's products take, from bench --calibrate")
+      ->type_name("FILE");
+  app->add_option("--device", options->device, "Instead: half of a device's peaks, such as h100-sxm")
+      ->type_name("NAME");
+  app->add_flag("--backward", options->backward, "With --topology: the step trains");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  echo '{\"loads\": [9000, 500, 300, 200]}' > loads.json\n"

@@ -1,15 +1,20 @@
 #include "evenkeel/balance/level.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "evenkeel/balance/internal/excess_matcher.h"
 #include "evenkeel/balance/internal/free_moves.h"
 #include "evenkeel/balance/internal/home_slots.h"
 #include "evenkeel/balance/internal/keep_home.h"
+#include "evenkeel/balance/internal/link_times.h"
 #include "evenkeel/balance/internal/local_rows.h"
 #include "evenkeel/balance/least_loaded.h"
+#include "evenkeel/base/error.h"
 
 namespace evenkeel {
 
@@ -17,6 +22,7 @@ namespace {
 
 using internal::ExcessMatcher;
 using internal::HomeSlots;
+using internal::LinkTimes;
 using internal::Move;
 using internal::SlotId;
 
@@ -47,8 +53,13 @@ struct Step {
 
 class Level::Search {
  public:
+  using Time = LinkTimes::Picoseconds;
+
   explicit Search(const PlannerOptions& options)
-      : options_(options), least_loaded_(always_planning(options)) {}
+      : options_(options), least_loaded_(always_planning(options)) {
+    if (options.links) links_.emplace(*options.links);
+    if (links_ && links_->equal()) links_.reset();
+  }
 
   void plan(const Step& step) {
     internal::require_step_input(step.counts, step.placement, step.base_load);
@@ -61,17 +72,72 @@ class Level::Search {
         std::accumulate(step.base_load.begin(), step.base_load.end(), step.counts.total());
     if (within_threshold(total)) return internal::keep_home(step.counts, step.placement, step.plan);
 
-    const std::int64_t ideal = ideal_worst(total, step.base_load);
-    if (!step.placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
-    const std::int64_t worst = search_worst(ideal);
-    if (worst == ideal || !least_loaded_is_lower(worst, step)) {
-      settle_rests();
-      if (step.counts.has_sources()) internal::LocalRows(step.counts, slots_, rest_, moves_).improve();
-      write(step);
-    }
+    plan_for_load(step, ideal_worst(total, step.base_load));
+    if (links_) plan_for_time(step, ideal_worst(total, step.base_load));
   }
 
  private:
+  void plan_for_load(const Step& step, std::int64_t ideal) {
+    if (!step.placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
+    const std::int64_t worst = search_worst(ideal);
+    if (worst == ideal || !least_loaded_is_lower(worst, step)) {
+      write_moves(step, step.plan, nullptr);
+    }
+  }
+
+  // Other plans are taken where they are predicted to take less time: plain EP, and those of worst ranks from
+  // the lowest to that of plain EP, of fewer where there are many ranks.
+  void plan_for_time(const Step& step, std::int64_t ideal) {
+    if (links_->num_ranks() != home_load_.size())
+      throw InvalidArgument("links", fmt::format("have {} ranks", links_->num_ranks()),
+                            fmt::format("{}, as in the placement", home_load_.size()));
+    links_->read(step.counts, step.placement, step.base_load);
+    Time least = links_->of(step.plan);
+    const auto take_if_faster = [&] {
+      const Time time = links_->of(tried_);
+      if (time >= least) return;
+      least = time;
+      std::swap(step.plan, tried_);
+    };
+    const auto settle_at_worst = [&](std::int64_t worst) {
+      settle_nodes_at(worst);
+      moves_.assign(matcher_.moves().begin(), matcher_.moves().end());
+      write_moves(step, tried_, &*links_);
+      take_if_faster();
+    };
+    internal::keep_home(step.counts, step.placement, tried_);
+    take_if_faster();
+    const std::int64_t largest = std::ranges::max(home_load_);
+    const std::int64_t parts = std::clamp<std::int64_t>(64 / std::ssize(home_load_), 1, 4);
+    for (std::int64_t part = 0; part < parts; ++part)
+      settle_at_worst(ideal + static_cast<std::int64_t>(Wide{largest - ideal} * part / parts));
+    settle_at_worst(ideal_of_nodes(ideal));
+  }
+
+  // The lowest worst rank with no work across, were every piece possible.
+  std::int64_t ideal_of_nodes(std::int64_t ideal) const {
+    std::int64_t worst = ideal;
+    for (std::size_t node = 0; node < links_->num_nodes(); ++node) {
+      const auto ranks = links_->ranks_of(node);
+      std::int64_t sum = 0;
+      for (RankId rank : ranks) sum += home_load_[rank.offset()];
+      const std::int64_t count = std::ssize(ranks);
+      worst = std::max(worst, sum / count + (sum % count != 0));
+    }
+    return worst;
+  }
+
+  // Inside each node first, then across.
+  void settle_nodes_at(std::int64_t worst) {
+    reset_matcher(worst);
+    for (std::size_t node = 0; node < links_->num_nodes(); ++node) {
+      matcher_.open(links_->ranks_of(node));
+      matcher_.settle_in_order();
+    }
+    matcher_.open(indices<RankId>(home_load_.size()));
+    matcher_.settle();
+  }
+
   // All memory of a shape is taken at its first step, whichever path that takes.
   void reserve(const LayerPlacement& placement) {
     const auto experts = static_cast<std::size_t>(placement.num_experts());
@@ -130,10 +196,14 @@ class Level::Search {
   }
 
   bool settle_at(std::int64_t worst) {
+    reset_matcher(worst);
+    return matcher_.settle();
+  }
+
+  void reset_matcher(std::int64_t worst) {
     balance_.resize(home_load_.size());
     std::ranges::transform(home_load_, balance_.begin(), [=](std::int64_t load) { return load - worst; });
     matcher_.reset(slots_, balance_, options_.min_segment, borrow_slots_);
-    return matcher_.settle();
   }
 
   // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
@@ -154,16 +224,18 @@ class Level::Search {
     for (const Move& m : moves_) rest_[m.slot.offset()] -= m.amount;
   }
 
-  void write(const Step& step) {
+  void write_moves(const Step& step, StepPlan& plan, const LinkTimes* links) {
+    settle_rests();
+    if (step.counts.has_sources()) internal::LocalRows(step.counts, slots_, rest_, moves_, links).improve();
     group_moves(step.counts.num_experts());
-    step.plan.begin(step.placement);
+    plan.begin(step.placement);
     for (ExpertId expert : indices<ExpertId>(step.counts.num_experts())) {
       if (step.counts.load(expert) == 0) continue;
-      step.plan.begin_expert(expert);
+      plan.begin_expert(expert);
       for (SlotId slot : slots_.copies(expert))
-        if (rest_[slot.offset()] > 0) step.plan.give(slots_[slot].rank, rest_[slot.offset()]);
+        if (rest_[slot.offset()] > 0) plan.give(slots_[slot].rank, rest_[slot.offset()]);
       for (std::size_t i = first_move_[expert.offset()]; i < moves_.size(); i = next_move_[i])
-        step.plan.give(moves_[i].to, moves_[i].amount);
+        plan.give(moves_[i].to, moves_[i].amount);
     }
   }
 
@@ -188,6 +260,8 @@ class Level::Search {
   std::vector<std::size_t> next_move_;   // beside moves_
   std::vector<std::int64_t> borrowed_;   // [P], experts under least-loaded's plan
   std::int64_t borrow_slots_ = kUnlimitedSlots;
+  std::optional<LinkTimes> links_;  // where they differ
+  StepPlan tried_;
 };
 
 Level::Level(const PlannerOptions& options) : search_(std::make_unique<Search>(options)) {}

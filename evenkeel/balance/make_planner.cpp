@@ -85,7 +85,12 @@ void validate_options(const PlannerOptions& options) {
   if (options.kind == PlannerOptions::Kind::least_loaded && options.borrow_slots < kUnlimitedSlots)
     throw InvalidArgument("borrow_slots", "least-loaded borrows without a limit",
                           "level, or to leave it out");
+  if (options.links) require_links(*options.links, "links");
+  if (options.links && options.kind != PlannerOptions::Kind::level)
+    throw InvalidArgument("links", fmt::format("{} does not know them", name_of(options.kind)),
+                          "level, or to leave them out");
   if (!options.costs) return;
+  if (options.links) throw InvalidArgument("costs", "links say what moving costs", "either costs or links");
   for (const double seconds : {options.costs->seconds_per_assignment, options.costs->seconds_per_transfer,
                                options.costs->seconds_per_step})
     if (!(seconds >= 0 && std::isfinite(seconds)))

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "evenkeel/cost/spill_costs.h"
+#include "evenkeel/cost/step_links.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
@@ -49,6 +49,8 @@ struct PlannerOptions {
   // Work moves only where the seconds gained are predicted to exceed those it costs, besides all that the
   // planner asks for; nothing: the planner alone decides. Not on a CUDA device.
   std::optional<SpillCosts> costs = std::nullopt;
+  // level takes the plan that is predicted to take the least time on them. Not on a CUDA device.
+  std::optional<StepLinks> links = std::nullopt;
 };
 
 // The planner's name().
@@ -57,7 +59,8 @@ std::string_view name_of(PlannerOptions::Kind kind);
 PlannerOptions::Kind parse_planner(std::string_view name, const std::string& argument = "planner");
 
 // Throws InvalidArgument for a capacity factor below 1, a negative min_segment, threshold or number of borrow
-// slots, a limit on slots for least-loaded, or costs that are no seconds.
+// slots, a limit on slots for least-loaded, costs that are no seconds, or links for another planner, beside
+// costs, or that require_links() refuses.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
 }  // namespace evenkeel

@@ -36,25 +36,25 @@ double port_seconds(const Machine& machine, const Link& link, double bytes) {
   return port.seconds(machine.ramp_bytes);
 }
 
-// Ranks share network interfaces in their order; by rank.
-std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology) {
-  const auto ranks = static_cast<std::size_t>(topology.num_ranks());
-  std::vector<int> in_node(static_cast<std::size_t>(topology.num_nodes()));
-  std::vector<std::size_t> nics;
-  for (RankId rank : indices<RankId>(topology.num_ranks())) {
-    const std::size_t node = topology.node_of(rank).offset();
-    const auto shared = static_cast<int>(machine.ranks_per_nic);
-    nics.push_back(node * ranks + static_cast<std::size_t>(in_node[node]++ / shared));
-  }
-  return nics;
-}
-
 }  // namespace
 
 Topology uniform_topology(const Machine& machine, int num_nodes, int ranks_per_node) {
   return Topology::uniform(num_nodes, ranks_per_node,
                            link_of(machine.link_bytes_per_second, machine.link_seconds),
                            link_of(machine.nic_bytes_per_second, machine.nic_seconds));
+}
+
+std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology) {
+  const auto shared = static_cast<int>(machine.ranks_per_nic);
+  std::vector<int> in_node(static_cast<std::size_t>(topology.num_nodes()));
+  std::vector<std::size_t> latest(in_node.size()), nics;
+  std::size_t count = 0;
+  for (RankId rank : indices<RankId>(topology.num_ranks())) {
+    const std::size_t node = topology.node_of(rank).offset();
+    if (in_node[node]++ % shared == 0) latest[node] = count++;
+    nics.push_back(latest[node]);
+  }
+  return nics;
 }
 
 double wire_seconds(const Link& link, double bytes) {
@@ -77,8 +77,7 @@ double exchange_seconds(const Machine& machine, const Topology& topology, std::s
     throw InvalidArgument("bytes", fmt::format("has {} numbers for {} ranks", bytes.size(), ranks),
                           fmt::format("{} x {}", ranks, ranks));
   const std::vector<std::size_t> nics = nics_of(machine, topology);
-  const std::size_t all_nics = ranks * static_cast<std::size_t>(topology.num_nodes());
-  std::vector<Port> sent(ranks), received(ranks), left(all_nics), reached(all_nics);
+  std::vector<Port> sent(ranks), received(ranks), left(ranks), reached(ranks);
   for (RankId from : indices<RankId>(ranks))
     for (RankId to : indices<RankId>(ranks)) {
       if (from == to) continue;

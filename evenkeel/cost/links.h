@@ -9,6 +9,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "evenkeel/cost/machine.h"
 #include "evenkeel/topology/topology.h"
@@ -31,6 +32,9 @@ struct PortBytes {
   double across = 0;
 };
 double exchange_seconds(const Machine& machine, const PortBytes& bytes);
+// The network interface of each rank, numbered from 0: ranks_per_nic ranks of a node, in rank order, share
+// one.
+std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology);
 // `bytes` [P, P] row by sender; the diagonal is not read. Latencies and bandwidths are the topology's, ramp
 // and sharing are the machine's: ranks_per_nic ranks of a node, in rank order, share an interface. Throws
 // InvalidArgument where `bytes` is not for the topology's ranks.

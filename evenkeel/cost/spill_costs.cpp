@@ -4,28 +4,27 @@
 
 namespace evenkeel {
 
-namespace {
-
-// Taken for what moving costs, of the sum of its parts. Seen were 1.3 in training and 1.6 forward, on the
-// shipped layer: pieces of few rows multiply slower, and of equally loaded ranks the slowest counts.
-constexpr double kTaken = 2;
-
-}  // namespace
+StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool backward) {
+  const double gradients = backward ? 4 * expert.elements : 0;
+  const double passes = backward ? 2 : 1;
+  // Packing reads and writes; products read.
+  const double packing =
+      3 * (passes * read_seconds(machine, expert.bytes) + read_seconds(machine, gradients));
+  return {.assignment_seconds = row_seconds(machine, expert) * (backward ? 3 : 1),
+          .row_ways = 2 * passes,
+          .gradient_bytes = gradients,
+          .packing_seconds = packing,
+          .moving_seconds = passes * machine.chunk_seconds};
+}
 
 SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward) {
-  const double gradients = 4 * expert.elements;
-  const double passes = backward ? 2 : 1;
-  SpillCosts made;
-  made.seconds_per_assignment = row_seconds(machine, expert) * (backward ? 3 : 1) +
-                                2 * row_bytes * passes / machine.link_bytes_per_second;
-  // Packing reads and writes; products read.
-  made.seconds_per_transfer =
-      transfer_seconds(machine, expert.bytes) + 3 * passes * read_seconds(machine, expert.bytes);
-  if (backward)
-    made.seconds_per_transfer += transfer_seconds(machine, gradients) + 3 * read_seconds(machine, gradients);
-  made.seconds_per_transfer *= kTaken;
-  made.seconds_per_step = kTaken * machine.chunk_seconds * passes;
-  return made;
+  const StepParts parts = step_parts(machine, expert, backward);
+  const double travelling =
+      transfer_seconds(machine, expert.bytes) + transfer_seconds(machine, parts.gradient_bytes);
+  return {.seconds_per_assignment =
+              parts.assignment_seconds + parts.row_ways * row_bytes / machine.link_bytes_per_second,
+          .seconds_per_transfer = taken_for_moving * (travelling + parts.packing_seconds),
+          .seconds_per_step = taken_for_moving * parts.moving_seconds};
 }
 
 }  // namespace evenkeel

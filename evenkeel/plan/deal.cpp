@@ -1,7 +1,5 @@
 #include "evenkeel/plan/deal.h"
 
-#include <algorithm>
-
 #include "evenkeel/base/check.h"
 
 namespace evenkeel {
@@ -17,8 +15,6 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
   arrivals_.clear();
   sent_.assign(ranks, 0);
   received_.assign(ranks, 0);
-  open_quota_.assign(ranks, 0);
-  kept_.assign(ranks, 0);
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     piece_begin_.push_back(pieces_.size());
     const auto segments = plan.segments(expert);
@@ -38,7 +34,9 @@ void Deal::reserve(const StepPlan& plan) {
   experts_here_.reserve(experts);
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
   arrivals_.reserve(experts * ranks);
-  for (auto* counts : {&sent_, &received_, &open_quota_, &kept_}) counts->reserve(ranks);
+  split_.reserve(ranks);
+  sent_.reserve(ranks);
+  received_.reserve(ranks);
 }
 
 void Deal::move(RankId from, RankId to, std::int64_t count) {
@@ -65,45 +63,11 @@ void Deal::deal_whole(const Counts& counts, ExpertId expert, RankId home) {
   for (RankId source : indices<RankId>(counts.num_ranks())) move(source, home, counts.at(source, expert));
 }
 
-void Deal::keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert) {
-  std::ranges::fill(open_quota_, 0);
-  for (const Segment& segment : segments) open_quota_[segment.rank.offset()] += segment.size();
-  if (open_quota_[me_.offset()] > 0) current_arrivals_ = open_arrivals(expert);
-  for (RankId rank : indices<RankId>(counts.num_ranks())) {
-    const std::int64_t kept = std::min(counts.at(rank, expert), open_quota_[rank.offset()]);
-    kept_[rank.offset()] = kept;
-    move(rank, rank, kept);
-  }
-}
-
 void Deal::deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert) {
-  keep_local(counts, segments, expert);
-  // kept_ is taken from each rank's segments, earliest first, while the rest runs along both lines.
-  auto segment = segments.begin();
-  std::int64_t space = 0;
-  const auto open_next = [&] {
-    EVENKEEL_CHECK(segment != segments.end());
-    std::int64_t& filled = kept_[segment->rank.offset()];
-    const std::int64_t local = std::min(filled, segment->size());
-    filled -= local;
-    space = segment->size() - local;
-  };
-  for (RankId source : indices<RankId>(counts.num_ranks())) {
-    // The assignments that stayed on `source` are min(count, quota); both are still known.
-    std::int64_t rest =
-        counts.at(source, expert) - std::min(counts.at(source, expert), open_quota_[source.offset()]);
-    while (rest > 0) {
-      while (space == 0) {
-        open_next();
-        if (space == 0) ++segment;
-      }
-      const std::int64_t count = std::min(rest, space);
-      move(source, segment->rank, count);
-      rest -= count;
-      space -= count;
-      if (space == 0) ++segment;
-    }
-  }
+  split_.begin(segments, sent_.size());
+  if (split_.quota(me_) > 0) current_arrivals_ = open_arrivals(expert);
+  split_.deal([&](RankId source) { return counts.at(source, expert); },
+              [&](RankId from, RankId to, std::int64_t count) { move(from, to, count); });
 }
 
 }  // namespace evenkeel

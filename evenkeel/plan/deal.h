@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/split_deal.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {
@@ -52,7 +53,6 @@ class Deal {
  private:
   void deal_whole(const Counts& counts, ExpertId expert, RankId home);
   void deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
-  void keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
   void move(RankId from, RankId to, std::int64_t count);
   std::span<std::int32_t> open_arrivals(ExpertId expert);
 
@@ -63,8 +63,7 @@ class Deal {
   std::vector<std::int32_t> arrivals_;  // [experts_here][P]
   std::vector<std::int64_t> sent_;
   std::vector<std::int64_t> received_;
-  std::vector<std::int64_t> open_quota_;  // [P], within one expert
-  std::vector<std::int64_t> kept_;        // [P], within one expert
+  SplitDeal split_;
   std::span<std::int32_t> current_arrivals_;
 };
 

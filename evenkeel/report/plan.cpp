@@ -1,8 +1,10 @@
 #include "evenkeel/report/plan.h"
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/report/internal/json.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
@@ -52,24 +54,34 @@ Table transfer_table(const StepPlan& plan) {
   return table;
 }
 
+Json predicted_of(const PredictedStep& step, bool knows_rows) {
+  return {{"seconds", step.seconds},
+          {"weight_bytes_across", step.weight_bytes_across},
+          {"row_bytes_across", knows_rows ? Json(step.row_bytes_across) : Json()}};
+}
+
 }  // namespace
 
 std::string to_json(const PlannedStep& step) {
   const StepPlan& plan = step.plan;
   const Imbalance even = imbalance(plan.rank_loads());
-  return internal::line_of({{"num_experts", plan.num_experts()},
-                            {"num_ranks", plan.num_ranks()},
-                            {"planner", step.planner},
-                            {"spilled", plan.spilled()},
-                            {"segments", segments_of(plan)},
-                            {"rank_loads", plan.rank_loads()},
-                            {"transfers", transfers_of(plan)},
-                            {"max_over_mean", even.max_over_mean},
-                            {"mean_over_max", even.mean_over_max},
-                            {"relative_excess", even.relative_excess},
-                            {"transfer_lower_bound", step.transfer_lower_bound},
-                            {"plan_us", step.plan_us}},
-                           step.axes);
+  Json fields = {{"num_experts", plan.num_experts()},
+                 {"num_ranks", plan.num_ranks()},
+                 {"planner", step.planner},
+                 {"spilled", plan.spilled()},
+                 {"segments", segments_of(plan)},
+                 {"rank_loads", plan.rank_loads()},
+                 {"transfers", transfers_of(plan)},
+                 {"max_over_mean", even.max_over_mean},
+                 {"mean_over_max", even.mean_over_max},
+                 {"relative_excess", even.relative_excess},
+                 {"transfer_lower_bound", step.transfer_lower_bound},
+                 {"plan_us", step.plan_us}};
+  if (const auto& links = step.on_links) {
+    fields["predicted"] = predicted_of(links->planned, links->knows_rows);
+    fields["predicted_under_ep"] = predicted_of(links->plain, links->knows_rows);
+  }
+  return internal::line_of(fields, step.axes);
 }
 
 std::string to_text(const PlannedStep& step) {
@@ -79,8 +91,13 @@ std::string to_text(const PlannedStep& step) {
            imbalance(plan.rank_loads()).max_over_mean, imbalance(step.plain.rank_loads()).max_over_mean,
            internal::counted(std::ssize(plan.transfers()), "weight transfer", "weight transfers"),
            step.transfer_lower_bound);
-  page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", step.planner,
-           plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us);
+  page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n{}", step.planner,
+           plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us, step.on_links ? "" : "\n");
+  if (const auto& links = step.on_links)
+    page.put("predicted {:.3f} ms (plain ep: {:.3f} ms), with {} of weights between nodes{}\n\n",
+             1e3 * links->planned.seconds, 1e3 * links->plain.seconds,
+             format_bytes(std::llround(links->planned.weight_bytes_across)),
+             links->knows_rows ? "" : "; the way of rows is left out, since loads do not say their sources");
   page.put_lines(load_picture(loads_of(step.plain), loads_of(plan), "load under ep",
                               fmt::format("load under {}", step.planner)));
   if (!plan.spilled()) return std::move(page).text();

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
+#include "evenkeel/balance/predicted_step.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {
@@ -16,6 +18,11 @@ struct PlannedStep {
   std::int64_t assignments = 0;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
+  struct OnLinks {
+    PredictedStep planned, plain;
+    bool knows_rows = true;
+  };
+  std::optional<OnLinks> on_links = {};
   std::map<std::string, std::string> axes = {};  // how loads that nobody named were read, by file
 };
 

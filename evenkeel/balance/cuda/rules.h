@@ -21,10 +21,10 @@ struct PlanRules {
 };
 
 // Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
-// Throws InvalidArgument where costs are to decide or slots are limited.
+// Throws InvalidArgument where costs or links are to decide or slots are limited.
 inline PlanRules rules_of(const PlannerOptions& options) {
-  if (options.costs)
-    throw InvalidArgument("costs", "planning on a device predicts no seconds",
+  if (options.costs || options.links)
+    throw InvalidArgument(options.costs ? "costs" : "links", "planning on a device predicts no seconds",
                           "an imbalance threshold alone");
   if (options.borrow_slots < kUnlimitedSlots)
     throw InvalidArgument("borrow_slots", "a limit of the planner, on a device", "GpuOptions::borrow_slots");

@@ -32,19 +32,24 @@ class ExcessMatcher : private MatchState {
   using MatchState::balance;
   using MatchState::most_moves;
   using MatchState::moves;
+  using MatchState::open;
   using MatchState::reserve;
   using MatchState::reset;
 
-  // Moves pieces until no rank has a positive balance; false where it got stuck.
+  // Moves pieces between open ranks until none has a positive balance; false where it got stuck.
   bool settle() {
+    if (settle_in_order()) return true;
+    drop_settled();
+    return repair();
+  }
+  // Without repairs.
+  bool settle_in_order() {
     settle_equal_pairs();
     while (true) {
       if (!many_) drop_settled();
       const auto from = at_most<Kind::sender>(kMost);
       if (!from) return true;
-      if (step(*from)) continue;
-      drop_settled();
-      return repair();
+      if (!step(*from)) return false;
     }
   }
 
@@ -58,7 +63,7 @@ class ExcessMatcher : private MatchState {
   void settle_equal_pairs() {
     Wide unused = 0;
     for (RankId r : open_) unused += spare(r);
-    auto slack = static_cast<std::int64_t>(std::min<Wide>(unused, kMost));
+    auto slack = static_cast<std::int64_t>(std::clamp<Wide>(unused, 0, kMost));
     for (RankId from : open_) {
       if (excess(from) < min_segment_) continue;
       const auto to = at_least<Kind::receiver>(excess(from));

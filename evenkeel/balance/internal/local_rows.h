@@ -14,15 +14,18 @@
 
 #include "evenkeel/balance/internal/excess_matcher.h"
 #include "evenkeel/balance/internal/home_slots.h"
+#include "evenkeel/balance/internal/link_times.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel::internal {
 
 class LocalRows {
  public:
-  // `rest` by slot is what stays at home beside the moves; `counts` know their sources.
-  LocalRows(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest, std::span<Move> moves)
-      : counts_(counts), slots_(slots), rest_(rest), moves_(moves) {}
+  // `rest` by slot is what stays at home beside the moves; `counts` know their sources. With links, rows that
+  // stay in their node count too.
+  LocalRows(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest, std::span<Move> moves,
+            const LinkTimes* links)
+      : counts_(counts), slots_(slots), rest_(rest), moves_(moves), links_(links) {}
 
   void improve() {
     for (Move& move : moves_) improve(move);
@@ -45,7 +48,8 @@ class LocalRows {
 
   // Rows of the expert that stay on a rank which computes `count` of its assignments.
   std::int64_t kept(SlotId slot, RankId rank, std::int64_t count) const {
-    return std::min(count, counts_.at(rank, slots_[slot].expert));
+    const std::int64_t own = std::min(count, counts_.at(rank, slots_[slot].expert));
+    return links_ == nullptr ? own : own + links_->kept_in_node(slots_[slot].expert, rank, count);
   }
 
   // Change in the rows that stay on their rank, if the move's amount of a slot comes home (direction 1) or
@@ -69,6 +73,7 @@ class LocalRows {
   const HomeSlots& slots_;
   std::span<std::int64_t> rest_;
   std::span<Move> moves_;
+  const LinkTimes* links_;
 };
 
 }  // namespace evenkeel::internal

@@ -73,12 +73,17 @@ class MatchState {
     if (limited_) borrowed_.assign(balance.size(), 0);
     std::ranges::copy(balance, balance_.begin());
     for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
-    open_.resize(balance.size());
-    std::iota(open_.begin(), open_.end(), RankId(0));
-    drop_settled();
     moves_.clear();
     moves_listed_ = false;
     pairs_.clear();
+    open(indices<RankId>(balance.size()));
+  }
+
+  // From now on moves are between these ranks, in order.
+  void open(const auto& ranks) {
+    open_.clear();
+    for (RankId r : ranks)
+      if (balance_[r] != 0) open_.push_back(r);
     if (!many_) return;
     for (RankSet& set : sets_) set.clear();
     for (RankId r : open_) update(r);

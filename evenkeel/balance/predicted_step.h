@@ -1,0 +1,19 @@
+// What a plan sends over which links, and the seconds that its step is predicted to take there.
+#pragma once
+
+#include "evenkeel/cost/step_links.h"
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel {
+
+struct PredictedStep {
+  double seconds = 0;              // without rows where counts have no sources
+  double row_bytes_across = 0;     // between nodes, one way
+  double weight_bytes_across = 0;  // in training with gradients
+};
+
+// O(P^2 + P E). Throws InvalidArgument where ranks are not the topology's.
+PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan);
+
+}  // namespace evenkeel
