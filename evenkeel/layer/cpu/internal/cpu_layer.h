@@ -59,7 +59,7 @@ class CpuLayer final : public LayerBackend {
   void* row(Rows of, std::int64_t token) const {
     return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
   }
-  Recompute recompute() const { return parts.options.memory.recompute; }
+  Recompute recompute() const { return parts.options.cpu().memory.recompute; }
   // The numbers that the bytes of the present pass depend on.
   ChunkShape chunk_shape() const {
     ChunkShape chunk = budget.chunk;
