@@ -96,13 +96,13 @@ bool cuts_steps(const LayerParts& layer) {
          options.recompute == Recompute::chunk || options.rule.kind != ChunkRule::Kind::exact;
 }
 
-PassState pass_state(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
+PassBuffers pass_buffers(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
   const auto experts = static_cast<std::size_t>(num_experts);
-  PassState pass{.groups = ExpertGroups(natives, borrowed, num_experts),
-                 .owned_gradients = std::vector<GradientParts>(experts),
-                 .split_experts = std::vector<std::uint8_t>(experts)};
-  pass.result_rows.reserve(experts);
-  return pass;
+  PassBuffers buffers{.groups = ExpertGroups(natives, borrowed, num_experts),
+                      .owned_gradients = std::vector<GradientParts>(experts),
+                      .split_experts = std::vector<std::uint8_t>(experts)};
+  buffers.result_rows.reserve(experts);
+  return buffers;
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),
       schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.cpu().memory,
                cuts_steps(layer)),
-      pass(pass_state(natives, borrowed, layer.shape.num_experts)) {
+      buffers(pass_buffers(natives, borrowed, layer.shape.num_experts)) {
   if (layer.arena.is_bounded()) set_bytes_aside();
   // So that no step takes memory for its first operation or its deal.
   stream.reserve();
@@ -185,11 +185,6 @@ StepReport CpuLayer::report(const StepState& state) {
   const auto loads = plan.rank_loads();
   report.rank_loads.assign(loads.begin(), loads.end());
   return report;
-}
-
-void CpuLayer::note_split_experts(const StepPlan& plan) {
-  for (ExpertId expert : indices<ExpertId>(parts.shape.num_experts))
-    pass.split_experts[expert.offset()] = plan.splits(expert, parts.placement) ? 1 : 0;
 }
 
 }  // namespace evenkeel::internal
