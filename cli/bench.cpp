@@ -32,9 +32,6 @@ struct BenchArguments {
   std::string ablation;
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
-  std::vector<AskedBudget> joint;
-  std::string training;
-  std::int64_t every = 100;
   BudgetOptions budget;
   bool json = false;
 };
@@ -42,11 +39,9 @@ struct BenchArguments {
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr int kCurvePairs = 11;
-constexpr int kJointPairs = 5;     // in each of many scenarios and budgets
-constexpr int kTrainingPairs = 5;  // of each of many steps
 
 // Modes of bench that take the place of the scenario table.
-constexpr const char* kModes[] = {"--ablation", "--calibrate", "--joint", "--over-budget", "--training"};
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -82,47 +77,23 @@ StudySetup setup_of(const BenchArguments& options) {
   return setup;
 }
 
-// Of a mode that looks at one planner, level where none is named, and has budgets, policies and rules of its
-// own.
-StudySetup setup_of_mode(const CLI::App& app, const BenchArguments& options, const std::string& mode,
-                         int pairs) {
-  StudySetup setup = setup_of(options);
-  if (!is_given(app, "--planner")) setup.planners = {setup.planners.back()};
-  if (setup.planners.size() > 1 || setup.planners.front().kind == Kind::ep)
-    throw InvalidArgument("--planner", "one is looked at, and ep comes by itself", "least-loaded or level");
-  refuse_memory_options(app, fmt::format("is what {} varies", mode));
-  if (is_given(app, "--cost")) setup.budget.memory.cost = read_cost(options.budget.cost_file);
-  if (!is_given(app, "--pairs")) setup.pairs = pairs;
-  return setup;
-}
-
 RoundProgress named_progress(const std::string& what) {
   return progress_line(what + ": round");
 }
 
+// One planner, level where none is named, in budgets, policies and rules of the mode's own.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
-  refuse_if_given(app, "--budget", "is what --over-budget varies");
-  const StudySetup setup = setup_of_mode(app, options, "--over-budget", kCurvePairs);
+  for (const char* varied : {"--budget", "--recompute", "--chunks", "--bins"})
+    refuse_if_given(app, varied, "is what --over-budget varies");
+  StudySetup setup = setup_of(options);
+  if (!is_given(app, "--planner")) setup.planners = {setup.planners.back()};
+  if (setup.planners.size() > 1 || setup.planners.front().kind == Kind::ep)
+    throw InvalidArgument("--planner", "one is looked at, and ep comes by itself", "least-loaded or level");
+  if (is_given(app, "--cost")) setup.budget.memory.cost = read_cost(options.budget.cost_file);
+  if (!is_given(app, "--pairs")) setup.pairs = kCurvePairs;
   const std::vector<std::string> scenarios =
       scenario_names(setup, is_given(app, "--scenarios") ? options.scenarios : kCurveScenario);
   print_result(measure_curves(setup, scenarios, options.over_budget, named_progress), options.json);
-}
-
-void run_joint(const CLI::App& app, const BenchArguments& options) {
-  refuse_if_given(app, "--budget", "is what --joint varies");
-  const StudySetup setup = setup_of_mode(app, options, "--joint", kJointPairs);
-  const std::vector<std::string> scenarios = scenario_names(setup, options.scenarios);
-  print_result(measure_joint(setup, scenarios, options.joint, named_progress), options.json);
-}
-
-void run_training(const CLI::App& app, const BenchArguments& options) {
-  refuse_if_given(app, "--scenarios", "is not the routing of --training");
-  refuse_if_given(app, "--experts", "is what the file of --training says");
-  StudySetup setup = setup_of_mode(app, options, "--training", kTrainingPairs);
-  setup.budget.bytes = options.budget.budget.bytes;
-  setup.backward = true;
-  const TrainingRun run{options.training, options.every, !is_given(app, "--tokens")};
-  print_result(measure_training(setup, run, progress_line("round")), options.json);
 }
 
 // An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
@@ -147,12 +118,9 @@ void run_table(const CLI::App& app, const BenchArguments& options) {
 void run(const CLI::App& app, const BenchArguments& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
-  if (!is_given(app, "--training")) refuse_if_given(app, "--every", "is about --training");
   if (is_given(app, "--ablation")) require_ablation_alone(app, options.ablation);
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
-  if (is_given(app, "--joint")) return run_joint(app, options);
-  if (is_given(app, "--training")) return run_training(app, options);
   run_table(app, options);
 }
 
@@ -170,12 +138,6 @@ Subcommand add_bench(CLI::App& command) {
       ->type_name("FILE");
   add_budgets(*app, "--over-budget", options->over_budget,
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
-  add_budgets(*app, "--joint", options->joint,
-              "Instead, in these budgets, spill and chunks chosen together against either alone");
-  app->add_option("--training", options->training,
-                  "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
-      ->type_name("FILE");
-  add_whole(*app, "--every", options->every, 1, kAnySize, "With --training: every N-th step");
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
   add_layer_options(*app, options->layer);

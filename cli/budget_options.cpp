@@ -89,10 +89,6 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
   return budget;
 }
 
-void refuse_memory_options(const CLI::App& app, const std::string& why) {
-  for (const char* option : {"--recompute", "--chunks", "--bins"}) refuse_if_given(app, option, why);
-}
-
 CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
                          const std::string& help) {
   const auto read = [&budgets, name](const CLI::results_t& given) {

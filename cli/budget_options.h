@@ -20,8 +20,6 @@ void add_budget_options(CLI::App& app, BudgetOptions& options);
 // The budget that was asked for, with the file of costs read. Refuses options that have no meaning together.
 // `costs_decide`: the costs also decide whether work moves.
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide = false);
-// Refuses those of them that say how a layer makes do with its memory.
-void refuse_memory_options(const CLI::App& app, const std::string& why);
 
 // Several budgets, separated by commas: "25%" or "48MiB".
 CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,

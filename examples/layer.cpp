@@ -26,7 +26,7 @@ std::int64_t step(Communicator& comm, std::int64_t budget) {
   const auto me = static_cast<unsigned>(comm.rank().value());
   MoeOptions options;
   options.max_tokens = tokens;
-  options.on_step = [me](const StepStatistics& s) {
+  options.cpu().on_step = [me](const StepStatistics& s) {
     if (me == 0) std::printf("  rank 0, %s: %d chunk(s)\n", s.backward ? "backward" : "forward", s.chunks);
   };
   Arena arena(Device::cpu(), budget);

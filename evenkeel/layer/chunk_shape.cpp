@@ -46,7 +46,7 @@ BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement,
   budget.max_tokens = options.max_tokens;
   budget.home_experts = placement.most_natives();
   budget.states_in_flight = options.states_in_flight;
-  budget.recompute = options.memory.recompute;
+  budget.recompute = options.cpu().memory.recompute;
   for (RankId rank : indices<RankId>(placement.num_ranks()))
     budget.copies = std::max<std::int64_t>(budget.copies, placement.num_copies(rank));
   return budget;

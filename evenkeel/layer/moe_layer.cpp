@@ -17,10 +17,8 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
     : parts_(std::make_unique<internal::LayerParts>(comm, arena, shape, std::move(placement),
                                                     std::move(options))) {
   internal::require_agreement(comm, parts_->digests());
-  if (parts_->options.device == nullptr)
-    backend_ = internal::make_cpu_layer(*parts_);
-  else
-    backend_ = parts_->options.device->make(*parts_);
+  const LayerDevice* const other = parts_->other_device();
+  backend_ = other == nullptr ? internal::make_cpu_layer(*parts_) : other->make(*parts_);
 }
 
 MoeLayer::~MoeLayer() = default;
@@ -63,7 +61,7 @@ void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
     require_weights(natives);
     backend_->set_weights(natives);
   };
-  if (parts_->options.device == nullptr)
+  if (parts_->other_device() == nullptr)
     set();
   else
     run_or_end_all(set);

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <variant>
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/matrix_view.h"
@@ -42,17 +43,8 @@ struct MoeShape {
   ExpertShape expert;
 };
 
-struct MoeOptions {
-  PlannerOptions planner;
-  // The most tokens that a rank brings to a step.
-  std::int64_t max_tokens = 4096;
-  // Without backward nothing is saved, and less is made at construction.
-  bool with_backward = true;
-  // In an arena with a budget, and on a GPU: how many states of this layer are alive at one time, at most.
-  int states_in_flight = 1;
-  // Where steps run; null: on the CPU. The four options below are then the CPU's alone, and refused
-  // elsewhere.
-  std::shared_ptr<const LayerDevice> device = nullptr;
+// What may be said of a layer on the CPU alone.
+struct CpuOptions {
   // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
   // budget.
   MemoryOptions memory = {};
@@ -62,6 +54,22 @@ struct MoeOptions {
   std::function<void(const StepStatistics&)> on_step = {};
   // Called when a step enters a phase, on the rank's thread.
   std::function<void(const StepMoment&)> on_phase = {};
+};
+
+struct MoeOptions {
+  PlannerOptions planner;
+  // The most tokens that a rank brings to a step.
+  std::int64_t max_tokens = 4096;
+  // Without backward nothing is saved, and less is made at construction.
+  bool with_backward = true;
+  // In an arena with a budget, and on a GPU: how many states of this layer are alive at one time, at most.
+  int states_in_flight = 1;
+  // Where steps run, with what that device alone has options for: here, or on_gpu() (layer/cuda/on_gpu.h).
+  std::variant<CpuOptions, std::shared_ptr<const LayerDevice>> device = CpuOptions();
+
+  // Throw std::bad_variant_access for a layer that is not on the CPU.
+  CpuOptions& cpu() { return std::get<CpuOptions>(device); }
+  const CpuOptions& cpu() const { return std::get<CpuOptions>(device); }
 };
 
 // Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k]

@@ -8,7 +8,7 @@
 //   Arena arena(Device::cpu());
 //   StepTimeline timeline(arena);
 //   MoeOptions options;
-//   options.on_phase = [&](const StepMoment& moment) { timeline.enter(moment); };
+//   options.cpu().on_phase = [&](const StepMoment& moment) { timeline.enter(moment); };
 //   MoeLayer layer(comm, arena, shape, placement, options);
 //   timeline.restart();
 //   layer.backward(layer.forward(hidden, top_k, output), grad_output, gradients);

@@ -11,6 +11,12 @@ namespace {
 using internal::Json;
 using internal::Page;
 
+// Without "concentrated:", which is the same in nearly every row.
+std::string short_name(const std::string& scenario) {
+  constexpr std::string_view common = "concentrated:";
+  return scenario.starts_with(common) ? scenario.substr(common.size()) : scenario;
+}
+
 std::string ratio_or_none(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
@@ -40,7 +46,7 @@ std::string to_text(const Series& series) {
   Table table(head);
   for (const SeriesRow& row : series.rows) {
     const double ideal = row.figures.ideal_speedup();
-    const std::string name = internal::short_name(row.scenario);
+    const std::string name = short_name(row.scenario);
     std::vector<std::string> cells = {
         row.value.empty() ? name : fmt::format("{}  {}", row.value, name), fmt::format("{:.2f}x", ideal),
         fmt::format("+-{:.3f}", row.figures.control.spread), ratio_or_none(row.ep_peak_ratio)};

@@ -10,9 +10,7 @@
 #include "evenkeel/study/calibration.h"
 #include "evenkeel/study/curve.h"
 #include "evenkeel/study/demo.h"
-#include "evenkeel/study/joint.h"
 #include "evenkeel/study/series.h"
-#include "evenkeel/study/training.h"
 
 namespace evenkeel {
 
@@ -34,12 +32,6 @@ std::string to_json(const Series& series);
 
 std::string to_text(const Curves& curves);
 std::string to_json(const Curves& curves);
-
-std::string to_text(const JointTable& table);
-std::string to_json(const JointTable& table);
-
-std::string to_text(const Training& training);
-std::string to_json(const Training& training);
 
 struct CalibrationReport {
   Calibration calibration;

@@ -1,16 +1,13 @@
 """evenkeel bench: the paper's scenarios, shrunk."""
 
 import json
-import random
 import unittest
 
-from command import CommandTest, npz
+from command import CommandTest
 
 TINY = ["--ranks", 4, "--tokens", 16, "--hidden", 32, "--intermediate", 32, "--min-segment", 4, "--pairs", 2]
 CURVE = ["--ranks", 4, "--tokens", 128, "--experts", 16, "--hidden", 32, "--intermediate", 32, "--min-segment", 4,
          "--pairs", 1, "--backward", "--scenarios", "0.95:1:spread"]  # fmt: skip
-
-TRAINING = ["--ranks", 4, "--hidden", 32, "--intermediate", 32, "--min-segment", 4, "--pairs", 1]
 
 
 class Bench(CommandTest):
@@ -117,7 +114,6 @@ class Bench(CommandTest):
             (["9%,many"], '--over-budget: "many" is not a size'),
             (["9%", "--ablation", "tokens"], "--over-budget: excludes --ablation"),
             (["9%", "--calibrate", "cost.json"], "excludes --calibrate"),
-            (["9%", "--joint", "9%"], "excludes --joint"),
             (["9%", "--budget", "1MiB"], "--budget: is what --over-budget varies"),
             (["9%", "--recompute", "none"], "--recompute: is what --over-budget varies"),
             (["9%", "--planner", "ep"], "--planner: one is looked at"),
@@ -125,108 +121,6 @@ class Bench(CommandTest):
         ]:
             with self.subTest(words=words):
                 self.assert_refused(["bench", "--over-budget", *words], 2, "InvalidArgument", message)
-        for option in [["--budget", "1MiB"], ["--chunks", 2], ["--planner", "ep"]]:
-            self.assert_refused(["bench", "--joint", "9%", *option], 2, "InvalidArgument", f"{option[0]}: ")
-
-    def test_the_joint_choice_stands_beside_spill_kept_and_chunks_alone(self):
-        result = self.json("bench", *CURVE, "--joint", "100%,80%,0.5%")
-        self.assertEqual((result["ranks"], result["planner"]), (4, "level"))
-        rows = result["rows"]
-        self.assertEqual([row["budget_share"] > 0.5 for row in rows], [True, True, False])
-        for row in rows:
-            self.assertEqual(row["fits"], row["budget"] >= row["least_budget"])
-            if not row["fits"]:
-                continue
-            for way in ["joint", "spill", "chunks"]:
-                self.assertLessEqual(max(row[way]["peak_bytes"]), row["budget"])
-            self.assertEqual(row["chunks"]["transfers"], 0)
-            self.assertEqual(row["to_best"], max(row["to_spill"], row["to_chunks"]))
-            for way in ["spill", "chunks"]:
-                if row[f"is_{way}"]:
-                    self.assertEqual((row[way], row[f"to_{way}"]), (row["joint"], 1))
-        fit = [row["to_best"] for row in rows if row["fits"]]
-        self.assertEqual((len(fit), result["worst_to_best"]), (2, max(fit)))
-        text = self.shown("bench", *CURVE, "--joint", "100%,80%,0.5%")
-        self.assertRegex(text, r"\n  0\.95:1:spread +\S+ \w+ +100\.0 % ")
-        self.assertIn("too small", text)
-
-    def test_spill_is_kept_where_the_joint_choice_gives_it_up(self):
-        cost = {"format": "evenkeel.cost.v1", "flops_per_second": 1e11, "weight_bytes_per_second": 1e10,
-                "link_bytes_per_second": 1.0, "chunk_seconds": 5e-5}  # fmt: skip
-        self.write("cost.json", cost)  # links so slow that borrowing never pays
-        (row,) = self.json("bench", *CURVE, "--joint", "20%", "--cost", "cost.json")["rows"]
-        self.assertEqual(row["joint"]["transfers"], 0)
-        self.assertGreater(row["spill"]["transfers"], 0)
-        self.assertTrue(row["spill_fits"])
-        self.assertEqual((row["is_spill"], row["is_chunks"], row["to_chunks"]), (False, True, 1))
-
-    def write_loads(self, steps, layers, tokens, top_k=4):
-        """Skewed loads of 8 experts, as a run would record them: no expert twice for a token."""
-        seeded = random.Random(3)
-        loads = []
-        for _ in range(steps * layers):
-            left = [tokens] * 8
-            for _ in range(8 * tokens - tokens * top_k):
-                above_zero = [expert for expert in range(8) if left[expert] > 0]
-                left[seeded.choice(above_zero) if seeded.random() < 0.3 else above_zero[-1]] -= 1
-            loads.append(left)
-        (self.folder / "run.npz").write_bytes(npz("counts", [steps, layers, 8], sum(loads, [])))
-        return [loads[step * layers : (step + 1) * layers] for step in range(steps)]
-
-    def test_a_training_run_is_measured_under_the_paper_s_methods_and_ours(self):
-        loads = self.write_loads(steps=5, layers=3, tokens=96)
-        words = ["bench", "--training", "run.npz", "--every", 2, *TRAINING]
-        result = self.json(*words)
-        names = ["whole", "fixed", "mact", "joint"]
-        self.assertEqual([each["method"] for each in result["methods"]], names)
-        self.assertEqual([step["step"] for step in result["steps"]], [0, 2, 4])
-        for step in result["steps"]:
-            of_layer = [[sum(layer[2 * rank : 2 * rank + 2]) for rank in range(4)] for layer in loads[step["step"]]]
-            fullest = max(range(3), key=lambda layer: max(of_layer[layer]))
-            self.assertEqual((step["layer"], step["tokens"]), (fullest, 96))
-            self.assertAlmostEqual(step["max_over_mean"], max(of_layer[fullest]) / 96)
-            methods = step["methods"]
-            self.assertEqual(list(methods), names)
-            self.assertEqual([methods[name]["recomputed_fraction"] for name in names[:3]], [1, 1, 1])
-            self.assertEqual((methods["whole"]["chunks"], methods["fixed"]["chunks"]), (1, 8))
-            self.assertEqual([methods[name]["transfers"] for name in names[:3]], [0, 0, 0])
-            for name in ["mact", "joint"]:
-                self.assertLessEqual(max(methods[name]["peak_bytes"]), result["budget"])
-        for at, name in enumerate(names):
-            peaks = [max(step["methods"][name]["peak_bytes"]) for step in result["steps"]]
-            self.assertEqual(result["methods"][at]["peak_bytes"], max(peaks))
-            self.assertEqual(result["methods"][at]["steps_beyond_budget"],
-                             sum(peak > result["budget"] for peak in peaks))  # fmt: skip
-        least = result["least_budget"]
-        self.assertEqual(self.json(*words, "--budget", least)["budget"], least)
-        error = self.assert_refused([*words, "--budget", least - 1], 4, "BudgetTooSmall")
-        self.assertEqual((error["given"], error["least"]), (least - 1, least))
-
-    def test_recorded_loads_are_scaled_to_other_tokens(self):
-        loads = self.write_loads(steps=1, layers=1, tokens=96)[0][0]
-        (step,) = self.json("bench", "--training", "run.npz", "--tokens", 48, *TRAINING)["steps"]
-        self.assertEqual((step["step"], step["tokens"]), (0, 192))
-        self.assertAlmostEqual(step["max_over_mean"], max(sum(loads[2 * r : 2 * r + 2]) for r in range(4)) / 96)
-
-    def test_people_see_the_methods_and_the_steps(self):
-        self.write_loads(steps=2, layers=1, tokens=64)
-        text = self.shown("bench", "--training", "run.npz", "--every", 1, *TRAINING)
-        for line in ["1  ep, whole, unchunked ", "2  ep, 8 chunks ", "3  ep, mact 1,2,4,8 ", "level, joint "]:
-            self.assertIn(f"\n  {line}", text)
-        self.assertRegex(text, r"\n  1 +0 +\d\.\d\d .*█")
-
-    def test_loads_that_are_none_are_refused(self):
-        for shape, values, status, kind, part in [
-            ([2, 4], [1] * 8, 3, "ParseError", "run.npz: counts: is not [steps, layers, experts]"),
-            ([1, 1, 4], [1, 2, -3, 4], 3, "ParseError", "has -3, which is no load"),
-            ([1, 1, 4], [1, 2, 3, 4], 2, "InvalidArgument", "--top-k: 4, but step 0 of run.npz has 10 assignments"),
-        ]:
-            (self.folder / "run.npz").write_bytes(npz("counts", shape, values))
-            self.assert_refused(["bench", "--training", "run.npz", *TRAINING], status, kind, part)
-        self.assert_refused(["bench", "--training", "none.npz"], 3, "ParseError", "none.npz")
-        for option in [["--scenarios", "balanced"], ["--experts", 8], ["--chunks", 2], ["--recompute", "none"]]:
-            self.assert_refused(["bench", "--training", "run.npz", *option], 2, "InvalidArgument", f"{option[0]}: ")
-        self.assert_refused(["bench", "--every", 2], 2, "InvalidArgument", "--every: is about --training")
 
     def test_calibration_writes_what_run_and_bench_take(self):
         shape = ["--experts", 32, "--hidden", 64, "--intermediate", 64, "--ranks", 2]

@@ -61,11 +61,11 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   std::vector<std::int64_t> allocations(6, -1);
   MoeOptions same;
   same.planner = {kind, 1000, 2, 0};
-  same.experts = counted_apart(expert);
+  same.cpu().experts = counted_apart(expert);
   if (chunks > 1) {
-    same.memory.recompute = Recompute::chunk;
-    same.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
-    same.memory.keep_plan = true;  // so that steps that warm up lend weights
+    same.cpu().memory.recompute = Recompute::chunk;
+    same.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
+    same.cpu().memory.keep_plan = true;  // so that steps that warm up lend weights
   }
   const std::int64_t bytes = budget > 0 ? least_budget(cases.front(), same) * budget / 100 : Arena::kNoBudget;
   run_ranks(6, [&](Communicator& comm) {
@@ -73,7 +73,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     std::optional<StepTimeline> timeline;  // watching allocates nothing either
     if (watched) timeline.emplace(arena);
     MoeOptions options = same;
-    if (watched) options.on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
+    if (watched) options.cpu().on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
       TopK top_k = cases[i].top_k_of(comm.rank().value());

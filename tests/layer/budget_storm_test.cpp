@@ -104,7 +104,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
     MoeOptions options;
     options.planner = {policy.planner, 1000, 4, 1000};
     options.states_in_flight = kStates;
-    options.memory.recompute = policy.recompute;
+    options.cpu().memory.recompute = policy.recompute;
     std::vector<std::unique_ptr<RankLayer>> layers;
     for (int i = 0; i < kLayers; ++i)
       layers.push_back(std::make_unique<RankLayer>(problem, comm, arena, options));

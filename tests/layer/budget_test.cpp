@@ -98,7 +98,7 @@ std::int64_t foretold(const MoeCase& problem, const RunOptions& options) {
   MoeOptions of_layer;
   of_layer.max_tokens = std::ranges::max(problem.shape().tokens);
   of_layer.with_backward = options.backward;
-  of_layer.memory = options.memory;
+  of_layer.cpu().memory = options.memory;
   const LayerPlacement placement = options.homes.empty()
                                        ? LayerPlacement::contiguous(shape.num_experts, problem.ranks())
                                        : LayerPlacement(options.homes, problem.ranks());

@@ -40,9 +40,9 @@ MoeOptions lending(int chunks) {
   MoeOptions options;
   options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
   if (chunks == 1) return options;
-  options.memory.recompute = Recompute::chunk;
-  options.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
-  options.memory.keep_plan = true;
+  options.cpu().memory.recompute = Recompute::chunk;
+  options.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
+  options.cpu().memory.keep_plan = true;
   return options;
 }
 
@@ -110,8 +110,8 @@ Outcome outcome_where_computing_fails(std::string_view what, int at, RankId fail
       fail(called);
       call();
     };
-    options.experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
-    options.on_phase = [=](const StepMoment&) { fail("on_phase"); };
+    options.cpu().experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
+    options.cpu().on_phase = [=](const StepMoment&) { fail("on_phase"); };
     return options;
   });
 }

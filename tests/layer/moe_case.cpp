@@ -164,9 +164,7 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
                    {.planner = options.planner,
                     .max_tokens = std::max<std::int64_t>(1, std::ranges::max(problem.shape().tokens)),
                     .with_backward = options.backward,
-                    .memory = options.memory,
-                    .experts = nullptr,
-                    .on_step = nullptr});
+                    .device = CpuOptions{.memory = options.memory}});
     layer.set_weights(problem.weights_of(layer.natives()));
     std::vector<ExpertGradients> gradients;
     for (ExpertId e : layer.natives())

@@ -88,12 +88,12 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseOptionsDiffer) {
       {"options.max_tokens", [](MoeOptions& o) { o.max_tokens = 17; }},
       {"options.with_backward", [](MoeOptions& o) { o.with_backward = false; }},
       {"options.states_in_flight", [](MoeOptions& o) { o.states_in_flight = 2; }},
-      {"options.memory", [](MoeOptions& o) { o.memory.recompute = Recompute::chunk; }},
+      {"options.memory", [](MoeOptions& o) { o.cpu().memory.recompute = Recompute::chunk; }},
       {"options.memory",
        [](MoeOptions& o) {
-         o.memory.rule.bins = {1, 3};
+         o.cpu().memory.rule.bins = {1, 3};
        }},
-      {"options.memory", [](MoeOptions& o) { o.memory.cost.chunk_seconds = 0; }}};
+      {"options.memory", [](MoeOptions& o) { o.cpu().memory.cost.chunk_seconds = 0; }}};
   for (const Change& change : changes)
     EXPECT_THAT(construction_errors([&](int rank, auto&, auto&, MoeOptions& options) {
                   if (rank == 2) change.make(options);
@@ -130,22 +130,25 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
     EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.states_in_flight = states; }),
                 Each(HasSubstr("states_in_flight: " + std::to_string(states))));
   for (double rate : {0.0, 1e300, std::numeric_limits<double>::infinity()})
-    EXPECT_THAT(construction_errors(
-                    [&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = rate; }),
+    EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) {
+                  o.cpu().memory.cost.link_bytes_per_second = rate;
+                }),
                 Each(AllOf(HasSubstr("cost: link_bytes_per_second is "), HasSubstr("; allowed: 1..1e+30"))));
   for (double overlap : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_THAT(
-        construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.overlap = overlap; }),
+        construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.cpu().memory.cost.overlap = overlap; }),
         Each(AllOf(HasSubstr("cost: overlap is "), HasSubstr("; allowed: 0..1"))));
   for (double seconds : {-1.0, 1e300})
-    EXPECT_THAT(
-        construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.chunk_seconds = seconds; }),
-        Each(AllOf(HasSubstr("cost: chunk_seconds is "), HasSubstr("; allowed: 0..1e+06"))));
+    EXPECT_THAT(construction_errors(
+                    [&](int, auto&, auto&, MoeOptions& o) { o.cpu().memory.cost.chunk_seconds = seconds; }),
+                Each(AllOf(HasSubstr("cost: chunk_seconds is "), HasSubstr("; allowed: 0..1e+06"))));
   using Kind = ChunkRule::Kind;
   for (const ChunkRule& rule : {ChunkRule{Kind::equal, 0, {}}, ChunkRule{Kind::equal, -3, {}},
                                 ChunkRule{Kind::mact, 1, {}}, ChunkRule{Kind::mact, 1, {4, 2}}})
-    EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.rule = rule; }),
+    EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.cpu().memory.rule = rule; }),
                 Each(HasSubstr("rule: ")));
+  EXPECT_THAT(construction_errors([](int, auto&, auto&, MoeOptions& o) { o.device = nullptr; }),
+              Each(HasSubstr("device: is null")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.num_experts = 7; }),
               Each(HasSubstr("6 experts on 3 ranks")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.top_k = 0; }),
@@ -364,7 +367,7 @@ TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereSpaceIsInPieces) {
     MoeOptions options;
     options.planner.kind = PlannerOptions::Kind::ep;
     options.states_in_flight = 2;
-    options.memory.recompute = Recompute::none;
+    options.cpu().memory.recompute = Recompute::none;
     Arena measuring(Device::cpu(), std::int64_t{1} << 30);
     RankLayer free(large, comm, measuring, options);
     free.step(top_k(400));

@@ -69,7 +69,7 @@ class Prediction {
     const MoeShape& moe = setup.problem.shape().moe;
     const bool backward = setup.options.with_backward;
     shape_ = chunk_shape(moe, setup.problem.ranks(), *make_cpu_expert_ffn(moe.expert, backward), backward);
-    const MemoryOptions& memory = setup.options.memory;
+    const MemoryOptions& memory = setup.options.cpu().memory;
     cuts_ = setup.budget != Arena::kNoBudget || memory.recompute == Recompute::whole ||
             memory.recompute == Recompute::chunk || memory.rule.kind == ChunkRule::Kind::equal;
     units_ = cuts_ ? (max_tokens() + kStepBlocks - 1) / kStepBlocks * kStepBlocks : 1;
@@ -115,7 +115,7 @@ class Prediction {
   std::int64_t landing(std::size_t rank) const { return borrowed(rank) > 0 ? shape_.landing_bytes : 0; }
   // Bytes of borrowed weights in backward, where something is computed again and where nothing is.
   std::int64_t backward_weights(std::size_t rank, bool again) const {
-    const bool whole = setup_.options.memory.recompute == Recompute::whole;
+    const bool whole = setup_.options.cpu().memory.recompute == Recompute::whole;
     const std::int64_t besides = whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
     return borrowed(rank) * (shape_.backward_weight_bytes + (again ? besides : 0));
   }
@@ -187,7 +187,7 @@ class Prediction {
   }
 
   std::int64_t again_bytes(const ChunkLoad& load) const {
-    if (setup_.options.memory.recompute != Recompute::whole) return recompute_bytes(shape_, load);
+    if (setup_.options.cpu().memory.recompute != Recompute::whole) return recompute_bytes(shape_, load);
     return std::max(backward_bytes(shape_, load, load.positions_here),
                     forward_bytes(shape_, load, load.positions_here));
   }
@@ -199,7 +199,7 @@ class Prediction {
       const auto tokens = static_cast<std::int64_t>(ids.size()) / rest.k;
       ids.erase(ids.begin(), ids.begin() + first.first_token(tokens, units_) * rest.k);
     }
-    const ChunkRule& rule = setup_.options.memory.rule;
+    const ChunkRule& rule = setup_.options.cpu().memory.rule;
     const std::int64_t count = rule.kind == ChunkRule::Kind::equal ? rule.count : 1;
     std::vector<Chunk> parts;
     for (std::int64_t i = 0; i < count; ++i) parts.push_back({units_ * i / count, units_ * (i + 1) / count});
@@ -230,11 +230,11 @@ MoeCase case_of(int ranks, DataType type, std::uint64_t seed, std::int64_t inter
 MoeOptions options_of(PlannerOptions::Kind kind, Recompute recompute, std::int64_t chunks) {
   MoeOptions options;
   options.planner = {kind, 1000, 8, 1000};
-  options.memory.recompute = recompute;
-  if (chunks > 1) options.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
+  options.cpu().memory.recompute = recompute;
+  if (chunks > 1) options.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
   // Transfers are taken to be free, so that no spilled plan is given up in backward unseen.
-  options.memory.cost.link_bytes_per_second = 1e30;
-  options.memory.cost.weight_bytes_per_second = 1e30;
+  options.cpu().memory.cost.link_bytes_per_second = 1e30;
+  options.cpu().memory.cost.weight_bytes_per_second = 1e30;
   return options;
 }
 

@@ -59,13 +59,13 @@ std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Settin
     MoeOptions options;
     options.planner = {kind, 1000, 4, 1000};
     options.with_backward = setting.backward;
-    options.memory.recompute = setting.recompute;
-    options.memory.rule = setting.rule;
-    options.memory.cost = setting.cost;
-    options.on_step = [&](const StepStatistics& step) { mine.chunks[step.backward] = step.chunks; };
+    options.cpu().memory.recompute = setting.recompute;
+    options.cpu().memory.rule = setting.rule;
+    options.cpu().memory.cost = setting.cost;
+    options.cpu().on_step = [&](const StepStatistics& step) { mine.chunks[step.backward] = step.chunks; };
     if (with_timeline) {
       timeline = std::make_unique<StepTimeline>(arena);
-      options.on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
+      options.cpu().on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
     }
     RankLayer rank(problem, comm, arena, options);
     mine.least_budget = rank.layer().least_budget();

@@ -29,18 +29,18 @@
 namespace evenkeel {
 
 struct GpuOptions {
-  int borrow_slots =
-      0;           // for borrowed experts; 0: ceil(E / P), or fewer where the budget has no memory for them
-  int rounds = 2;  // in which the slots are filled, at most
+  // For borrowed experts; 0: ceil(E / P), or fewer where the budget has no memory for them.
+  int borrow_slots = 0;
+  // In which the slots are filled, at most.
+  int rounds = 2;
 };
 
 // For MoeOptions::device. The communicator's ranks are threads; arena, `stream` and the caller's tensors are
 // of the rank's GPU, the tensors made by cudaMalloc where ranks are on several. `stream` must outlive the
 // layer. MoeLayer then throws Unsupported where GPUs do not read each other's memory, or for a type, a shape
-// or a placement that this has not; BudgetTooSmall where the arena's budget is below the least;
-// InvalidArgument for options that are the CPU's. A layer that ends waits until every rank is past the steps
-// that it has begun, on host and device, since they read this one's memory; where an exception passes while
-// others are within a step, it aborts the communicator first.
+// or a placement that this has not; BudgetTooSmall where the arena's budget is below the least. A layer that
+// ends waits until every rank is past the steps that it has begun, on host and device, since they read this
+// one's memory; where an exception passes while others are within a step, it aborts the communicator first.
 std::shared_ptr<const LayerDevice> on_gpu(CudaStream& stream, const GpuOptions& options = {});
 
 }  // namespace evenkeel

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -12,14 +10,6 @@
 namespace evenkeel::internal {
 
 namespace {
-
-void require_rule(const ChunkRule& rule) {
-  if (rule.kind == ChunkRule::Kind::equal && rule.count < 1)
-    throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
-  const bool ascending = std::ranges::adjacent_find(rule.bins, std::greater_equal()) == rule.bins.end();
-  if (rule.kind == ChunkRule::Kind::mact && (rule.bins.empty() || rule.bins.front() < 1 || !ascending))
-    throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
-}
 
 void require_layer(const LayerParts& layer) {
   const auto& [comm, arena, shape, placement, options] = layer;
@@ -35,11 +25,8 @@ void require_layer(const LayerParts& layer) {
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
-  require_rule(options.memory.rule);
-  require_machine(options.memory.cost, "cost");
-  if (options.device == nullptr && arena.gpu() >= 0)
-    throw InvalidArgument("arena", fmt::format("is on GPU {}", arena.gpu()),
-                          "one on the CPU, or options.device = on_gpu(stream)");
+  if (!std::holds_alternative<CpuOptions>(options.device) && layer.other_device() == nullptr)
+    throw InvalidArgument("device", "is null", "CpuOptions, or on_gpu(stream)");
 }
 
 constexpr std::uint64_t kLayerVersion = 1;
@@ -94,6 +81,7 @@ LayerParts::LayerParts(Communicator& communicator, Arena& memory, const MoeShape
 
 std::vector<Digest> LayerParts::digests() const {
   const ExpertShape& expert = shape.expert;
+  const LayerDevice* const other = other_device();
   const auto digest = [](const char* what, const auto& value) {
     return Digest{what, Hash().add(value).value()};
   };
@@ -109,8 +97,8 @@ std::vector<Digest> LayerParts::digests() const {
           digest("options.max_tokens", options.max_tokens),
           digest("options.with_backward", options.with_backward),
           digest("options.states_in_flight", options.states_in_flight),
-          {"options.memory", hash_of(options.memory)},
-          {"options.device", options.device == nullptr ? 0 : options.device->digest()},
+          {"options.device", other == nullptr ? 0 : other->digest()},
+          {"options.memory", other == nullptr ? hash_of(options.cpu().memory) : 0},
           {"whether the arena has a budget", arena.is_bounded()},
           {"placement", hash_of(placement)}};
 }

@@ -73,11 +73,6 @@ std::string planner_of(const CandidateFigures& of) {
   return std::string(name_of(of.candidate.planner.kind));
 }
 
-std::string short_name(const std::string& scenario) {
-  constexpr std::string_view common = "concentrated:";
-  return scenario.starts_with(common) ? scenario.substr(common.size()) : scenario;
-}
-
 std::string percent(double share) {
   return fmt::format("{:.0f} %", 100 * share);
 }

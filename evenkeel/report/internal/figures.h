@@ -26,8 +26,6 @@ std::string budget_line(const Budget& budget, std::int64_t least_budget);
 std::string costs_lines(const SpillCosts& costs);
 
 std::string planner_of(const CandidateFigures& of);
-// Without "concentrated:", which is the same in nearly every row.
-std::string short_name(const std::string& scenario);
 // "12 %"
 std::string percent(double share);
 std::string milliseconds(double ms);

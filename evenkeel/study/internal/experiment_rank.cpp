@@ -32,11 +32,11 @@ struct RankLayer {
 
  private:
   MoeOptions watched(MoeOptions options, std::shared_ptr<const ExpertFfn> experts, bool timelines) {
-    options.experts = std::move(experts);
-    options.on_step = [this](const StepStatistics& step) { note(step); };
+    options.cpu().experts = std::move(experts);
+    options.cpu().on_step = [this](const StepStatistics& step) { note(step); };
     if (!timelines) return options;
     timeline.emplace(arena);
-    options.on_phase = [this](const StepMoment& moment) { timeline->enter(moment); };
+    options.cpu().on_phase = [this](const StepMoment& moment) { timeline->enter(moment); };
     return options;
   }
 
@@ -230,8 +230,9 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   options.planner = setup.reference.planner;
   options.max_tokens = max_tokens;
   options.with_backward = setup.backward;
-  options.memory = budget.memory;
-  if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
+  MemoryOptions& memory = options.cpu().memory;
+  memory = budget.memory;
+  if (!setup.backward) memory.recompute = Recompute::automatic;  // there is nothing to keep
   return options;
 }
 

@@ -191,11 +191,6 @@ TEST_F(CudaLayer, RefusesWhatItHasNot) {
     EXPECT_THROW(MoeLayer(comm, arena, {2, 1, f32}, placement, options), Unsupported);
     EXPECT_THROW(MoeLayer(comm, arena, three, placement, options), InvalidArgument);
     EXPECT_THROW(MoeLayer(comm, arena, two, placement), InvalidArgument);  // the arena is a GPU's
-    options.on_phase = [](const StepMoment&) {};
-    EXPECT_THROW(MoeLayer(comm, arena, two, placement, options), InvalidArgument);
-    options.on_phase = {};
-    options.memory.recompute = Recompute::chunk;
-    EXPECT_THROW(MoeLayer(comm, arena, two, placement, options), InvalidArgument);
   });
 }
 

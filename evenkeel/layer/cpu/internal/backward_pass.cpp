@@ -9,7 +9,6 @@
 namespace evenkeel::internal {
 
 void BackwardPass::open() {
-  layer_.pass.workspace = step_.decision.workspace;
   attach_owned_gradients();
   drop_what_does_not_fit();
   if (step_.kept.empty()) return;
@@ -29,7 +28,7 @@ void BackwardPass::return_gradients() {
   if (!borrowing_) return;
   layer_.clock.leave_chunk(Phase::transfer);
   layer_.borrowed.release();
-  layer_.transfer.return_gradients(layer_.pass.owned_gradients);
+  layer_.transfer.return_gradients(layer_.buffers.owned_gradients);
   layer_.transfer.finish();
   borrowing_ = false;
 }
@@ -38,7 +37,7 @@ void BackwardPass::return_gradients() {
 void BackwardPass::attach_owned_gradients() {
   for (ExpertId expert : layer_.parts.natives())
     if (layer_.parts.owns(expert))
-      layer_.pass.owned_gradients[expert.offset()] =
+      layer_.buffers.owned_gradients[expert.offset()] =
           parts_of(gradients_.experts[layer_.natives.index(expert)], layer_.parts.shape.expert);
 }
 
@@ -87,8 +86,6 @@ void BackwardPass::plan_rest_again(const TopK& rest) {
     layer_.clock.enter(Phase::plan);
     schedule.decide_backward(rest, step_.decision);
   }
-  layer_.pass.workspace = step_.decision.workspace;
-  layer_.note_split_experts(step_.decision.plan);
 }
 
 // The gradients of the chunk's results arrive, and what is not there of its rows.
@@ -122,7 +119,7 @@ void BackwardPass::compute_forward() {
   ChunkInFlight& now = *in_flight_;
   now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};
   layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
-  ExpertsForward experts(layer_, now.dispatched, now.tokens.hidden, now.saved);
+  ExpertsForward experts(layer_, step_.decision, now.dispatched, now.tokens.hidden, now.saved);
   experts.compute_waiting();
   layer_.clock.enter(Phase::combine);
   experts.compute_rest();
@@ -131,13 +128,13 @@ void BackwardPass::compute_forward() {
 
 void BackwardPass::run_experts() {
   ChunkInFlight& now = *in_flight_;
-  layer_.pass.groups.collect_backward(now.dispatched, now.saved);
-  const std::span<ExpertGroup> groups = layer_.pass.groups.groups();
+  layer_.buffers.groups.collect_backward(now.dispatched, now.saved);
+  const std::span<ExpertGroup> groups = layer_.buffers.groups.groups();
   const bool again = !now.saved.any();
   if (again) layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
   if (groups.empty()) return;
   layer_.clock.enter(Phase::compute);
-  const Workspaces& bytes = layer_.pass.workspace;
+  const Workspaces& bytes = step_.decision.workspace;
   const Buffer workspace = layer_.parts.arena.allocate(again ? bytes.recompute : bytes.backward, "products");
   attach_gradients(groups);
   layer_.ffn->backward(
@@ -150,10 +147,10 @@ void BackwardPass::run_experts() {
 void BackwardPass::attach_gradients(std::span<ExpertGroup> groups) {
   const auto away = layer_.transfer.away();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const ExpertId expert = layer_.pass.groups.experts()[g];
+    const ExpertId expert = layer_.buffers.groups.experts()[g];
     const auto found = std::ranges::find(away, expert, &WeightTransfer::Away::expert);
     groups[g].gradients =
-        gradients_of(found == away.end() ? layer_.pass.owned_gradients[expert.offset()] : found->parts);
+        gradients_of(found == away.end() ? layer_.buffers.owned_gradients[expert.offset()] : found->parts);
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -16,13 +18,32 @@ namespace evenkeel::internal {
 
 namespace {
 
+void require_rule(const ChunkRule& rule) {
+  if (rule.kind == ChunkRule::Kind::equal && rule.count < 1)
+    throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
+  const bool ascending = std::ranges::adjacent_find(rule.bins, std::greater_equal()) == rule.bins.end();
+  if (rule.kind == ChunkRule::Kind::mact && (rule.bins.empty() || rule.bins.front() < 1 || !ascending))
+    throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
+}
+
+// Returns the layer that a CPU can run; throws for any other.
+const LayerParts& checked(const LayerParts& layer) {
+  const MemoryOptions& memory = layer.options.cpu().memory;
+  require_rule(memory.rule);
+  require_machine(memory.cost, "cost");
+  if (layer.arena.gpu() >= 0)
+    throw InvalidArgument("arena", fmt::format("is on GPU {}", layer.arena.gpu()),
+                          "one on the CPU, or options.device = on_gpu(stream)");
+  return layer;
+}
+
 std::shared_ptr<const ExpertFfn> given_or_cpu(const LayerParts& layer) {
-  const MoeOptions& options = layer.options;
+  const std::shared_ptr<const ExpertFfn>& given = layer.options.cpu().experts;
   const ExpertShape& shape = layer.shape.expert;
-  if (options.experts == nullptr) return make_cpu_expert_ffn(shape, options.with_backward);
-  if (options.experts->shape() != shape)
+  if (given == nullptr) return make_cpu_expert_ffn(shape, layer.options.with_backward);
+  if (given->shape() != shape)
     throw InvalidArgument("experts", "made for another shape", "an ExpertFfn of the layer's shape");
-  return options.experts;
+  return given;
 }
 
 // Has planned a step of no tokens, so that it takes no memory in a later one.
@@ -70,37 +91,38 @@ BudgetShape agreed(BudgetShape budget, Communicator& comm) {
 }
 
 bool cuts_steps(const LayerParts& layer) {
-  const MemoryOptions& options = layer.options.memory;
+  const MemoryOptions& options = layer.options.cpu().memory;
   return layer.arena.is_bounded() || options.recompute == Recompute::whole ||
          options.recompute == Recompute::chunk || options.rule.kind != ChunkRule::Kind::exact;
 }
 
-PassState pass_state(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
+PassBuffers pass_buffers(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
   const auto experts = static_cast<std::size_t>(num_experts);
-  PassState pass{.groups = ExpertGroups(natives, borrowed, num_experts),
-                 .owned_gradients = std::vector<GradientParts>(experts),
-                 .split_experts = std::vector<std::uint8_t>(experts)};
-  pass.result_rows.reserve(experts);
-  return pass;
+  PassBuffers buffers{.groups = ExpertGroups(natives, borrowed, num_experts),
+                      .owned_gradients = std::vector<GradientParts>(experts),
+                      .split_experts = std::vector<std::uint8_t>(experts)};
+  buffers.result_rows.reserve(experts);
+  return buffers;
 }
 
 }  // namespace
 
 CpuLayer::CpuLayer(const LayerParts& layer)
-    : parts(layer),
+    : parts(checked(layer)),
       ffn(given_or_cpu(layer)),
       planner(warm_planner(layer.options.planner, layer.placement)),
       bits(common_bits(layer.comm, *ffn)),
       weights_comm(layer.comm.split(0)),
       natives(*ffn, layer.placement, layer.comm.rank(), layer.options.with_backward),
       borrowed(*ffn, layer.arena, layer.shape.num_experts),
-      clock(layer.options.on_phase),
+      clock(layer.options.cpu().on_phase),
       exchange(layer.comm, stream, layer.arena, layer.shape.expert.hidden, layer.shape.expert.type),
       transfer(*weights_comm, layer.arena, part_elements(layer.shape.expert),
                bytes_of(layer.shape.expert.type)),
       budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),
-      schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.memory, cuts_steps(layer)),
-      pass(pass_state(natives, borrowed, layer.shape.num_experts)) {
+      schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.cpu().memory,
+               cuts_steps(layer)),
+      buffers(pass_buffers(natives, borrowed, layer.shape.num_experts)) {
   if (layer.arena.is_bounded()) set_bytes_aside();
   // So that no step takes memory for its first operation or its deal.
   stream.reserve();
@@ -148,7 +170,7 @@ void CpuLayer::backward(StepState& state, ConstRows grad_output, const MoeGradie
 
 void CpuLayer::finish_step() {
   const StepStatistics statistics = clock.stop();
-  if (parts.options.on_step) parts.options.on_step(statistics);
+  if (parts.options.cpu().on_step) parts.options.cpu().on_step(statistics);
 }
 
 StepReport CpuLayer::report(const StepState& state) {
@@ -163,11 +185,6 @@ StepReport CpuLayer::report(const StepState& state) {
   const auto loads = plan.rank_loads();
   report.rank_loads.assign(loads.begin(), loads.end());
   return report;
-}
-
-void CpuLayer::note_split_experts(const StepPlan& plan) {
-  for (ExpertId expert : indices<ExpertId>(parts.shape.num_experts))
-    pass.split_experts[expert.offset()] = plan.splits(expert, parts.placement) ? 1 : 0;
 }
 
 }  // namespace evenkeel::internal

@@ -29,13 +29,12 @@
 
 namespace evenkeel::internal {
 
-// The state of a pass, beside its chunk; reused from pass to pass, so that no step allocates.
-struct PassState {
-  Workspaces workspace = {};
+// Memory that passes and their chunks fill before they read it; reused, so that no step allocates.
+struct PassBuffers {
   ExpertGroups groups;
   ResultRows result_rows = {};
   std::vector<GradientParts> owned_gradients;  // by expert
-  std::vector<std::uint8_t> split_experts;     // by expert, of the step's plan
+  std::vector<std::uint8_t> split_experts;     // by expert
 };
 
 class CpuLayer final : public LayerBackend {
@@ -59,16 +58,7 @@ class CpuLayer final : public LayerBackend {
   void* row(Rows of, std::int64_t token) const {
     return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
   }
-  Recompute recompute() const { return parts.options.memory.recompute; }
-  // The numbers that the bytes of the present pass depend on.
-  ChunkShape chunk_shape() const {
-    ChunkShape chunk = budget.chunk;
-    chunk.workspace = pass.workspace;
-    return chunk;
-  }
-
-  // Of the step that the pass carries out.
-  void note_split_experts(const StepPlan& plan);
+  Recompute recompute() const { return parts.options.cpu().memory.recompute; }
 
   const LayerParts& parts;
   const std::shared_ptr<const ExpertFfn> ffn;
@@ -83,7 +73,7 @@ class CpuLayer final : public LayerBackend {
   WeightTransfer transfer;
   const BudgetShape budget;
   StepSchedule schedule;
-  PassState pass;
+  PassBuffers buffers;
   Buffer choices;  // of states in flight, where the arena has a budget
   StepPool pool;
 

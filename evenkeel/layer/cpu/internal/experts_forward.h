@@ -8,15 +8,16 @@
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/saved_activations.h"
+#include "evenkeel/step/decide.h"
 
 namespace evenkeel::internal {
 
 class ExpertsForward {
  public:
-  // Of a chunk; `hidden` is the row of its first token. Activations go to `saved`, if it has any. All must
-  // stay.
-  ExpertsForward(CpuLayer& layer, const Dispatched& dispatched, const void* hidden,
-                 const SavedActivations& saved);
+  // Of a chunk of the step that was decided so; `hidden` is the row of its first token. Activations go to
+  // `saved`, if it has any. All must stay.
+  ExpertsForward(CpuLayer& layer, const StepDecision& decision, const Dispatched& dispatched,
+                 const void* hidden, const SavedActivations& saved);
   ~ExpertsForward();
   ExpertsForward(const ExpertsForward&) = delete;
   ExpertsForward& operator=(const ExpertsForward&) = delete;

@@ -10,9 +10,7 @@ namespace evenkeel::internal {
 void ForwardPass::agree() {
   StepSchedule& schedule = layer_.schedule;
   schedule.decide_forward(top_k_, *layer_.planner, step_.decision);
-  layer_.note_split_experts(step_.decision.plan);
   layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
-  layer_.pass.workspace = step_.decision.workspace;
   step_.kept.reserve(kStepBlocks);
   step_.hidden = hidden_;
   if (layer_.parts.options.with_backward) save_choices();
@@ -69,7 +67,8 @@ void ForwardPass::dispatch() {
 void ForwardPass::run_experts() {
   ChunkInFlight& now = *in_flight_;
   if (chunk_->kept) now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::held};
-  now.experts.emplace(layer_, now.dispatched, layer_.row(hidden_, now.first_token), now.saved);
+  now.experts.emplace(layer_, step_.decision, now.dispatched, layer_.row(hidden_, now.first_token),
+                      now.saved);
   now.experts->compute_waiting();
 }
 

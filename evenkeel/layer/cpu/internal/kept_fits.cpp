@@ -6,7 +6,8 @@ namespace evenkeel::internal {
 
 // Gradients arrive when the kept chunks are gone, but what they borrow is not.
 bool kept_fits(const CpuLayer& layer, const SavedStep& step) {
-  const ChunkShape shape = layer.chunk_shape();
+  ChunkShape shape = layer.budget.chunk;
+  shape.workspace = step.decision.workspace;
   const bool all_kept = step.chunks().back().kept;
   const std::int64_t borrowing =
       borrowing_bytes(layer, step.plan(), all_kept ? kBackward : again_passes(layer));

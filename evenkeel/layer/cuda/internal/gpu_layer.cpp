@@ -53,19 +53,11 @@ constexpr std::int64_t kUnboundedBytes = std::numeric_limits<std::int64_t>::max(
 
 // Returns the layer that a GPU can run; throws for any other.
 const LayerParts& checked(const LayerParts& layer, const CudaStream& stream, const GpuOptions& gpu) {
-  const MoeOptions& options = layer.options;
   if (layer.shape.expert.type != DataType::bf16)
     throw Unsupported("a layer on a GPU of " + std::string(name_of(layer.shape.expert.type)) +
                       " rows; it takes bf16");
   if (layer.arena.gpu() != stream.gpu())
     throw InvalidArgument("arena", "is not on the stream's GPU", fmt::format("one on GPU {}", stream.gpu()));
-  if (options.memory != MemoryOptions{})
-    throw InvalidArgument("memory", "is about layers on the CPU", "the defaults: a budget alone decides");
-  if (options.experts != nullptr)
-    throw InvalidArgument("experts", "are given, and a layer on a GPU has its own", "none");
-  if (options.on_step || options.on_phase)
-    throw InvalidArgument("on_step or on_phase", "is given, and no host follows a step on a GPU",
-                          "none; report() says what was decided");
   if (gpu.borrow_slots < 0)
     throw InvalidArgument("borrow_slots", fmt::format("{}", gpu.borrow_slots), "0 or more");
   if (gpu.rounds < 1) throw InvalidArgument("rounds", fmt::format("{}", gpu.rounds), "1 or more");

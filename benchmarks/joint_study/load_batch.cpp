@@ -1,13 +1,12 @@
-// Batches made of the loads of experts.
+#include "benchmarks/joint_study/load_batch.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <utility>
 
-#include "evenkeel/study/batch.h"
-
-namespace evenkeel {
+namespace evenkeel::study {
 
 namespace {
 
@@ -84,4 +83,4 @@ Batch batch_of_loads(std::string name, std::span<const std::int64_t> loads, int 
   return batch;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::study

@@ -1,0 +1,83 @@
+// Two studies of the joint choice: spill, chunks and what is kept chosen together, under one budget.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/study/study_setup.h"
+
+namespace evenkeel::study {
+
+using Json = nlohmann::ordered_json;
+
+struct Report {
+  std::string text;
+  Json json;
+};
+
+// Whether it is ever slower than either alone, in the same budget.
+//
+//   joint    the planner's plan or plain ep, whichever is predicted to be faster
+//   spill    the planner's plan kept wherever it fits, in as many chunks as it then takes
+//   chunks   plain ep
+//
+// Of the set-up's first planner, by the costs of its budget; in each budget, shares being of plain ep's worst
+// peak without one.
+Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
+                  const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
+
+// A training run of which the loads of all experts were recorded.
+struct TrainingRun {
+  std::string file;
+  std::int64_t every = 100;
+  bool as_recorded = true;  // as many tokens as the file has, instead of the set-up's
+};
+
+// MemFine's three methods (arXiv 2511.21431) and the joint choice over the steps of a training run.
+//
+// Of every n-th step one layer is run, forward and backward: the one whose fullest rank has most. Its routing
+// is seeded and has exactly those loads, or loads in proportion for another number of tokens.
+//
+//   whole   method 1   plain ep, unchunked; backward computes the whole forward pass again at once
+//   fixed   method 2   plain ep in 8 equal chunks, computed again chunk by chunk
+//   mact    method 3   plain ep in as many chunks as memory-aware tuning takes of 1, 2, 4, 8 for the budget
+//   joint   ours       under the same budget
+//
+// Of the set-up the first planner is looked at; its experts are the file's, and its budget, where none is
+// given, is half of what method 1 takes at its worst. Throws ParseError for a file without loads [steps,
+// layers, experts].
+Report over_training(StudySetup setup, const TrainingRun& run, const RoundProgress& progress);
+
+// What their reports have in common.
+inline constexpr std::string_view kCriticalPath =
+    "critical path: the largest CPU time of any rank in each phase, summed over phases; no overlap";
+
+// "8 ranks, 32 experts, top-4, 256 x 160 swiglu f32, forward"
+inline std::string layer_line(const StudySetup& setup) {
+  return fmt::format("{} ranks, {}, {}", setup.ranks, describe(setup.shape),
+                     setup.backward ? "forward and backward" : "forward");
+}
+
+inline std::string rounds(int count) {
+  return fmt::format("{} {}", count, count == 1 ? "round" : "rounds");
+}
+
+// "12 %"
+inline std::string percent(double share) {
+  return fmt::format("{:.0f} %", 100 * share);
+}
+
+inline Json json_of_figures(const CandidateFigures& of) {
+  return {{"critical_ms", of.critical_ms},
+          {"chunks", of.chunks},
+          {"recomputed_fraction", of.recomputed_fraction},
+          {"transfers", of.transfers},
+          {"peak_bytes", of.peak_bytes}};
+}
+
+}  // namespace evenkeel::study
