@@ -33,17 +33,12 @@ def npy(shape, values, descr="<i8", code="q"):
     return array + struct.pack(f"<{len(values)}{code}", *values)
 
 
-def npz_of(arrays):
-    """An npz of int64 arrays, each a shape and values, by hand."""
+def npz(name, shape, values):
+    """An npz of one array of int64, by hand."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, (shape, values) in arrays.items():
-            archive.writestr(f"{name}.npy", npy(shape, values))
+        archive.writestr(f"{name}.npy", npy(shape, values))
     return buffer.getvalue()
-
-
-def npz(name, shape, values):
-    return npz_of({name: (shape, values)})
 
 
 def without_readings(text):
