@@ -2,7 +2,6 @@
 
 import json
 import random
-import unittest
 
 from command import CommandTest, npz
 
@@ -254,7 +253,3 @@ class Bench(CommandTest):
 
     def test_a_filter_that_leaves_nothing_is_refused(self):
         self.assert_refused(["bench", "--scenarios", "frob"], 2, "InvalidArgument", "'frob'", "concentrated:0.95:1")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 """evenkeel run under a budget: it is kept by every planner, refused below the least, and changes no number."""
 
-import unittest
-
 from command import CommandTest
 
 SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 1, "--imbalance-threshold", 1.3]
@@ -94,7 +92,3 @@ class Budget(CommandTest):
         plain = self.call(*SKEWED).stdout
         self.assertNotIn("budget", plain)
         self.assertNotIn("recomputed", plain)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,4 @@
-"""Runs the command under test, whose path is the first argument of the test program."""
+"""Runs the command under test, which EVENKEEL_COMMAND names: `cd tests/cli && python3 -m unittest plan_test`."""
 
 import io
 import json
@@ -7,14 +7,13 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 import zipfile
 from pathlib import Path
 
-COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+COMMAND = Path(os.environ.get("EVENKEEL_COMMAND") or REPOSITORY / "build/release/bin/evenkeel").resolve()
 # Small inputs that people's tools really produce; not in the repository.
 CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
 # Characters are UTF-8 unless a test says otherwise.

@@ -1,7 +1,6 @@
 """Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
 
 import json
-import unittest
 
 from command import CommandTest
 
@@ -112,7 +111,3 @@ class Errors(CommandTest):
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"  evenkeel {subcommand} ", done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
-
-
-if __name__ == "__main__":
-    unittest.main()

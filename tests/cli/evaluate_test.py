@@ -4,7 +4,6 @@ What figures are and when a placement pays is proven of the library (tests/place
 """
 
 import random
-import unittest
 
 from command import REPOSITORY, CommandTest, npz
 
@@ -268,7 +267,3 @@ class Evaluate(PlacedTest):
                 said = self.evaluate(recording, placement, *words)["verdict"]
                 self.assertEqual(said["measured_on"], data)
                 self.assertIn(part, said["sentence"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """evenkeel profile, convert, and run on the shipped trace."""
 
-import unittest
 from pathlib import Path
 
 from command import CommandTest
@@ -92,7 +91,3 @@ class Files(CommandTest):
             with self.subTest(words=words):
                 self.assert_refused([*run, *words], 2, "InvalidArgument", *parts)
         self.assert_refused([*run, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """Layer numbers travel: from what records them, through every command, to the rows that a server looks at."""
 
 import json
-import unittest
 
 from command import CommandTest, npy
 
@@ -180,7 +179,3 @@ class ArraysWithoutNames(CommandTest):
         self.assert_refused(words, 2, "InvalidArgument", "--as: is short for an order that --axes says")
         parts = ["layers,experts: 4 layers of 2 experts", "tokens,k: 1 layer of 8 experts, 4 tokens, top-2"]
         self.assert_refused(["profile", "two.npy"], 2, "InvalidArgument", "--axes: ", *parts)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import time
-import unittest
 
 from command import COMMAND, CommandTest, npz
 from tensor_files import Tensor, safetensors
@@ -117,7 +116,3 @@ class Numbers(CommandTest):
 
     def test_results_that_overflow_are_an_error_and_no_accuracy(self):
         self.assert_refused(self.trained(3e38), 4, "Unsupported", "of the output is", "dense evaluation")
-
-
-if __name__ == "__main__":
-    unittest.main()

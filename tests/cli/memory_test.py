@@ -4,7 +4,6 @@ The bytes are proven of the library (tests/training_memory).
 """
 
 import json
-import unittest
 
 from command import REPOSITORY, CommandTest, npz
 
@@ -246,7 +245,3 @@ class Memory(CommandTest):
                     count *= length
                 (self.folder / "rows.npz").write_bytes(npz("rows", shape, [value] * count))
                 self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", part)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,7 +10,6 @@ import shutil
 import signal
 import struct
 import time
-import unittest
 
 from command import UTF8, CommandTest
 
@@ -195,7 +194,3 @@ class Permute(CommandTest):
         done = self.json(*self.WORDS)
         self.assertEqual(done["leftovers"], [str(left.resolve())])
         self.assertTrue((self.folder / "out" / "model.safetensors").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import json
 import random
 import signal
 import time
-import unittest
 
 from command import REPOSITORY, CommandTest
 
@@ -195,7 +194,3 @@ class Place(CommandTest):
                 self.assert_refused(["place", "big.json", *words], status, error, part)
                 self.assertLess(time.monotonic() - begin, 6)
         self.assertEqual(sorted(self.folder.iterdir()), before)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 """evenkeel plan: its keys, what they say of one step, and its options. Plans are proven of the library (tests/balance)."""
 
-import unittest
-
 from command import CommandTest
 
 KEYS = [
@@ -40,7 +38,3 @@ class Plan(CommandTest):
         self.write("loads.json", {"loads": [9000, 500, 300, 200]})
         text = self.shown("plan", "loads.json", "--ranks", 2, "--min-segment", 64)
         self.assertIn("worst rank 1.000x the mean (plain ep: 1.900x)", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

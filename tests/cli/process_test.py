@@ -349,7 +349,3 @@ class Locales(ProcessTest):
     def test_a_name_that_the_locale_cannot_show_is_shown_as_numbers(self):
         done = self.call("plan", "é.json", "--ranks", 2, env=UTF8 | {"LC_ALL": "C"}, text=False)
         self.assertIn(rb"\xc3\xa9.json: cannot be opened", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

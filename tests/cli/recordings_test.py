@@ -4,7 +4,6 @@ What is promised of the worst recording is proven of the library (tests/placemen
 """
 
 import random
-import unittest
 
 from command import REPOSITORY, CommandTest, npy
 from place_test import KEYS, QUALITY
@@ -142,7 +141,3 @@ class Recordings(CommandTest):
         self.assertEqual(set(self.json(*words, "--across", "sum", "--objective", "joint")["objective"]), {"joint_ms"})
         self.assert_refused(["place", "a.json", "nowhere", "--ranks", RANKS], 3, "ParseError", "nowhere")
         self.assert_refused(["place", "a.json", "--judge", "nowhere", "--ranks", RANKS], 3, "ParseError", "nowhere")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """evenkeel run: its keys, and results that are right under every planner and in every edge case."""
 
 import random
-import unittest
 
 from command import REPOSITORY, CommandTest
 
@@ -115,7 +114,3 @@ class Run(CommandTest):
         text = self.shown("run", "--scenario", "zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 8, *SMALL)
         self.assertIn("homes in the order of the experts, 128 tokens", text)
         self.assertIn("critical path: the largest CPU time of any rank in each phase", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ Phases, passes and chunks are proven of the layer (tests/layer/timeline_test.cpp
 """
 
 import re
-import unittest
 
 from command import CommandTest
 
@@ -96,7 +95,3 @@ class Timeline(CommandTest):
         for words in [["bench"], ["demo"], ["plan", loads, "--ranks", 2], ["memory", "--model", "config.json"]]:
             self.assert_refused([*words, "--timeline"], 2, "InvalidArgument", "--timeline")
         self.assert_refused([*SKEWED, "--timeline=level"], 2, "InvalidArgument", "--timeline")
-
-
-if __name__ == "__main__":
-    unittest.main()

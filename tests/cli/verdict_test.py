@@ -1,7 +1,6 @@
 """The time model of place and evaluate: place says of its own data what evaluate says, and where rates come from."""
 
 import json
-import unittest
 
 import evaluate_test as shared
 
@@ -187,7 +186,3 @@ class Rates(shared.PlacedTest):
                 with self.subTest(command=command[0], words=words):
                     refused = [command[0], self.recording, *command[1:], "--ranks", RANKS, *words]
                     self.assert_refused(refused, 2, "InvalidArgument", *parts)
-
-
-if __name__ == "__main__":
-    unittest.main()
