@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import types
-import unittest
 
 import numpy as np
 from support import RECORDINGS, TRACE, PackageTest
@@ -227,7 +226,3 @@ class LayerNumbers(PackageTest):
             lambda: ek.plan(profile, layer=3, placement=ek.Placement([[0, 0, 1, 1]], layers=[5])),
         ):
             self.assertRaises(ek.InvalidArgument, call)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -188,7 +188,3 @@ class PlaceOfSeveral(PackageTest):
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.place, recordings, 4, **named)
-
-
-if __name__ == "__main__":
-    unittest.main()

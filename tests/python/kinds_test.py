@@ -1,8 +1,6 @@
 """Files as people's tools really write them are read right: collected ones, which their README lists, and arrays that
 are made here and counted by numpy. What a format means is proven of the library (tests/io)."""
 
-import unittest
-
 import numpy as np
 from support import PackageTest
 from tensor_files import Tensor, safetensors, torch_file
@@ -268,7 +266,3 @@ class Placements(KindsTest):
             message = "2 redundant experts, which make it even"
             self.assert_raises(ek.Unsupported, message, placed.save, file, format="vllm")
         ek.place(profile, ranks=4, redundant_experts=2).save(file, format="vllm")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -200,7 +200,3 @@ class LayersWithoutLoad(PackageTest):
                 alone = "the profile has no transitions: traffic is not known, and balance alone decides"
                 self.assertIn(alone, placed.notes)
         self.assertFalse(any("no assignment" in note for note in ek.place(ek.RoutingProfile(loads=[[0, 1]]), 2).notes))
-
-
-if __name__ == "__main__":
-    unittest.main()

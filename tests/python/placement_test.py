@@ -2,7 +2,6 @@
 
 import json
 import os
-import unittest
 from unittest import mock
 
 import numpy as np
@@ -133,7 +132,3 @@ class Placements(PackageTest):
         placement = ek.Placement([[0, 1]])
         self.assert_raises(ek.InvalidArgument, "layer: 1; allowed: 0..0", placement.homes, 1, 0)
         self.assert_raises(ek.InvalidArgument, "expert: 2; allowed: 0..1", placement.homes, 0, 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -91,7 +91,3 @@ class Plan(PackageTest):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [5, 6], **({"ranks": 2} | named))
         self.assert_raises(ek.InvalidArgument, "ranks: loads by expert do not say", ek.plan, [5, 6])
         self.assert_raises(ek.InvalidArgument, "-1", ek.plan, [5, -1], 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import json
 import pickle
 import threading
-import unittest
 
 import numpy as np
 from support import TRACE, PackageTest, random_arrays, write_sparse_trace
@@ -149,7 +148,3 @@ class Profile(PackageTest):
             self.assertNotIn("\x1b", str(caught.exception))
         long = self.assert_raises(ek.InvalidArgument, "...", ek.plan, [1, 2], ranks=2, planner="x" * 100000)
         self.assertLessEqual(len(str(long)), 1024)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -100,7 +100,3 @@ class Rebalance(PackageTest):
                     max_over_mean(weight.numpy(), each[0].numpy(), each[2].numpy(), gpus) for each in (ours, theirs)
                 ]
                 self.assertTrue((worst[0] <= worst[1] + 1e-6).all(), worst)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tomllib
-import unittest
 from types import SimpleNamespace
 from unittest import mock
 
@@ -235,7 +234,3 @@ class KeepSlots(PackageTest):
         for old in ([[1, 0]], [[1, 0, 4, 2]], [[1, 0, 4, 2, 9, 9]]):
             kept = _live.keep_slots(new, np.array(old), 2)
             self.assertEqual(kept.tolist(), [[1, 3, 4, 5]] if len(old[0]) > 2 else [[1, 3, 5, 4]])
-
-
-if __name__ == "__main__":
-    unittest.main()

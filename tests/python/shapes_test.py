@@ -74,7 +74,3 @@ class Shapes(PackageTest):
         error, message = self.call("convert", path, "o.json", "--ranks", 2)
         self.assertEqual(error, "ParseError")
         self.assert_raises(ek.ParseError, message, ek.Placement.load, path, num_ranks=2)
-
-
-if __name__ == "__main__":
-    unittest.main()

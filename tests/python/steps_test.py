@@ -6,7 +6,6 @@ SGLang's recordings, what takes more than one file or a damaged one.
 
 import json
 import subprocess
-import unittest
 
 import numpy as np
 from support import COMMAND, PackageTest
@@ -147,7 +146,3 @@ class OfSglang(PackageTest):
             path.write_bytes(torch_file({"counts": counts} | said))
             with self.assertRaisesRegex(ek.ParseError, next(iter(said))):
                 ek.RoutingProfile(path)
-
-
-if __name__ == "__main__":
-    unittest.main()
