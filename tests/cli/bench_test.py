@@ -201,12 +201,6 @@ class Bench(CommandTest):
         error = self.assert_refused([*words, "--budget", least - 1], 4, "BudgetTooSmall")
         self.assertEqual((error["given"], error["least"]), (least - 1, least))
 
-    def test_recorded_loads_are_scaled_to_other_tokens(self):
-        loads = self.write_loads(steps=1, layers=1, tokens=96)[0][0]
-        (step,) = self.json("bench", "--training", "run.npz", "--tokens", 48, *TRAINING)["steps"]
-        self.assertEqual((step["step"], step["tokens"]), (0, 192))
-        self.assertAlmostEqual(step["max_over_mean"], max(sum(loads[2 * r : 2 * r + 2]) for r in range(4)) / 96)
-
     def test_people_see_the_methods_and_the_steps(self):
         self.write_loads(steps=2, layers=1, tokens=64)
         text = self.shown("bench", "--training", "run.npz", "--every", 1, *TRAINING)

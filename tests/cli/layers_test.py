@@ -139,15 +139,6 @@ class Layers(CommandTest):
             with self.subTest(words=words):
                 self.assert_refused(words, 2, "InvalidArgument", *parts)
 
-    def test_the_file_that_a_server_runs_is_taken_as_it_is(self):
-        recording = self.hidden_counts("r.json", 6, {2, 3, 5})
-        for server in ["sglang", "trtllm", "vllm", "vllm-ascend"]:
-            with self.subTest(server):
-                name = "p.yaml" if server == "trtllm" else "p.json"
-                placed = self.json("place", recording, "--ranks", RANKS, "--format", server, "-o", name)
-                moved = self.json("place", recording, "--ranks", RANKS, "--from", name, "--max-moves", 1)
-                self.assertEqual(moved["before"]["max_over_mean_mean"], placed["after"]["max_over_mean_mean"])
-
     def test_a_server_that_counts_moe_layers_alone_is_not_given_dense_ones(self):
         recording = self.hidden_counts("r.json", 5, {2, 3, 4})
         words = ["convert", "s.json", "v.jsonl", "--to", "vllm", "--ranks", RANKS]

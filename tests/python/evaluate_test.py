@@ -104,10 +104,6 @@ class Evaluate(EvaluateTest):
             ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
             ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
-            ((profile, placement, 4), {"horizon": 0}, ek.InvalidArgument, "horizon: 0"),
-            ((profile, placement, 4), {"model": CONFIG, "link": 0}, ek.InvalidArgument, "link: 0"),
-            ((profile, placement, 4), {"model": CONFIG, "tflops": 0}, ek.InvalidArgument, "tflops: 0"),
-            ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 0}, ek.InvalidArgument, "tokens_per_step: 0"),
             ((self.folder / "none.npz", placement, 4), {}, ek.ParseError, "none.npz: cannot be opened"),
             ((profile, self.folder / "none.json", 4), {}, ek.ParseError, "none.json: cannot be opened"),
         ]:  # fmt: skip
