@@ -208,6 +208,11 @@ class Bench(CommandTest):
             self.assertIn(f"\n  {line}", text)
         self.assertRegex(text, r"\n  1 +0 +\d\.\d\d .*█")
 
+    def test_recorded_loads_are_scaled_to_the_tokens_asked_for(self):
+        self.write_loads(steps=1, layers=1, tokens=96)
+        (step,) = self.json("bench", "--training", "run.npz", "--tokens", 48, *TRAINING)["steps"]
+        self.assertEqual((step["step"], step["tokens"]), (0, 192))
+
     def test_loads_that_are_none_are_refused(self):
         for shape, values, status, kind, part in [
             ([2, 4], [1] * 8, 3, "ParseError", "run.npz: counts: is not [steps, layers, experts]"),
