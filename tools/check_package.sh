@@ -32,7 +32,7 @@ echo "check_package: the wheel has $bytes bytes"
 command=$PWD/build/release/bin/evenkeel
 [ -x "$command" ] || command=
 for test in tests/python/*_test.py; do
-  EVENKEEL_COMMAND=$command "$python" "$test"
+  (cd tests/python && EVENKEEL_COMMAND=$command "$python" -m unittest "$(basename "$test" .py)")
 done
 for page in README.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"

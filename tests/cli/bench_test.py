@@ -1,7 +1,6 @@
 """evenkeel bench: the paper's scenarios, shrunk."""
 
 import json
-import unittest
 
 from command import CommandTest
 
@@ -148,7 +147,3 @@ class Bench(CommandTest):
 
     def test_a_filter_that_leaves_nothing_is_refused(self):
         self.assert_refused(["bench", "--scenarios", "frob"], 2, "InvalidArgument", "'frob'", "concentrated:0.95:1")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,4 @@
-"""Runs the command under test, whose path is the first argument of the test program."""
+"""Runs the command under test, which EVENKEEL_COMMAND names: `cd tests/cli && python3 -m unittest plan_test`."""
 
 import io
 import json
@@ -7,14 +7,13 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 import zipfile
 from pathlib import Path
 
-COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+COMMAND = Path(os.environ.get("EVENKEEL_COMMAND") or REPOSITORY / "build/release/bin/evenkeel").resolve()
 # Small inputs that people's tools really produce; not in the repository.
 CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
 # Characters are UTF-8 unless a test says otherwise.
@@ -33,17 +32,12 @@ def npy(shape, values, descr="<i8", code="q"):
     return array + struct.pack(f"<{len(values)}{code}", *values)
 
 
-def npz_of(arrays):
-    """An npz of int64 arrays, each a shape and values, by hand."""
+def npz(name, shape, values):
+    """An npz of one array of int64, by hand."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, (shape, values) in arrays.items():
-            archive.writestr(f"{name}.npy", npy(shape, values))
+        archive.writestr(f"{name}.npy", npy(shape, values))
     return buffer.getvalue()
-
-
-def npz(name, shape, values):
-    return npz_of({name: (shape, values)})
 
 
 def without_readings(text):

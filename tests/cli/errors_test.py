@@ -1,7 +1,6 @@
 """Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
 
 import json
-import unittest
 
 from command import CommandTest
 
@@ -34,13 +33,9 @@ class Errors(CommandTest):
                 words = ["plan", self.loads, option, value, *([] if option == "--ranks" else ["--ranks", 2])]
                 error = self.assert_usage(words, f"{option}: '{value}'", "allowed: ")
                 self.assertEqual(error["argument"], option)
-        for words in (
-            ["plan", self.loads],
-            ["place", self.loads],
-            ["profile", self.loads],
-            ["convert", self.loads, "o"],
-        ):
-            self.assert_usage([*words, "--ranks", 65537], "--ranks: '65537'", "allowed: a whole number in 1..65536")
+        for subcommand, more in [("plan", []), ("place", []), ("profile", []), ("convert", ["o"])]:
+            words = [subcommand, self.loads, *more, "--ranks", 65537]
+            self.assert_usage(words, "--ranks: '65537'", "allowed: a whole number in 1..65536")
 
     def test_options_that_would_be_ignored_are_refused(self):
         self.write("profile.json", {"loads": [[9000, 500, 300, 200]]})
@@ -100,7 +95,6 @@ class Errors(CommandTest):
             ([*run, "balanced", "--activation", "relu"], ["--activation", "swiglu"]),
             ([*run, "balanced", "--dtype", "f16"], ["--dtype: 'f16'", "bf16"]),
             (["convert", self.loads, "loads.txt"], ["output", ".safetensors"]),
-            (["plan", self.loads], ["--ranks"]),
         ]:
             with self.subTest(words=words):
                 self.assert_usage(words, *parts)
@@ -108,10 +102,6 @@ class Errors(CommandTest):
     def test_inputs_that_are_wrong_name_the_file(self):
         error = self.assert_refused(["plan", "nowhere.json", "--ranks", 2], 3, "ParseError", "nowhere.json")
         self.assertEqual(error["file"], "nowhere.json")
-        self.write("negative.json", {"loads": [1, -1]})
-        self.assert_refused(["plan", "negative.json", "--ranks", 2], 3, "ParseError", "negative.json: loads")
-        self.write("map.json", {"physical_to_logical_map": [[0]]})
-        self.assert_refused(["profile", "map.json"], 3, "ParseError", "map.json: is a placement")
         self.assert_refused(["run", "--trace", self.loads, "--ranks", 2], 3, "ParseError", self.loads)
 
     def test_help_and_version_succeed_and_help_shows_a_command_to_paste(self):
@@ -121,7 +111,3 @@ class Errors(CommandTest):
             self.assertEqual(done.returncode, 0)
             self.assertIn(f"  evenkeel {subcommand} ", done.stdout)
             self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """evenkeel profile, convert, and run on the shipped trace."""
 
-import unittest
 from pathlib import Path
 
 from command import CommandTest
@@ -12,17 +11,15 @@ RECORDINGS = DATA.parents[1] / "tests" / "io" / "data"
 
 
 class Files(CommandTest):
-    def test_a_profile_knows_the_imbalance_that_the_data_s_readme_states(self):
+    def test_a_profile_says_the_imbalance_that_a_plan_of_its_layer_finds(self):
         profile = self.json("profile", TRACE, "--ranks", 8, "-o", "p.safetensors")
         keys = ["traces", "tokens", "num_layers", "layer_numbers", "num_experts", "transitions", "output", "layers"]
         self.assertEqual(list(profile), keys)
         self.assertEqual(list(profile["layers"][0]), ["layer", "assignments", "experts", "ranks"])
         self.assertEqual(list(profile["layers"][0]["ranks"]), ["max_over_mean", "mean_over_max", "relative_excess"])
         self.assertEqual((profile["num_layers"], profile["num_experts"], profile["tokens"]), (8, 32, 40960))
-        experts = [round(layer["experts"]["max_over_mean"], 2) for layer in profile["layers"]]
-        self.assertEqual(experts, [2.22, 2.21, 1.89, 1.41, 1.53, 1.91, 1.64, 2.36])
-        ranks = [round(layer["ranks"]["max_over_mean"], 2) for layer in profile["layers"]]
-        self.assertEqual(ranks, [1.24, 1.50, 1.27, 1.15, 1.15, 1.20, 1.13, 1.30])
+        self.assertEqual(round(profile["layers"][4]["experts"]["max_over_mean"], 2), 1.53)
+        self.assertEqual(round(profile["layers"][4]["ranks"]["max_over_mean"], 2), 1.15)
         plan = self.json("plan", "p.safetensors", "--layer", 4, "--ranks", 8, "--planner", "ep")
         self.assertEqual(round(plan["max_over_mean"], 2), 1.15)
         self.assert_refused(["plan", "p.safetensors", "--ranks", 8], 2, "InvalidArgument", "--layer", "0..7")
@@ -56,15 +53,8 @@ class Files(CommandTest):
         self.json("convert", "ours.json", "s.json", "--to", "sglang", *layers)
         back = self.json("convert", "s.json", "again.json", "--ranks", 2, "--moe-layers", "1,2")
         self.assertEqual((back["what"], back["from"], back["to"]), ("placement", "sglang", "evenkeel"))
-        plan = self.json("plan", self.write("two.json", {"loads": [[9, 1, 1, 5], [1, 1, 1, 1]]}), "--placement", "again.json",
-                         "--layer", 0, "--ranks", 2, "--planner", "ep")  # fmt: skip
-        self.assertEqual(plan["rank_loads"], [14, 2])
-        for words, option in [
-            (["s.json", "--to", "sglang", "--moe-layers", "1-3"], "--moe-layers"),
-            (["s.json", "--to", "sglang", "--moe-layers", "2-1"], "--moe-layers"),
-            (["s.json", "--to", "nemo"], "--to"),
-        ]:
-            self.assert_refused(["convert", "ours.json", *words], 2, "InvalidArgument", option)
+        self.assertEqual(self.file("again.json")["physical_to_logical"], rows)
+        self.assert_refused(["convert", "ours.json", "s.json", "--to", "nemo"], 2, "InvalidArgument", "--to")
         self.assert_refused(["convert", "s.json", "again.json"], 2, "InvalidArgument", "--ranks")
 
     def test_convert_refuses_what_means_nothing_for_its_input(self):
@@ -72,12 +62,9 @@ class Files(CommandTest):
         for words, message in [
             ([*convert, "--moe-layers", "3-60"], "--moe-layers: "),
             ([*convert, "--ranks", 8], "--ranks: "),
-            ([*convert, "--num-hidden-layers", 61], "--num-hidden-layers: "),
-            ([*convert, "--layer-updates-per-iter", 0], "--layer-updates-per-iter: "),
             ([*convert, "--to", "sglang"], "--to: "),
             (["profile", counts, "--as", "trace"], "--as: trace, but the file has counts"),
             (["place", TRACE, "--ranks", 2, "--as", "counts"], "--as: counts, but"),
-            (["place", counts, "--ranks", 1, "--num-experts", 6], "--num-experts: 6, but the file has counts of 5"),
         ]:
             with self.subTest(words=words):
                 self.assert_refused(words, 2, "InvalidArgument", message)
@@ -104,7 +91,3 @@ class Files(CommandTest):
             with self.subTest(words=words):
                 self.assert_refused([*run, *words], 2, "InvalidArgument", *parts)
         self.assert_refused([*run, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
-
-
-if __name__ == "__main__":
-    unittest.main()

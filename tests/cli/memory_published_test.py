@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import unittest
 from typing import Any
 
 from command import REPOSITORY, CommandTest
@@ -46,7 +45,3 @@ class Published(CommandTest):
             ]
             with self.subTest(run=run["name"], docs="memory.md"):
                 self.assertIn(f"| {' | '.join(cells)} |", docs)
-
-
-if __name__ == "__main__":
-    unittest.main()

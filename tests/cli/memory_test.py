@@ -4,7 +4,6 @@ The bytes are proven of the library (tests/training_memory).
 """
 
 import json
-import unittest
 
 from command import REPOSITORY, CommandTest, npz
 
@@ -41,39 +40,19 @@ class Memory(CommandTest):
             self.assertEqual(stage["fits"], fits)
             self.assertEqual(report["advice"] == [], report["fits"])
 
-    def test_types_are_read_as_tools_write_them(self):
-        for name in ["dtype_torch_dot", "dtype_auto"]:
-            with self.subTest(name=name):
-                report = self.json("memory", "--model", self.case(f"E_configs/{name}.json"), "--parallel", "ep=8")
-                self.assertEqual(report["setup"]["bytes"]["activation"], 2)
-                self.assertEqual(report["model"]["parameters"], 30_532_122_624)
-
     def test_beyond_the_largest_bin_it_says_that_it_cannot_promise(self):
-        words = [*TINY[:-1], 30000]
-        report = self.json(*words)
+        report = self.json(*TINY[:-1], 30000)
         self.assertEqual((report["chunks"], report["least_chunks"], report["promised"]), (8, 10, False))
-        self.assertFalse(report["fits"])
         self.assertEqual(report["advice"][0], {"change": "chunks", "value": 10})
-        self.assertTrue(self.json(*words, "--bins", 10)["fits"])
-
-    def test_the_layers_least_budget_grows_with_tokens_and_states_and_needs_no_routing(self):
-        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--seq"]
-        least = self.json(*words, 512)["least_budget"]
-        for more, expected in [
-            ([512, "--received", 3], least),
-            # Of a token the ids and router weights of its four experts, four bytes each.
-            ([1536], least + 1024 * 8 * 4),
-            ([512, "--recompute", "none"], least + 7 * 512 * 8 * 4),
-            ([512, "--bytes", "activation=1"], None),
-        ]:
-            self.assertEqual(self.json(*words, *more)["least_budget"], expected, more)
-        self.assertIsNone(self.json(*words[:-2], "ep=8,etp=2", "--seq", 512)["least_budget"])
+        self.assertTrue(self.json(*TINY[:-1], 30000, "--bins", 10)["fits"])
 
     def test_the_least_budget_is_that_of_the_layer_that_runs(self):
         layer = ["run", "--scenario", "balanced", "--experts", 32, "--top-k", 4, "--hidden", 256, "--intermediate", 160]
         layer += ["--dtype", "bf16", "--tokens", 64, "--ranks", 4, "--planner", "ep", "--backward", "--repeat", 1]
         said = self.json("memory", "--model", CONFIG, "--parallel", "ep=4", "--seq", 64)
         self.assertEqual(said["least_budget"], self.json(*layer)["least_budget"])
+        self.assertIsNone(self.json(*QWEN, "ep=8,etp=2")["least_budget"])
+        self.assertIsNone(self.json(*QWEN, "ep=8", "--bytes", "activation=1")["least_budget"])
 
     def test_without_dp_a_layout_has_the_fewest_devices_that_hold_the_experts(self):
         for layout, data, devices in [("pp=4,ep=32", 32, 128), ("tp=8,ep=8,etp=8", 8, 64), ("tp=4,ep=6", 3, 12)]:
@@ -101,14 +80,10 @@ class Memory(CommandTest):
         on = ["replicated", "every-layer", "shared-experts", "logits", "buffers", "kept-tensors", "layer-gradients"]
         self.assertEqual((paper["setup"]["terms"], len(paper["active_bytes"])), ([], 12))
         self.assertEqual(usual["setup"]["terms"], on)
-        self.assertLess(usual["longest_sequence"], paper["longest_sequence"])
-        sharded = self.json(*words, "--with", "sharded-optimizer")
-        self.assertLess(sharded["static_by_state"]["optimizer"], usual["static_by_state"]["optimizer"])
-        self.assertEqual(sharded, self.json(*words, "--with", "all"))
+        self.assertEqual(self.json(*words, "--with", "sharded-optimizer"), self.json(*words, "--with", "all"))
         more = self.json(*words, "--paper", "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
         added = set(more["active_bytes"]) - set(paper["active_bytes"])
         self.assertEqual(added, {"dispatch_buffer", "combine_buffer", "logits", "borrowed_experts"})
-        self.assertEqual(more["setup"]["terms"], ["sharded-optimizer", "logits", "buffers"])
         # The paper's rows are named where its reading is asked for.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
@@ -116,15 +91,14 @@ class Memory(CommandTest):
     def test_terms_parts_and_losses_are_those_asked_for(self):
         words = [*DEEPSEEK, "--recompute", "moe_act,mla_up_proj", "--with", "fsdp,expert-outputs"]
         report = self.json(*words, "--cross-entropy", "fused")
-        self.assertEqual(report["setup"]["recompute"], "mla_up_proj,moe_act")
-        self.assertEqual(report["setup"]["cross_entropy"], "fused")
+        said = (report["setup"]["recompute"], report["setup"]["cross_entropy"])
+        self.assertEqual(said, ("mla_up_proj,moe_act", "fused"))
         terms = {"gathered_weights", "gathered_gradients", "expert_output", "logits"}
         self.assertLessEqual(terms, set(report["active_bytes"]))
-        self.assertNotIn("logits", self.json(*words, "--cross-entropy", "chunked")["active_bytes"])
         text = self.call(*QWEN, "ep=8", "--recompute", "moe_act").stdout
-        self.assertIn("its layers kept but for moe_act", text)
-        chunks = "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"
-        self.assertIn(chunks, text)
+        for part in ["its layers kept but for moe_act",
+                     "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"]:  # fmt: skip
+            self.assertIn(part, text)
 
     def test_a_device_that_is_advised_fits_as_it_is_printed(self):
         for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:
@@ -158,12 +132,10 @@ class Memory(CommandTest):
         found = self.json(*words, "--gpus", 32)
         self.assertEqual(list(found), ["devices", "available", "fits", "layouts"])
         self.assertEqual([found["fits"], *(found["layouts"][i]["fits"] for i in (0, -1))], [True, True, False])
-        for layout in [*found["layouts"][:3], *found["layouts"][-3:]]:
-            degrees = ",".join(f"{name}={number}" for name, number in layout["parallel"].items())
-            said = self.json(*words, "--parallel", degrees)
-            self.assertEqual(said["devices"], 32)
-            for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
-                self.assertEqual(said[key], layout[key], key)
+        degrees = ",".join(f"{name}={number}" for name, number in found["layouts"][0]["parallel"].items())
+        said = self.json(*words, "--parallel", degrees)
+        for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
+            self.assertEqual(said[key], found["layouts"][0][key], key)
         self.assertIn("32 devices, 67.1 GiB of each: ", self.shown(*words, "--gpus", 32).splitlines()[0])
         for layout in self.json(*words, "--gpus", 32, "--parallel", "cp=2,etp=2")["layouts"]:
             self.assertEqual((layout["parallel"]["cp"], layout["parallel"]["etp"]), (2, 2))
@@ -171,21 +143,17 @@ class Memory(CommandTest):
         self.assertFalse(self.json(*none)["fits"])
         self.assert_refused([*none, "--require-fit"], 4, "Infeasible", "layouts fit; the smallest takes")
 
-    def test_loads_by_expert_are_added_up_by_rank(self):
-        # Two ranks of two experts: 4 + 5 and 1 + 0 rows, then 0 + 0 and 9 + 9.
+    def test_the_chunks_of_a_history_are_printed_of_rows_and_of_loads_by_expert(self):
         config = json.loads(CONFIG.read_text(encoding="utf-8"))
-        config |= {"num_hidden_layers": 1, "num_local_experts": 4}
-        model = self.write("config.json", config)
+        model = self.write("config.json", config | {"num_hidden_layers": 1, "num_local_experts": 4})
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
         words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0, "--paper"]
         size = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
-        words += ["--available-ratio", 1, "--device-memory", size, "--received", 1]
-        by_expert = self.json(*words, "--counts", "loads.npz")
-        self.assertEqual(by_expert["s_prime_max"], 6)
-        self.assertEqual(by_expert["history"], {"chunks": [[2], [4]], "not_promised": 0})
-        self.assertEqual(self.json(*words, "--counts", "rows.npz")["history"], by_expert["history"])
-        beyond = self.json(*words, "--counts", "rows.npz", "--bins", "1,2")["history"]
+        words += ["--available-ratio", 1, "--device-memory", size, "--received", 1, "--counts"]
+        for name in ("loads.npz", "rows.npz"):
+            self.assertEqual(self.json(*words, name)["history"], {"chunks": [[2], [4]], "not_promised": 0})
+        beyond = self.json(*words, "rows.npz", "--bins", "1,2")["history"]
         self.assertEqual(beyond, {"chunks": [[2], [2]], "not_promised": 1})
 
     def test_people_get_tables_of_at_most_100_columns(self):
@@ -208,7 +176,6 @@ class Memory(CommandTest):
                     ("--parallel", "tp=2,tp=4", "'tp' twice"),
                     ("--parallel", "xp=2", "allowed: tp=N, pp=N, ep=N"),
                     ("--parallel", "ep", "'ep'"),
-                    ("--parallel", "ep=9", "the model has 8 experts"),
                     ("--parallel", "tp=3", "tp=3 does not divide the 32 attention heads"),
                     ("--available-ratio", "1.001", "at most 1"),
                     ("--available-ratio", "0", "0.001"),
@@ -219,7 +186,6 @@ class Memory(CommandTest):
                     ("--with", "fsdp,fsdp", "'fsdp' twice"),
                     ("--recompute", "some", "none, full"),
                     ("--recompute", "moe,moe", "'moe' twice"),
-                    ("--recompute", "moe_act,full", "'full' beside others; allowed: it alone, or parts"),
                     ("--recompute", "selective", "core_attn, layernorm, mla_up_proj"),
                     ("--recompute", "mla_up_proj", "mla_up_proj, but the model has no latent"),
                     ("--recompute", "shared_experts", "shared_experts, but the model has no shared experts"),
@@ -275,7 +241,3 @@ class Memory(CommandTest):
                     count *= length
                 (self.folder / "rows.npz").write_bytes(npz("rows", shape, [value] * count))
                 self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", part)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,10 +1,9 @@
 """evenkeel run --timeline: what the fullest rank's arena held adds up to its peak, as numbers and as a picture.
 
-Phases, passes and chunks are proven of the layer (tests/layer/timeline_test.cpp).
+Phases, passes, chunks and the sum of buffers are proven of the layer (tests/layer/timeline_test.cpp).
 """
 
 import re
-import unittest
 
 from command import CommandTest
 
@@ -36,22 +35,15 @@ class Timeline(CommandTest):
             with self.subTest(words=words):
                 pictures = self.pictures(*words)
                 for (planner, timeline), picture in zip(self.timelines(*words), pictures, strict=True):
-                    self.assert_buffers_add_up_to_the_peak_of_the_fullest_rank(planner, timeline)
+                    self.assert_its_most_bytes_are_the_peak_of_the_fullest_rank(planner, timeline)
                     self.assert_the_legend_adds_up_to_the_peak(picture, planner, timeline, words)
 
-    def assert_buffers_add_up_to_the_peak_of_the_fullest_rank(self, planner, timeline):
+    def assert_its_most_bytes_are_the_peak_of_the_fullest_rank(self, planner, timeline):
         self.assertEqual(list(timeline), ["rank", "in_use", "phases", "buffers"])
         self.assertEqual({tuple(phase) for phase in timeline["phases"]}, {("begin", "pass", "phase", "chunk")})
         self.assertEqual({tuple(buffer) for buffer in timeline["buffers"]}, {BUFFER})
-        in_use = timeline["in_use"]
-        sums = [0] * len(in_use)
-        for buffer in timeline["buffers"]:
-            for point in range(buffer["begin"], buffer["end"]):
-                sums[point] += buffer["bytes"]
-        self.assertGreater(len(in_use), 10)
-        self.assertEqual(sums, in_use)
-        self.assertEqual(max(in_use), max(planner["peak_bytes"]))
-        self.assertEqual(max(in_use), planner["peak_bytes"][timeline["rank"]])
+        self.assertEqual(max(timeline["in_use"]), planner["peak_bytes"][timeline["rank"]])
+        self.assertEqual(max(timeline["in_use"]), max(planner["peak_bytes"]))
 
     def assert_the_legend_adds_up_to_the_peak(self, picture, planner, timeline, words):
         peak = max(timeline["in_use"])
@@ -96,7 +88,3 @@ class Timeline(CommandTest):
         for words in [["bench"], ["demo"], ["plan", loads, "--ranks", 2], ["memory", "--model", "config.json"]]:
             self.assert_refused([*words, "--timeline"], 2, "InvalidArgument", "--timeline")
         self.assert_refused([*SKEWED, "--timeline=level"], 2, "InvalidArgument", "--timeline")
-
-
-if __name__ == "__main__":
-    unittest.main()

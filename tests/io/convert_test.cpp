@@ -69,18 +69,6 @@ TEST_F(Convert, MakesLoadsAProfileOfOneLayer) {
   EXPECT_EQ(read_text(folder / "again.json"), "{\"loads\":[3,4]}\n");
 }
 
-TEST_F(Convert, MakesOtherSystemsRecordingsTracesAndProfiles) {
-  const Converted trace = convert(test_data("sglang_per_token.pt"), "t.safetensors");
-  EXPECT_EQ(trace.what, "recording");
-  EXPECT_EQ(trace.from, "sglang");
-  EXPECT_EQ(trace.layers, LayerNumbers({1, 2, 3}));
-  EXPECT_EQ(profile_of(folder / "t.safetensors"), profile_in(test_data("sglang_per_token.pt")));
-  EXPECT_EQ(convert(test_data("sglang_stat.pt"), "s.json").what, "recording");
-  EXPECT_EQ(profile("s.json"), profile_in(test_data("sglang_stat.pt")));
-  EXPECT_EQ(convert(test_data("trtllm_statistics"), "x.npz").what, "statistics");
-  EXPECT_EQ(profile("x.npz"), profile_in(test_data("trtllm_statistics")));
-}
-
 TEST_F(Convert, TakesAPlacementThroughEverySystemWithoutChange) {
   write_placement({.placement = Placement::contiguous(2, 6, 3)}, folder / "a.json");
   std::string from = "a.json";
@@ -135,14 +123,6 @@ TEST_F(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
   EXPECT_EQ(profile("o.npz").layers(), LayerNumbers({1, 6}));
 }
 
-TEST_F(Convert, OfRoutingRefusesToTakeATraceForCountsAndCountsForATrace) {
-  EXPECT_EQ(refusal(test_data("stored.npz"), "o.npz", {.reading = {.axes = "counts"}}),
-            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  EXPECT_EQ(refusal(test_data("trtllm_statistics"), "o.npz", {.reading = {.axes = "trace"}}),
-            "as: trace, but the file has counts; allowed: to leave it out");
-  EXPECT_EQ(convert(test_data("stored.npz"), "o.npz", {.reading = {.axes = "trace"}}).what, "trace");
-}
-
 TEST_F(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   const std::string in = folder / "a.json", out = "b.json";
   write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5}))}, in);
@@ -195,14 +175,6 @@ TEST_F(Convert, SaysWhichExtensionsFit) {
   EXPECT_EQ(refusal(test_data("profile.safetensors"), "p.npy"),
             "output: a profile cannot be written as npy; allowed: .safetensors, .npz, .json");
   EXPECT_TRUE(folder.names().empty());
-}
-
-TEST_F(Convert, OfSomethingElseSaysWhatItIsNot) {
-  write_text(folder / "other.json", "{\"a\": 1}");
-  EXPECT_EQ(refusal<ParseError>("other.json", "o.json"),
-            folder / "other.json" + ": is JSON, but neither a placement nor a profile, loads or counts");
-  EXPECT_EQ(refusal<ParseError>("none.npz", "o.npz"),
-            folder / "none.npz" + ": cannot be opened: No such file or directory");
 }
 
 }  // namespace

@@ -74,13 +74,6 @@ TEST_F(PlacementFiles, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
   EXPECT_EQ(read_placement(folder / "p.json").layer_updates_per_iter, std::nullopt);
 }
 
-TEST_F(PlacementFiles, ReadsWhatAnotherProgramWrote) {
-  const PlacementFile file = read_placement(source_of(whole_placement.dump()));
-  EXPECT_EQ(file.placement.layer(1).owner(ExpertId(3)), RankId(0));
-  EXPECT_EQ(file.placement.layer(1).owner(ExpertId(2)), RankId(1));
-  EXPECT_FALSE(file.objective.has_value());
-}
-
 TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
   const struct {
     const char* key;

@@ -134,21 +134,6 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   });
 }
 
-TEST(Steps, ThatContradictEachOtherAreRefusedWhereTheyAreAskedForAndElseAddedUp) {
-  using Steps = ReadOptions::Steps;
-  const std::string_view lines =
-      "{\"step\": 1, \"logical_count\": [[1, 2], [3, 4]]}\n{\"step\": 1, \"logical_count\": [[5, 6], [7, "
-      "8]]}\n";
-  const RoutingProfile whole(2, 2, {6, 8, 10, 12}, {});
-  EXPECT_EQ(read_recording(source_of(lines)).profile, whole);
-  EXPECT_THAT(recording_refusal(source_of(lines), {.steps = Steps::kept}),
-              HasSubstr("has a step that a line before has too"));
-  const Recording recording = read_recording(source_of(lines), {.steps = Steps::if_told});
-  EXPECT_EQ(recording.profile, whole);
-  EXPECT_TRUE(recording.steps.empty());
-  EXPECT_THAT(recording.notes, ElementsAre(HasSubstr("its steps are not told apart: f: line 2")));
-}
-
 // A line of Megatron's, and two of one step.
 std::string line_of(int step, int layer, int rank, int tokens, int top_k, const std::string& ids) {
   return nlohmann::json{{"step", step},

@@ -9,15 +9,6 @@ std::string safetensors_refusal(std::string_view header, std::string_view data =
   return message_of<ParseError>([&] { open_array_file(source_of(safetensors_text(header, data))); });
 }
 
-TEST(Safetensors, WrittenByItsOwnPackageIsRead) {
-  const auto file = open_array_file(test_data("trace.safetensors"));
-  EXPECT_EQ(file->metadata().at("model"), "none, made by a formula");
-  EXPECT_EQ(file->at("topk_ids").shape, (std::vector<std::int64_t>{11, 3, 2}));
-  EXPECT_EQ(file->at("topk_ids").dtype, Dtype::i16);
-  EXPECT_EQ(read_integers(*file, "sequence_offsets").values, (std::vector<std::int64_t>{0, 4, 4, 11}));
-  EXPECT_EQ(read_floats(*file, "topk_weights").values[0], 1.0F / 64);
-}
-
 TEST(Safetensors, WithoutArraysOrWithEmptyOnesIsWhole) {
   EXPECT_TRUE(open_array_file(source_of(safetensors_text("{}")))->arrays().empty());
   const auto file = open_array_file(

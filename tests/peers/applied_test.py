@@ -199,32 +199,6 @@ class Applied(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
 
-    def test_layers_may_be_named_instead(self):
-        model = MODELS["dense at both ends"]
-        for record, server in itertools.product((recordings.vllm_stats, recordings.plain_counts), ("sglang", "trtllm")):
-            with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
-                options = ["--moe-layers", "2-3,5-6"] + (["--num-hidden-layers", 9] if server == "sglang" else [])
-                done = self.place(model, record(model, Path(folder)), server, *options)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
-
-    def test_layers_that_nobody_said_are_asked_for(self):
-        model = MODELS["deepseek-like"]
-        for name, server in itertools.product(("vLLM statistics", "counts"), ("sglang", "trtllm")):
-            with self.subTest(recording=name, server=server), tempfile.TemporaryDirectory() as folder:
-                done = self.place(model, RECORDINGS[name][0](model, Path(folder)), server)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn("moe_layers", json.loads(done.stdout)["error"]["message"].replace("-", "_"))
-                self.assertFalse((self.folder / FILES[server]).exists())
-
-    def test_a_config_of_another_model_is_refused(self):
-        model, other = MODELS["interleaved"], MODELS["dense at both ends"]
-        for name, server in itertools.product(RECORDINGS, FILES):
-            with self.subTest(recording=name, server=server), tempfile.TemporaryDirectory() as folder:
-                recording = RECORDINGS[name][0](model, Path(folder))
-                done = self.place(model, recording, server, "--model", other.write_config(Path(folder)))
-                self.assertEqual(done.returncode, 2, done.stderr)
-
     def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
         """TensorRT-LLM records them; the others give them no row: SGLang's and vLLM's draft models use no map."""
         model = WITH_MTP

@@ -88,16 +88,30 @@ class ServerTest(unittest.TestCase):
     def loaded(self):
         return {name for name in sys.modules if name.startswith(self.server + ".")}
 
-
-class Sglang(ServerTest):
-    server, source = "sglang", "sglang/srt/eplb/eplb_algorithms/__init__.py"
-    empty_packages = ("sglang",)
-
     def load_plugins(self, switch=None):
-        """The module with the function that SGLang calls, after its loader has run."""
+        """Runs the server's own loader."""
         if switch is not None:
             os.environ["EVENKEEL_REBALANCE"] = switch
-        importlib.import_module("sglang.srt.plugins").load_plugins()
+        module, load = self.loader
+        getattr(importlib.import_module(module), load)()
+
+
+class SwitchedOff:
+    """Of both servers, with `assert_as_it_was`."""
+
+    def test_nothing_changes_and_nothing_is_imported_unless_asked_for(self):
+        self.load_plugins()
+        self.assertFalse([name for name in self.loaded() if "eplb" in name])
+        self.assert_as_it_was()
+
+    def test_nothing_changes_where_it_is_switched_off(self):
+        self.load_plugins("0")
+        self.assert_as_it_was()
+
+
+class Sglang(SwitchedOff, ServerTest):
+    server, source = "sglang", "sglang/srt/eplb/eplb_algorithms/__init__.py"
+    empty_packages, loader = ("sglang",), ("sglang.srt.plugins", "load_plugins")
 
     def algorithms(self):
         return importlib.import_module("sglang.srt.eplb.eplb_algorithms")
@@ -112,16 +126,7 @@ class Sglang(ServerTest):
             "algorithm": algorithm,
         }
 
-    def test_nothing_changes_and_nothing_is_imported_unless_asked_for(self):
-        self.load_plugins()
-        self.assert_as_it_was()
-
-    def test_nothing_changes_where_it_is_switched_off(self):
-        self.load_plugins("0")
-        self.assert_as_it_was()
-
     def assert_as_it_was(self):
-        self.assertFalse([name for name in self.loaded() if "eplb" in name])
         self.assertFalse(hasattr(self.algorithms().rebalance_experts, "__wrapped__"))
 
     def test_every_algorithm_is_ours_with_the_shapes_and_types_of_theirs(self):
@@ -194,9 +199,9 @@ class Sglang(ServerTest):
             self.load_plugins("yes")
 
 
-class Vllm(ServerTest):
+class Vllm(SwitchedOff, ServerTest):
     server, source = "vllm", "vllm/distributed/eplb/policy/__init__.py"
-    empty_packages = ("vllm", "vllm.distributed")
+    empty_packages, loader = ("vllm", "vllm.distributed"), ("vllm.plugins", "load_general_plugins")
 
     def setUp(self):
         super().setUp()
@@ -205,24 +210,10 @@ class Vllm(ServerTest):
         option = eval(names.split("=", 1)[1], {"Literal": typing.Literal})
         self.stand_in("vllm.config.parallel", EPLBPolicyOption=option)
 
-    def load_plugins(self, switch=None):
-        if switch is not None:
-            os.environ["EVENKEEL_REBALANCE"] = switch
-        importlib.import_module("vllm.plugins").load_general_plugins()
-
     def policies(self):
         return importlib.import_module("vllm.distributed.eplb.policy")
 
-    def test_nothing_changes_and_nothing_is_imported_unless_asked_for(self):
-        self.load_plugins()
-        self.assert_as_it_was()
-
-    def test_nothing_changes_where_it_is_switched_off(self):
-        self.load_plugins("0")
-        self.assert_as_it_was()
-
     def assert_as_it_was(self):
-        self.assertFalse([name for name in self.loaded() if "eplb" in name])
         policies = self.policies()
         self.assertEqual(policies.EPLB_POLICIES, {"default": policies.DefaultEplbPolicy})
 

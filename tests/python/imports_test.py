@@ -20,7 +20,3 @@ class Imports(unittest.TestCase):
         project = (REPOSITORY / "CMakeLists.txt").read_text()
         self.assertIn(f"project(evenkeel VERSION {ek.__version__} ", project)
         self.assertTrue(re.fullmatch(r"\d+\.\d+\.\d+", ek.__version__))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,14 +1,5 @@
-"""Files as people's tools really write them are read right: loads and layer numbers are those that numpy counts.
-
-Collected files, which their README lists, and arrays that are made here of many sizes, types and containers. That every
-command reads a file as Python does is shapes_test.py's.
-"""
-
-import json
-import re
-import struct
-import unittest
-import zipfile
+"""Files as people's tools really write them are read right: collected ones, which their README lists, and arrays that
+are made here and counted by numpy. What a format means is proven of the library (tests/io)."""
 
 import numpy as np
 from support import PackageTest
@@ -21,30 +12,9 @@ OF_COUNTS = {"axes": "layers,experts"}
 OF_STEPS = {"axes": "steps,layers,experts"}
 
 
-def stored_tensor(path, dtype):
-    """The numbers of a file of torch.save that has one tensor."""
-    with zipfile.ZipFile(path) as archive:
-        name = next(name for name in archive.namelist() if name.endswith("/data/0"))
-        return np.frombuffer(archive.read(name), dtype)
-
-
-def stored_counts(path):
-    """The arrays of a safetensors file of int32, by name."""
-    content = path.read_bytes()
-    begin = 8 + struct.unpack("<Q", content[:8])[0]
-    offsets = {name: about["data_offsets"] for name, about in json.loads(content[8:begin]).items()}
-    return {name: np.frombuffer(content[begin + a : begin + b], "<i4") for name, (a, b) in offsets.items()}
-
-
 def loads_of(ids, experts):
     """Of [tokens, layers, k], -1: no expert."""
     return np.array([np.bincount(layer[layer >= 0], minlength=experts) for layer in ids.swapaxes(0, 1)])
-
-
-def with_numbers(counts):
-    """Of [hidden layers, E], where dense layers have no counts: the loads, and the numbers of their layers."""
-    layers = np.flatnonzero(counts.any(axis=1))
-    return counts[layers], layers.tolist()
 
 
 class KindsTest(PackageTest):
@@ -87,62 +57,64 @@ class KindsTest(PackageTest):
             self.assertIn(part, str(error))
 
 
-class CollectedRecordings(KindsTest):
-    def test_of_sglang_are_of_the_hidden_layers_that_have_any_counts(self):
-        path = self.case("F12_deepseek_shape/expert_distribution_recorder_1.0.pt")
-        counts, layers = with_numbers(stored_tensor(path, "<i4").reshape(61, 256))
-        self.assertEqual(layers, list(range(3, 61)))
-        for each in (path, path.parent):
-            self.assert_read(each, counts, layers)
+def range_of(first, last):
+    return list(range(first, last + 1))
 
-    def test_of_tensorrt_llm_are_of_the_layers_that_their_names_say(self):
-        folder = self.case("B12_trt_stats/whole")
-        counts = np.zeros((2, 8), int)
-        for rank in (0, 1):
-            for name, of_layer in stored_counts(folder / f"rank{rank}.safetensors").items():
-                counts[int(name.split("_")[1]) - 3] += of_layer
-        self.assert_read(folder, counts, [3, 4])
 
-    def test_of_a_line_for_each_expert_are_0_where_there_is_no_line(self):
-        path = self.case("B01_sglang_long_csv/expert_distribution_rank0_timestamp1.csv")
-        counts = np.zeros((5, 8), int)
-        for layer, expert, count in np.loadtxt(path, int, delimiter=",", skiprows=1):
-            counts[layer, expert] = count
-        self.assert_read(path, counts[3:], [3, 4])
+class Collected(KindsTest):
+    # What is said of each; layers and experts, the layers' numbers, all assignments and the most of an expert, as numpy
+    # counts them.
+    FILES = [
+        ("F12_deepseek_shape", {}, (58, 256), range_of(3, 60), 49416603, 103049),
+        ("B12_trt_stats/whole", {}, (2, 8), [3, 4], 850, 95),
+        ("B01_sglang_long_csv/expert_distribution_rank0_timestamp1.csv", {}, (2, 8), [3, 4], 882569, 554868),
+        ("B01_sglang_long_csv/with_ratios.csv", {}, (1, 8), [3], 244572, 153953),
+        ("B11_vllm_stats/eplb_data.jsonl", {}, (2, 4), None, 191, 39),
+        ("B09_routed_experts/dense_layers_as_zero.npy", OF_TRACE, (6, 64), range_of(2, 7), 2592, 17),
+        ("B09_routed_experts/filled_with_255_uint8.npy", OF_TRACE, (6, 64), None, 2112, 15),
+        ("B16_counts/plain.csv", OF_COUNTS, (3, 8), None, 644622, 72951),
+        ("B18_weight_matrix/weight_58x256.npy", OF_COUNTS, (58, 256), None, 12102522, 25544),
+        ("B18_weight_matrix/steps_3d.npy", OF_STEPS, (58, 256), None, 36307566, 76632),
+        ("G_axes/tokens_k_layers.npy", {"axes": "tokens,k,layers"}, (16, 64), None, 65536, 395),
+        ("G_axes/layers_tokens_k.npy", {"axes": "layers,tokens,k"}, (16, 64), None, 25600, 159),
+        ("G_axes/layers_ranks_local.npy", {"axes": "layers,ranks,experts"}, (26, 64), None, 156000, 650),
+        ("G_axes/token_layer_ids_without_header.csv", {"columns": "layer,k..."}, (4, 16), range_of(1, 4), 2400, 150),
+        ("G_axes/layer_then_ids.json", {"columns": "layer,k..."}, (6, 32), range_of(0, 5), 1920, 48),
+        ("A_eplb/n10.npz", {}, (2, 10), None, 17421, 1902),
+        ("A_eplb/hot_256.npz", {}, (1, 256), None, 5553029, 230000),
+    ]
 
-    def test_of_several_columns_of_counts_are_those_of_all_choices(self):
-        path = self.case("B01_sglang_long_csv/with_ratios.csv")
-        self.assert_read(path, np.loadtxt(path, delimiter=",", skiprows=1)[:, 2][None], [3])
+    def test_have_the_loads_and_layers_that_they_have(self):
+        for name, said, shape, numbers, total, most in self.FILES:
+            with self.subTest(name):
+                path = self.case(name)
+                profile = ek.RoutingProfile(path, **said)
+                counted = (profile.loads.shape, profile.layers, profile.loads.sum(), profile.loads.max())
+                self.assertEqual(counted, (shape, numbers, total, most))
+                if said:
+                    self.assert_asked(path, next(iter(said.values())))
 
-    def test_of_vllm_are_added_to_the_experts_that_their_map_names(self):
-        path = self.case("B11_vllm_stats/eplb_data.jsonl")
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        loads = np.zeros(np.shape(records[0]["expert_load"]), int)
-        for record in records:
-            np.add.at(loads, (np.arange(len(loads))[:, None], record["p2l_map"]), record["expert_load"])
-        self.assert_read(path, loads)
-        layers = [2 * row + 1 for row in range(len(loads))]
-        self.assert_read(path, loads, layers, layers=layers)
+    def test_placements_have_the_homes_that_they_have(self):
+        # Their ranks, layers and slots, and the homes of the first layer's first expert and of the last one's last.
+        for name, ranks, layers, slots, homes in [
+            ("C_placements/trt_pyyaml_all_flow.yaml", 8, [1, 2, 3], 80, [[7], [6]]),
+            ("C_placements/trt_as_json.yaml", 8, [1, 2, 3], 80, [[7], [6]]),
+            ("B02_sglang_pt/init_expert_location.pt", 4, range_of(0, 4), 24, [[0, 2], [1]]),
+        ]:
+            with self.subTest(name):
+                placement = ek.Placement.load(self.case(name), num_ranks=ranks)
+                self.assertEqual((placement.layers, placement.physical_to_logical.shape[1]), (layers, slots))
+                last = (placement.num_layers - 1, placement.num_experts - 1)
+                self.assertEqual([placement.homes(0, 0), placement.homes(*last)], homes)
+        self.assert_raises(ek.ParseError, "is a placement, not routing", ek.RoutingProfile, self.case(name))
+        four = ek.Placement.load(self.case(name), num_ranks=4, layers=[1, 2, 3, 4])  # of the five, those asked for
+        self.assertEqual((four.layers, four.homes(3, 15)), ([1, 2, 3, 4], [1]))
+        unnamed = self.case("C_placements/phy2log_tensor.pt")
+        self.assert_asked(unnamed, "physical_to_logical_map")
 
 
 class Ids(KindsTest):
-    def test_collected_ones_in_each_order_are_asked_about(self):
-        for name, axes, turn in [
-            ("tokens_k_layers.npy", "tokens,k,layers", (0, 2, 1)),
-            ("layers_tokens_k.npy", "layers,tokens,k", (1, 0, 2)),
-        ]:
-            with self.subTest(name):
-                path = self.case(f"G_axes/{name}")
-                ids = np.load(path).transpose(turn)
-                self.assert_asked(path, f"{axes}: 16 layers of 64 experts, {len(ids)} tokens, top-8")
-                self.assert_read(path, loads_of(ids, 64), axes=axes)
-
     def test_layers_of_nothing_but_one_id_are_dense(self):
-        with self.subTest("collected"):
-            path = self.case("B09_routed_experts/dense_layers_as_zero.npy")
-            loads = loads_of(np.load(path)[:, 2:].astype(int), 64)
-            self.assert_asked(path, "tokens,layers,k: 8 layers of 64 experts, 54 tokens, top-8")
-            self.assert_read(path, loads, list(range(2, 8)), "layers 0-1 hold one id throughout", **OF_TRACE)
         for name, key, tokens, hidden, layers, k, experts, dtype in [
             ("a.npz", "routed_experts", 150, 12, [1, 3, 5, 7, 9, 11], 2, 16, np.int16),
             ("c.npy", None, 1, 6, range(2, 6), 4, 31, np.int16),  # one token tells as much
@@ -175,12 +147,6 @@ class Ids(KindsTest):
                 self.assert_read(path, loads_of(ids, 32), list(range(2, 8)), **({} if key else OF_TRACE))
 
     def test_the_largest_number_of_an_unsigned_type_is_no_expert(self):
-        with self.subTest("collected"):
-            path = self.case("B09_routed_experts/filled_with_255_uint8.npy")
-            ids = np.load(path).astype(int)
-            ids[ids == 255] = -1
-            self.assert_asked(path, "tokens,layers,k: 6 layers of 64 experts, 54 tokens, top-8")
-            self.assert_read(path, loads_of(ids, 64), note="id 255 fills", **OF_TRACE)
         for name, key, experts, k, dtype, fill in [
             ("b.npz", "topk_ids", 60, 4, np.uint8, 255),
             ("e.npy", None, 64, 8, np.uint32, 2**32 - 1),
@@ -241,36 +207,16 @@ class Ids(KindsTest):
 
 
 class Counts(KindsTest):
-    def test_a_matrix_of_counts_has_a_row_for_every_layer(self):
-        with self.subTest("collected"):
-            path = self.case("B18_weight_matrix/weight_58x256.npy")
-            self.assert_asked(path, "layers,experts: 58 layers of 256 experts")
-            layers = list(range(3, 61))
-            self.assert_read(path, np.load(path), layers, layers=layers, **OF_COUNTS)
-        with self.subTest("collected, as text"):
-            path = self.case("B16_counts/plain.csv")
-            self.assert_read(path, np.loadtxt(path, int, delimiter=","), **OF_COUNTS)
-        with self.subTest("rows of dense layers"):
-            counts = np.zeros((20, 96), int)
-            counts[3:] = self.loads(17, 96)
-            self.assert_read(self.write("e.npy", counts), counts[3:], list(range(3, 20)), as_="counts")
-
-    def test_a_window_of_steps_is_added_up(self):
-        with self.subTest("collected"):
-            path = self.case("B18_weight_matrix/steps_3d.npy")
-            self.assert_asked(path, "steps,layers,experts: 3 steps of 58 layers of 256 experts")
-            self.assert_read(path, np.load(path).sum(axis=0), **OF_STEPS)
+    def test_rows_of_dense_layers_have_no_counts(self):
+        counts = np.zeros((20, 96), int)
+        counts[3:] = self.loads(17, 96)
+        self.assert_read(self.write("e.npy", counts), counts[3:], range_of(3, 19), as_="counts")
         for dense in (0, 2):
             with self.subTest("every step has equally many tokens", dense=dense):
                 window = self.draw.multinomial(128, [0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05], (10, 24))
                 window[:, :dense] = 0
-                layers = list(range(dense, 24)) if dense else None
+                layers = range_of(dense, 23) if dense else None
                 self.assert_read(self.write("c.npy", window), window[:, dense:].sum(axis=0), layers, as_="counts")
-
-    def test_of_ranks_and_their_experts(self):
-        path = self.case("G_axes/layers_ranks_local.npy")
-        self.assert_asked(path, "layers,ranks,experts: 26 layers of 64 experts on 4 ranks")
-        self.assert_read(path, np.load(path).reshape(26, 64), axes="layers,ranks,experts")
 
     def test_averages_are_loads_of_which_ratios_matter(self):
         path = self.case("B16_counts/ema_float32.npy")
@@ -293,21 +239,6 @@ class Counts(KindsTest):
 
 
 class ColumnsOfTables(KindsTest):
-    def test_collected_lines_of_a_layer_and_ids(self):
-        path = self.case("G_axes/token_layer_ids_without_header.csv")
-        lines = np.loadtxt(path, int, delimiter=",")
-        self.assert_asked(path, "or columns layer,k...: ")
-        layers = np.unique(lines[:, 0]).tolist()
-        loads = [np.bincount(lines[lines[:, 0] == n, 1], minlength=16) for n in layers]
-        self.assert_read(path, loads, layers, columns="layer,k...")
-
-    def test_collected_records_of_a_layer_and_ids(self):
-        path = self.case("G_axes/layer_then_ids.json")
-        records = np.array(json.loads(path.read_text()))
-        self.assert_asked(path, "layer,k...: 6 layers")
-        loads = loads_of(records[:, 1:].reshape(-1, 6, records.shape[1] - 1), 32)
-        self.assert_read(path, loads, list(range(6)), columns="layer,k...")
-
     def test_a_first_column_that_counts_may_be_the_layer(self):
         path = self.folder / "c.csv"
         path.write_text("".join(f"{n},{n * 7 % 5},{n * 3 % 4 + 1}\n" for n in range(3, 9)))
@@ -320,61 +251,18 @@ class ColumnsOfTables(KindsTest):
 
 
 class Placements(KindsTest):
-    def assert_placement(self, path, rows, ranks, numbers, **said):
-        """These rows of physical experts; those of a rank in any order."""
-        placement = ek.Placement.load(path, num_ranks=ranks, **said)
-        self.assertEqual(placement.layers, numbers)
-        read, expected = (
-            np.sort(np.reshape(each, (len(rows), ranks, -1)), axis=2) for each in (placement.physical_to_logical, rows)
-        )
-        np.testing.assert_array_equal(read, expected)
-
-    def test_tensorrt_llm_s_map_is_read_in_flow_style_and_as_json(self):
-        for name in ("trt_pyyaml_all_flow.yaml", "trt_as_json.yaml"):
-            with self.subTest(name):
-                path = self.case(f"C_placements/{name}")
-                rows = json.loads(re.sub(r'"?(\w+)"?:', r'"\1":', path.read_text()))["initial_global_assignments"]
-                self.assertEqual(list(rows), ["1", "2", "3"])
-                self.assert_placement(path, list(rows.values()), 8, [1, 2, 3])
-
-    def test_sglang_s_initial_locations_in_a_torch_file_are_a_placement(self):
-        path = self.case("B02_sglang_pt/init_expert_location.pt")
-        rows = stored_tensor(path, "<i8").reshape(5, 24)
-        self.assert_placement(path, rows, 4, list(range(5)))
-        self.assert_placement(path, rows[1:], 4, [1, 2, 3, 4], layers=[1, 2, 3, 4])
-        self.assert_raises(ek.ParseError, "is a placement, not routing", ek.RoutingProfile, path)
-
-    def test_a_map_without_a_name_is_asked_about_and_never_counted(self):
-        with self.subTest("collected"):
-            path = self.case("C_placements/phy2log_tensor.pt")
-            self.assert_asked(path, "physical_to_logical_map")
-            self.assert_read(path, stored_tensor(path, "<i8").reshape(2, 6), as_="counts")
-        path = self.folder / "list.pt"
-        path.write_bytes(torch_file({"physical_to_logical_map": [1, 2]}))
-        self.assert_raises(ek.ParseError, "not a tensor", ek.Placement.load, path, num_ranks=2)
-        rows = np.stack([np.roll(np.append(np.arange(12), np.arange(4)), layer) for layer in range(3)])
+    def test_a_tensor_of_that_name_is_a_map_and_never_counted(self):
+        rows = np.stack([np.roll(np.append(np.arange(12), np.arange(4)), 4 * layer) for layer in range(3)])
         named = self.write("named.pt", rows, "physical_to_logical_map")
-        self.assert_placement(named, rows, 4, [0, 1, 2])
-
-    def test_a_map_of_vllm_ascend_whose_labels_are_not_their_places_is_refused(self):
-        path = self.case("C_placements/ascend_layers_out_of_order.json")
-        message = "layer_list[1].layer_id: is 0"
-        self.assert_raises(ek.ParseError, message, ek.Placement.load, path, num_ranks=2)
+        placement = ek.Placement.load(named, num_ranks=4)
+        np.testing.assert_array_equal(placement.physical_to_logical, rows)
+        named.write_bytes(torch_file({"physical_to_logical_map": [1, 2]}))
+        self.assert_raises(ek.ParseError, "not a tensor", ek.Placement.load, named, num_ranks=2)
 
     def test_ranks_with_unequal_numbers_of_experts_are_told_the_copies_that_make_them_equal(self):
-        for name, ranks in [("n10.npz", 4), ("hot_256.npz", 3)]:
-            path = self.case(f"A_eplb/{name}")
-            with np.load(path) as file:
-                counts = file["counts"]
-            self.assert_read(path, counts)
-            profile = ek.RoutingProfile(path)
-            file = self.folder / "p.jsonl"
-            for copies in (0, 1):
-                placed = ek.place(profile, ranks=ranks, redundant_experts=copies)
-                message = "2 redundant experts, which make it even"
-                self.assert_raises(ek.Unsupported, message, placed.save, file, format="vllm")
-            ek.place(profile, ranks=ranks, redundant_experts=2).save(file, format="vllm")
-
-
-if __name__ == "__main__":
-    unittest.main()
+        profile, file = ek.RoutingProfile(loads=self.loads(2, 10)), self.folder / "p.jsonl"
+        for copies in (0, 1):
+            placed = ek.place(profile, ranks=4, redundant_experts=copies)
+            message = "2 redundant experts, which make it even"
+            self.assert_raises(ek.Unsupported, message, placed.save, file, format="vllm")
+        ek.place(profile, ranks=4, redundant_experts=2).save(file, format="vllm")

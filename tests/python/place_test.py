@@ -1,8 +1,9 @@
-"""place() gives placements whose figures can be recomputed, never worse than contiguous homes, and refuses the rest."""
+"""place() says what the command says, in Python's types, and refuses the rest.
+
+How good placements are and what figures mean is proven of the library (tests/placement).
+"""
 
 import json
-import os
-import signal
 import subprocess
 import threading
 import time
@@ -19,38 +20,13 @@ def random_profile(seed, layers=4, experts=16):
     return ek.RoutingProfile(loads=loads, transitions=transitions)
 
 
-def rank_loads(profile, placement):
-    """[L, P], an expert's load split evenly over its copies."""
-    loads = np.zeros((profile.num_layers, placement.num_ranks))
-    for layer in range(profile.num_layers):
-        for expert in range(profile.num_experts):
-            homes = placement.homes(layer, expert)
-            loads[layer, homes] += profile.loads[layer, expert] / len(homes)
-    return loads
-
-
-def crossing(profile, placement):
-    """Transitions between experts whose owners differ."""
-    owners, total = placement.owners, 0
-    for layer in range(profile.num_layers - 1):
-        apart = owners[layer][:, None] != owners[layer + 1][None, :]
-        total += int(profile.transitions[layer][apart].sum())
-    return total
-
-
 class Place(PackageTest):
-    def test_figures_are_those_of_the_placement(self):
-        for seed in range(4):
-            profile = random_profile(seed)
-            placed = ek.place(profile, ranks=4)
-            loads = rank_loads(profile, placed)
-            worst = loads.max(axis=1) / loads.mean(axis=1)
-            np.testing.assert_allclose(placed.after.max_over_mean, worst)
-            self.assertAlmostEqual(placed.after.max_over_mean_mean, worst.mean())
-            self.assertAlmostEqual(placed.objective["balance"], np.abs(loads - loads.mean(axis=1, keepdims=True)).sum())
-            self.assertEqual(placed.after.crossing, crossing(profile, placed))
-            self.assertEqual(placed.after.traffic.sum(), profile.transitions.sum())
-            self.assertEqual(placed.before.crossing, crossing(profile, ek.Placement.contiguous(4, 16, 4)))
+    def test_figures_are_numbers_and_arrays_of_layers_and_ranks(self):
+        loads, transitions = [[6, 2, 3, 1], [4, 4, 4, 4]], [[[1, 0, 2, 0]] * 4]
+        placed = ek.place(ek.RoutingProfile(loads=loads, transitions=transitions), ranks=2)
+        np.testing.assert_allclose(placed.before.max_over_mean, [8 / 6, 1])
+        self.assertEqual((placed.before.max_over_mean_mean, placed.before.crossing), ((8 / 6 + 1) / 2, 6))
+        self.assertEqual(placed.before.traffic.tolist(), [[2, 4], [2, 4]])
 
     def test_topologies_come_by_name_and_from_files(self):
         profile = random_profile(0)
@@ -92,21 +68,15 @@ class Place(PackageTest):
         rows = json.loads((self.folder / "location.json").read_text())["physical_to_logical_map"]
         self.assertEqual(rows, placed.physical_to_logical.tolist())
 
-    def test_layers_that_a_recording_lacks_stay_as_they_are(self):
-        loads = random_arrays(3, 2, 8)[0].tolist()
-        recording, config = self.folder / "r.json", self.folder / "config.json"
-        recording.write_text(json.dumps({"logical_count": [[0] * 8, *loads]}))
+    def test_a_layer_that_a_recording_lacks_is_warned_of_where_it_gets_its_row(self):
+        recording, config, path = (self.folder / name for name in ("r.json", "config.json", "p.json"))
+        recording.write_text(json.dumps({"logical_count": [[0, 0, 0, 0], [9, 1, 2, 1], [1, 3, 5, 1]]}))
         kinds = ["hash_moe", "moe", "moe"]
-        config.write_text(json.dumps({"num_hidden_layers": 3, "num_experts": 8, "mlp_layer_types": kinds}))
+        config.write_text(json.dumps({"num_hidden_layers": 3, "num_experts": 4, "mlp_layer_types": kinds}))
         note = "no placement was made for layer 0 of the model, where a table chooses experts by token"
         placed = ek.place(recording, ranks=2, model=config)
-        self.assertEqual(placed.layers, [0, 1, 2])
         self.assertTrue(any(note in each for each in placed.notes), placed.notes)
-        self.assertEqual(placed.physical_to_logical[0].tolist(), list(range(8)))
-        # A placement that knows nothing of the model gets the layer when it is written for it.
         alone = ek.place(ek.RoutingProfile(recording), ranks=2)
-        self.assertEqual(alone.layers, [1, 2])
-        path = self.folder / "p.json"
         with self.assertWarnsRegex(UserWarning, note):
             alone.save(path, format="vllm", model=config)
         self.assertEqual(ek.Placement.load(path, num_ranks=2), placed)
@@ -152,30 +122,19 @@ class Place(PackageTest):
         slow = ek.place(profile, 4, objective="joint", assignment_us=3)
         self.assertGreater(slow.objective["joint_ms"], placed.objective["joint_ms"])
 
-    def test_loads_alone_are_balanced_where_nobody_asks_for_traffic(self):
-        by_balance = ek.place(ek.RoutingProfile(loads=random_profile(0).loads), ranks=4)
-        self.assertEqual(list(by_balance.objective), ["balance"])
-        self.assertIsNone(by_balance.after.crossing)
-        note = "the profile has no transitions: traffic is not known, and balance alone decides"
-        self.assertIn(note, by_balance.notes)
-
     def test_refuses_what_cannot_be(self):
         profile = random_profile(0)
         start = {"ranks": 4, "from_": ek.Placement.contiguous(4, 16, 4), "max_moves": 3}
         for named, error, message in [
             ({"ranks": 0}, ek.InvalidArgument, "ranks: 0"),
             ({}, ek.InvalidArgument, "ranks: is not given, nor is topology"),
-            ({"ranks": 4, "nodes": 3}, ek.InvalidArgument, "nodes: 4 ranks are not equally many in 3 nodes"),
             ({"ranks": 4, "solver": "best"}, ek.InvalidArgument, "solver: 'best'; allowed: fast, exact"),
-            ({"ranks": 4, "gap": 2}, ek.InvalidArgument, "gap: is 2; allowed: 0 or more, below 1"),
             ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: is for several recordings"),
             ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: is for objective="joint"'),
             ({"ranks": 4, "dispatch": "fixed"}, ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"),
             ({**start, "redundant_experts": "auto"}, ek.InvalidArgument, "from_: says how many slots there are"),
             ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
-            ({"ranks": 4, "redundant_experts": -1}, ek.InvalidArgument, "redundant_experts: -1"),
             ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),
-            ({"ranks": 32}, ek.InvalidArgument, "ranks: 32"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, **named)
@@ -193,13 +152,9 @@ class Place(PackageTest):
 
     @unittest.skipUnless(ek.has_exact_solver(), "this build has no HiGHS")
     def test_an_interrupt_ends_a_long_solve(self):
-        # A shell's background jobs begin with the signal ignored.
-        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        begin = time.monotonic()
-        with self.assertRaises(KeyboardInterrupt):
-            ek.place(random_profile(6, layers=12, experts=64), 8, solver="exact", objective="joint", time_limit=60)
-        self.assertLess(time.monotonic() - begin, 20)
+        profile = random_profile(6, layers=12, experts=64)
+        named = {"solver": "exact", "objective": "joint", "time_limit": 60}
+        self.assert_interrupted(ek.place, profile, 8, within=20, **named)
 
     def test_other_threads_run_while_it_solves(self):
         """Were the interpreter held, a thread that counts would stand still but for the moments around the solve."""
@@ -242,8 +197,6 @@ class LayersWithoutLoad(PackageTest):
                 self.assertAlmostEqual(placed.before.max_over_mean_mean, before, places=12)
                 note = f"layers {empty} have no assignment: any homes are level there, and max/mean counts as 1"
                 self.assertEqual(placed.notes[0], note)
+                alone = "the profile has no transitions: traffic is not known, and balance alone decides"
+                self.assertIn(alone, placed.notes)
         self.assertFalse(any("no assignment" in note for note in ek.place(ek.RoutingProfile(loads=[[0, 1]]), 2).notes))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,7 @@
-"""plan() gives what the command `evenkeel plan --json` prints, where the command is there, and plans that add up."""
+"""plan() gives what the command `evenkeel plan --json` prints, where the command is there, and what is Python's own.
+
+Plans are proven of the library (tests/balance).
+"""
 
 import json
 import subprocess
@@ -17,37 +20,6 @@ def random_loads(seed):
 
 
 class Plan(PackageTest):
-    def check(self, plan, loads, owners):
-        """Recomputes what a plan claims from its segments."""
-        rank_loads, foreign = np.zeros(plan.num_ranks, np.int64), set()
-        for expert, (segments, load) in enumerate(zip(plan.segments, loads, strict=True)):
-            end = 0
-            for segment in segments:
-                self.assertEqual(segment.begin, end)
-                self.assertGreater(segment.end, segment.begin)
-                rank_loads[segment.rank] += segment.end - segment.begin
-                end = segment.end
-                if segment.rank != owners[expert]:
-                    foreign.add((expert, int(owners[expert]), segment.rank))
-            self.assertEqual(end, load)
-        np.testing.assert_array_equal(plan.rank_loads, rank_loads)
-        self.assertEqual(sorted(plan.transfers), sorted(foreign))
-        self.assertEqual(plan.spilled, bool(foreign))
-        self.assertLessEqual(plan.transfer_lower_bound, len(foreign))
-        if loads.sum():
-            self.assertAlmostEqual(plan.max_over_mean, rank_loads.max() / rank_loads.mean())
-
-    def test_plans_add_up_for_every_planner(self):
-        for seed in range(30):
-            loads, ranks = random_loads(seed)
-            owners = np.random.default_rng(seed).integers(0, ranks, len(loads))
-            placement = ek.Placement(owners[None], num_ranks=ranks)
-            for planner in ["ep", "least-loaded", "level"]:
-                with self.subTest(seed=seed, planner=planner):
-                    plan = ek.plan(loads, planner=planner, placement=placement, min_segment=16, imbalance_threshold=0)
-                    self.assertEqual(plan.planner, planner)
-                    self.check(plan, loads, owners)
-
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
     def test_says_the_same_numbers_as_the_command(self):
         for seed in range(4):
@@ -73,12 +45,12 @@ class Plan(PackageTest):
         self.assertEqual(plan.max_over_mean, 1)
 
     def test_counts_by_rank_sum_to_the_loads(self):
-        counts = np.random.default_rng(3).integers(0, 500, (4, 9))
-        plan = ek.plan(counts, min_segment=1, imbalance_threshold=0)
-        self.assertEqual(plan.num_ranks, 4)
-        homes = ek.Placement.contiguous(1, 9, 4).owners[0]
-        self.check(plan, counts.sum(axis=0), homes)
-        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but there are counts of 4", ek.plan, counts, 3)
+        counts = np.array([[40, 0, 50, 20], [20, 50, 0, 20]])
+        plan = ek.plan(counts, planner="level", min_segment=1, imbalance_threshold=0)
+        self.assertEqual((plan.num_ranks, plan.rank_loads.tolist()), (2, [100, 100]))
+        self.assertEqual([(s.rank, s.begin, s.end) for s in plan.segments[1]], [(0, 0, 40), (1, 40, 50)])
+        self.assertEqual([(t.expert, t.sender, t.receiver) for t in plan.transfers], [(1, 0, 1)])
+        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but there are counts of 2", ek.plan, counts, 3)
 
     def test_takes_the_layer_of_a_profile_and_of_a_placement(self):
         profile = ek.RoutingProfile(loads=[[10, 20, 30], [7, 8, 9]])
@@ -96,14 +68,10 @@ class Plan(PackageTest):
         self.assertEqual(plan.rank_loads.tolist(), [50, 150])
 
     def test_no_rank_borrows_more_than_its_slots(self):
-        for slots in [0, 1, 2, None]:
-            plan = ek.plan([100, 100, 100, 100, 0, 0], 3, min_segment=1, imbalance_threshold=0, borrow_slots=slots)
-            borrowed = [sum(t.receiver == rank for t in plan.transfers) for rank in range(3)]
-            self.assertLessEqual(max(borrowed), 2 if slots is None else slots)
-            self.assertEqual(plan.spilled, slots != 0)
-        self.assert_raises(
-            ek.InvalidArgument, "borrow_slots", ek.plan, [5, 6], 2, planner="least-loaded", borrow_slots=1
+        plan = ek.plan(
+            [100, 100, 100, 100, 0, 0], 3, planner="level", min_segment=1, imbalance_threshold=0, borrow_slots=1
         )
+        self.assertEqual(plan.rank_loads.tolist(), [150, 150, 100])
 
     def test_refuses_what_is_out_of_range(self):
         for named, message in [
@@ -115,6 +83,7 @@ class Plan(PackageTest):
             ({"min_segment": 1.5}, "min_segment: 1.5; allowed: a whole number"),
             ({"ranks": 0}, "ranks: 0"),
             ({"borrow_slots": -1}, "borrow_slots: -1"),
+            ({"planner": "least-loaded", "borrow_slots": 1}, "borrow_slots"),
             ({"base_load": [1]}, "base_load"),
             ({"placement": ek.Placement([[0, 1, 1]])}, "placement: is for 3 experts on 2 ranks"),
         ]:
@@ -122,7 +91,3 @@ class Plan(PackageTest):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [5, 6], **({"ranks": 2} | named))
         self.assert_raises(ek.InvalidArgument, "ranks: loads by expert do not say", ek.plan, [5, 6])
         self.assert_raises(ek.InvalidArgument, "-1", ek.plan, [5, -1], 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,4 @@
-"""rebalance_experts() drops in for EPLB's: its shapes, types and meaning, recomputed from what comes back.
+"""rebalance_experts() drops in for EPLB's: its shapes and types, and a balance that is never worse.
 
 With EVENKEEL_EPLB naming a checkout of deepseek-ai/EPLB (and torch at hand), the original runs beside it.
 """
@@ -35,35 +35,17 @@ def max_over_mean(weight, phy2log, logcnt, gpus):
 
 
 class Rebalance(PackageTest):
-    def check(self, maps, weight, replicas, groups, nodes, gpus):
-        """That the three maps say the same, every expert is there, and groups stay in a node."""
+    def check(self, maps, experts, replicas):
+        """Shapes and types; what the maps say is proven of the library (tests/placement/replicas)."""
         phy2log, log2phy, logcnt = maps
-        layers, experts = weight.shape
-        self.assertEqual(phy2log.shape, (layers, replicas))
-        self.assertEqual(logcnt.shape, (layers, experts))
+        layers = len(phy2log)
+        self.assertEqual([each.dtype for each in maps], [np.int64] * 3)
+        self.assertEqual((phy2log.shape, logcnt.shape), ((layers, replicas), (layers, experts)))
         self.assertEqual(log2phy.shape, (layers, experts, logcnt.max()))
-        for layer in range(layers):
-            np.testing.assert_array_equal(np.bincount(phy2log[layer], minlength=experts), logcnt[layer])
-            self.assertGreaterEqual(logcnt[layer].min(), 1)
-            for expert in range(experts):
-                places = log2phy[layer, expert]
-                copies = int(logcnt[layer, expert])
-                self.assertEqual(sorted(places[:copies]), np.flatnonzero(phy2log[layer] == expert).tolist())
-                self.assertTrue((places[copies:] == -1).all())
-            if groups % nodes == 0:
-                node = np.arange(replicas) // (replicas // nodes)
-                group = phy2log[layer] // (experts // groups)
-                for one in range(groups):
-                    self.assertEqual(len(set(node[group == one])), 1)
-
-    def test_the_three_maps_agree_in_every_case(self):
-        for seed, (experts, replicas, groups, nodes, gpus) in enumerate(CASES):
-            with self.subTest(seed=seed):
-                weight = random_weight(seed, 3, experts)
-                maps = ek.rebalance_experts(weight, replicas, groups, nodes, gpus)
-                for each in maps:
-                    self.assertEqual(each.dtype, np.int64)
-                self.check(maps, weight, replicas, groups, nodes, gpus)
+        for layer, expert in np.ndindex(logcnt.shape):
+            slots = np.flatnonzero(phy2log[layer] == expert)
+            copies = logcnt[layer, expert]
+            self.assertEqual(sorted(log2phy[layer, expert, :copies]), slots.tolist())
 
     def test_takes_what_eplbs_readme_shows(self):
         weight = np.array([[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
@@ -74,20 +56,14 @@ class Rebalance(PackageTest):
         counts = np.array([np.bincount(row, minlength=12) for row in theirs])
         for given in [weight, weight.tolist(), weight.astype(np.float32), weight.astype(np.int32)]:
             phy2log, log2phy, logcnt = ek.rebalance_experts(given, 16, 4, 2, 8)
-            self.check((phy2log, log2phy, logcnt), weight, 16, 4, 2, 8)
+            self.check((phy2log, log2phy, logcnt), 12, 16)
             ours = max_over_mean(weight, phy2log, logcnt, 8)
             self.assertTrue((ours <= max_over_mean(weight, theirs, counts, 8) + 1e-9).all())
 
     def test_refuses_what_eplb_asserts_against(self):
         weight = random_weight(0, 2, 12)
-        for arguments, error in [
-            ((15, 4, 2, 8), ek.InvalidArgument),
-            ((16, 5, 5, 8), ek.InvalidArgument),
-            ((16, 4, 2, 0), ek.InvalidArgument),
-            ((8, 4, 2, 8), ek.Infeasible),
-        ]:
-            with self.subTest(arguments=arguments):
-                self.assert_raises(error, "", ek.rebalance_experts, weight, *arguments)
+        self.assert_raises(ek.InvalidArgument, "", ek.rebalance_experts, weight, 15, 4, 2, 8)
+        self.assert_raises(ek.Infeasible, "", ek.rebalance_experts, weight, 8, 4, 2, 8)
         weight[1, 3] = -1
         self.assert_raises(ek.InvalidArgument, "layer 1, expert 3: -1", ek.rebalance_experts, weight, 16, 4, 2, 8)
         self.assert_raises(ek.InvalidArgument, "[layers, experts]", ek.rebalance_experts, weight[0], 16, 4, 2, 8)
@@ -118,14 +94,9 @@ class Rebalance(PackageTest):
                     self.assertEqual((a.dtype, a.device, a.dim()), (b.dtype, b.device, b.dim()))
                 self.assertEqual(ours[0].shape, theirs[0].shape)
                 self.assertEqual(ours[2].shape, theirs[2].shape)
-                arrays = [each.numpy() for each in theirs]
-                self.check(arrays, weight.numpy(), replicas, groups, nodes, gpus)  # what we check is what they mean
-                self.check([each.numpy() for each in ours], weight.numpy(), replicas, groups, nodes, gpus)
+                for maps in (ours, theirs):  # what we check is what they mean
+                    self.check([each.numpy() for each in maps], experts, replicas)
                 worst = [
                     max_over_mean(weight.numpy(), each[0].numpy(), each[2].numpy(), gpus) for each in (ours, theirs)
                 ]
                 self.assertTrue((worst[0] <= worst[1] + 1e-6).all(), worst)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -50,15 +50,15 @@ class PackageTest(unittest.TestCase):
             self.skipTest(f"{CASES} has no {name}")
         return CASES / name
 
-    def assert_interrupted(self, call, *arguments, **named):
-        """Ctrl-C ends the call, and soon."""
+    def assert_interrupted(self, call, *arguments, within=1.5, **named):
+        """Ctrl-C ends the call, and soon: in so many seconds."""
         # A shell's background jobs begin with the signal ignored.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
             call(*arguments, **named)
-        self.assertLess(time.monotonic() - begin, 1.5)
+        self.assertLess(time.monotonic() - begin, within)
 
     def assert_raises(self, error_type, message, call, *arguments, **named):
         """The error's type, a part of its sentence, and that its data are in the sentence."""

@@ -69,20 +69,6 @@ TEST(Profile, EqualsACountOfEveryPairByDefinition) {
   }
 }
 
-TEST(Profile, ATokenOfTopKMakesKTimesKPairs) {
-  MemoryTrace trace({.num_layers = 2, .top_k = 2, .num_experts = 3}, {0, 1, 2, 2});
-  const RoutingProfile profile = profile_trace(trace);
-  const std::vector<std::int64_t> expected{0, 0, 2, 0, 0, 2, 0, 0, 0};
-  EXPECT_TRUE(std::ranges::equal(profile.transitions(LayerId(0)), expected));
-}
-
-TEST(Profile, ATokenAbsentFromALayerMakesNoPairThere) {
-  MemoryTrace trace({.num_layers = 3, .top_k = 1, .num_experts = 2}, {1, no_expert, 0});
-  const RoutingProfile profile = profile_trace(trace);
-  EXPECT_TRUE(std::ranges::equal(profile.transitions(), std::vector<std::int64_t>(8, 0)));
-  EXPECT_EQ(profile.total_load(LayerId(1)), 0);
-}
-
 TEST(Profile, OfTwoTracesIsTheSumOfTheirs) {
   const RandomTrace whole(7);
   const std::size_t row = static_cast<std::size_t>(whole.layers * whole.k);

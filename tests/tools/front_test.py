@@ -154,7 +154,3 @@ class Front(unittest.TestCase):
         self.assertIn("not clean: clang-tidy", done.stderr)
         self.assertEqual(done.stdout.count("found in"), 1)
         self.assertIn("found in cli/second.cpp", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

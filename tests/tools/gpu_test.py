@@ -112,7 +112,3 @@ class Gpu(unittest.TestCase):
         done = self.run_script("--quick", "--tests")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.steps(), [("test", "good_test", 0)])
-
-
-if __name__ == "__main__":
-    unittest.main()
