@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>

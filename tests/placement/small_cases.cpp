@@ -1,7 +1,5 @@
 #include "tests/placement/small_cases.h"
 
-#include <algorithm>
-
 namespace evenkeel {
 
 namespace {

@@ -186,7 +186,8 @@ def refused(rank: int, ranks: int) -> None:
     hidden, top_k, _ = inputs(SEED, rank, ids)
     own = {name: weight.requires_grad_() for name, weight in make_weights(E, torch.float32).items()}
     outside = torch.ones(HIDDEN, requires_grad=True)
-    right = {"hidden": hidden, "ids": ids, "top_k": top_k, "experts": unused, "weights": own, "stock": None}
+    right: dict[str, Any] = {"hidden": hidden, "ids": ids, "top_k": top_k}
+    right |= {"experts": unused, "weights": own, "stock": None}
     up, numbers = own["up"].detach(), "whole numbers [tokens, k], k from 1"
     changes: tuple[tuple[dict[str, Any], str], ...] = (
         (

@@ -1,7 +1,6 @@
 // Program 1 by the fast solver, against trying everything.
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/incremental/internal/move_budget.h"
