@@ -238,7 +238,7 @@ class WhatGenerateRuns(RecordTest):
             ("runs several forwards for one token", guided),
         ):
             with self.subTest(message):
-                run = partial(model.generate, **options, custom_generate=custom)
+                run = lambda custom=custom: model.generate(**options, custom_generate=custom)  # noqa: E731
                 self.assert_refused(ek.Unsupported, message, model, run=run)
 
 
