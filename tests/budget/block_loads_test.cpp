@@ -134,7 +134,7 @@ void for_each_load(std::uint64_t seed, int rounds, const Check& check) {
   }
 }
 
-TEST(BlockLoads, KnowAssignmentsAndPositionsExactly) {
+TEST(BlockLoads, KnowAssignmentsAndPositionsExactlyAndBoundRowsAndGroupsFromAbove) {
   for_each_load(2, 1500, [](const auto&, const auto&, const ChunkLoad& known, const ChunkLoad& dealt) {
     ASSERT_EQ(known.tokens, dealt.tokens);
     ASSERT_EQ(known.assignments, dealt.assignments);
@@ -142,11 +142,6 @@ TEST(BlockLoads, KnowAssignmentsAndPositionsExactly) {
     ASSERT_EQ(known.positions_here, dealt.positions_here);
     ASSERT_EQ(known.own_split, dealt.own_split);
     ASSERT_EQ(known.own_runs, dealt.own_runs);
-  });
-}
-
-TEST(BlockLoads, BoundRowsAndGroupsFromAbove) {
-  for_each_load(3, 1500, [](const auto&, const auto&, const ChunkLoad& known, const ChunkLoad& dealt) {
     ASSERT_GE(known.rows_here, dealt.rows_here);
     ASSERT_GE(known.rows_received, dealt.rows_received);
     ASSERT_GE(known.rows_elsewhere, dealt.rows_elsewhere);
@@ -264,33 +259,6 @@ TEST(LargestLoad, BoundsTheBytesOfEveryRoutingOfSoManyTokensUnderEveryPlan) {
       if (HasFatalFailure()) return;
     }
   }
-}
-
-// Most of its rows are others', and most rows elsewhere are its own.
-TEST(LargestLoad, BoundsTheBytesOfARankThatAllOthersTokensComeToAndAllOfItsOwnLeave) {
-  for (int ranks : {2, 3, 5})
-    for (int k : {1, 2, 3})
-      for (std::int64_t tokens : {1, 3}) {
-        RoutedStep step{k, LayerPlacement::contiguous(ranks, ranks), {}};
-        for (int rank = 0; rank < ranks; ++rank) {
-          auto& ids = step.ids.emplace_back();
-          for (std::int64_t token = 0; token < tokens; ++token)
-            for (int i = 0; i < k; ++i) ids.push_back(rank == 0 ? 1 + i % (ranks - 1) : 0);
-        }
-        const StepPlan plan = plain_plan(step);
-        const Chunk whole{0, 1};
-        const ChunkLoad load = dealt_loads(step, plan, {&whole, 1}, 1).front().front();
-        ASSERT_EQ(load.rows_received, (ranks - 1) * tokens);
-        ASSERT_EQ(load.rows_elsewhere, std::min(k, ranks - 1) * tokens);
-        for (std::int64_t element_bytes : {2, 4}) {
-          ChunkShape shape;
-          shape.num_ranks = shape.num_experts = ranks;
-          shape.top_k = k;
-          shape.hidden = 768;
-          shape.element_bytes = element_bytes;
-          expect_no_more_bytes(shape, load, largest_load(shape, tokens, experts_of(step, plan)), 0);
-        }
-      }
 }
 
 }  // namespace

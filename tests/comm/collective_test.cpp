@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/stream.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -67,12 +67,9 @@ TEST(AllGather, RefusesADestinationOfAnotherSize) {
     CpuStream stream;
     const std::vector<int> mine(2);
     std::vector<int> all(5);
-    try {
-      comm.all_gather(bytes_of(mine), bytes_of(all), stream, "counts");
-      FAIL() << "took it";
-    } catch (const InvalidArgument& error) {
-      EXPECT_STREQ(error.what(), "all: has 20 bytes in counts; allowed: 3 ranks times 8 bytes");
-    }
+    EXPECT_EQ(message_of<InvalidArgument>(
+                  [&] { comm.all_gather(bytes_of(mine), bytes_of(all), stream, "counts"); }),
+              "all: has 20 bytes in counts; allowed: 3 ranks times 8 bytes");
   });
 }
 
@@ -92,35 +89,27 @@ TEST(AllReduce, AddsInRankOrderOnEveryRank) {
   }
 }
 
-TEST(AllReduce, FindsLeastGreatestAndSumOfIntegers) {
-  constexpr int ranks = 5;
-  run_ranks(ranks, [&](Communicator& comm) {
+template <class Value>
+void expect_reduced(Value unit) {
+  run_ranks(5, [&](Communicator& comm) {
     CpuStream stream;
-    const std::int64_t mine = (comm.rank().value() - 2) * (std::int64_t{1} << 60);
-    std::vector<std::int64_t> least{mine, 3};
-    std::vector<std::int64_t> greatest{mine, 3};
-    std::vector<std::int64_t> sum{mine, 3};
+    const Value mine = static_cast<Value>(comm.rank().value() - 2) * unit;
+    std::vector<Value> least{mine, 3};
+    std::vector<Value> greatest{mine, 3};
+    std::vector<Value> sum{mine, 3};
     comm.all_reduce(std::span(least), Reduction::min, stream);
     comm.all_reduce(std::span(greatest), Reduction::max, stream);
     comm.all_reduce(std::span(sum), Reduction::sum, stream);
     stream.synchronize();
-    EXPECT_EQ(least, (std::vector<std::int64_t>{-(std::int64_t{2} << 60), 3}));
-    EXPECT_EQ(greatest, (std::vector<std::int64_t>{std::int64_t{2} << 60, 3}));
-    EXPECT_EQ(sum, (std::vector<std::int64_t>{0, 15}));
+    EXPECT_EQ(least, (std::vector<Value>{-2 * unit, 3}));
+    EXPECT_EQ(greatest, (std::vector<Value>{2 * unit, 3}));
+    EXPECT_EQ(sum, (std::vector<Value>{0, 15}));
   });
 }
 
-TEST(AllReduce, FindsLeastAndGreatestOfDoubles) {
-  run_ranks(4, [](Communicator& comm) {
-    CpuStream stream;
-    std::vector<double> least{1.5 * comm.rank().value(), -0.25};
-    std::vector<double> greatest = least;
-    comm.all_reduce(std::span(least), Reduction::min, stream);
-    comm.all_reduce(std::span(greatest), Reduction::max, stream);
-    stream.synchronize();
-    EXPECT_EQ(least, (std::vector<double>{0, -0.25}));
-    EXPECT_EQ(greatest, (std::vector<double>{4.5, -0.25}));
-  });
+TEST(AllReduce, FindsLeastGreatestAndSumOfIntegersAndDoubles) {
+  expect_reduced(std::int64_t{1} << 60);
+  expect_reduced(1.5);
 }
 
 TEST(Collectives, AreMatchedApartFromMessages) {

@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 constexpr double short_deadline = 0.3;
+constexpr ThreadOptions kShort{.deadline_seconds = short_deadline};
 // The seconds that are "soon" on a machine that others use as well.
 constexpr double soon = 5;
 
@@ -38,8 +39,9 @@ struct Ending {
 };
 
 // Runs the body on all ranks and notes the CommError that each met, which it throws on.
-std::vector<Ending> endings_of(int ranks, const std::function<void(Communicator&)>& body,
-                               const ThreadOptions& options, std::string* thrown = nullptr) {
+std::vector<Ending> endings_of(int ranks, const ThreadOptions& options,
+                               const std::function<void(Communicator&)>& body,
+                               std::string* thrown = nullptr) {
   std::vector<Ending> endings(static_cast<std::size_t>(ranks));
   const auto noting = [&](Communicator& comm) {
     try {
@@ -83,6 +85,21 @@ void all_operations(Communicator& comm) {
   comm.send_receive(sends, receives, stream, "combine").wait();
 }
 
+// All operations with a fault in one of them; ranks that were not waiting for its rank meet the error at
+// their next call.
+auto all_with(const Fault& fault, int faulty_rank) {
+  return [=](Communicator& comm) {
+    Fault mine = fault;
+    if (comm.rank() != RankId(faulty_rank)) mine.operation = "never";
+    FaultyCommunicator faulty(comm, mine);
+    all_operations(faulty);
+    for (;;) {
+      faulty.throw_if_aborted("later");
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  };
+}
+
 const char* const operation_names[] = {"counts", "dispatch", "sum", "most", "split", "part sum", "combine"};
 
 TEST(AThrowingRank, EndsAllOthersSoonWithItsMessageWhateverItWasDoing) {
@@ -91,18 +108,8 @@ TEST(AThrowingRank, EndsAllOthersSoonWithItsMessageWhateverItWasDoing) {
       for (const char* name : operation_names) {
         const auto start = std::chrono::steady_clock::now();
         std::string thrown;
-        const std::vector<Ending> endings = endings_of(
-            ranks,
-            [&](Communicator& comm) {
-              FaultyCommunicator faulty(comm, {.operation = comm.rank() == RankId(failing) ? name : "never"});
-              all_operations(faulty);
-              // Ranks that were not waiting for the failed one meet the error at their next call.
-              for (;;) {
-                faulty.throw_if_aborted("later");
-                std::this_thread::sleep_for(milliseconds(1));
-              }
-            },
-            {}, &thrown);
+        const std::vector<Ending> endings =
+            endings_of(ranks, {}, all_with({.operation = name}, failing), &thrown);
         const std::string message = std::string("injected failure at ") + name + " number 1";
         EXPECT_EQ(thrown, message);
         EXPECT_LT(seconds_since(start), soon);
@@ -148,7 +155,7 @@ TEST(AThrowingRank, EndsThoseThatAreBlockedInASplitCommunicatorItIsNoMemberOf) {
     const ReceiveSlice receive{RankId(1), {&value, 1}};
     part->send_receive({}, {&receive, 1}, stream, "dispatch").wait();
   };
-  const std::vector<Ending> endings = endings_of(3, body, {});
+  const std::vector<Ending> endings = endings_of(3, {}, body);
   EXPECT_EQ(endings[0].what, "rank 2 failed: out of tokens");
   EXPECT_EQ(endings[0].operation, "dispatch");
   EXPECT_EQ(endings[1].what, "rank 2 failed: out of tokens");
@@ -160,18 +167,8 @@ TEST(ASilentRank, IsNamedOnEveryRankOnceTheDeadlineHasPassed) {
   for (const char* name : operation_names) {
     const auto start = std::chrono::steady_clock::now();
     std::string thrown;
-    const std::vector<Ending> endings = endings_of(
-        ranks,
-        [&](Communicator& comm) {
-          Fault fault{.kind = Fault::Kind::silence, .operation = comm.rank() == RankId(3) ? name : "never"};
-          FaultyCommunicator faulty(comm, fault);
-          all_operations(faulty);
-          for (;;) {
-            faulty.throw_if_aborted("later");
-            std::this_thread::sleep_for(milliseconds(1));
-          }
-        },
-        {.deadline_seconds = short_deadline}, &thrown);
+    const std::vector<Ending> endings =
+        endings_of(ranks, kShort, all_with({.kind = Fault::Kind::silence, .operation = name}, 3), &thrown);
     EXPECT_GE(seconds_since(start), short_deadline);
     EXPECT_LT(seconds_since(start), short_deadline + soon);
     for (const Ending& ending : endings) {
@@ -184,14 +181,7 @@ TEST(ASilentRank, IsNamedOnEveryRankOnceTheDeadlineHasPassed) {
 TEST(ASilentRank, IsDescribedByWhatItWasToAnswerAndWhatItDidLast) {
   const auto silent_at = [](const char* name) {
     std::string thrown;
-    endings_of(
-        8,
-        [&](Communicator& comm) {
-          Fault fault{.kind = Fault::Kind::silence, .operation = comm.rank() == RankId(3) ? name : "never"};
-          FaultyCommunicator faulty(comm, fault);
-          all_operations(faulty);
-        },
-        {.deadline_seconds = short_deadline}, &thrown);
+    endings_of(8, kShort, all_with({.kind = Fault::Kind::silence, .operation = name}, 3), &thrown);
     return thrown;
   };
   EXPECT_EQ(silent_at("counts"),
@@ -212,23 +202,20 @@ void await(Communicator& comm, int from, const char* name) {
 }
 
 TEST(ASilentRank, IsFoundBehindAChainOfRanksThatWaitForEachOther) {
-  const std::vector<Ending> endings = endings_of(4,
-                                                 [](Communicator& comm) {
-                                                   const int me = comm.rank().value();
-                                                   if (me < 3) await(comm, me + 1, "chained");
-                                                   while (me == 3) {
-                                                     comm.throw_if_aborted("asleep");
-                                                     std::this_thread::sleep_for(milliseconds(1));
-                                                   }
-                                                 },
-                                                 {.deadline_seconds = short_deadline});
+  const std::vector<Ending> endings = endings_of(4, kShort, [](Communicator& comm) {
+    const int me = comm.rank().value();
+    if (me < 3) await(comm, me + 1, "chained");
+    while (me == 3) {
+      comm.throw_if_aborted("asleep");
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
   for (const Ending& ending : endings) EXPECT_EQ(ending.peer, 3) << ending.what;
 }
 
 TEST(RanksThatWaitForEachOther, AreToldThatTheyWaitInACircle) {
   const std::vector<Ending> endings =
-      endings_of(3, [](Communicator& comm) { await(comm, (comm.rank().value() + 1) % 3, "round"); },
-                 {.deadline_seconds = short_deadline});
+      endings_of(3, kShort, [](Communicator& comm) { await(comm, (comm.rank().value() + 1) % 3, "round"); });
   for (const Ending& ending : endings) {
     EXPECT_THAT(
         ending.what,
@@ -238,11 +225,9 @@ TEST(RanksThatWaitForEachOther, AreToldThatTheyWaitInACircle) {
 
 TEST(ARankThatReturns, EndsThoseThatAwaitItWithoutADeadline) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<Ending> endings = endings_of(3,
-                                                 [](Communicator& comm) {
-                                                   if (comm.rank() != RankId(1)) await(comm, 1, "farewell");
-                                                 },
-                                                 {});
+  const std::vector<Ending> endings = endings_of(3, {}, [](Communicator& comm) {
+    if (comm.rank() != RankId(1)) await(comm, 1, "farewell");
+  });
   EXPECT_LT(seconds_since(start), soon);
   for (std::size_t rank : {0U, 2U}) {
     EXPECT_EQ(endings[rank].peer, 1);
@@ -270,22 +255,16 @@ TEST(ARankThatReturns, LeavesThoseAloneThatNeedNothingFromIt) {
 
 TEST(PeersThatDisagreeOnASize, BothLearnBothSizes) {
   for (const bool sender_first : {false, true}) {
-    const std::vector<Ending> endings =
-        endings_of(3,
-                   [&](Communicator& comm) {
-                     std::vector<std::byte> bytes(100);
-                     CpuStream stream;
-                     const SendSlice send{RankId(1), bytes};
-                     const ReceiveSlice receive{RankId(0), std::span(bytes).first(96)};
-                     if ((comm.rank() == RankId(1)) == sender_first)
-                       std::this_thread::sleep_for(milliseconds(20));
-                     if (comm.rank() == RankId(0))
-                       comm.send_receive({&send, 1}, {}, stream, "dispatch").wait();
-                     if (comm.rank() == RankId(1))
-                       comm.send_receive({}, {&receive, 1}, stream, "combine").wait();
-                     if (comm.rank() == RankId(2)) await(comm, 0, "other");
-                   },
-                   {});
+    const std::vector<Ending> endings = endings_of(3, {}, [&](Communicator& comm) {
+      std::vector<std::byte> bytes(100);
+      CpuStream stream;
+      const SendSlice send{RankId(1), bytes};
+      const ReceiveSlice receive{RankId(0), std::span(bytes).first(96)};
+      if ((comm.rank() == RankId(1)) == sender_first) std::this_thread::sleep_for(milliseconds(20));
+      if (comm.rank() == RankId(0)) comm.send_receive({&send, 1}, {}, stream, "dispatch").wait();
+      if (comm.rank() == RankId(1)) comm.send_receive({}, {&receive, 1}, stream, "combine").wait();
+      if (comm.rank() == RankId(2)) await(comm, 0, "other");
+    });
     for (const Ending& ending : endings) {
       EXPECT_EQ(ending.what, "rank 0 sends 100 bytes in dispatch, where rank 1 expects 96 bytes in combine");
     }
@@ -296,15 +275,12 @@ TEST(PeersThatDisagreeOnASize, BothLearnBothSizes) {
 }
 
 TEST(RanksThatGatherUnlikeSizes, AllStop) {
-  const std::vector<Ending> endings =
-      endings_of(4,
-                 [](Communicator& comm) {
-                   const std::vector<std::byte> mine(comm.rank() == RankId(2) ? 9 : 8);
-                   std::vector<std::byte> all(4 * mine.size());
-                   CpuStream stream;
-                   comm.all_gather(mine, all, stream, "counts").wait();
-                 },
-                 {});
+  const std::vector<Ending> endings = endings_of(4, {}, [](Communicator& comm) {
+    const std::vector<std::byte> mine(comm.rank() == RankId(2) ? 9 : 8);
+    std::vector<std::byte> all(4 * mine.size());
+    CpuStream stream;
+    comm.all_gather(mine, all, stream, "counts").wait();
+  });
   for (const Ending& ending : endings) {
     EXPECT_THAT(ending.what, HasSubstr("9 bytes in counts"));
     EXPECT_THAT(ending.what, HasSubstr("8 bytes in counts"));
@@ -312,18 +288,16 @@ TEST(RanksThatGatherUnlikeSizes, AllStop) {
 }
 
 TEST(Abort, StopsEveryRankAndEveryLaterCallWithItsFirstCause) {
-  const std::vector<Ending> endings = endings_of(4,
-                                                 [](Communicator& comm) {
-                                                   if (comm.rank() == RankId(1)) {
-                                                     comm.abort("the router gave NaN");
-                                                     comm.abort("a second thought");
-                                                   }
-                                                   EXPECT_THROW(all_operations(comm), CommError);
-                                                   EXPECT_THROW(comm.split(0), CommError);
-                                                   EXPECT_THROW(comm.throw_if_aborted("later"), CommError);
-                                                   await(comm, 0, "last");
-                                                 },
-                                                 {});
+  const std::vector<Ending> endings = endings_of(4, {}, [](Communicator& comm) {
+    if (comm.rank() == RankId(1)) {
+      comm.abort("the router gave NaN");
+      comm.abort("a second thought");
+    }
+    EXPECT_THROW(all_operations(comm), CommError);
+    EXPECT_THROW(comm.split(0), CommError);
+    EXPECT_THROW(comm.throw_if_aborted("later"), CommError);
+    await(comm, 0, "last");
+  });
   for (const Ending& ending : endings) {
     EXPECT_EQ(ending.peer, 1);
     EXPECT_EQ(ending.operation, "last");
@@ -334,7 +308,7 @@ TEST(Abort, StopsEveryRankAndEveryLaterCallWithItsFirstCause) {
 TEST(AnUnfinishedOperation, EndsTheOthersWhenItsRankGoesOn) {
   std::string thrown;
   const std::vector<Ending> endings = endings_of(
-      2,
+      2, {},
       [](Communicator& comm) {
         if (comm.rank() == RankId(1)) return await(comm, 0, "abandoned");
         const std::byte value{};
@@ -342,7 +316,7 @@ TEST(AnUnfinishedOperation, EndsTheOthersWhenItsRankGoesOn) {
         const SendSlice sends[] = {{RankId(0), {&value, 1}}, {RankId(1), {&value, 1}}};
         comm.send_receive(sends, {}, stream, "abandoned");
       },
-      {}, &thrown);
+      &thrown);
   EXPECT_EQ(thrown, "rank 0 ended, and left unfinished: abandoned");
 }
 

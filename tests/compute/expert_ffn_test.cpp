@@ -6,8 +6,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/internal/row_ladder.h"
 #include "evenkeel/device/cpu/rows.h"
-#include "tests/compute/ffn_outcome.h"
-#include "tests/layer/moe_case.h"
+#include "tests/compute/emulation/grouped_case.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -19,17 +18,11 @@ class Batch {
   explicit Batch(const MoeCase& problem)
       : problem_(problem),
         shape_(problem.shape().moe.expert),
-        top_k_(problem.top_k()),
+        grouped_(problem),
+        top_k_(grouped_.top_k),
         ffn_(make_cpu_expert_ffn(shape_, true)) {
-    for (std::size_t e = 0; e < problem.weights().size(); ++e) {
-      const auto begin = static_cast<std::int64_t>(input_row_.size());
-      for (std::size_t a = 0; a < top_k_.experts.size(); ++a)
-        if (top_k_.experts[a] == static_cast<std::int32_t>(e)) {
-          input_row_.push_back(static_cast<std::int32_t>(a) / top_k_.k);
-          output_row_.push_back(static_cast<std::int32_t>(a));
-        }
-      groups_.push_back({nullptr, {}, begin, static_cast<std::int64_t>(input_row_.size())});
-    }
+    for (std::size_t e = 0; e < problem.weights().size(); ++e)
+      groups_.push_back({nullptr, {}, grouped_.begin[e], grouped_.begin[e + 1]});
   }
 
   // From 0, where a call has the least workspace, to 1, where it has as much as makes it fast.
@@ -39,16 +32,11 @@ class Batch {
   // `in_halves`: weights are prepared gate_up first, the rest after it.
   FfnOutcome run(std::optional<Pass> again = {}, bool in_halves = false) {
     in_halves_ = in_halves;
-    FfnOutcome outcome;
-    const auto rows = number(problem_.all_tokens() * shape_.hidden);
-    outcome.results.resize(top_k_.experts.size() * number(shape_.hidden * bytes_of(shape_.type)));
-    outcome.grad_input.resize(rows);
-    outcome.grad_weight.resize(top_k_.experts.size());
-    outcome.grad_experts.assign(groups_.size(), std::vector<float>(number(shape_.elements())));
-    std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()) +
+    FfnOutcome outcome = empty_outcome(problem_);
+    std::vector<std::byte> saved(grouped_.input_row.size() * number(ffn_->saved_bytes_per_position()) +
                                  number(ffn_->saved_margin_bytes()));
     attach(outcome);
-    const ExpertBatch batch{groups_, input_row_, output_row_};
+    const ExpertBatch batch{groups_, grouped_.input_row, grouped_.output_row};
     std::vector<std::byte> rest, grad_rest;
     const SplitRows hidden = split(problem_.hidden(0, problem_.all_tokens()), rest);
     const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()), grad_rest);
@@ -134,10 +122,11 @@ class Batch {
 
   const MoeCase& problem_;
   ExpertShape shape_;
+  GroupedCase grouped_;
   TopK top_k_;
   std::shared_ptr<const ExpertFfn> ffn_;
   std::vector<ExpertGroup> groups_;
-  std::vector<std::int32_t> input_row_, output_row_, own_index_;
+  std::vector<std::int32_t> own_index_;
   std::vector<float> rest_sums_;
   bool in_halves_ = false;
   double workspace_share_ = 1;

@@ -154,18 +154,6 @@ TEST(Arena, RefusesClaimsThatTogetherExceedItsBudget) {
   }
 }
 
-TEST(Buffer, GivesItsBytesBackOnceHoweverItIsMoved) {
-  Arena arena(Device::cpu(), 1 << 16);
-  Buffer a = arena.allocate(100, "a");
-  Buffer b = std::move(a);
-  EXPECT_EQ(arena.in_use_bytes(), 2 * kLine);
-  b = arena.allocate(10, "another");
-  EXPECT_EQ(arena.in_use_bytes(), kLine);
-  b.release();
-  b.release();
-  EXPECT_EQ(arena.in_use_bytes(), 0);
-}
-
 // Against a list of what is live: nothing overlaps, nothing is overwritten, and a request is refused only
 // where no gap of the list is large enough.
 TEST(Arena, NeverLendsBytesTwiceAndRefusesOnlyWhatDoesNotFit) {

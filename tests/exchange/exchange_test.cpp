@@ -8,16 +8,14 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <random>
 #include <set>
 
-#include "evenkeel/balance/planner.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "tests/plan/deal_oracle.h"
+#include "tests/exchange/random_step.h"
 #include "tests/routing/message.h"
 
 namespace evenkeel::testing {
@@ -33,25 +31,6 @@ float scale_of(std::int32_t expert) {
 float element(int rank, std::size_t token, std::int64_t column) {
   return static_cast<float>(
       (static_cast<std::size_t>(rank) * 31 + token * 7 + static_cast<std::size_t>(column)) % 16);
-}
-
-struct Step {
-  Choices choices;
-  StepPlan plan;
-};
-
-Step random_step(unsigned seed) {
-  std::mt19937 random(seed);
-  Step step;
-  const int ranks = static_cast<int>(random() % 6) + 1;
-  step.choices = random_choices(random, ranks);
-  const LayerPlacement placement = random_placement(random, step.choices.num_experts, ranks, seed % 2 == 0);
-  if (seed % 4 == 3)
-    fill_random_plan(random, step.choices.counts(), placement, step.plan);
-  else
-    make_planner({static_cast<PlannerOptions::Kind>(seed % 4), 1000, 3, 0})
-        ->plan(step.choices.counts(), placement, step.plan);
-  return step;
 }
 
 // One rank: its tokens, and the expert's arithmetic on whatever is here.
@@ -78,12 +57,7 @@ class Rank {
   std::vector<std::byte> space() const { return std::vector<std::byte>(rows_.size()); }
 
   void run_experts(const Dispatched& dispatched, const Buffer& results) const {
-    for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
-      std::vector<float> row = row_at(dispatched.rows(rows()), in);
-      for (float& value : row) value *= scale;
-      rows::from_f32(kHidden, row.data(),
-                     rows::at(results.data(), static_cast<std::int64_t>(out) * kHidden, type_), type_);
-    });
+    run_experts(dispatched, results, dispatched.output_row(), [](std::int64_t) { return true; });
   }
 
   // Of the positions that are `wanted`, with the results in these rows.
@@ -104,13 +78,16 @@ class Rank {
 
   void run_experts_backward(const Dispatched& dispatched, const Exchange::IncomingGradients& incoming,
                             const Exchange::RowGradients& computed) const {
-    for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
-      const std::vector<float> row = row_at(dispatched.rows(rows(), incoming.rows), in);
-      const float weight = incoming.router.values[out];
-      for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
-        computed.sums.row(static_cast<std::int64_t>(in), kHidden)[c] += weight * scale * row[c];
-      incoming.router.gradients[out] = scale * row[1];
-    });
+    for (const Dispatched::Group& group : dispatched.groups())
+      for (auto i = static_cast<std::size_t>(group.begin); i < static_cast<std::size_t>(group.end); ++i) {
+        const auto in = static_cast<std::size_t>(dispatched.input_row()[i]);
+        const auto out = static_cast<std::size_t>(dispatched.output_row()[i]);
+        const float scale = scale_of(group.expert.value()), weight = incoming.router.values[out];
+        const std::vector<float> row = row_at(dispatched.rows(rows(), incoming.rows), in);
+        for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
+          computed.sums.row(static_cast<std::int64_t>(in), kHidden)[c] += weight * scale * row[c];
+        incoming.router.gradients[out] = scale * row[1];
+      }
   }
 
   // Both output and gradient of hidden, since the expert is linear and the gradient that comes is the row.
@@ -143,14 +120,6 @@ class Rank {
                  wide.data());
     return wide;
   }
-  template <class Body>
-  static void for_each_position(const Dispatched& dispatched, const Body& body) {
-    for (const Dispatched::Group& group : dispatched.groups())
-      for (auto i = static_cast<std::size_t>(group.begin); i < static_cast<std::size_t>(group.end); ++i)
-        body(static_cast<std::size_t>(dispatched.input_row()[i]),
-             static_cast<std::size_t>(dispatched.output_row()[i]), scale_of(group.expert.value()));
-  }
-
   const Step& step_;
   int me_;
   DataType type_;

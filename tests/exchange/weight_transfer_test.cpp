@@ -113,23 +113,14 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
   });
 }
 
-TEST(WeightTransfer, ServesRanksThatLendToEachOther) {
+TEST(WeightTransfer, ServesWhoeverLendsToWhom) {
+  // Ranks that lend to each other, and a circle of lenders.
   expect_lending(LayerPlacement({{0}, {1}}, 2), {{0, 1}, {1, 0}});
-}
-
-TEST(WeightTransfer, ServesACircleOfLenders) {
   expect_lending(LayerPlacement({{0}, {1}, {2}, {3}}, 4), {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
-}
-
-TEST(WeightTransfer, LendsOneExpertToManyAndManyToOne) {
+  // One expert to many, and many to one.
   expect_lending(LayerPlacement({{0}, {0}, {1}, {2}}, 4), {{0, 1, 2, 3}, {3}, {1, 3}, {3, 2, 3}});
-}
-
-TEST(WeightTransfer, TakesGradientsOfCopiesHomeWithoutLendingThem) {
+  // Gradients of copies go home, and nothing is lent.
   expect_lending(LayerPlacement({{1, 0}, {2, 1, 0}}, 3), {{0, 1, 2}, {0, 1, 0}});
-}
-
-TEST(WeightTransfer, HasNothingToDoWhereEverythingStaysAtHome) {
   expect_lending(LayerPlacement({{0}, {1}}, 2), {{0}, {1}});
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -106,8 +105,6 @@ Outcome exercise_tensors(const ByteSource& source) {
 void count_weights(const ModelDescription& model) {
   if (model_parameters(model).total() <= 0) throw std::logic_error("a model without weights");
 }
-
-}  // namespace
 
 Outcome exercise_safetensors(std::span<const std::byte> bytes) {
   return outcome_of([&] { read_all_arrays(*internal::open_safetensors(source_of(bytes))); });
@@ -232,20 +229,27 @@ Outcome exercise_cost(std::span<const std::byte> bytes) {
   return outcome_of([&] { read_cost(source_of(bytes)); });
 }
 
+constexpr std::pair<std::string_view, Outcome (*)(std::span<const std::byte>)> targets[] = {
+    {"safetensors", exercise_safetensors},
+    {"npy", exercise_npy},
+    {"npz", exercise_npz},
+    {"json", exercise_json},
+    {"trace", exercise_trace},
+    {"checkpoint", exercise_checkpoint},
+    {"pickle", exercise_pickle},
+    {"recording", exercise_recording},
+    {"foreign", exercise_foreign},
+    {"topology", exercise_topology},
+    {"trained_layer", exercise_trained_layer},
+    {"cost", exercise_cost}};
+
+}  // namespace
+
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
-  if (target == "safetensors") return exercise_safetensors(bytes);
-  if (target == "npy") return exercise_npy(bytes);
-  if (target == "npz") return exercise_npz(bytes);
-  if (target == "json") return exercise_json(bytes);
-  if (target == "trace") return exercise_trace(bytes);
-  if (target == "checkpoint") return exercise_checkpoint(bytes);
-  if (target == "pickle") return exercise_pickle(bytes);
-  if (target == "recording") return exercise_recording(bytes);
-  if (target == "foreign") return exercise_foreign(bytes);
-  if (target == "topology") return exercise_topology(bytes);
-  if (target == "trained_layer") return exercise_trained_layer(bytes);
-  if (target == "cost") return exercise_cost(bytes);
-  throw std::invalid_argument("no fuzz target " + std::string(target));
+  const auto* const found =
+      std::ranges::find_if(targets, [&](const auto& each) { return each.first == target; });
+  if (found == std::end(targets)) throw std::invalid_argument("no fuzz target " + std::string(target));
+  return found->second(bytes);
 }
 
 }  // namespace evenkeel::fuzz

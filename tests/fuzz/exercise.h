@@ -25,22 +25,9 @@ constexpr double allowed_seconds(std::size_t file_bytes) {
   return 0.5 + 50e-6 * static_cast<double>(file_bytes);
 }
 
-Outcome exercise_safetensors(std::span<const std::byte> bytes);
-Outcome exercise_npy(std::span<const std::byte> bytes);
-Outcome exercise_npz(std::span<const std::byte> bytes);
-Outcome exercise_json(std::span<const std::byte> bytes);
-Outcome exercise_trace(std::span<const std::byte> bytes);
-// As each of the files of a checkpoint that are parsed: config.json (for its experts and for its sizes), the
-// index, the map, a safetensors header.
-Outcome exercise_checkpoint(std::span<const std::byte> bytes);
-Outcome exercise_pickle(std::span<const std::byte> bytes);
-Outcome exercise_recording(std::span<const std::byte> bytes);
-Outcome exercise_foreign(std::span<const std::byte> bytes);
-Outcome exercise_topology(std::span<const std::byte> bytes);
-Outcome exercise_trained_layer(std::span<const std::byte> bytes);
-Outcome exercise_cost(std::span<const std::byte> bytes);
-
-// By the name of a target: "safetensors", "npy", ... as tests/fuzz/run.sh lists them.
+// By the name of a target: "safetensors", "npy", ... as tests/fuzz/run.sh lists them. "checkpoint" reads
+// bytes as each of the files of a checkpoint that are parsed: config.json (for its experts and for its
+// sizes), the index, the map, a safetensors header.
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);
 
 }  // namespace evenkeel::fuzz

@@ -1,6 +1,5 @@
-// libFuzzer's way into one reader: CMakeLists.txt compiles this once for each, EXERCISE_READER its function
-// in exercise.h. What an input costs is bounded by its length; one that costs more ends the run as a crash
-// does.
+// libFuzzer's way into one reader: CMakeLists.txt compiles this once for each, FUZZ_TARGET its name. What an
+// input costs is bounded by its length; one that costs more ends the run as a crash does.
 #include <sanitizer/allocator_interface.h>
 
 #include <algorithm>
@@ -44,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t held_before = held_bytes;
   most_held_bytes = held_bytes;
   const std::clock_t begin = std::clock();
-  evenkeel::fuzz::EXERCISE_READER(std::as_bytes(std::span(data, size)));
+  evenkeel::fuzz::exercise(FUZZ_TARGET, std::as_bytes(std::span(data, size)));
   // The sanitizers make it some ten times as slow as it is.
   require_below(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC,
                 10 * evenkeel::fuzz::allowed_seconds(size), "seconds", size);

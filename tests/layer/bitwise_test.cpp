@@ -50,21 +50,6 @@ TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
 #endif
 }
 
-// 450 = 256 + 194 and 400 = 256 + 144 columns.
-TEST_P(Bitwise, HoldsWhereProductsAreMadeInBlocksOfColumns) {
-  const auto [type, activation] = GetParam();
-  const ExpertShape expert{400, 450, activation, activation == Activation::clamped_swiglu, type};
-  const auto kept = make_cpu_expert_ffn(expert, false);
-  if (!kept->bitwise().holds) GTEST_SKIP() << kept->bitwise().reason;
-  const MoeCase problem({{6, 2, expert}, {150}, 2.0, 0.0}, 11);
-  const MoeResult expected = run(problem, {});
-  for (int ranks : {2, 5})
-    for (PlannerOptions::Kind kind : kKinds) {
-      const MoeResult actual = run(problem.dealt_to(ranks), {{kind, 1000, 8, 0}, false, 1, {}});
-      EXPECT_TRUE(actual.output == expected.output) << ranks << " ranks, planner " << static_cast<int>(kind);
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(TypesAndActivations, Bitwise,
                          ::testing::Combine(::testing::Values(DataType::f32, DataType::bf16),
                                             ::testing::Values(Activation::swiglu, Activation::clamped_swiglu,

@@ -92,9 +92,22 @@ struct Policy {
   }
 };
 
+// Of layers of unlike shapes.
+std::vector<MoeCase> problems_of(const Policy& policy) {
+  std::vector<MoeCase> problems;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const ExpertShape expert{policy.hidden + 8 * layer, policy.intermediate + 8 * layer, Activation::swiglu,
+                             layer > 0, policy.type};
+    problems.emplace_back(
+        CaseShape{{policy.experts, kTopK, expert}, std::vector<std::int64_t>(kRanks, kMaxTokens), 0.0, 0.0},
+        static_cast<std::uint64_t>(1 + layer));
+  }
+  return problems;
+}
+
 // Steps go to the layers in turn; backward takes the oldest or the newest state, or one is dropped.
-Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, std::int64_t budget,
-                 const Policy& policy, unsigned seed) {
+Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCase>& problems,
+                 std::int64_t budget, const Policy& policy, unsigned seed) {
   Recorded result;
   std::vector<std::int64_t> peaks(kRanks);
   run_ranks(kRanks, [&](Communicator& comm) {
@@ -106,7 +119,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
     options.states_in_flight = kStates;
     options.cpu().memory.recompute = policy.recompute;
     std::vector<std::unique_ptr<RankLayer>> layers;
-    for (int i = 0; i < kLayers; ++i)
+    for (const MoeCase& problem : problems)
       layers.push_back(std::make_unique<RankLayer>(problem, comm, arena, options));
     struct Waiting {
       int layer;
@@ -146,6 +159,9 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
       }
     }
     waiting.clear();
+    if (budget == Arena::kNoBudget) {
+      EXPECT_EQ(arena.in_use_bytes(), 0);  // whether states were consumed or dropped
+    }
     for (const auto& layer : layers)
       for (const auto& grads : layer->grad_experts()) result.grad_experts[rank].push_back(grads);
     peaks[rank] = arena.peak_bytes();
@@ -155,14 +171,14 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
 }
 
 // The least budget of all layers together: what the last of them is refused for with one byte less.
-std::int64_t least_of_all(const MoeCase& problem, const Policy& policy) {
+std::int64_t least_of_all(const std::vector<MoeCase>& problems, const Policy& policy) {
   std::int64_t enough = 1;
   for (int layer = 0; layer < kLayers; ++layer) try {
-      run_all({}, problem, enough, policy, 0);
+      run_all({}, problems, enough, policy, 0);
     } catch (const BudgetTooSmall& error) {
       enough = std::get<std::int64_t>(error.data()[1].value);
     }
-  EXPECT_THROW(run_all({}, problem, enough - 1, policy, 0), BudgetTooSmall);
+  EXPECT_THROW(run_all({}, problems, enough - 1, policy, 0), BudgetTooSmall);
   return enough;
 }
 
@@ -201,9 +217,7 @@ class Storm : public ::testing::TestWithParam<Policy> {};
 
 TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   const Policy& policy = GetParam();
-  const ExpertShape expert{policy.hidden, policy.intermediate, Activation::swiglu, false, policy.type};
-  const MoeCase problem(
-      {{policy.experts, kTopK, expert}, std::vector<std::int64_t>(kRanks, kMaxTokens), 0.0, 0.0}, 1);
+  const std::vector<MoeCase> problems = problems_of(policy);
   for (unsigned seed = 0; seed < seeds(); ++seed) {
     std::mt19937 random(seed * 1000 + policy.first_seed());
     std::vector<StepRouting> steps;
@@ -211,11 +225,11 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
       steps.push_back(adversarial(policy.experts, random));
     Policy ample = policy;
     ample.recompute = Recompute::none;
-    const Recorded free = run_all(steps, problem, Arena::kNoBudget, ample, seed);
-    const std::int64_t least = least_of_all(problem, policy);
+    const Recorded free = run_all(steps, problems, Arena::kNoBudget, ample, seed);
+    const std::int64_t least = least_of_all(problems, policy);
     for (int budget = 0; budget < 4; ++budget) {
       const std::int64_t bytes = budget_of(budget, least, free.peak);
-      const Recorded bounded = run_all(steps, problem, bytes, policy, seed);
+      const Recorded bounded = run_all(steps, problems, bytes, policy, seed);
       ASSERT_LE(bounded.peak, bytes);
       if (budget == 0 && policy.has_small_experts() && policy.cuts()) {
         ASSERT_GT(bounded.chunks, 2 * steps.size());

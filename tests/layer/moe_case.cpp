@@ -181,7 +181,6 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
       if (rank == 0) {
         result.transfers = static_cast<std::int64_t>(state.plan().transfers().size());
         result.chunks = state.chunks().size();
-        result.first_chunk = state.chunks().front();
         result.least_budget = layer.least_budget();
       }
       if (options.backward)

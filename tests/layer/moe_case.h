@@ -95,7 +95,6 @@ struct MoeResult {
   std::vector<std::int64_t> peak_bytes;                                    // by rank
   std::int64_t transfers = 0;
   std::size_t chunks = 0;
-  Chunk first_chunk;
   std::int64_t least_budget = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/layer/step_timeline.h"
 #include "tests/layer/rank_layer.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -308,13 +309,8 @@ TEST(StepTimeline, HoldsMoreThanItsSpaceWasMadeFor) {
 TEST(StepTimeline, MustBeThereBeforeAnythingIsLent) {
   Arena arena(Device::cpu(), 1 << 20);
   const Buffer early = arena.allocate(100, "early");
-  try {
-    StepTimeline timeline(arena);
-    FAIL() << "was accepted";
-  } catch (const InvalidArgument& error) {
-    EXPECT_STREQ(error.what(),
-                 "arena: lends 128 B already; allowed: a timeline made before anything is lent");
-  }
+  EXPECT_EQ(message_of<InvalidArgument>([&] { StepTimeline timeline(arena); }),
+            "arena: lends 128 B already; allowed: a timeline made before anything is lent");
 }
 
 TEST(StepTimeline, LetsTheArenaGoOnWithoutIt) {

@@ -157,6 +157,45 @@ SmallProblem random_problem(std::mt19937_64& random, SmallShape shape) {
   return small;
 }
 
+void give_capacities(std::mt19937_64& random, SmallProblem& small) {
+  Topology::Description description = small.topology.description();
+  int capacity = 0;
+  for (int rank = 0; rank < small.topology.num_ranks(); ++rank) {
+    description.capacities.push_back(1 + static_cast<int>(random() % 4));
+    capacity += description.capacities.back();
+  }
+  description.capacities.back() += std::max(0, small.profile.num_experts() - capacity);
+  small.topology = Topology(description);
+}
+
+SmallProblem random_case(std::mt19937_64& random, const MostOf& most) {
+  const auto between = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const int ranks = between(1, most.ranks);
+  const int experts = between(ranks, most.experts);
+  const SmallShape shape{between(1, most.layers), experts, ranks};
+  SmallProblem small = random_problem(random, shape);
+  // The programs count in doubles, which have no sums of loads near 2^53.
+  while (std::ranges::max(small.profile.loads()) > (std::int64_t{1} << 50))
+    small = random_problem(random, shape);
+  small.sizes = between(0, 1) == 0 ? ClusterSizes::equal : ClusterSizes::free;
+  if (between(0, 2) > 0) return small;
+  Topology::Description description = small.topology.description();
+  for (int rank = 0; rank < ranks; ++rank) description.capacities.push_back(between(1, experts));
+  small.topology = Topology(description);
+  return small;
+}
+
+std::string text_of(const SmallProblem& small) {
+  return std::to_string(small.profile.num_layers()) + " layers, " +
+         std::to_string(small.profile.num_experts()) + " experts, " +
+         std::to_string(small.topology.num_ranks()) + " ranks, " +
+         (small.sizes == ClusterSizes::equal ? "equal" : "free") +
+         (small.traffic == TrafficModel::layer_to_layer ? ", layer to layer" : ", dispatch") +
+         (small.pairs == PairObjective::worst_pair ? ", worst pair" : ", total");
+}
+
 double oracle_balance(const SmallProblem& small, const Homes& homes) {
   double sum = 0;
   for (std::size_t layer = 0; layer < homes.size(); ++layer)
@@ -289,6 +328,27 @@ double best_joint_ms(const SmallProblem& small) {
     if (oracle_fault(small, homes).empty()) best = std::min(best, oracle_joint_ms(small, homes));
   });
   return best;
+}
+
+Homes homes_of(const Clustering& clustering, const RankAssignment& ranks) {
+  Homes homes = clustering.cluster_of;
+  for (std::size_t layer = 0; layer < homes.size(); ++layer)
+    for (int& home : homes[layer]) home = ranks.rank_of[layer][at(home)];
+  return homes;
+}
+
+void expect_best(const Claim& found, double best, double near) {
+  EXPECT_NEAR(found.objective, best, near);
+  EXPECT_NEAR(found.bound, best, near);
+  EXPECT_TRUE(found.proven);
+}
+
+bool expect_enclosed(const Claim& found, double best, double near) {
+  const bool is_best = found.objective <= best + near;
+  EXPECT_GE(found.objective, best - near);
+  EXPECT_LE(found.bound, best + near);
+  EXPECT_TRUE(!found.proven || is_best);
+  return is_best;
 }
 
 }  // namespace evenkeel

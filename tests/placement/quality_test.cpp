@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/traffic.h"
+#include "tests/placement/oracle.h"
 #include "tests/placement/small_cases.h"
 #include "tests/routing/message.h"
 
@@ -79,7 +80,7 @@ struct Case {
         trace(random_trace(random)),
         ranks(1 + static_cast<int>(seed % 5)),
         model(seed % 2 == 0 ? TrafficModel::layer_to_layer : TrafficModel::dispatch_combine),
-        topology(random_topology(random, ranks)),
+        topology(random_links(random, ranks)),
         profile(profile_trace(*trace.reader())),
         sources(source_counts(*trace.reader(), ranks)),
         placement(random_placement(random, trace.num_layers, trace.num_experts, ranks, seed % 3 == 0)),
@@ -92,12 +93,16 @@ struct Case {
         oracle(walk(trace, placement, model)) {}
 };
 
-constexpr std::uint64_t num_cases = 400;
+template <class Check>
+void for_cases(Check check) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    check(Case(seed));
+  }
+}
 
 TEST(PlacementQuality, CountsWhatCrossesEachLevelAsWalkingEveryTokenDoes) {
-  for (std::uint64_t seed = 0; seed < num_cases; ++seed) {
-    SCOPED_TRACE(seed);
-    const Case each(seed);
+  for_cases([](const Case& each) {
     const PlacementQuality quality = placement_quality(each.problem, each.placement);
     double within = 0, across = 0, total = 0, worst_pair = 0;
     for (const auto& exchange : each.oracle.exchanges) {
@@ -123,13 +128,11 @@ TEST(PlacementQuality, CountsWhatCrossesEachLevelAsWalkingEveryTokenDoes) {
             expected += found->second;
         EXPECT_NEAR(quality.traffic[static_cast<std::size_t>(from * each.ranks + to)], expected, 1e-9);
       }
-  }
+  });
 }
 
 TEST(PlacementQuality, SaysTheImbalanceOfEachLayerThreeWays) {
-  for (std::uint64_t seed = 0; seed < num_cases; ++seed) {
-    SCOPED_TRACE(seed);
-    const Case each(seed);
+  for_cases([](const Case& each) {
     const PlacementQuality quality = placement_quality(each.problem, each.placement);
     double sum = 0, inverse = 0, worst = 1;
     for (std::size_t layer = 0; layer < each.oracle.loads.size(); ++layer) {
@@ -151,13 +154,11 @@ TEST(PlacementQuality, SaysTheImbalanceOfEachLayerThreeWays) {
     EXPECT_NEAR(quality.mean_over_max_mean, inverse / layers, 1e-9);
     EXPECT_NEAR(quality.relative_excess_mean, sum / layers - 1, 1e-9);
     EXPECT_NEAR(quality.max_over_mean_worst, worst, 1e-9);
-  }
+  });
 }
 
 TEST(BalanceObjective, IsTheSumOfDeviationsFromTheMean) {
-  for (std::uint64_t seed = 0; seed < num_cases; ++seed) {
-    SCOPED_TRACE(seed);
-    const Case each(seed);
+  for_cases([](const Case& each) {
     double expected = 0;
     for (const auto& loads : each.oracle.loads) {
       double sum = 0;
@@ -165,13 +166,11 @@ TEST(BalanceObjective, IsTheSumOfDeviationsFromTheMean) {
       for (double load : loads) expected += std::abs(load - sum / each.ranks);
     }
     EXPECT_NEAR(balance_objective(each.problem, each.placement), expected, 1e-9);
-  }
+  });
 }
 
 TEST(PairObjective, IsTheWorstPairOrTheSumOverBandwidth) {
-  for (std::uint64_t seed = 0; seed < num_cases; ++seed) {
-    SCOPED_TRACE(seed);
-    const Case each(seed);
+  for_cases([](const Case& each) {
     double expected = 0;
     for (const auto& exchange : each.oracle.exchanges) {
       double worst = 0, sum = 0;
@@ -185,7 +184,7 @@ TEST(PairObjective, IsTheWorstPairOrTheSumOverBandwidth) {
       expected += each.problem.pairs == PairObjective::worst_pair ? worst : sum;
     }
     EXPECT_NEAR(pair_objective(each.problem, each.placement), expected, 1e-9);
-  }
+  });
 }
 
 // The slowest message of an exchange; `back` turns every pair round.
@@ -204,9 +203,7 @@ double slowest_ms(const Case& each, const std::map<std::pair<int, int>, double>&
 }
 
 TEST(JointObjective, IsTheSlowestRankAndTheSlowestPairOfEveryExchange) {
-  for (std::uint64_t seed = 0; seed < num_cases; ++seed) {
-    SCOPED_TRACE(seed);
-    const Case each(seed);
+  for_cases([](const Case& each) {
     double expected = 0;
     for (const auto& loads : each.oracle.loads) {
       double slowest = 0;
@@ -220,7 +217,7 @@ TEST(JointObjective, IsTheSlowestRankAndTheSlowestPairOfEveryExchange) {
       if (each.model == TrafficModel::dispatch_combine) expected += slowest_ms(each, exchange, true);
     }
     EXPECT_NEAR(joint_objective_ms(each.problem, each.placement), expected, 1e-9);
-  }
+  });
 }
 
 TEST(PlacementQuality, WithoutTransitionsKnowsNoTrafficFromLayerToLayer) {

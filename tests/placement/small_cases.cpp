@@ -1,7 +1,5 @@
 #include "tests/placement/small_cases.h"
 
-#include <algorithm>
-
 namespace evenkeel {
 
 namespace {
@@ -60,18 +58,6 @@ Placement random_placement(std::mt19937_64& random, int num_layers, int num_expe
     layers.emplace_back(homes, num_ranks);
   }
   return Placement(std::move(layers));
-}
-
-Topology random_topology(std::mt19937_64& random, int num_ranks) {
-  const auto link = [&] { return Link{0.5 * draw(random, 1, 20), 0.25 * draw(random, 0, 9)}; };
-  Topology::Description description{.within = link(), .across = link()};
-  const int nodes = draw(random, 1, num_ranks);
-  for (int rank = 0; rank < num_ranks; ++rank) description.node_of_rank.push_back(rank % nodes);
-  if (draw(random, 0, 1) == 0)
-    for (int pair = 0; pair < num_ranks * num_ranks; ++pair) description.links.push_back(link());
-  if (draw(random, 0, 1) == 0)
-    for (int rank = 0; rank < num_ranks; ++rank) description.speeds.push_back(0.5 * draw(random, 1, 4));
-  return Topology(std::move(description));
 }
 
 }  // namespace evenkeel

@@ -9,7 +9,6 @@
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/routing/trace.h"
-#include "evenkeel/topology/topology.h"
 
 namespace evenkeel {
 
@@ -20,9 +19,6 @@ struct SmallTrace {
   std::vector<std::int32_t> ids;        // [tokens, L, k], some of them no_expert
   std::vector<std::int64_t> sequences;  // offsets
 
-  std::int64_t num_tokens() const {
-    return static_cast<std::int64_t>(ids.size()) / (std::int64_t{num_layers} * top_k);
-  }
   std::int32_t id(std::int64_t token, int layer, int place) const {
     return ids[static_cast<std::size_t>((token * num_layers + layer) * top_k + place)];
   }
@@ -35,7 +31,4 @@ SmallTrace random_trace(std::mt19937_64& random);
 // Every expert on one rank, or on several where copies are allowed.
 Placement random_placement(std::mt19937_64& random, int num_layers, int num_experts, int num_ranks,
                            bool copies);
-// Two levels or a full matrix, of one or more nodes, with speeds or without.
-Topology random_topology(std::mt19937_64& random, int num_ranks);
-
 }  // namespace evenkeel

@@ -76,9 +76,7 @@ def predicted(training: bool) -> tuple[float, float, float]:
 
 class CostsTest(unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.file = Path(folder.name, "cost.json")
+        self.file = Path(self.enterContext(tempfile.TemporaryDirectory()), "cost.json")
         self.file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS}))
 
     def test_the_slowest_ranks_numbers_are_measured_alike_and_saved(self) -> None:

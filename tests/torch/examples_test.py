@@ -8,9 +8,11 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def torchrun(name: str, *options: str) -> str:
+def torchrun(program: str | Path, *options: object, folder: Path | None = None) -> str:
+    """What an example, or another program, says on two processes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*command, str(EXAMPLES / name), *options], capture_output=True, text=True, timeout=300)
+    command += map(str, [EXAMPLES / program, *options])
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise AssertionError(done.stderr[-4000:])
     return done.stdout

@@ -215,9 +215,7 @@ def wrapped(model_type: str) -> PreTrainedModel:
 
 class FamiliesTest(unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def permuted(self, model: PreTrainedModel, name: str, groups: int = 1, **saving: Any) -> tuple[Path, Path]:
         before, after = self.folder / f"{name}.before", self.folder / f"{name}.after"

@@ -18,34 +18,19 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from layer_test import all_weights, experts, inputs
+from layer_test import experts
+from modes_test import Case
 from processes import require_documented, run_ranks
 
 from evenkeel.errors import CommError
-from evenkeel.torch import ExpertParallel, _faults, _peers
+from evenkeel.torch import _faults, _peers
 from evenkeel.torch._exchange import Exchange
 from evenkeel.torch._faults import Place, Verdict
 
-EXPERTS, K, TOKENS = 6, 2, 12
 
-
-class Step:
-    """A step of a layer in which weights move: most tokens are routed to one expert."""
-
-    def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup | None = None) -> None:
-        self.layer = ExpertParallel(EXPERTS, group, imbalance_threshold=0.0, min_segment=1, name="7")
-        self.ids = torch.randint(EXPERTS, (TOKENS, K), generator=torch.Generator().manual_seed(rank))
-        self.ids[torch.arange(TOKENS) % 4 != 0] = 1
-        whole = all_weights(0, EXPERTS)
-        at = slice(rank * EXPERTS // ranks, (rank + 1) * EXPERTS // ranks)
-        self.weights = {name: weight[at].clone().requires_grad_() for name, weight in whole.items()}
-        self.hidden, self.top_k, self.grad = inputs(0, rank, self.ids)
-        self.hidden.requires_grad_(), self.top_k.requires_grad_()
-
-    def run(self, computed_by: Callable[..., torch.Tensor] = experts) -> None:
-        made = self.layer(self.hidden, self.ids, self.top_k, computed_by, self.weights)
-        assert self.layer.last["transfers"] > 0
-        made.backward(self.grad)
+def run(case: Case, computed_by: Callable[..., torch.Tensor] = experts) -> None:
+    """A step in which weights move."""
+    case.run(computed_by).backward(case.grad)
 
 
 def raising(*_: Any) -> torch.Tensor:
@@ -60,14 +45,14 @@ def on_subgroups(rank: int, ranks: int) -> list[str]:
         group = dist.new_group(list(range(1, ranks)))
         if rank == 0:
             continue
-        step = Step(rank - 1, ranks - 1, group)
+        case = Case(rank - 1, ranks - 1, group=group, name="7")
         try:
-            step.run(raising if fails and rank == ranks - 1 else experts)
+            run(case, raising if fails and rank == ranks - 1 else experts)
             met.append("none")
         except (CommError, ValueError) as error:
             met.append(str(error))
         dist.destroy_process_group(group)
-        del group, step
+        del group, case
         gc.collect()
         for _ in range(100):
             if threading.active_count() > threads:
@@ -109,9 +94,9 @@ def outcome(work: Callable[[], object]) -> tuple[int, str]:
 
 def rank_1_raises(rank: int, ranks: int) -> tuple[int, str]:
     """In the second step."""
-    step = Step(rank, ranks)
-    step.run()
-    return outcome(lambda: step.run(raising if rank == 1 else experts))
+    case = Case(rank, ranks, name="7")
+    run(case)
+    return outcome(lambda: run(case, raising if rank == 1 else experts))
 
 
 def without_ipv4(rank: int, ranks: int) -> tuple[int, str]:
@@ -133,10 +118,13 @@ def on_hosts_of_their_own(rank: int, ranks: int) -> tuple[int, str]:
 
 
 def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
-    """Strangers call every rank while the group meets; one knows the secret, and sends what was meant for others."""
+    """Strangers call every rank while the group meets.
+
+    They send noise, and what ranks have sent; one knows the secret, and sends what was meant for others.
+    """
     listeners: list[Any] = []
     strangers: list[socket.socket] = []
-    listen, connect = _peers._listen, _peers.Peers.connect
+    listen, connect, send = _peers._listen, _peers.Peers.connect, _peers.Peers._send
 
     def listening(addresses: Any) -> socket.socket | None:
         made = listen(addresses)
@@ -146,9 +134,16 @@ def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
                 call(said)
         return made
 
-    def call(said: bytes) -> None:
-        strangers.append(socket.create_connection(listeners[-1]))
+    def call(said: bytes, address: Any = None) -> None:
+        strangers.append(socket.create_connection(address or listeners[-1]))
         strangers[-1].sendall(said)
+
+    def sending(self: Any, connection: Any, told: Any) -> None:
+        send(self, connection, told)
+        line = json.dumps(told).encode()
+        for said in (self._signature(line) + b" " + line + b"\n", self._signature(line) + b" " + line):
+            with contextlib.suppress(OSError):  # who was called listens; who called does not
+                call(said, connection.socket.getpeername()[:2])
 
     def connecting(self: Any, gather: Callable[[str], list[str]]) -> None:
         def gathering(text: str) -> list[str]:
@@ -161,7 +156,8 @@ def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
 
         connect(self, gathering)
 
-    with mock.patch.object(_peers, "_listen", listening), mock.patch.object(_peers.Peers, "connect", connecting):
+    ranks_meet = mock.patch.multiple(_peers.Peers, connect=connecting, _send=sending)
+    with mock.patch.object(_peers, "_listen", listening), ranks_meet:
         Exchange(None).all_gather("counts", torch.zeros(1))
     for stranger in strangers:
         stranger.settimeout(5)
@@ -183,8 +179,8 @@ def waits_elsewhere(rank: int, ranks: int, leaves: bool) -> tuple[int, str]:
     pairs = [dist.new_group(pair) for pair in ([0, 1], [2, 3])]
     across = [dist.new_group(pair) for pair in ([0, 2], [1, 3])]
     group, other = pairs[rank // 2], across[rank % 2]
-    step = Step(rank % 2, 2, group)
-    step.run()
+    case = Case(rank % 2, 2, group=group, name="7")
+    run(case)
     dist.barrier()
     for of, seconds in ((group, 6 if leaves else 2), (other, 2 if leaves else 6)):
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), of)
@@ -200,15 +196,15 @@ def waits_elsewhere(rank: int, ranks: int, leaves: bool) -> tuple[int, str]:
             sys.last_value = error  # as Python has it where a program ends by an error
             _faults._leave_all()
             return -2, str(error)
-    return outcome(step.run) if rank == 0 else (-2, "")
+    return outcome(lambda: run(case)) if rank == 0 else (-2, "")
 
 
 def late(rank: int, ranks: int) -> tuple[int, str]:
-    step = Step(rank, ranks)
-    step.run()
+    case = Case(rank, ranks, name="7")
+    run(case)
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
     time.sleep(4 * (rank == 1))
-    return outcome(step.run)
+    return outcome(lambda: run(case))
 
 
 class FaultsTest(unittest.TestCase):

@@ -12,7 +12,7 @@ os.environ["TORCHDYNAMO_DISABLE"] = "1"  # Megatron compiles small functions, wh
 
 import torch
 from examples_test import torchrun
-from processes import run_ranks
+from processes import run_ranks, said_by
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -57,11 +57,8 @@ def compare(rank: int, ranks: int, options: dict[str, Any], shape: dict[str, Any
 
 def refusal(rank: int, ranks: int) -> str:
     module = example(ranks)
-    try:
-        module.make_layer(module.make_config(1, moe_apply_probs_on_input=True), module.BalancedMoELayer)
-    except ValueError as error:
-        return str(error)
-    return ""
+    config = module.make_config(1, moe_apply_probs_on_input=True)
+    return said_by(lambda: module.make_layer(config, module.BalancedMoELayer), ValueError)
 
 
 class MegatronTest(unittest.TestCase):
@@ -71,18 +68,16 @@ class MegatronTest(unittest.TestCase):
             self.assertGreater(last["transfers"], 0)
             self.assertLess(max(last["rank_loads"]), max(last["home_loads"]))
 
-    def test_a_budget(self) -> None:
+    def test_what_megatron_s_options_and_a_budget_change(self) -> None:
+        for shape in (
+            {"moe_shared_expert_intermediate_size": 16},
+            {"add_bias_linear": True, "gated_linear_unit": False},
+            {"moe_expert_capacity_factor": 0.5},  # assignments that the router drops
+        ):
+            with self.subTest(**shape):
+                run_ranks(2, compare, ALWAYS, shape)
         last = run_ranks(2, compare, {**ALWAYS, "budget": 100_000}, {})[0]
         self.assertGreater(last["chunks"], 1)
-
-    def test_shared_experts(self) -> None:
-        run_ranks(2, compare, ALWAYS, {"moe_shared_expert_intermediate_size": 16})
-
-    def test_experts_with_biases_and_no_gate(self) -> None:
-        run_ranks(2, compare, ALWAYS, {"add_bias_linear": True, "gated_linear_unit": False})
-
-    def test_assignments_that_the_router_drops(self) -> None:
-        run_ranks(2, compare, ALWAYS, {"moe_expert_capacity_factor": 0.5})
 
     def test_what_is_refused(self) -> None:
         said = run_ranks(1, refusal)[0]

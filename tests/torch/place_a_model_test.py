@@ -17,9 +17,7 @@ COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
 class PlaceAModel(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def run_example(self, *options):
         words = [sys.executable, EXAMPLE, "--evenkeel", COMMAND, *options]

@@ -67,6 +67,15 @@ def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float =
     return [answers[rank] for rank in range(ranks)]
 
 
+def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
+    """The message of an error of these kinds; "nothing" where the call raises none."""
+    try:
+        call()
+    except kinds as error:
+        return str(error)
+    return "nothing"
+
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 

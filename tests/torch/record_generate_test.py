@@ -3,6 +3,7 @@
 import threading
 import unittest
 import warnings
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -204,13 +205,8 @@ class WhatGenerateRuns(RecordTest):
             ("calls itself, as assistant_early_exit", lambda: model.generate(**one, assistant_early_exit=1)),
             ("continuous batching mixes requests", lambda: model.generate_batch(one["input_ids"].tolist())),
         ):
-            with (
-                self.subTest(message),
-                self.assertRaisesRegex(ek.Unsupported, message),
-                evenkeel.torch.record(model, self.path),
-            ):
-                call()
-            self.assertEqual(list(self.folder.iterdir()), [])
+            with self.subTest(message):
+                self.assert_refused(ek.Unsupported, message, model, run=call)
 
     def test_a_loop_that_is_not_of_transformers_is_refused(self):
         class Loop(Fixed):
@@ -218,9 +214,8 @@ class WhatGenerateRuns(RecordTest):
                 return self(*ids)
 
         model = Loop(Bare())
-        message = r"generate\(\) of Loop does not say which sequences have ended"
-        with self.assertRaisesRegex(ek.Unsupported, message), evenkeel.torch.record(model, self.path):
-            model.generate(torch.tensor([[0]]))
+        message = "generate() of Loop does not say which sequences have ended"
+        self.assert_refused(ek.Unsupported, message, model, run=lambda: model.generate(torch.tensor([[0]])))
 
     def test_a_loop_that_returns_other_tokens_than_it_ran_is_refused(self):
         model, options = generating()
@@ -242,13 +237,9 @@ class WhatGenerateRuns(RecordTest):
             ("returns a list, or never asks", lambda *a, **given: sample(*a, **given).tolist()),
             ("runs several forwards for one token", guided),
         ):
-            with (
-                self.subTest(message),
-                self.assertRaisesRegex(ek.Unsupported, message),
-                evenkeel.torch.record(model, self.path),
-            ):
-                model.generate(**options, custom_generate=custom)
-            self.assertEqual(list(self.folder.iterdir()), [])
+            with self.subTest(message):
+                run = lambda custom=custom: model.generate(**options, custom_generate=custom)  # noqa: E731
+                self.assert_refused(ek.Unsupported, message, model, run=run)
 
 
 class Waiting(Fixed):
@@ -364,34 +355,32 @@ class ThreadsAndOtherCalls(RecordTest):
         bound = model.generate
         for module, message, call in (
             (model.model, "runs Qwen3MoeModel; record that Qwen3MoeForCausalLM", bound),
-            (model, r"is not followed; call model.generate\(\)", bound),
-            (model, r"is not followed; call model.generate\(\)", lambda **given: type(model).generate(model, **given)),
+            (model, "is not followed; call model.generate()", bound),
+            (model, "is not followed; call model.generate()", lambda **given: type(model).generate(model, **given)),
         ):
             for more in ({}, {"use_cache": False}, {"num_beams": 2}, {"prefill_chunk_size": 2}):
-                with (
-                    self.subTest(message, **more),
-                    self.assertRaisesRegex(ek.Unsupported, message),
-                    evenkeel.torch.record(module, self.path),
-                ):
-                    call(**options | more)
-                self.assertEqual(list(self.folder.iterdir()), [])
+                with self.subTest(message, **more):
+                    self.assert_refused(ek.Unsupported, message, module, run=partial(call, **options | more))
 
     def test_a_refusal_in_a_thread_leaves_no_file(self):
         model, options = generating()
         thread = threading.Thread(target=model.generate, kwargs=options)  # not the method that record() puts there
-        with self.assertRaisesRegex(ek.Unsupported, "is not followed"), evenkeel.torch.record(model, self.path):
+
+        def run():
             model(options["input_ids"])
             thread.start()
             thread.join()
-        self.assertEqual(list(self.folder.iterdir()), [])
+
+        self.assert_refused(ek.Unsupported, "is not followed", model, run=run)
 
     def test_a_generate_that_failed_is_no_forward(self):
         model, options = generating()
-        message = "ran no forward while it was recorded"
-        with self.assertRaisesRegex(ek.InvalidArgument, message), evenkeel.torch.record(model, self.path):  # noqa: SIM117
+
+        def run():
             with self.assertRaises(ZeroDivisionError):
                 model.generate(**options, stopping_criteria=[lambda ids, scores: 1 // 0])
-        self.assertEqual(list(self.folder.iterdir()), [])
+
+        self.assert_refused(ek.InvalidArgument, "ran no forward while it was recorded", model, run=run)
 
     def test_the_base_model_of_a_wrapper_is_to_be_recorded(self):
         class Wrap(torch.nn.Module):
@@ -404,9 +393,8 @@ class ThreadsAndOtherCalls(RecordTest):
 
         model, options = generating()
         wrap = Wrap(model)
-        message = r"whose generate\(\) calls the base model, the base model"
-        with self.assertRaisesRegex(ek.Unsupported, message), evenkeel.torch.record(wrap, self.path):
-            wrap.generate(**options)
+        message = "whose generate() calls the base model, the base model"
+        self.assert_refused(ek.Unsupported, message, wrap, run=lambda: wrap.generate(**options))
         with evenkeel.torch.record(model, self.path):
             wrap.generate(**options)
 

@@ -3,22 +3,50 @@
 import json
 import os
 import subprocess
-import sys
 import tracemalloc
 import unittest
 import warnings
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import tiny_models
 import torch
+from processes import run_ranks
 from recording_tests import Bare, Fixed, RecordTest, chosen_by_hand
 from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+from transformers.distributed import DistributedConfig
 
 import evenkeel as ek
 import evenkeel.torch
 
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
+
+
+def recorded_by_rank(rank, ranks, folder):
+    """Each rank its own part of a batch, then the same batch with the experts of the checkpoint divided."""
+    model, inputs = tiny_models.make("qwen3_moe")
+    try:
+        with evenkeel.torch.record(model, f"{folder}/trace.safetensors"):
+            raise AssertionError("began with one file for two ranks")
+    except ek.InvalidArgument as error:
+        assert "{rank}" in str(error), error
+
+    with evenkeel.torch.record(model, folder + "/synced.{rank}.safetensors") as recording:
+        # Rank 0 ends first, and runs on for rank 1.
+        model.generate(**inputs, max_new_tokens=3 + 2 * rank, do_sample=False, synced_gpus=True)
+    length = inputs["input_ids"].shape[1] + 2 + 2 * rank
+    assert recording.tokens == 2 * length, (recording.tokens, length)
+
+    data_parallel = torch.nn.parallel.DistributedDataParallel(model)
+    own = inputs["input_ids"][:, : 2 + rank]
+    with evenkeel.torch.record(data_parallel, folder + "/own.{rank}.safetensors"):
+        data_parallel(input_ids=own)
+
+    config = DistributedConfig(tp_size=ranks, ep_size=ranks)
+    divided = AutoModelForCausalLM.from_pretrained(f"{folder}/model", distributed_config=config).eval()
+    with evenkeel.torch.record(divided, folder + "/divided.{rank}.safetensors"), torch.no_grad():
+        divided(**inputs)
 
 
 class WhatIsRecorded(RecordTest):
@@ -159,21 +187,16 @@ class PackedSequences(RecordTest):
 
 
 class WhatIsRefused(RecordTest):
-    def test_an_error_in_the_recording_leaves_no_file(self):
+    def test_an_error_in_the_recording_leaves_no_file_or_the_one_that_was_there(self):
         model, inputs = tiny_models.make("qwen3_moe")
-        with self.assertRaisesRegex(RuntimeError, "mine"), evenkeel.torch.record(model, self.path):
-            model(**inputs)
-            raise RuntimeError("mine")
-        self.assertEqual(list(self.folder.iterdir()), [])
-        model(**inputs)  # nothing listens any more
-
-    def test_a_file_that_was_there_stays_as_it_was_until_the_end(self):
-        self.path.write_text("before")
-        model, inputs = tiny_models.make("qwen3_moe")
-        with self.assertRaises(RuntimeError), evenkeel.torch.record(model, self.path):
-            model(**inputs)
-            raise RuntimeError
-        self.assertEqual(self.path.read_text(), "before")
+        for before in ([], ["before"]):  # what was in the file stays
+            for text in before:
+                self.path.write_text(text)
+            with self.assertRaisesRegex(RuntimeError, "mine"), evenkeel.torch.record(model, self.path):
+                model(**inputs)
+                raise RuntimeError("mine")
+            self.assertEqual([path.read_text() for path in self.folder.iterdir()], before)
+            model(**inputs)  # nothing listens any more
 
     def test_a_failed_forward_leaves_no_tokens(self):
         with evenkeel.torch.record(model := Fixed(Bare(), Bare()), self.path):
@@ -196,10 +219,8 @@ class WhatIsRefused(RecordTest):
     def test_experts_of_some_forwards_only(self):
         one = torch.tensor([[0]])
         model = Fixed(Bare(), Bare())
-        with self.assertRaisesRegex(ek.Unsupported, "layers.1 ran in some"), evenkeel.torch.record(model, self.path):
-            model(one, one)
-            model(one, None)
-        self.assertEqual(list(self.folder.iterdir()), [])
+        run = lambda: [model(one, other) for other in (one, None)]  # noqa: E731
+        self.assert_refused(ek.Unsupported, "layers.1 ran in some", model, run=run)
 
         class Pair(torch.nn.Module):
             def __init__(self):
@@ -219,9 +240,8 @@ class WhatIsRefused(RecordTest):
     def test_a_model_that_is_not_the_one_called(self):
         self.assert_refused(ek.InvalidArgument, "ran no forward", NotCalled(Bare()), torch.tensor([[0]]))
         model, inputs = tiny_models.make("qwen3_moe")
-        wrong = self.assertRaisesRegex(ek.Unsupported, "record the module that is called")
-        with wrong, evenkeel.torch.record(model, self.path):
-            model.model(**inputs)
+        said = "record the module that is called"
+        self.assert_refused(ek.Unsupported, said, model, run=lambda: model.model(**inputs))
 
     def test_masks_that_do_not_say_which_tokens_are_padding(self):
         model, inputs = tiny_models.make("qwen3_moe")
@@ -229,9 +249,8 @@ class WhatIsRefused(RecordTest):
             ("a Tensor of shape [2, 1, 6, 6] as attention_mask", torch.ones(2, 1, 6, 6, dtype=torch.bool)),
             ("attention_mask has numbers below 0", torch.full((2, 6), -1.0)),
         ):
-            with self.assertRaises(ek.Unsupported) as caught, evenkeel.torch.record(model, self.path):
-                model(**inputs, attention_mask=mask)
-            self.assertIn(message, str(caught.exception))
+            run = partial(model, **inputs, attention_mask=mask)
+            self.assert_refused(ek.Unsupported, message, model, run=run)
 
     def test_words_and_paths(self):
         model = Fixed(Bare())
@@ -273,9 +292,7 @@ class WhatItTakes(RecordTest):
     def test_ranks_write_a_file_each_with_the_ids_of_the_whole_model(self):
         model, inputs = tiny_models.make("qwen3_moe")
         model.save_pretrained(self.folder / "model")
-        script = Path(__file__).with_name("record_ranks.py")
-        ranks = [subprocess.Popen([sys.executable, script, str(rank), self.folder]) for rank in range(2)]
-        self.assertEqual([rank.wait(300) for rank in ranks], [0, 0])
+        run_ranks(2, recorded_by_rank, str(self.folder))
         self.recorded(model, inputs)
         alone = ek.RoutingProfile(self.path)
         for rank in range(2):

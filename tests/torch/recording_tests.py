@@ -56,9 +56,7 @@ class Fixed(torch.nn.Module):
 
 class RecordTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.path = self.folder / "trace.safetensors"
 
     def recorded(self, model, *calls, **options):
@@ -72,9 +70,10 @@ class RecordTest(unittest.TestCase):
             self.metadata = file.metadata()
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
-    def assert_refused(self, error_type, message, model, *ids):
+    def assert_refused(self, error_type, message, model, *ids, run=None):
+        """Where the model is called with these ids, or as `run` does it; there is no file."""
         with self.assertRaises(error_type) as caught, evenkeel.torch.record(model, self.path):
-            model(*ids)
+            run() if run else model(*ids)
         self.assertIn(message, str(caught.exception))
         self.assertTrue(caught.exception.data)
         self.assertEqual(list(self.folder.iterdir()), [])

@@ -1,4 +1,4 @@
-"""Gradients are one process's under every hook on saved tensors, and however often a backward pass is run.
+"""Outputs and gradients are one process's under every hook on saved tensors, and however often a backward pass is run.
 
 The oracle computes all ranks' tokens densely in f64, and adds the losses up. Hooks may differ between ranks.
 """
@@ -115,6 +115,9 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
     with HOOKS[hook](folder):
         made = in_region(region, lambda x: layer(x, ids[rank], top_k, experts, own), hidden)
+    if region != "checkpoint in checkpoint":  # which changes what it is given
+        single = one_process(hidden.detach(), ids[rank], top_k.detach(), all_weights(hot, E))
+        assert torch.equal(made, single), f"{case}: outputs"
     found = run_backward(kind, losses_of(kind, made, grad), [hidden, top_k, *own.values()])
     last = layer.last_training
     assert last["transfers"] > 0 and (last["chunks"] > 1) == (budget is not None), last

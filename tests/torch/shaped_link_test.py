@@ -61,9 +61,7 @@ class Nodes(unittest.TestCase):
             raise unittest.SkipTest(f"no two nodes here: {error}") from None
 
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.mark = f"EVENKEEL_RUN={self.folder}"
         self.before = networks()
 
@@ -100,11 +98,12 @@ class TwoNodes(Nodes):
             self.assertIn(f" 10.0.0.{rank // 2 + 1}/24 ", said)
         self.assert_nothing_left()
 
-    def test_a_rank_that_fails_ends_the_others(self) -> None:
-        started = self.caller("[ $RANK != 2 ] || exit 3; sleep 60")
-        self.assertEqual(started.wait(timeout=30), 1)
-        self.assertIn("a rank failed with status 3", started.communicate()[1])
-        self.assert_nothing_left()
+    def test_a_rank_that_fails_or_is_killed_ends_the_others(self) -> None:
+        for ends, said in (("exit 3", "a rank failed with status 3"), ("kill -KILL $$", "")):
+            started = self.caller(f"[ $RANK != 2 ] || {ends}; sleep 60")
+            self.assertEqual(started.wait(timeout=30), 1)
+            self.assertIn(said, started.communicate()[1])
+            self.assert_nothing_left()
 
     def test_nothing_is_left_after_signals(self) -> None:
         for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -116,11 +115,6 @@ class TwoNodes(Nodes):
                 started.send_signal(sent)
                 self.assertNotEqual(started.wait(timeout=30), 0)
                 self.assert_nothing_left()
-
-    def test_a_killed_rank_ends_the_run(self) -> None:
-        started = self.caller("[ $RANK != 3 ] || kill -KILL $$; sleep 60")
-        self.assertEqual(started.wait(timeout=30), 1)
-        self.assert_nothing_left()
 
     def test_two_runs_do_not_meet(self) -> None:
         both = [self.caller("sleep 1; touch both.$RANK") for _ in range(2)]

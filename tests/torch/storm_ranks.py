@@ -8,9 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
@@ -343,47 +341,11 @@ class Striker:
             ctypes.PyDLL(None).usleep(int(pause * 1e6))
 
 
-class Strangers:
-    """Who is no rank, and sends bytes to every port at which ranks tell each other of faults; also what ranks sent there."""
-
-    def __init__(self, seeded: random.Random) -> None:
-        self.seeded, self.count = seeded, 0
-        self.open: list[socket.socket] = []
-        send, listen = socket.socket.send, socket.socket.listen
-
-        def sent(this: socket.socket, data: Any, *rest: Any) -> int:
-            done = send(this, data, *rest)
-            self.throw(this.getpeername(), [bytes(data), bytes(data)[:-1]])
-            return done
-
-        def listened(this: socket.socket, *rest: Any) -> None:
-            listen(this, *rest)
-            self.throw(this.getsockname(), self.made())
-
-        socket.socket.send, socket.socket.listen = sent, listened  # type: ignore[method-assign,assignment]
-
-    def made(self) -> list[bytes]:
-        some = [self.seeded.randbytes(self.seeded.randrange(1, 200)) for _ in range(20)]
-        return [b"", b"[" * 4096, b"{}\n", b"null\n", b" 0\n", b"\xff" * 9000, self.seeded.randbytes(200_000), *some]
-
-    def throw(self, address: Any, made: list[bytes]) -> None:
-        for data in made:
-            with suppress(OSError):  # nobody listens there by now
-                stranger = socket.create_connection(address[:2], 0.2)
-                self.count += 1
-                stranger.sendall(data)
-                if self.seeded.random() < 0.5:
-                    self.open.append(stranger)
-                else:
-                    stranger.close()
-
-
 class Rank:
     """Plays its script."""
 
     def __init__(self, run: Run, rank: int, ranks: int, began: Any) -> None:
         self.run, self.rank, self.began = run, rank, began
-        self.strangers = Strangers(random.Random(run.seed)) if run.kind == "strangers" else None
         if run.layers[0].world == "model":
             self.steps: list[Any] = [Model(run.layers[0], rank, ranks, ranks // (1 + run.apart))]
         else:
@@ -482,7 +444,6 @@ def on_rank(run: Run, folder: str, rank: int, began: Any, pipe: Connection) -> N
         here = Rank(run, rank, run.ranks, began)
         if run.warm:
             here.warm()
-        assert here.strangers is None or here.strangers.count > 0, "no port of a rank is known"
         dist.barrier()
         set_deadline(DEADLINE)
         outcome = here.outcome(run.scripts[rank])

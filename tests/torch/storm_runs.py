@@ -351,16 +351,6 @@ def in_time(draft: Draft) -> Run:
     return draft.play(Promise("", seconds=4 * DEADLINE), fault)
 
 
-def strangers(draft: Draft) -> Run:
-    draft.ranks = draft.seeded.choice([3, 4])
-    draft.draw_layers(True)
-    what = ["none", "killed", "raises", "stopped"][draft.turn % 4]
-    if what == "none":
-        return draft.play(Promise(""))
-    fault = draft.fault(what, draft.seeded.choice(MOVING))
-    return draft.play(gone_or_failed(fault), fault)
-
-
 def several(draft: Draft) -> Run:
     draft.ranks = 4
     draft.draw_layers(True)
@@ -445,11 +435,10 @@ KINDS: dict[str, Callable[[Draft], Run]] = {
     "paused": while_innocent,
     "holds": while_innocent,
     "in time": in_time,
-    "strangers": strangers,
     "several": several,
     "first step": first_step,
     "halves": halves,
     "model": in_a_model,
 }
-CYCLE = [*KINDS, "killed", "raises", "strangers", "model"]
+CYCLE = [*KINDS, "killed", "stopped", "raises", "late", "model"]
 assert len(CYCLE) == SAMPLE

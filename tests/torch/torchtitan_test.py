@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import torchtitan.tools.utils
-from processes import run_ranks
+from processes import run_ranks, said_by
 from torch.distributed.fsdp import FSDPModule
 
 # torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before more of it is imported.
@@ -164,33 +164,23 @@ def refusals(rank: int, ranks: int) -> list[str]:
         (make_config(2, 1, "partial_dtensor")[0], {"budget": "much"}),
         (others, {}),
     ):
-        try:
-            overridden(config, options)
-        except ValueError as error:
-            said.append(str(error))
+        said.append(said_by(lambda: overridden(config, options), ValueError))  # noqa: B023
     layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
-    try:
-        layer.parallelize(SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3)))
-    except ValueError as error:
-        said.append(str(error))
-    return said
+    mesh = SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3))
+    return [*said, said_by(lambda: layer.parallelize(mesh), ValueError)]
 
 
 class TorchtitanTest(unittest.TestCase):
-    def test_logits_and_gradients_of_two_ranks(self) -> None:
-        run_ranks(2, compare, ALWAYS, 2, 1, "partial_dtensor")
-
-    def test_a_budget(self) -> None:
-        run_ranks(2, compare, {**ALWAYS, "budget": "8MiB"}, 2, 1, "partial_dtensor")
-
-    def test_experts_spread_over_a_part_of_the_ranks(self) -> None:
-        run_ranks(4, compare, ALWAYS, 2, 1, "partial_dtensor")
-
-    def test_tensor_parallel_ranks_share_a_batch(self) -> None:
-        run_ranks(2, compare, ALWAYS, 2, 2, "partial_dtensor")
-
-    def test_the_backend_of_plain_tensors(self) -> None:
-        run_ranks(2, compare, ALWAYS, 2, 1, "spmd_types")
+    def test_logits_and_gradients(self) -> None:
+        for ranks, options, ep, tp, backend in (
+            (2, ALWAYS, 2, 1, "partial_dtensor"),
+            (2, ALWAYS | {"budget": "8MiB"}, 2, 1, "partial_dtensor"),
+            (4, ALWAYS, 2, 1, "partial_dtensor"),  # experts over a part of the ranks
+            (2, ALWAYS, 2, 2, "partial_dtensor"),  # tensor-parallel ranks share a batch
+            (2, ALWAYS, 2, 1, "spmd_types"),  # plain tensors
+        ):
+            with self.subTest(ranks=ranks, options=options, tp=tp, backend=backend):
+                run_ranks(ranks, compare, options, ep, tp, backend)
 
     def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
         run_ranks(2, still)

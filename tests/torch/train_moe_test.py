@@ -6,26 +6,14 @@ In f64, where rounding, which training amplifies, stays far below what an error 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train_moe.py"
+from examples_test import torchrun
+
 STEPS, BUDGET_MIB = 10, 30
-
-
-def run(mode: str, out: Path) -> str:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(EXAMPLE)]
-    command += ["--mode", mode, "--steps", str(STEPS), "--budget", str(BUDGET_MIB), "--measure-every", "3"]
-    made = subprocess.run(
-        [*command, "--dtype", "float64", "--out", str(out)], capture_output=True, text=True, timeout=300
-    )
-    if made.returncode != 0:
-        raise AssertionError(made.stderr)
-    return made.stdout
 
 
 class TrainMoeTest(unittest.TestCase):
@@ -35,10 +23,9 @@ class TrainMoeTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.out = Path(folder.name)
-        cls.said = {mode: run(mode, cls.out) for mode in ("plain", "spill", "budget")}
+        cls.out = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        words = ["--steps", STEPS, "--budget", BUDGET_MIB, "--measure-every", 3, "--dtype", "float64", "--out", cls.out]
+        cls.said = {mode: torchrun("train_moe.py", "--mode", mode, *words) for mode in ("plain", "spill", "budget")}
         cls.curves = {mode: json.loads((cls.out / f"{mode}.json").read_text()) for mode in cls.said}
 
     def test_all_modes_have_the_same_loss_curve(self) -> None:

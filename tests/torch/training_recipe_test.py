@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from examples_test import torchrun
 from layer_test import HIDDEN, all_weights, experts, inputs, one_process
 from processes import run_ranks
 from torch.nn.utils import get_total_norm
@@ -84,18 +84,7 @@ class TrainingRecipeTest(unittest.TestCase):
     def test_the_page_runs(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "train.py").write_text(PROGRAM, encoding="utf-8")
-            command = [
-                sys.executable,
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                "--nproc-per-node",
-                "2",
-                "train.py",
-            ]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-            self.assertEqual(done.returncode, 0, done.stderr[-4000:])
-            self.assertIn("False [", done.stdout)
+            self.assertIn("False [", torchrun(Path(folder, "train.py"), folder=Path(folder)))
             names = {path.name for path in Path(folder, "out", "checkpoint-2").iterdir()}
             self.assertIn("model.safetensors", names)
 

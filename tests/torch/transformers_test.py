@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers as T
-from processes import run_ranks
+from processes import run_ranks, said_by
 from transformers.distributed import DistributedConfig
 from transformers.distributed.expert_parallel import EPImplementationInterface
 
@@ -67,7 +67,7 @@ def layer_names(rank: int, ranks: int, path: str) -> list[str]:
 def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, Any], tp: int, ep: int) -> None:
     """Fails where logits or experts' gradients are not those of one process."""
     evenkeel.transformers.register(min_segment=1, **options)
-    model = load(path, experts, tp_size=tp, fsdp_size=ranks // tp, ep_size=ep or ranks)
+    model = load(path, experts, tp_size=tp, fsdp_size=ranks // tp, ep_size=ep)
     alone = load(path, experts)
     batches = ranks // tp
     ids = torch.randint(0, 64, (batches, TOKENS), generator=torch.Generator().manual_seed(1))
@@ -103,11 +103,7 @@ def still(rank: int, ranks: int, path: str) -> None:
 def refused(rank: int, ranks: int, path: str) -> str:
     """What transformers says of this many experts on so many ranks, before it asks for any implementation of ours."""
     evenkeel.transformers.register()
-    try:
-        load(path, "eager", fsdp_size=ranks, ep_size=ranks)
-    except ValueError as error:
-        return str(error)
-    return ""
+    return said_by(lambda: load(path, "eager", fsdp_size=ranks, ep_size=ranks), ValueError)
 
 
 def seen(rank: int, ranks: int, path: str) -> list[list[int]]:
@@ -160,77 +156,63 @@ def trained(rank: int, ranks: int, path: str, name: str) -> list[float]:
 
 
 class TransformersTest(unittest.TestCase):
-    def each(
-        self, ranks: int, options: dict[str, Any], experts: str = "eager", tp: int = 1, *families: str, ep: int = 0
-    ) -> None:
-        for family in families or FAMILIES:
-            with self.subTest(family), tempfile.TemporaryDirectory() as path:
-                save(family, path)
-                run_ranks(ranks, compare, path, experts, options, tp, ep)
+    folder: Path
+    qwen: str
 
-    def test_logits_and_gradients_of_three_families(self) -> None:
-        self.each(2, {"imbalance_threshold": 0.0})
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.qwen = str(cls.folder / "Qwen3Moe")
+        for family in FAMILIES:
+            save(family, str(cls.folder / family))
 
-    def test_grouped_products_and_four_ranks(self) -> None:
-        self.each(4, {"imbalance_threshold": 0.0}, "grouped_mm", 1, "Qwen3Moe")
-
-    def test_a_budget(self) -> None:
-        self.each(2, {"imbalance_threshold": 0.0, "budget": "2MiB"}, "eager", 1, "Mixtral")
-
-    def test_the_papers_planner_and_the_default_threshold(self) -> None:
-        self.each(2, {"planner": "least-loaded"}, "eager", 1, "GptOss")
-
-    def test_experts_spread_over_a_part_of_the_ranks(self) -> None:
-        self.each(4, {"imbalance_threshold": 0.0}, "eager", 1, "Qwen3Moe", ep=2)
-
-    def test_tensor_parallel_ranks_share_a_batch(self) -> None:
-        self.each(2, {"imbalance_threshold": 0.0}, "eager", 2, "Qwen3Moe")
+    def test_logits_and_gradients(self) -> None:
+        always: dict[str, Any] = {"imbalance_threshold": 0.0}
+        for family, ranks, options, experts, tp, ep in (
+            *((family, 2, always, "eager", 1, 2) for family in FAMILIES),
+            ("Qwen3Moe", 4, always, "grouped_mm", 1, 4),
+            ("Mixtral", 2, always | {"budget": "2MiB"}, "eager", 1, 2),
+            ("GptOss", 2, {"planner": "least-loaded"}, "eager", 1, 2),  # the paper's, and the default threshold
+            ("Qwen3Moe", 4, always, "eager", 1, 2),  # experts over a part of the ranks
+            ("Qwen3Moe", 2, always, "eager", 2, 2),  # tensor-parallel ranks share a batch
+        ):
+            with self.subTest(family, ranks=ranks, options=options, experts=experts, tp=tp, ep=ep):
+                run_ranks(ranks, compare, str(self.folder / family), experts, options, tp, ep)
 
     def test_a_step_in_which_nothing_moves_is_the_frameworks_own(self) -> None:
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path)
-            run_ranks(2, still, path)
+        run_ranks(2, still, self.qwen)
 
     def test_training_gives_the_stock_implementations_losses(self) -> None:
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path)
-            ours, stock = (run_ranks(2, trained, path, name)[0] for name in ("evenkeel", "all_to_all"))
+        ours, stock = (run_ranks(2, trained, self.qwen, name)[0] for name in ("evenkeel", "all_to_all"))
         for mine, theirs in zip(ours, stock, strict=True):
             self.assertAlmostEqual(mine, theirs, places=4)
 
     def test_a_number_of_experts_that_ep_size_does_not_divide_is_refused_as_the_docs_say(self) -> None:
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path, num_experts=7)
-            said = run_ranks(2, refused, path)
+        save("Qwen3Moe", str(self.folder / "seven"), num_experts=7)
+        said = run_ranks(2, refused, str(self.folder / "seven"))
         self.assertEqual(said, ["Cannot evenly shard 7 experts across 2 expert-parallel ranks."] * 2)
 
     def test_a_layer_is_called_by_its_place_in_the_model(self) -> None:
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path)
-            for names in run_ranks(2, layer_names, path):
-                self.assertEqual(names[2:], ["model.layers.0.mlp.experts", "model.layers.1.mlp.experts"])
-                self.assertEqual([int(name) for name in names[:2]], [int(names[0]), int(names[0]) + 1])
+        for names in run_ranks(2, layer_names, self.qwen):
+            self.assertEqual(names[2:], ["model.layers.0.mlp.experts", "model.layers.1.mlp.experts"])
+            self.assertEqual([int(name) for name in names[:2]], [int(names[0]), int(names[0]) + 1])
 
     def test_the_layers_of_a_model_say_what_their_steps_did(self) -> None:
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path)
-            for loads in run_ranks(2, seen, path):
-                self.assertEqual([sum(layer) for layer in loads], [2 * TOKENS * 2] * 2)
+        for loads in run_ranks(2, seen, self.qwen):
+            self.assertEqual([sum(layer) for layer in loads], [2 * TOKENS * 2] * 2)
 
     def test_a_model_that_is_not_ours_is_spoken_of_once(self) -> None:
         ours = {"fsdp_size": 2, "ep_size": 2, "ep_implementation": "evenkeel"}
         alone, stock = ours | {"ep_size": 1}, ours | {"ep_implementation": "all_to_all"}
-        with tempfile.TemporaryDirectory() as path:
-            save("Qwen3Moe", path)
-            for loads, said in (
-                ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; ours needs an ep_size above 1"),
-                ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
-                ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
-            ):
-                for each in run_ranks(2, heard, path, loads):
-                    self.assertEqual(len(each), 1)
-                    self.assertRegex(each[0], said)
-            self.assertEqual(run_ranks(2, heard, path, [ours, stock, {}]), [[], []])
+        for loads, said in (
+            ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; ours needs an ep_size above 1"),
+            ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
+            ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
+        ):
+            for each in run_ranks(2, heard, self.qwen, loads):
+                self.assertEqual(len(each), 1)
+                self.assertRegex(each[0], said)
+        self.assertEqual(run_ranks(2, heard, self.qwen, [ours, stock, {}]), [[], []])
 
     def test_a_name_that_transformers_has_is_refused(self) -> None:
         for name in ("all_to_all", "auto"):

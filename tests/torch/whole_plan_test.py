@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from budget_test import SHAPES, Shape, Step, experts, said_by_error
+from budget_test import SHAPES, Shape, Step, dropping, experts, said_by_error
 from layer_test import check
 from processes import run_ranks
 from saved_tensors_test import storm
@@ -143,10 +143,6 @@ def frozen_autocast_and_without_gradients(rank: int, ranks: int, shape: Shape) -
             close = 5e-2 if kind == "autocast" else 1e-4
             scale = float(one.detach().abs().max())
             assert torch.allclose(one, other, rtol=close, atol=close * scale), f"{kind}: {(one - other).abs().max()}"
-
-
-def dropping(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    return torch.nn.functional.dropout(experts(rows, slots, weights), 0.5)
 
 
 def dropout_is_replayed(rank: int, ranks: int, shape: Shape) -> bool:

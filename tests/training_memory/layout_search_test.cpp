@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "evenkeel/base/error.h"
+#include "tests/routing/message.h"
 #include "tests/training_memory/support.h"
 
 namespace evenkeel {
@@ -87,12 +88,10 @@ TEST(RankLayouts, OtherDegreesStayAsTheSetUpHasThem) {
 
 TEST(RankLayouts, NoDevicesAndTooManyAreRefused) {
   const MemoryModel memory(model_named("qwen3-30b-a3b"), {});
-  for (const std::int64_t devices : {std::int64_t{0}, (std::int64_t{1} << 20) + 1}) try {
-      rank_layouts(memory, devices, std::nullopt, device_of(72));
-      FAIL() << devices;
-    } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("allowed: 1..1048576"));
-    }
+  for (const std::int64_t devices : {std::int64_t{0}, (std::int64_t{1} << 20) + 1})
+    EXPECT_THAT(
+        message_of<InvalidArgument>([&] { rank_layouts(memory, devices, std::nullopt, device_of(72)); }),
+        testing::HasSubstr("allowed: 1..1048576"));
 }
 
 }  // namespace

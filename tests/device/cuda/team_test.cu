@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evenkeel/device/cuda/team.h"
+#include "tests/support/device_memory.h"
 #include "tests/support/gpu.h"
 
 namespace evenkeel::cuda {
@@ -67,37 +68,18 @@ Case make_case(int n) {
   return made;
 }
 
-template <class T>
-class DeviceCopy {
- public:
-  explicit DeviceCopy(std::vector<T>& host) : host_(host) {
-    EXPECT_EQ(cudaMalloc(&device_, host.size() * sizeof(T) + 1), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(device_, host.data(), host.size() * sizeof(T), cudaMemcpyDefault), cudaSuccess);
-  }
-  ~DeviceCopy() {
-    EXPECT_EQ(cudaMemcpy(host_.data(), device_, host_.size() * sizeof(T), cudaMemcpyDefault), cudaSuccess);
-    EXPECT_EQ(cudaFree(device_), cudaSuccess);
-  }
-  DeviceCopy(const DeviceCopy&) = delete;
-  DeviceCopy& operator=(const DeviceCopy&) = delete;
-  T* data() { return device_; }
-
- private:
-  std::vector<T>& host_;
-  T* device_ = nullptr;
-};
-
 void exercise_on_device(Case& given, int threads) {
   const int n = static_cast<int>(given.before.size());
-  DeviceCopy before(given.before);
-  DeviceCopy narrow(given.narrow);
-  DeviceCopy results(given.results);
+  const testing::DeviceMemory<std::int64_t> before(std::span<const std::int64_t>(given.before));
+  const testing::DeviceMemory<int> narrow(std::span<const int>(given.narrow));
+  const testing::DeviceMemory<std::int64_t> results(std::span<const std::int64_t>(given.results));
   if (threads == 0) {
     exercise_warp<<<1, 32>>>(before.data(), narrow.data(), n, results.data());
   } else {
     exercise_block<<<1, static_cast<unsigned>(threads)>>>(before.data(), narrow.data(), n, results.data());
   }
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  given = {before.read(), narrow.read(), results.read()};
 }
 
 TEST(DeviceTeams, GiveTheHostTeamsIntegers) {

@@ -1,36 +1,16 @@
 // The device's tables, made on the host, are those that exchange/ makes for the same step.
 #include <gtest/gtest.h>
 
-#include "evenkeel/balance/planner.h"
 #include "evenkeel/budget/shares.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/cuda/internal/inward.h"
 #include "evenkeel/exchange/exchange.h"
 #include "tests/exchange/cuda/host_routes.h"
+#include "tests/exchange/random_step.h"
 
 namespace evenkeel::testing {
 namespace {
-
-struct Step {
-  Choices choices;
-  LayerPlacement placement = LayerPlacement::contiguous(1, 1);
-  StepPlan plan;
-};
-
-Step random_step(unsigned seed) {
-  std::mt19937 random(seed);
-  Step step;
-  const int ranks = static_cast<int>(random() % 7) + 1;
-  step.choices = random_choices(random, ranks);
-  step.placement = random_placement(random, step.choices.num_experts, ranks, seed % 2 == 0);
-  if (seed % 4 == 3)
-    fill_random_plan(random, step.choices.counts(), step.placement, step.plan);
-  else
-    make_planner({static_cast<PlannerOptions::Kind>(seed % 4), 1000, 3, 0})
-        ->plan(step.choices.counts(), step.placement, step.plan);
-  return step;
-}
 
 // A rank's tokens in a chunk.
 Choices part_of(const Choices& all, const HostRoutes& routes, int chunk) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "evenkeel/layer/cuda/on_gpu.h"
-#include "tests/layer/moe_case.h"
+#include "tests/layer/dense_results.h"
 
 namespace evenkeel::testing {
 
@@ -36,11 +36,5 @@ MoeResult empty_result(const MoeCase& problem);
 // reports.
 std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCase>& cases,
                                    const CudaRunOptions& options);
-
-// Numbers within the error bounds of the dense fp64 evaluation; or those by token alone.
-void expect_dense_layer(const MoeCase& problem, const MoeResult& result, bool backward,
-                        const std::string& what);
-void expect_dense_tokens(const MoeCase& problem, const MoeResult& result, bool backward,
-                         const std::string& what);
 
 }  // namespace evenkeel::testing

@@ -48,28 +48,18 @@ TEST_F(CudaLayer, OutputAndGradientsAreDenseOnesForEveryPlanner) {
       for (Kind kind : kKinds) {
         const CudaRun run =
             run_on_gpu(problem, {.planner = {kind, 1000, between(1, 20), 0}, .backward = true});
-        expect_dense_layer(problem, run.numbers, true, name_of_case(round, kind));
+        expect_dense_layer(Dense(problem), run.numbers, name_of_case(round, kind));
       }
     }
 }
 
 TEST_F(CudaLayer, EveryOrdinaryStepIsExact) {
-  const ExpertShape expert = bf16_expert(48, 40);
-  const CaseShape shapes[] = {{{5, 2, expert}, {33}, 1.0, 0.0},
-                              {{6, 2, expert}, {0, 40, 0, 17}, 1.0, 0.0},
-                              {{6, 2, expert}, {0, 0, 0}, 1.0, 0.0},
-                              {{8, 1, expert}, {1, 0, 0, 1, 0, 0, 0, 1}, 1.0, 0.0},
-                              {{2, 2, expert}, {9, 8, 7, 6, 5}, 0.0, 0.0},
-                              {{7, 3, expert}, {20, 20, 20}, 1.0, 0.0},
-                              {{4, 2, expert}, {10, 10}, 1.0, 1.0},
-                              {{16, 4, expert}, {64, 64, 64, 64}, 6.0, 0.1}};
-  for (int i = 0; const CaseShape& shape : shapes) {
-    const MoeCase problem(shape, 99);
+  for (const Ordinary& each : ordinary_steps(bf16_expert(48, 40))) {
+    const MoeCase problem(each.shape, 99);
     for (Kind kind : kKinds) {
       const CudaRun run = run_on_gpu(problem, {.planner = {kind, 1000, 4, 0}, .backward = true});
-      expect_dense_layer(problem, run.numbers, true, name_of_case(i, kind));
+      expect_dense_layer(Dense(problem), run.numbers, each.name);
     }
-    ++i;
   }
 }
 
@@ -110,7 +100,7 @@ TEST_F(CudaLayer, GradientsAreDenseOnesInChunksAndWithFewPlaces) {
                                                  .budget = whole.peak_bytes / part,
                                                  .borrow_slots = 1,
                                                  .rounds = rounds});
-        expect_dense_layer(problem, run.numbers, true,
+        expect_dense_layer(Dense(problem), run.numbers,
                            name_of_case(rounds, kind) + ", chunks " + std::to_string(run.report.chunks));
       }
   }
@@ -141,7 +131,7 @@ TEST_F(CudaLayer, IsExactWithRedundantExperts) {
                                              .backward = true,
                                              .steps = 2,
                                              .homes = {{2, 0}, {0, 1}, {2}, {1, 2, 0}, {0}}});
-    expect_dense_layer(problem, run.numbers, true, name_of_case(0, kind));
+    expect_dense_layer(Dense(problem), run.numbers, name_of_case(0, kind));
   }
 }
 
@@ -162,7 +152,7 @@ TEST_F(CudaLayer, ACapturedStepIsExactForEveryRoutingThatItIsReplayedWith) {
       if (tight) options.budget = run_on_gpu(first, options).peak_bytes / 2;
       const std::vector<CudaRun> runs = replay_on_gpu(first, cases, options);
       for (std::size_t i = 0; i < runs.size(); ++i)
-        expect_dense_layer(cases[i], runs[i].numbers, true, name_of_case(static_cast<int>(i), kind));
+        expect_dense_layer(Dense(cases[i]), runs[i].numbers, name_of_case(static_cast<int>(i), kind));
     }
 }
 
@@ -176,7 +166,7 @@ TEST_F(CudaLayer, RefusesTheLeastBudgetLessAByteAndTakesIt) {
     least = least_of(error);
   }
   EXPECT_THROW(run_on_gpu(problem, {.budget = least - 1}), BudgetTooSmall);
-  expect_dense_layer(problem, run_on_gpu(problem, {.budget = least}).numbers, false, "least budget");
+  expect_dense_layer(Dense(problem, false), run_on_gpu(problem, {.budget = least}).numbers, "least budget");
 }
 
 TEST_F(CudaLayer, RefusesWhatItHasNot) {

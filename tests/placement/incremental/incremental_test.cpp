@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/incremental/internal/move_budget.h"
 #include "evenkeel/placement/incremental/internal/rank_matching.h"
 #include "evenkeel/placement/replicas/replicas.h"
 #include "tests/placement/replicas/replica_cases.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -42,26 +42,10 @@ LiveCase random_live_case(int seed, int most_experts = 24, int most_ranks = 8) {
   return {c, today, std::move(live), draw_int(random, 0, 12)};
 }
 
-std::vector<double> rank_loads(const LayerPlacement& placement, std::span<const double> loads) {
-  std::vector<double> sums(static_cast<std::size_t>(placement.num_ranks()), 0.0);
-  for (ExpertId e : indices<ExpertId>(placement.num_experts()))
-    for (RankId home : placement.homes(e))
-      sums[home.offset()] += loads[e.offset()] / static_cast<double>(placement.homes(e).size());
-  return sums;
-}
-
 double max_over_mean(const LiveCase& c, const Placement& placement, int layer) {
   const auto experts = static_cast<std::size_t>(c.replicas.num_experts);
-  return max_over_mean_of(
-      rank_loads(placement.layer(layer),
-                 std::span(c.loads).subspan(static_cast<std::size_t>(layer) * experts, experts)));
-}
-
-int new_homes(const LayerPlacement& before, const LayerPlacement& after) {
-  int count = 0;
-  for (ExpertId e : indices<ExpertId>(after.num_experts()))
-    for (RankId home : after.homes(e)) count += !before.is_home(e, home);
-  return count;
+  return max_over_mean_of(placement.layer(layer),
+                          std::span(c.loads).subspan(static_cast<std::size_t>(layer) * experts, experts));
 }
 
 template <class Check>
@@ -107,12 +91,6 @@ TEST(Incremental, WithMovesEnoughItIsWithinHalfAPercentOfStartingAnew) {
   }
 }
 
-TEST(Incremental, WithoutMovesNothingChanges) {
-  const LiveCase c = random_live_case(4);
-  const IncrementalResult result = place_incrementally({c.live, c.loads, 0});
-  for (int l = 0; l < c.live.num_layers(); ++l) EXPECT_EQ(result.placement.layer(l), c.live.layer(l));
-}
-
 TEST(Incremental, LayersNotReachedInTimeStayAsTheyAre) {
   const Placement live = Placement::contiguous(2, 4, 2);
   const std::vector<double> loads = {9, 9, 1, 1, 9, 9, 1, 1};
@@ -131,11 +109,11 @@ TEST(Incremental, LayersNotReachedInTimeStayAsTheyAre) {
 double best_exchange(const LayerPlacement& live, std::span<const double> loads) {
   std::vector<std::vector<int>> homes;
   for (ExpertId e : indices<ExpertId>(live.num_experts())) homes.push_back({live.owner(e).value()});
-  double best = max_over_mean_of(rank_loads(live, loads));
+  double best = max_over_mean_of(live, loads);
   for (std::size_t a = 0; a < homes.size(); ++a)
     for (std::size_t b = 0; b < a; ++b) {
       std::swap(homes[a], homes[b]);
-      best = std::min(best, max_over_mean_of(rank_loads(LayerPlacement(homes, live.num_ranks()), loads)));
+      best = std::min(best, max_over_mean_of(LayerPlacement(homes, live.num_ranks()), loads));
       std::swap(homes[a], homes[b]);
     }
   return best;
@@ -152,20 +130,15 @@ TEST(Incremental, TwoMovesInALayerWithoutCopiesAreTheBestExchange) {
   }
 }
 
-TEST(Incremental, AFreeSlotTakesACopyForOneMove) {
-  const Placement live({LayerPlacement({{0}, {1}}, 2)});
-  const std::vector<double> loads = {10, 2};
-  const IncrementalResult result = place_incrementally({live, loads, 1, 1, {1, 2}});
-  EXPECT_EQ(result.moves, 1);
-  EXPECT_DOUBLE_EQ(result.max_over_mean[0], 7.0 / 6);
-}
-
-TEST(Incremental, ACopyIsGivenUpForOneOfAnotherExpertForOneMove) {
-  const Placement live({LayerPlacement({{0}, {1}, {0, 1}}, 2)});
-  const std::vector<double> loads = {10, 4, 2};
-  const IncrementalResult result = place_incrementally({live, loads, 1});
-  EXPECT_EQ(result.moves, 1);
-  EXPECT_DOUBLE_EQ(result.max_over_mean[0], 9.0 / 8);  // expert 0 on both ranks: 5 + 2 and 5 + 4
+TEST(Incremental, AFreeSlotTakesACopyAndACopyIsGivenUpForAnotherForOneMove) {
+  const Placement single({LayerPlacement({{0}, {1}}, 2)});
+  const IncrementalResult copied = place_incrementally({single, std::vector<double>{10, 2}, 1, 1, {1, 2}});
+  EXPECT_EQ(copied.moves, 1);
+  EXPECT_DOUBLE_EQ(copied.max_over_mean[0], 7.0 / 6);
+  const Placement copies({LayerPlacement({{0}, {1}, {0, 1}}, 2)});
+  const IncrementalResult exchanged = place_incrementally({copies, std::vector<double>{10, 4, 2}, 1});
+  EXPECT_EQ(exchanged.moves, 1);
+  EXPECT_DOUBLE_EQ(exchanged.max_over_mean[0], 9.0 / 8);  // expert 0 on both ranks: 5 + 2 and 5 + 4
 }
 
 TEST(Incremental, CopiesStayOnTheNodesOfTheirExperts) {
@@ -218,15 +191,10 @@ TEST(RankMatching, PutsShuffledRanksBack) {
 TEST(Incremental, SaysWhatIsWrong) {
   const Placement live = Placement::contiguous(1, 4, 2);
   const std::vector<double> loads = {1, 2, 3, 4};
-  const auto message = [&](const IncrementalProblem& problem) -> std::string {
-    try {
-      place_incrementally(problem);
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "none";
+  const auto message = [](const IncrementalProblem& problem) {
+    return message_of<InvalidArgument>([&] { place_incrementally(problem); });
   };
-  EXPECT_EQ(message({live, loads, 3}), "none");
+  EXPECT_NO_THROW(place_incrementally({live, loads, 3}));
   EXPECT_THAT(message({live, loads, -1}), testing::HasSubstr("max_moves: -1"));
   EXPECT_THAT(message({live, std::span(loads).first(3), 1}), testing::HasSubstr("1 layers x 4 experts"));
   const std::vector<double> negative = {1, 2, -3, 4};

@@ -22,14 +22,13 @@ double bell(std::mt19937_64& random) {
   return sum;
 }
 
-// Fills the slots in order, each with any expert that the rules allow, and shows every max/mean with its
-// copies.
+// Fills the slots in order, each with any expert that the rules allow.
 class Exhaustion {
  public:
-  using Judge = std::function<void(double max_over_mean, const std::vector<int>& copies)>;
+  using Show = std::function<void(const std::vector<std::int32_t>&, const std::vector<int>&)>;
 
-  Exhaustion(const ReplicaCase& c, Judge judge)
-      : case_(c), judge_(std::move(judge)), used_(static_cast<std::size_t>(c.num_experts), 0) {
+  Exhaustion(const ReplicaCase& c, const Show& show)
+      : case_(c), show_(show), used_(static_cast<std::size_t>(c.num_experts), 0) {
     for (std::int64_t r = 0; r < c.num_ranks; ++r)
       for (std::int64_t s = r * c.num_physical / c.num_ranks; s < (r + 1) * c.num_physical / c.num_ranks; ++s)
         rank_of_slot_.push_back(static_cast<int>(r));
@@ -59,7 +58,7 @@ class Exhaustion {
   void fill(std::size_t slot) {
     const auto missing = static_cast<std::size_t>(std::ranges::count(used_, 0));
     if (missing > rank_of_slot_.size() - slot) return;
-    if (slot == rank_of_slot_.size()) return show();
+    if (slot == rank_of_slot_.size()) return show_(expert_in_, used_);
     for (int e = 0; e < case_.num_experts; ++e) {
       if (!allowed(slot, e)) continue;
       expert_in_[slot] = e;
@@ -69,22 +68,37 @@ class Exhaustion {
     }
   }
 
-  void show() {
-    std::vector<double> load(static_cast<std::size_t>(case_.num_ranks), 0.0);
-    for (std::size_t s = 0; s < expert_in_.size(); ++s) {
-      const auto e = static_cast<std::size_t>(expert_in_[s]);
-      load[static_cast<std::size_t>(rank_of_slot_[s])] += case_.loads[e] / used_[e];
-    }
-    judge_(max_over_mean_of(load), used_);
-  }
-
   const ReplicaCase& case_;
-  Judge judge_;
+  const Show& show_;
   std::vector<int> rank_of_slot_;
   std::vector<int> node_of_rank_;
-  std::vector<int> expert_in_;
+  std::vector<std::int32_t> expert_in_;
   std::vector<int> used_;
 };
+
+// [P] loads of slots filled so; by walking them.
+std::vector<double> loads_of_slots(std::span<const std::int32_t> slots_of_rank,
+                                   std::span<const std::int32_t> expert_in, std::span<const double> loads) {
+  std::vector<double> of_rank;
+  std::size_t slot = 0;
+  for (std::int32_t slots : slots_of_rank) {
+    of_rank.push_back(0);
+    for (std::int32_t k = 0; k < slots; ++k) {
+      const std::int32_t e = expert_in[slot++];
+      of_rank.back() +=
+          loads[static_cast<std::size_t>(e)] / static_cast<double>(std::ranges::count(expert_in, e));
+    }
+  }
+  return of_rank;
+}
+
+std::vector<std::int32_t> slots_of_ranks(const ReplicaCase& c) {
+  std::vector<std::int32_t> slots;
+  for (std::int64_t r = 0; r < c.num_ranks; ++r)
+    slots.push_back(
+        static_cast<std::int32_t>((r + 1) * c.num_physical / c.num_ranks - r * c.num_physical / c.num_ranks));
+  return slots;
+}
 
 }  // namespace
 
@@ -136,21 +150,33 @@ ReplicaCase random_replica_case(std::mt19937_64& random, int most_experts, int m
 }
 
 std::vector<double> rank_loads_of(const ReplicaCase& c, const ReplicaSolution& solution, int layer) {
-  const auto experts = static_cast<std::size_t>(c.num_experts);
-  const std::int32_t* map = solution.physical_to_logical.data() +
-                            static_cast<std::size_t>(layer) * static_cast<std::size_t>(c.num_physical);
-  std::vector<double> copies(experts, 0.0);
-  for (int s = 0; s < c.num_physical; ++s) ++copies[static_cast<std::size_t>(map[s])];
-  std::vector<double> loads;
-  std::size_t slot = 0;
-  for (std::int32_t capacity : solution.slots_per_rank) {
-    loads.push_back(0);
-    for (std::int32_t k = 0; k < capacity; ++k) {
-      const auto e = static_cast<std::size_t>(map[slot++]);
-      loads.back() += c.loads[static_cast<std::size_t>(layer) * experts + e] / copies[e];
-    }
-  }
-  return loads;
+  const auto experts = static_cast<std::size_t>(c.num_experts),
+             slots = static_cast<std::size_t>(c.num_physical);
+  const auto at = static_cast<std::size_t>(layer);
+  return loads_of_slots(solution.slots_per_rank,
+                        std::span(solution.physical_to_logical).subspan(at * slots, slots),
+                        std::span(c.loads).subspan(at * experts, experts));
+}
+
+double max_over_mean_of(const LayerPlacement& placement, std::span<const double> loads) {
+  std::vector<double> sums(static_cast<std::size_t>(placement.num_ranks()), 0.0);
+  for (ExpertId e : indices<ExpertId>(placement.num_experts()))
+    for (RankId home : placement.homes(e))
+      sums[home.offset()] += loads[e.offset()] / static_cast<double>(placement.homes(e).size());
+  return max_over_mean_of(sums);
+}
+
+int new_homes(const LayerPlacement& before, const LayerPlacement& after) {
+  int count = 0;
+  for (ExpertId e : indices<ExpertId>(after.num_experts()))
+    for (RankId home : after.homes(e)) count += !before.is_home(e, home);
+  return count;
+}
+
+void for_all_fillings(const ReplicaCase& c,
+                      const std::function<void(const std::vector<std::int32_t>& expert_in,
+                                               const std::vector<int>& copies)>& show) {
+  Exhaustion(c, show).run();
 }
 
 double max_over_mean_of(const std::vector<double>& rank_loads) {
@@ -161,9 +187,9 @@ double max_over_mean_of(const std::vector<double>& rank_loads) {
 
 double best_of_all(const ReplicaCase& c) {
   double best = std::numeric_limits<double>::infinity();
-  Exhaustion(c, [&](double max_over_mean, const std::vector<int>&) {
-    best = std::min(best, max_over_mean);
-  }).run();
+  for_all_fillings(c, [&](const std::vector<std::int32_t>& expert_in, const std::vector<int>&) {
+    best = std::min(best, max_over_mean_of(loads_of_slots(slots_of_ranks(c), expert_in, c.loads)));
+  });
   return best;
 }
 
@@ -184,12 +210,12 @@ CopyOrders orders_of(const std::vector<double>& loads, const std::vector<int>& c
 CopyOrders orders_within(const ReplicaCase& c, double most) {
   CopyOrders found;
   const std::vector<double> loads(c.loads.begin(), c.loads.begin() + c.num_experts);
-  Exhaustion(c, [&](double max_over_mean, const std::vector<int>& copies) {
-    if (max_over_mean > most) return;
+  for_all_fillings(c, [&](const std::vector<std::int32_t>& expert_in, const std::vector<int>& copies) {
+    if (max_over_mean_of(loads_of_slots(slots_of_ranks(c), expert_in, c.loads)) > most) return;
     const CopyOrders orders = orders_of(loads, copies);
     found.hottest_has_most |= orders.hottest_has_most;
     found.all_in_order |= orders.all_in_order;
-  }).run();
+  });
   return found;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,9 +40,18 @@ ReplicaCase random_replica_case(std::mt19937_64& random, int most_experts, int m
 // [P] loads of one layer, an expert's split evenly over its copies; by walking the slots.
 std::vector<double> rank_loads_of(const ReplicaCase& c, const ReplicaSolution& solution, int layer);
 double max_over_mean_of(const std::vector<double>& rank_loads);
+// Of a placement, by walking homes.
+double max_over_mean_of(const LayerPlacement& placement, std::span<const double> loads);
+// The homes after that were none before.
+int new_homes(const LayerPlacement& before, const LayerPlacement& after);
 
-// The least max/mean of layer 0 over all counts and all packings that keep copies on distinct ranks and
-// groups on nodes; infinity where there is none. For a handful of experts and slots.
+// Shows every way to fill the slots of a layer that keeps copies on distinct ranks and groups on nodes: the
+// expert in each slot, and the copies of each expert. For a handful of experts and slots.
+void for_all_fillings(const ReplicaCase& c,
+                      const std::function<void(const std::vector<std::int32_t>& expert_in,
+                                               const std::vector<int>& copies)>& show);
+
+// The least max/mean of layer 0 over all fillings; infinity where there is none.
 double best_of_all(const ReplicaCase& c);
 
 // Whether, among all those placements of layer 0 whose max/mean is at most `most`, one gives the hottest

@@ -71,54 +71,14 @@ std::span<const std::int32_t> slots_of(const ReplicaSolution& solution, const Ro
   return std::span(solution.physical_to_logical).subspan(static_cast<std::size_t>(layer) * slots, slots);
 }
 
-// Every set of experts on every rank; the least max/mean of the worst recording in layer 0.
-class EveryPlacement {
- public:
-  explicit EveryPlacement(const RobustCase& c) : case_(c), expert_in_(slots()) {
-    for (int rank = 0; rank < c.of_each.num_ranks; ++rank)
-      rank_of_.resize(static_cast<std::size_t>(first_slot(c.of_each, rank + 1)), rank);
-  }
-
-  double best() {
-    fill(0);
-    return best_;
-  }
-
- private:
-  std::size_t slots() const { return static_cast<std::size_t>(case_.of_each.num_physical); }
-
-  bool groups_stay(std::size_t slot, std::int32_t expert) const {
-    const ReplicaCase& c = case_.of_each;
-    if (c.num_groups == 1) return true;
-    const int group_size = c.num_experts / c.num_groups;
-    const int ranks_of_node = c.num_ranks / c.num_nodes;
-    for (std::size_t s = 0; s < slot; ++s)
-      if (expert_in_[s] / group_size == expert / group_size &&
-          rank_of_[s] / ranks_of_node != rank_of_[slot] / ranks_of_node)
-        return false;
-    return true;
-  }
-
-  void fill(std::size_t slot) {
-    if (slot == slots()) {
-      for (std::int32_t e = 0; e < case_.of_each.num_experts; ++e)
-        if (std::ranges::find(expert_in_, e) == expert_in_.end()) return;
-      best_ = std::min(best_, worst_recording(case_, expert_in_, 0));
-      return;
-    }
-    const bool first = slot == 0 || rank_of_[slot] != rank_of_[slot - 1];
-    for (std::int32_t e = first ? 0 : expert_in_[slot - 1] + 1; e < case_.of_each.num_experts; ++e) {
-      if (!groups_stay(slot, e)) continue;
-      expert_in_[slot] = e;
-      fill(slot + 1);
-    }
-  }
-
-  const RobustCase& case_;
-  std::vector<std::int32_t> expert_in_;
-  std::vector<int> rank_of_;
-  double best_ = std::numeric_limits<double>::infinity();
-};
+// The least max/mean of the worst recording in layer 0, over every set of experts on every rank.
+double best_of_all(const RobustCase& c) {
+  double best = std::numeric_limits<double>::infinity();
+  for_all_fillings(c.of_each, [&](const std::vector<std::int32_t>& expert_in, const std::vector<int>&) {
+    best = std::min(best, worst_recording(c, expert_in, 0));
+  });
+  return best;
+}
 
 RobustCase random_case(std::mt19937_64& random, int most_recordings, int most_layers, int most_experts,
                        int most_ranks, int most_copies) {
@@ -234,7 +194,7 @@ TEST(RobustPlacement, IsAtItsBestOrCloseAndNoBoundIsAboveWhatBruteForceFinds) {
         c.of_each.loads.insert(c.of_each.loads.end(), loads.begin(), loads.end());
       }
     }
-    const double best = EveryPlacement(c).best();
+    const double best = best_of_all(c);
     const RobustSolution robust = replicate_robustly(c.problem());
     const double reached = robust.placed.max_over_mean[0];
     EXPECT_LE(robust.placed.bound[0], best * (1 + 1e-9)) << i << ": " << c.of_each.text();
@@ -250,17 +210,6 @@ TEST(RobustPlacement, IsAtItsBestOrCloseAndNoBoundIsAboveWhatBruteForceFinds) {
   EXPECT_GE(at_best, 390);
   EXPECT_LE(gaps / cases, 0.0006);
   EXPECT_LE(worst_gap, 0.06);
-}
-
-// Of a placement in one recording: by walking homes.
-double max_over_mean(const Placement& placement, std::span<const double> loads, int layer) {
-  std::vector<double> of_rank(static_cast<std::size_t>(placement.num_ranks()), 0);
-  for (ExpertId e : indices<ExpertId>(placement.num_experts())) {
-    const auto homes = placement.layer(layer).homes(e);
-    for (RankId rank : homes) of_rank[rank.offset()] += loads[e.offset()] / static_cast<double>(homes.size());
-  }
-  const double total = std::reduce(loads.begin(), loads.end(), 0.0);
-  return total > 0 ? std::ranges::max(of_rank) / total * placement.num_ranks() : 1;
 }
 
 TEST(RobustPlacement, MovesNoMoreThanAllowedAndNeverMakesTheWorstRecordingOfALayerWorse) {
@@ -282,13 +231,12 @@ TEST(RobustPlacement, MovesNoMoreThanAllowedAndNeverMakesTheWorstRecordingOfALay
       double before = 0;
       double after = 0;
       for (int w = 0; w < c.num_recordings; ++w) {
-        before = std::max(before, max_over_mean(live, later.loads(w, l), l));
-        after = std::max(after, max_over_mean(moved.placement, later.loads(w, l), l));
+        before = std::max(before, max_over_mean_of(live.layer(l), later.loads(w, l)));
+        after = std::max(after, max_over_mean_of(moved.placement.layer(l), later.loads(w, l)));
       }
       EXPECT_LE(after, before * (1 + 1e-9)) << i;
       EXPECT_NEAR(after, moved.max_over_mean[static_cast<std::size_t>(l)], 1e-9) << i;
-      for (ExpertId e : indices<ExpertId>(c.of_each.num_experts))
-        for (RankId rank : moved.placement.layer(l).homes(e)) counted += !live.layer(l).is_home(e, rank);
+      counted += new_homes(live.layer(l), moved.placement.layer(l));
     }
     EXPECT_EQ(counted, moved.moves) << i;
   }
@@ -337,7 +285,7 @@ TEST(RobustPlacement, WithoutCopiesIsNeverBehindThePlacementOfTheSumEither) {
 TEST(RobustPlacement, FindsDistinctRanksForCopiesOfFewExperts) {
   RobustCase c{.num_recordings = 2};
   c.of_each = {.num_experts = 2, .loads = {1967, 214, 612, 13585}, .num_physical = 4, .num_ranks = 3};
-  EXPECT_NEAR(replicate_robustly(c.problem()).placed.max_over_mean[0], EveryPlacement(c).best(), 1e-6);
+  EXPECT_NEAR(replicate_robustly(c.problem()).placed.max_over_mean[0], best_of_all(c), 1e-6);
 }
 
 RoutingProfile profile_of(const std::vector<std::int64_t>& loads) {
