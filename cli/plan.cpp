@@ -79,10 +79,14 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 }
 
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
-  LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = options.files.reading()};
+  FileArguments files = options.files;
+  if (!options.topology.empty() && !options.layer) files.model.clear();  // it says how large experts are
+  LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = files.reading()};
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
-  if (!how.num_ranks && !options.topology.empty())
+  if (!how.num_ranks && !options.topology.empty()) {
     how.num_ranks = named_topology(options.topology).num_ranks();
+    how.ranks_argument = "--topology";
+  }
   StepLoads loads = read_step_loads(options.loads, how);
   require_layer_to_choose_from(options, loads, placement);
   say_notes(options.loads, loads.notes);
@@ -97,9 +101,15 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
   step.transfer_lower_bound =
       transfer_lower_bound(counts, placement, std::ranges::max(step.plan.rank_loads()));
   make_planner({.kind = PlannerOptions::Kind::ep})->plan(counts, placement, step.plain);
-  if (links)
-    step.on_links = {predict_step(*links, counts, step.plan), predict_step(*links, counts, step.plain),
-                     counts.has_sources()};
+  if (!links) return step;
+  step.on_links = {predict_step(*links, counts, step.plan), predict_step(*links, counts, step.plain)};
+  step.on_links->knows_rows = counts.has_sources();
+  if (!options.links) return step;
+  StepPlan alike;
+  PlannerOptions without = options;
+  without.links.reset();
+  make_planner(without)->plan(counts, placement, alike);
+  step.on_links->without_links = predict_step(*links, counts, alike);
   return step;
 }
 
@@ -155,7 +165,7 @@ Subcommand add_plan(CLI::App& command) {
   app->add_option("--cost", options->cost,
                   "With --topology: what a rank's products take, from bench --calibrate")
       ->type_name("FILE");
-  app->add_option("--device", options->device, "Instead: half of a device's peaks, such as h100-sxm")
+  app->add_option("--device", options->device, "Instead: half of a device's peaks, such as h100")
       ->type_name("NAME");
   app->add_flag("--backward", options->backward, "With --topology: the step trains");
   add_json(*app, options->json);

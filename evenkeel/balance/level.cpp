@@ -108,7 +108,7 @@ class Level::Search {
     internal::keep_home(step.counts, step.placement, tried_);
     take_if_faster();
     const std::int64_t largest = std::ranges::max(home_load_);
-    const std::int64_t parts = std::clamp<std::int64_t>(64 / std::ssize(home_load_), 1, 4);
+    const std::int64_t parts = std::clamp<std::int64_t>(256 / std::ssize(home_load_), 1, 4);
     for (std::int64_t part = 0; part < parts; ++part)
       settle_at_worst(ideal + static_cast<std::int64_t>(Wide{largest - ideal} * part / parts));
     settle_at_worst(ideal_of_nodes(ideal));

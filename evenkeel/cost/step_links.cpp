@@ -29,6 +29,9 @@ void require_links(const StepLinks& links, const char* argument) {
   if (!links.topology.description().links.empty())
     throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
                           "one link within a node and one across");
+  if (std::ranges::any_of(links.topology.description().speeds, [](double speed) { return speed != 1; }))
+    throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
+                          "a topology without speeds");
   require_machine(links.machine, argument);
   for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
     if (!(size >= 0 && size <= 1e15))

@@ -20,7 +20,7 @@ Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& op
                           "1 or more");
   if (*ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *ranks), "1 or more");
   if (stated.value_or(*ranks) != *ranks)
-    throw InvalidArgument("ranks",
+    throw InvalidArgument(options.ranks_argument,
                           fmt::format("{} ranks, but {} has counts of {}", *ranks, recording.name, *stated),
                           fmt::format("{}, or leave it out", *stated));
   if (recording.by_source.empty()) return Counts::of_loads(recording.profile.loads(row), *ranks);

@@ -15,6 +15,7 @@ namespace evenkeel {
 struct LoadsOptions {
   // Needed unless the file says it: in num_ranks, or by counts of each rank. It must then be the same.
   std::optional<int> num_ranks = {};
+  std::string ranks_argument = "ranks";  // what errors call it
   // Needed where the file has loads of several layers: the layer's number in the model where the file says
   // them, else its row.
   std::optional<int> layer = {};

@@ -60,6 +60,19 @@ Json predicted_of(const PredictedStep& step, bool knows_rows) {
           {"row_bytes_across", knows_rows ? Json(step.row_bytes_across) : Json()}};
 }
 
+std::string on_links_text(const PlannedStep::OnLinks& links) {
+  const auto said = [](const PredictedStep& step) {
+    return fmt::format("{:.3f} ms, {} of weights between nodes", 1e3 * step.seconds,
+                       format_bytes(std::llround(step.weight_bytes_across)));
+  };
+  std::string text =
+      fmt::format("predicted: {}\n  plain ep: {:.3f} ms", said(links.planned), 1e3 * links.plain.seconds);
+  if (links.without_links)
+    text += fmt::format("\n  planned as if links were alike: {}", said(*links.without_links));
+  if (!links.knows_rows) text += "\n  without the way of rows, since the loads do not say where tokens are";
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string to_json(const PlannedStep& step) {
@@ -80,6 +93,8 @@ std::string to_json(const PlannedStep& step) {
   if (const auto& links = step.on_links) {
     fields["predicted"] = predicted_of(links->planned, links->knows_rows);
     fields["predicted_under_ep"] = predicted_of(links->plain, links->knows_rows);
+    if (links->without_links)
+      fields["predicted_without_links"] = predicted_of(*links->without_links, links->knows_rows);
   }
   return internal::line_of(fields, step.axes);
 }
@@ -91,13 +106,9 @@ std::string to_text(const PlannedStep& step) {
            imbalance(plan.rank_loads()).max_over_mean, imbalance(step.plain.rank_loads()).max_over_mean,
            internal::counted(std::ssize(plan.transfers()), "weight transfer", "weight transfers"),
            step.transfer_lower_bound);
-  page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n{}", step.planner,
-           plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us, step.on_links ? "" : "\n");
-  if (const auto& links = step.on_links)
-    page.put("predicted {:.3f} ms (plain ep: {:.3f} ms), with {} of weights between nodes{}\n\n",
-             1e3 * links->planned.seconds, 1e3 * links->plain.seconds,
-             format_bytes(std::llround(links->planned.weight_bytes_across)),
-             links->knows_rows ? "" : "; the way of rows is left out, since loads do not say their sources");
+  page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n", step.planner,
+           plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us);
+  page.put_lines((step.on_links ? on_links_text(*step.on_links) : "") + "\n");
   page.put_lines(load_picture(loads_of(step.plain), loads_of(plan), "load under ep",
                               fmt::format("load under {}", step.planner)));
   if (!plan.spilled()) return std::move(page).text();

@@ -20,6 +20,7 @@ struct PlannedStep {
   double plan_us = 0;
   struct OnLinks {
     PredictedStep planned, plain;
+    std::optional<PredictedStep> without_links = {};  // of level's plan were all links alike
     bool knows_rows = true;
   };
   std::optional<OnLinks> on_links = {};

@@ -1,6 +1,6 @@
 """evenkeel plan: its keys, what they say of one step, and its options. Plans are proven of the library (tests/balance)."""
 
-from command import CommandTest
+from command import REPOSITORY, CommandTest
 
 KEYS = [
     "num_experts", "num_ranks", "planner", "spilled", "segments", "rank_loads", "transfers", "max_over_mean",
@@ -38,3 +38,28 @@ class Plan(CommandTest):
         self.write("loads.json", {"loads": [9000, 500, 300, 200]})
         text = self.shown("plan", "loads.json", "--ranks", 2, "--min-segment", 64)
         self.assertIn("worst rank 1.000x the mean (plain ep: 1.900x)", text)
+
+    def test_a_step_on_links_is_predicted_and_level_plans_for_the_least_time(self):
+        self.write("counts.json", {"counts": [[4000, 0] + [250] * 6 for _ in range(4)]})
+        self.write("links.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
+                                  "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 1}})  # fmt: skip
+        model = REPOSITORY / "tests" / "data" / "configs" / "mixtral-8x7b.json"
+        words = ["plan", "counts.json", "--topology", "links.json", "--model", model, "--imbalance-threshold", 0,
+                 "--device", "h100"]  # fmt: skip
+        plan = self.json(*words, "--planner", "level")
+        self.assertEqual(list(plan)[:-3], KEYS)
+        level, ep, alike = (plan[f"predicted{which}"] for which in ["", "_under_ep", "_without_links"])
+        self.assertLess(level["seconds"], min(ep["seconds"], alike["seconds"]))
+        self.assertGreater(alike["weight_bytes_across"], level["weight_bytes_across"])
+        self.assertGreater(level["row_bytes_across"], 0)
+        self.assertIn("between nodes", self.shown(*words, "--planner", "level"))
+        self.assertNotIn("predicted_without_links", self.json(*words))
+        self.write("loads.json", {"loads": [16000] + [1000] * 7})
+        self.assertIsNone(self.json(words[0], "loads.json", *words[2:])["predicted"]["row_bytes_across"])
+        for changed, message in [
+            (["plan", "counts.json", "--device", "h100"], "--device: needs --topology"),
+            (words[:4] + words[6:], "--topology: needs --model"),
+            (words[:-2], "--topology: needs the rates of a rank"),
+            ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),
+        ]:
+            self.assert_refused(changed, 2, "InvalidArgument", message)

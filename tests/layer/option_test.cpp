@@ -48,6 +48,7 @@ std::vector<std::string> construction_errors(const Change& change, int only_rank
     MoeShape shape = kShape;
     Homes homes = {{0}, {0}, {1}, {1}, {2}, {2}};
     MoeOptions options;
+    options.planner.kind = PlannerOptions::Kind::level;
     if (only_rank < 0 || comm.rank() == RankId(only_rank)) change(shape, homes, options);
     Arena arena(Device::cpu());
     MoeLayer(comm, arena, shape, LayerPlacement(homes, comm.size()), options);
@@ -75,6 +76,9 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseShapePlacementOrOptionsDiffer) {
       {"options.planner", option([](MoeOptions& o) { o.planner.capacity_factor_thousandths = 1100; })},
       {"options.planner", option([](MoeOptions& o) { o.planner.min_segment = 1; })},
       {"options.planner", option([](MoeOptions& o) { o.planner.imbalance_threshold_thousandths = 0; })},
+      {"options.planner", option([](MoeOptions& o) {
+         o.planner.links = {Topology::uniform(3, 1, {2}, {1}), {}, {}};
+       })},
       {"options.max_tokens", option([](MoeOptions& o) { o.max_tokens = 17; })},
       {"options.with_backward", option([](MoeOptions& o) { o.with_backward = false; })},
       {"options.states_in_flight", option([](MoeOptions& o) { o.states_in_flight = 2; })},

@@ -45,6 +45,27 @@ std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
   return hash.value();
 }
 
+std::uint64_t hash_of(const Machine& machine) {
+  Hash hash;
+  for (const MachineNumber& number : machine_numbers()) hash.add(machine.*number.value);
+  return hash.value();
+}
+
+std::uint64_t hash_of(const StepLinks& links) {
+  const Topology::Description& topology = links.topology.description();
+  Hash hash;
+  for (const int node : topology.node_of_rank) hash.add(node);
+  for (const Link& link : {topology.within, topology.across})
+    hash.add(link.gigabytes_per_s).add(link.latency_us);
+  return hash.add(hash_of(links.machine))
+      .add(links.expert.elements)
+      .add(links.expert.outputs)
+      .add(links.expert.bytes)
+      .add(links.row_bytes)
+      .add(links.backward)
+      .value();
+}
+
 std::uint64_t hash_of(const PlannerOptions& planner) {
   const SpillCosts costs = planner.costs.value_or(SpillCosts{});
   return Hash()
@@ -57,6 +78,7 @@ std::uint64_t hash_of(const PlannerOptions& planner) {
       .add(costs.seconds_per_assignment)
       .add(costs.seconds_per_transfer)
       .add(costs.seconds_per_step)
+      .add(planner.links ? hash_of(*planner.links) : 0)
       .value();
 }
 
@@ -66,8 +88,8 @@ std::uint64_t hash_of(const MemoryOptions& memory) {
       .add(memory.rule.kind)
       .add(memory.rule.count)
       .add(hash_of(memory.rule.bins))
-      .add(memory.keep_plan);
-  for (const MachineNumber& number : machine_numbers()) hash.add(memory.cost.*number.value);
+      .add(memory.keep_plan)
+      .add(hash_of(memory.cost));
   return hash.value();
 }
 
