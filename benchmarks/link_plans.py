@@ -49,7 +49,9 @@ def main():
         for name, counts in steps.items():
             for slower in [1, 4, 10]:
                 with tempfile.TemporaryDirectory() as folder:
-                    loads, links, sizes = (pathlib.Path(folder, f"{name}.json") for name in ["counts", "links", "config"])
+                    loads, links, sizes = (
+                        pathlib.Path(folder, f"{name}.json") for name in ["counts", "links", "config"]
+                    )
                     sizes.write_text(json.dumps(config), encoding="utf-8")
                     loads.write_text(json.dumps({"counts": counts}), encoding="utf-8")
                     links.write_text(json.dumps({

@@ -11,21 +11,21 @@
 //             meet. So it does where ranks lack borrow slots. Last, each transfer takes the expert that keeps
 //             most rows on the rank of their token (internal/local_rows.h).
 //             Everything stays home where the ranks' largest home load / mean is below imbalance_threshold.
-//             With links that differ, that plan is one candidate, plain EP another; more come from worst ranks
-//             between the lowest and plain EP's, settled inside each node first and then across. The one with
-//             the least predicted time is taken (internal/link_times.h).
+//             With links that differ, that plan is one candidate, plain EP another; more come from worst
+//             ranks between the lowest and plain EP's, settled inside each node first and then across. The
+//             one with the least predicted time is taken (internal/link_times.h).
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
 //             on many ranks; no allocation after the first call of a shape. docs/log/planners.md has it in
 //             microseconds.
-// Guarantee   Where it plans, and links are alike, the worst rank is never above least-loaded's with the same min_segment: where
-//             that is lower, because its last piece of an expert may be below min_segment, its plan is taken
-//             if it fits the borrow slots.
-//             The worst rank / mean is below imbalance_threshold where it does not. Never above
-//             plain EP. With min_segment <= 1 and slots enough the worst rank is the target exactly. Neither
-//             fewest transfers nor, in other cases, the lowest worst rank is proven: how often small
-//             instances have the best plan is in docs/algorithms.md#level.
-//             With links it is never predicted to be slower than without, nor than plain EP.
-// Options     min_segment, imbalance_threshold, borrow_slots, links. base_load counts in a rank's load everywhere.
+// Guarantee   Where links are alike and it plans, the worst rank is never above least-loaded's with the same
+//             min_segment: where that is lower, because its last piece of an expert may be below min_segment,
+//             its plan is taken if it fits the borrow slots. The worst rank / mean is below
+//             imbalance_threshold where it does not plan. With min_segment <= 1 and slots enough the worst
+//             rank is the target exactly. Neither fewest transfers nor, in other cases, the lowest worst rank
+//             is proven: how often small instances have the best plan is in docs/algorithms.md#level.
+//             With links that differ it is predicted to be no slower than without links, nor than plain EP.
+//             The worst rank is never above plain EP's.
+// Options     min_segment, imbalance_threshold, borrow_slots, links. base_load counts in a rank's load.
 // Copies      Shares move between an expert's copies first, which needs no transfer.
 // Source      Ours; docs/algorithms.md#level.
 #pragma once

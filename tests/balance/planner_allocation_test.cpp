@@ -47,8 +47,14 @@ TEST_P(PlannerAllocation, NothingIsAllocatedAfterTheFirstCallOfAShape) {
     const Case c = random_case(random, {.max_ranks = 16, .max_experts = 100, .copies = shape % 3 == 0});
     const LayerPlacement placement = c.placement();
     const std::int64_t segments[] = {1, 5, 64, 4096};
-    const auto planner = make_planner(
-        {.kind = GetParam(), .min_segment = segments[shape % 4], .imbalance_threshold_thousandths = 0});
+    PlannerOptions options{
+        .kind = GetParam(), .min_segment = segments[shape % 4], .imbalance_threshold_thousandths = 0};
+    if (GetParam() == PlannerOptions::Kind::level && shape % 2 == 0)
+      options.links = {.topology = Topology::uniform(c.num_ranks, 1, {450}, {50}),
+                       .machine = {.ranks_per_nic = 2},
+                       .expert = {1e6, 1e3, 2e6},
+                       .row_bytes = 2e3};
+    const auto planner = make_planner(options);
     StepPlan plan;
     planner->plan(other_counts(random, c, shape % 2 == 0), placement, plan, c.base_load);
     for (int step = 0; step < 40; ++step) {

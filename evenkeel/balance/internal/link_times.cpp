@@ -61,6 +61,8 @@ void LinkTimes::read(const Counts& counts, const LayerPlacement& placement,
   rows_ = counts.rows();
   const std::size_t ranks = num_ranks();
   deal_.reserve(ranks);
+  sends_.reserve(ranks);
+  receives_.reserve(ranks);
   for (Ports* ports : {&at_home_, &ports_}) ports->clear(ranks);
   if (counts.has_sources()) add_home_rows(placement);
 }
