@@ -47,12 +47,12 @@ void refuse_without(const CLI::App& app, const char* needed, std::initializer_li
 
 // The links of --topology, and what a step of --model takes on a rank of --cost or --device.
 std::optional<StepLinks> links_of(const CLI::App& app, const PlanArguments& options, int num_experts) {
-  refuse_without(app, "--topology", {"--cost", "--device", "--backward"});
   if (!is_given(app, "--topology")) return std::nullopt;
   if (!is_given(app, "--model"))
     throw InvalidArgument("--topology", "needs --model", "--model, which says how large an expert is");
-  if (is_given(app, "--cost") == is_given(app, "--device"))
-    throw InvalidArgument("--topology", "needs the rates of a rank", "one of --cost and --device");
+  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
+  if (!is_given(app, "--cost") && !is_given(app, "--device"))
+    throw InvalidArgument("--topology", "needs the rates of a rank", "--cost or --device");
   const ModelDescription model = read_model_description(options.files.model);
   ExpertSizes sizes = expert_sizes(model, std::nullopt, options.loads, num_experts);
   if (!sizes.bytes)
@@ -115,6 +115,7 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
 
 void run(const CLI::App& app, const PlanArguments& options) {
   require_one_numbering(app);
+  refuse_without(app, "--topology", {"--cost", "--device", "--backward"});
   std::optional<Placement> file;
   if (!options.placement.empty()) file = read_placement_file(options.placement, options.ranks);
   const StepLoads loads = loads_of(options, file);
@@ -160,7 +161,7 @@ Subcommand add_plan(CLI::App& command) {
             "level: the most experts that a rank borrows")
       ->default_str("");
   app->add_option("--topology", options->topology,
-                  "Predict the step on these links; level plans for the least time. A file, or as 2x8xh100")
+                  "Predict the step on these links; where they differ, level plans for the least time")
       ->type_name("FILE|NAME");
   app->add_option("--cost", options->cost,
                   "With --topology: what a rank's products take, from bench --calibrate")

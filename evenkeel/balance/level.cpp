@@ -63,6 +63,9 @@ class Level::Search {
 
   void plan(const Step& step) {
     internal::require_step_input(step.counts, step.placement, step.base_load);
+    if (options_.links && options_.links->topology.num_ranks() != step.placement.num_ranks())
+      throw InvalidArgument("links", fmt::format("have {} ranks", options_.links->topology.num_ranks()),
+                            fmt::format("{}, as in the placement", step.placement.num_ranks()));
     slots_.reset(step.counts, step.placement, options_.min_segment);
     reserve(step.placement);
     const std::int64_t experts = step.placement.num_experts();  // no rank borrows more
@@ -80,17 +83,12 @@ class Level::Search {
   void plan_for_load(const Step& step, std::int64_t ideal) {
     if (!step.placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
     const std::int64_t worst = search_worst(ideal);
-    if (worst == ideal || !least_loaded_is_lower(worst, step)) {
-      write_moves(step, step.plan, nullptr);
-    }
+    if (worst == ideal || !least_loaded_is_lower(worst, step)) write_moves(step, step.plan, nullptr);
   }
 
   // Other plans are taken where they are predicted to take less time: plain EP, and those of worst ranks from
   // the lowest to that of plain EP, of fewer where there are many ranks.
   void plan_for_time(const Step& step, std::int64_t ideal) {
-    if (links_->num_ranks() != home_load_.size())
-      throw InvalidArgument("links", fmt::format("have {} ranks", links_->num_ranks()),
-                            fmt::format("{}, as in the placement", home_load_.size()));
     links_->read(step.counts, step.placement, step.base_load);
     Time least = links_->of(step.plan);
     const auto take_if_faster = [&] {

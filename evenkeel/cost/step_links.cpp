@@ -29,6 +29,8 @@ void require_links(const StepLinks& links, const char* argument) {
   if (!links.topology.description().links.empty())
     throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
                           "one link within a node and one across");
+  if (links.topology.devices_per_rank() != 1)
+    throw InvalidArgument(argument, "the topology's ranks are groups of devices", "ranks of one device");
   if (std::ranges::any_of(links.topology.description().speeds, [](double speed) { return speed != 1; }))
     throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
                           "a topology without speeds");
