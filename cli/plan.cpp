@@ -13,6 +13,7 @@
 #include "cli/subcommand.h"
 #include "evenkeel/balance/plan_time.h"
 #include "evenkeel/balance/transfer_bound.h"
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/limits.h"
@@ -36,6 +37,7 @@ struct PlanArguments {
   std::vector<PlannerOptions::Kind> planner = {PlannerOptions::Kind::least_loaded};
   PlannerOptions parameters;
   std::string topology, cost, device;
+  std::optional<double> expert_bytes;
   bool backward = false;
   bool json = false;
 };
@@ -53,13 +55,16 @@ std::optional<StepLinks> links_of(const CLI::App& app, const PlanArguments& opti
   if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
   if (!is_given(app, "--cost") && !is_given(app, "--device"))
     throw InvalidArgument("--topology", "needs the rates of a rank", "--cost or --device");
+  const Topology topology = named_topology(options.topology);
+  if (topology.description().within == Link{} && topology.description().across == Link{})
+    throw InvalidArgument("--topology", "says nothing of its links", "one with within and across");
   const ModelDescription model = read_model_description(options.files.model);
-  ExpertSizes sizes = expert_sizes(model, std::nullopt, options.loads, num_experts);
-  if (!sizes.bytes)
-    throw InvalidArgument("--model", "does not say the type of its weights",
+  if (model.dtype_bytes == 0)
+    throw InvalidArgument("--model", "does not say the type of its numbers",
                           "a config.json with torch_dtype");
+  ExpertSizes sizes = expert_sizes(model, options.expert_bytes, options.loads, num_experts);
   sizes.work.bytes = *sizes.bytes;
-  return StepLinks{.topology = named_topology(options.topology),
+  return StepLinks{.topology = topology,
                    .machine = is_given(app, "--cost")
                                   ? read_cost(options.cost)
                                   : device_machine(device_preset(options.device, "--device")),
@@ -80,7 +85,7 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
   FileArguments files = options.files;
-  if (!options.topology.empty() && !options.layer) files.model.clear();  // it says how large experts are
+  if (!options.topology.empty()) files.model.clear();  // it says how large experts are
   LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = files.reading()};
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
   if (!how.num_ranks && !options.topology.empty()) {
@@ -115,7 +120,7 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
 
 void run(const CLI::App& app, const PlanArguments& options) {
   require_one_numbering(app);
-  refuse_without(app, "--topology", {"--cost", "--device", "--backward"});
+  refuse_without(app, "--topology", {"--cost", "--device", "--expert-bytes", "--backward"});
   std::optional<Placement> file;
   if (!options.placement.empty()) file = read_placement_file(options.placement, options.ranks);
   const StepLoads loads = loads_of(options, file);
@@ -168,6 +173,11 @@ Subcommand add_plan(CLI::App& command) {
       ->type_name("FILE");
   app->add_option("--device", options->device, "Instead: half of a device's peaks, such as h100")
       ->type_name("NAME");
+  add_text(*app, "--expert-bytes", "SIZE",
+           "One expert's weights, where they are quantized; else by the config's type",
+           [options = options.get()](const std::string& text) {
+             options->expert_bytes = static_cast<double>(parse_bytes(text, "--expert-bytes"));
+           });
   app->add_flag("--backward", options->backward, "With --topology: the step trains");
   add_json(*app, options->json);
   app->footer(

@@ -34,10 +34,15 @@ void require_links(const StepLinks& links, const char* argument) {
   if (std::ranges::any_of(links.topology.description().speeds, [](double speed) { return speed != 1; }))
     throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
                           "a topology without speeds");
+  if (!links.topology.description().capacities.empty())
+    throw InvalidArgument(argument,
+                          "the topology limits the experts of ranks, but borrowed ones are not counted",
+                          "a topology without rooms, and borrow slots");
   require_machine(links.machine, argument);
   for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
     if (!(size >= 0 && size <= 1e15))
-      throw InvalidArgument(argument, fmt::format("{} numbers or bytes", size), "sizes of 0..1e15");
+      throw InvalidArgument(argument, fmt::format("experts or rows of {:g} numbers or bytes", size),
+                            "sizes of 0..1e15");
 }
 
 double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<const double> rows,

@@ -22,8 +22,8 @@ struct StepLinks {
   bool backward = false;  // the step trains
 };
 
-// Throws InvalidArgument for links that somebody gave by pairs of ranks, for ranks of unlike speeds or
-// several devices, for a machine out of its ranges, and for sizes below 0.
+// Throws InvalidArgument for a topology that gives links by pairs of ranks, speeds, limits of experts or
+// several devices a rank, for a machine out of its ranges, and for sizes below 0.
 void require_links(const StepLinks& links, const char* argument);
 
 // `rows` and `transfers` [P, P] row by sender: assignments, and borrowed experts. Throws InvalidArgument

@@ -157,8 +157,15 @@ TEST(LevelLinks, ThatCannotBeAreRefused) {
   links.row_bytes = -1;
   EXPECT_THROW(make_planner(level(1, links)), InvalidArgument);
   links.row_bytes = 1;
-  links.topology = Topology({.node_of_rank = {0, 1}, .links = {{}, {2, 0}, {1, 0}, {}}});
-  EXPECT_THROW(make_planner(level(1, links)), InvalidArgument);
+  for (const Topology::Description& refused : {
+           Topology::Description{.node_of_rank = {0, 1}, .links = {{}, {2, 0}, {1, 0}, {}}},
+           Topology::Description{.node_of_rank = {0, 1}, .across = {2}, .speeds = {1, 2}},
+           Topology::Description{.node_of_rank = {0, 1}, .across = {2}, .capacities = {4, 4}},
+           Topology::Description{.node_of_rank = {0, 1}, .across = {2}, .devices_per_rank = 2},
+       }) {
+    links.topology = Topology(refused);
+    EXPECT_THROW(make_planner(level(1, links)), InvalidArgument);
+  }
 }
 
 }  // namespace

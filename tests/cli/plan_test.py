@@ -56,8 +56,16 @@ class Plan(CommandTest):
         self.assertNotIn("predicted_without_links", self.json(*words))
         self.write("loads.json", {"loads": [16000] + [1000] * 7})
         self.assertIsNone(self.json(words[0], "loads.json", *words[2:])["predicted"]["row_bytes_across"])
+        sized = self.json(*words, "--planner", "level", "--expert-bytes", "1MiB")["predicted"]
+        self.assertEqual(sized["weight_bytes_across"] % 2**20, 0)
+        self.write("bare.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2})
+        self.write("rooms.json", {"format": "evenkeel.topology.v1", "num_nodes": 1, "ranks_per_node": 4,
+                                  "within": {"gigabytes_per_s": 450}, "rooms": [2, 2, 2, 2]})  # fmt: skip
         for changed, message in [
             (["plan", "counts.json", "--device", "h100"], "--device: needs --topology"),
+            ([*words[:3], "bare.json", *words[4:]], "--topology: says nothing of its links"),
+            ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
+            ([*words, "--cost", "c.json"], "--device: is what --cost says"),
             (words[:4] + words[6:], "--topology: needs --model"),
             (words[:-2], "--topology: needs the rates of a rank"),
             ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),

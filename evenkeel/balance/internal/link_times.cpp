@@ -43,7 +43,7 @@ LinkTimes::LinkTimes(const StepLinks& links)
   within_ = wire(topology.within);
   across_ = wire(topology.across);
   slower_ = static_cast<std::int64_t>(
-      std::clamp<Picoseconds>(across_.of_mebibyte / within_.of_mebibyte, 0, 1 << 20));
+      std::clamp<Picoseconds>(across_.of_mebibyte / within_.of_mebibyte, 0, 1 << 10));
   const StepParts parts = step_parts(links.machine, links.expert, links.backward);
   row_ways_ = whole(parts.row_ways);
   borrowed_bytes_ = whole(links.expert.bytes + parts.gradient_bytes);

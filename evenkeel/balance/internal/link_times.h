@@ -25,6 +25,8 @@ class LinkTimes {
  public:
   __extension__ using Picoseconds = __int128;
 
+  static constexpr std::int64_t most_rows = std::int64_t{1} << 42;  // that are worth telling apart
+
   // Throws InvalidArgument ("links").
   explicit LinkTimes(const StepLinks& links);
 
@@ -41,7 +43,7 @@ class LinkTimes {
   // Rows of an expert that stay in their node where a rank computes so many, each counted as often as a link
   // across is slower.
   std::int64_t kept_in_node(ExpertId expert, RankId rank, std::int64_t count) const {
-    return slower_ * std::min(count, node_rows_[node(rank) * num_experts_ + expert.offset()]);
+    return slower_ * std::min({most_rows, count, node_rows_[node(rank) * num_experts_ + expert.offset()]});
   }
 
  private:

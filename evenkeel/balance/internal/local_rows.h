@@ -49,7 +49,9 @@ class LocalRows {
   // Rows of the expert that stay on a rank which computes `count` of its assignments.
   std::int64_t kept(SlotId slot, RankId rank, std::int64_t count) const {
     const std::int64_t own = std::min(count, counts_.at(rank, slots_[slot].expert));
-    return links_ == nullptr ? own : own + links_->kept_in_node(slots_[slot].expert, rank, count);
+    if (links_ == nullptr) return own;
+    const std::int64_t in_node = links_->kept_in_node(slots_[slot].expert, rank, count);
+    return std::min(own, LinkTimes::most_rows) + in_node;
   }
 
   // Change in the rows that stay on their rank, if the move's amount of a slot comes home (direction 1) or
