@@ -7,6 +7,7 @@
 // Allocates on the first use of a name only. For the rank's own thread, like what it wraps.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,10 +23,10 @@ struct OperationRecord : Traffic {
   std::string name;
   std::int64_t calls = 0;
   // Spent by the rank's thread in carrying the operation out, on a CpuStream: copying uses the CPU, waiting
-  // for peers does not.
+  // for peers does not. Their clocks differ a little.
   double wall_seconds = 0;
   double cpu_seconds = 0;
-  double wait_seconds() const { return wall_seconds - cpu_seconds; }
+  double wait_seconds() const { return std::max(0.0, wall_seconds - cpu_seconds); }
 };
 
 class RecordingCommunicator final : public ForwardingCommunicator {
