@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 # A wheel of `make wheel` holds OpenSSL's libcrypto besides, which libzip needs.
 readonly most_bytes=$((${1:+1500000} + 5000000))
-readonly dir=build/package
+readonly dir=$PWD/build/package
 readonly python=$dir/bin/python
 
 # The name that CMake itself finds: ccache then knows what `make build` compiled.
