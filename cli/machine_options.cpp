@@ -56,9 +56,7 @@ Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
   return topology;
 }
 
-void add_time_model(CLI::App& app, TimeModel& options) {
-  add_whole(app, "--tokens-per-step", options.tokens_per_step, 1, kAnySize,
-            "Tokens of a step over all ranks; else what --step-tokens says");
+void add_rank_rates(CLI::App& app, TimeModel& options) {
   app.add_option("--cost", options.cost, "What products take, as evenkeel bench --calibrate measures it")
       ->type_name("FILE");
   std::vector<std::string_view> names;
@@ -66,16 +64,22 @@ void add_time_model(CLI::App& app, TimeModel& options) {
   app.add_option("--device", options.device,
                  fmt::format("Instead: half of a device's peaks: {}", fmt::join(names, ", ")))
       ->type_name("NAME");
-  add_number(app, "--tflops", options.tflops, 1e-6, 1e9,
-             "Instead: 10^12 operations a second that products reach");
-  add_number(app, "--link", options.link, 1e-6, 1e9,
-             "GB/s into a rank, for the move; else the topology's slowest, else the file's or device's");
   add_text(app, "--expert-bytes", "SIZE",
            "One expert's weights, where they are quantized; else by the config's type",
            [&options](const std::string& text) {
              const std::int64_t bytes = parse_bytes(text, "--expert-bytes");
              if (bytes > 0) options.expert_bytes = static_cast<double>(bytes);
            });
+}
+
+void add_time_model(CLI::App& app, TimeModel& options) {
+  add_whole(app, "--tokens-per-step", options.tokens_per_step, 1, kAnySize,
+            "Tokens of a step over all ranks; else what --step-tokens says");
+  add_rank_rates(app, options);
+  add_number(app, "--tflops", options.tflops, 1e-6, 1e9,
+             "Instead: 10^12 operations a second that products reach");
+  add_number(app, "--link", options.link, 1e-6, 1e9,
+             "GB/s into a rank, for the move; else the topology's slowest, else the file's or device's");
   add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve");
 }
 

@@ -36,6 +36,8 @@ struct TimeModel {
 };
 
 void add_time_model(CLI::App& app, TimeModel& options);
+// Of these, --cost, --device and --expert-bytes alone.
+void add_rank_rates(CLI::App& app, TimeModel& options);
 // Whether any of these options is given.
 bool is_time_model_given(const CLI::App& app);
 // Throws InvalidArgument where an option lacks what it needs, or would have no effect. `model`: of --model,

@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "cli/file_options.h"
+#include "cli/machine_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
 #include "evenkeel/balance/plan_time.h"
 #include "evenkeel/balance/transfer_bound.h"
-#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/limits.h"
@@ -36,41 +36,49 @@ struct PlanArguments {
   std::string placement;
   std::vector<PlannerOptions::Kind> planner = {PlannerOptions::Kind::least_loaded};
   PlannerOptions parameters;
-  std::string topology, cost, device;
-  std::optional<double> expert_bytes;
+  std::string topology;
+  TimeModel rates;
   bool backward = false;
   bool json = false;
 };
 
-void refuse_without(const CLI::App& app, const char* needed, std::initializer_list<const char*> options) {
-  for (const char* option : options)
-    if (!is_given(app, needed)) refuse_if_given(app, option, fmt::format("needs {}", needed));
+// Without --topology, none. Throws InvalidArgument for what has no part then.
+std::optional<Topology> topology_of(const CLI::App& app, const PlanArguments& options) {
+  if (is_given(app, "--topology")) return named_topology(options.topology);
+  for (const char* option : {"--cost", "--device", "--expert-bytes", "--backward"})
+    refuse_if_given(app, option, "needs --topology");
+  return std::nullopt;
 }
 
-// The links of --topology, and what a step of --model takes on a rank of --cost or --device.
-std::optional<StepLinks> links_of(const CLI::App& app, const PlanArguments& options, int num_experts) {
-  if (!is_given(app, "--topology")) return std::nullopt;
+// The topology's links, and what a step of --model takes on a rank of --cost or --device.
+StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topology& topology,
+                   const Counts& counts) {
   if (!is_given(app, "--model"))
     throw InvalidArgument("--topology", "needs --model", "--model, which says how large an expert is");
   if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
   if (!is_given(app, "--cost") && !is_given(app, "--device"))
     throw InvalidArgument("--topology", "needs the rates of a rank", "--cost or --device");
-  const Topology topology = named_topology(options.topology);
-  if (topology.description().within == Link{} && topology.description().across == Link{})
+  if (topology.num_ranks() != counts.num_ranks())
+    throw InvalidArgument("--topology", fmt::format("has {} ranks", topology.num_ranks()),
+                          fmt::format("{}, as there are", counts.num_ranks()));
+  const Topology::Description& said = topology.description();
+  if (said.links.empty() && said.within == Link{} && said.across == Link{})
     throw InvalidArgument("--topology", "says nothing of its links", "one with within and across");
   const ModelDescription model = read_model_description(options.files.model);
   if (model.dtype_bytes == 0)
     throw InvalidArgument("--model", "does not say the type of its numbers",
                           "a config.json with torch_dtype");
-  ExpertSizes sizes = expert_sizes(model, options.expert_bytes, options.loads, num_experts);
+  ExpertSizes sizes = expert_sizes(model, options.rates.expert_bytes, options.loads, counts.num_experts());
   sizes.work.bytes = *sizes.bytes;
-  return StepLinks{.topology = topology,
-                   .machine = is_given(app, "--cost")
-                                  ? read_cost(options.cost)
-                                  : device_machine(device_preset(options.device, "--device")),
-                   .expert = sizes.work,
-                   .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
-                   .backward = options.backward};
+  StepLinks step{.topology = topology,
+                 .machine = is_given(app, "--cost")
+                                ? read_cost(options.rates.cost)
+                                : device_machine(device_preset(options.rates.device, "--device")),
+                 .expert = sizes.work,
+                 .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
+                 .backward = options.backward};
+  require_links(step, "--topology");
+  return step;
 }
 
 // Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
@@ -83,13 +91,14 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
                         "0, or to leave it out");
 }
 
-StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
+StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement,
+                   const std::optional<Topology>& topology) {
   FileArguments files = options.files;
-  if (!options.topology.empty()) files.model.clear();  // it says how large experts are
+  if (topology) files.model.clear();  // it says how large experts are
   LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = files.reading()};
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
-  if (!how.num_ranks && !options.topology.empty()) {
-    how.num_ranks = named_topology(options.topology).num_ranks();
+  if (!how.num_ranks && topology) {
+    how.num_ranks = topology->num_ranks();
     how.ranks_argument = "--topology";
   }
   StepLoads loads = read_step_loads(options.loads, how);
@@ -120,10 +129,10 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
 
 void run(const CLI::App& app, const PlanArguments& options) {
   require_one_numbering(app);
-  refuse_without(app, "--topology", {"--cost", "--device", "--expert-bytes", "--backward"});
+  const std::optional<Topology> topology = topology_of(app, options);
   std::optional<Placement> file;
   if (!options.placement.empty()) file = read_placement_file(options.placement, options.ranks);
-  const StepLoads loads = loads_of(options, file);
+  const StepLoads loads = loads_of(options, file, topology);
   const Counts& counts = loads.counts;
   const LayerPlacement placement =
       file ? layer_of(*file, options.placement, {options.loads, loads.layers, loads.num_layers},
@@ -131,11 +140,8 @@ void run(const CLI::App& app, const PlanArguments& options) {
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
   PlannerOptions planning = options.parameters;
   planning.kind = options.planner.front();
-  const std::optional<StepLinks> links = links_of(app, options, counts.num_experts());
-  if (links && links->topology.num_ranks() != counts.num_ranks())
-    throw InvalidArgument("--topology", fmt::format("has {} ranks", links->topology.num_ranks()),
-                          fmt::format("{}, as there are", counts.num_ranks()));
-  if (links) require_links(*links, "--topology");
+  std::optional<StepLinks> links;
+  if (topology) links = links_of(app, options, *topology, counts);
   if (planning.kind == PlannerOptions::Kind::level) planning.links = links;
   PlannedStep step = planned(planning, links, counts, placement);
   if (!loads.axes.empty()) step.axes[options.loads] = loads.axes;
@@ -168,16 +174,7 @@ Subcommand add_plan(CLI::App& command) {
   app->add_option("--topology", options->topology,
                   "Predict the step on these links; where they differ, level plans for the least time")
       ->type_name("FILE|NAME");
-  app->add_option("--cost", options->cost,
-                  "With --topology: what a rank's products take, from bench --calibrate")
-      ->type_name("FILE");
-  app->add_option("--device", options->device, "Instead: half of a device's peaks, such as h100")
-      ->type_name("NAME");
-  add_text(*app, "--expert-bytes", "SIZE",
-           "One expert's weights, where they are quantized; else by the config's type",
-           [options = options.get()](const std::string& text) {
-             options->expert_bytes = static_cast<double>(parse_bytes(text, "--expert-bytes"));
-           });
+  add_rank_rates(*app, options->rates);
   app->add_flag("--backward", options->backward, "With --topology: the step trains");
   add_json(*app, options->json);
   app->footer(

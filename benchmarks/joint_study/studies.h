@@ -26,8 +26,8 @@ struct Report {
 //   spill    the planner's plan kept wherever it fits, in as many chunks as it then takes
 //   chunks   plain ep
 //
-// Of the set-up's first planner, by the costs of its budget; in each budget, shares being of plain ep's worst
-// peak without one.
+// The set-up's first planner is studied, by the costs of its budget. Budgets that are shares are of plain
+// ep's worst peak without one.
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
                   const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
 
@@ -40,7 +40,7 @@ struct TrainingRun {
 
 // MemFine's three methods (arXiv 2511.21431) and the joint choice over the steps of a training run.
 //
-// Of every n-th step one layer is run, forward and backward: the one whose fullest rank has most. Its routing
+// One layer of every n-th step is run, forward and backward: the one whose fullest rank has most. Its routing
 // is seeded and has exactly those loads, or loads in proportion for another number of tokens.
 //
 //   whole   method 1   plain ep, unchunked; backward computes the whole forward pass again at once
@@ -48,12 +48,11 @@ struct TrainingRun {
 //   mact    method 3   plain ep in as many chunks as memory-aware tuning takes of 1, 2, 4, 8 for the budget
 //   joint   ours       under the same budget
 //
-// Of the set-up the first planner is looked at; its experts are the file's, and its budget, where none is
-// given, is half of what method 1 takes at its worst. Throws ParseError for a file without loads [steps,
-// layers, experts].
+// The set-up's first planner is studied. Experts are the file's, and the budget, where none is given, is half
+// of what method 1 takes at its worst. Throws ParseError for a file without loads [steps, layers, experts].
 Report over_training(StudySetup setup, const TrainingRun& run, const RoundProgress& progress);
 
-// What their reports have in common.
+// Both reports say how their times are measured.
 inline constexpr std::string_view kCriticalPath =
     "critical path: the largest CPU time of any rank in each phase, summed over phases; no overlap";
 

@@ -75,8 +75,9 @@ class Level::Search {
         std::accumulate(step.base_load.begin(), step.base_load.end(), step.counts.total());
     if (within_threshold(total)) return internal::keep_home(step.counts, step.placement, step.plan);
 
-    plan_for_load(step, ideal_worst(total, step.base_load));
-    if (links_) plan_for_time(step, ideal_worst(total, step.base_load));
+    const std::int64_t ideal = ideal_worst(total, step.base_load);
+    plan_for_load(step, ideal);
+    if (links_) plan_for_time(step, ideal);
   }
 
  private:
@@ -109,7 +110,7 @@ class Level::Search {
     const std::int64_t parts = std::clamp<std::int64_t>(256 / std::ssize(home_load_), 1, 4);
     for (std::int64_t part = 0; part < parts; ++part)
       settle_at_worst(ideal + static_cast<std::int64_t>(Wide{largest - ideal} * part / parts));
-    settle_at_worst(ideal_of_nodes(ideal));
+    if (const std::int64_t of_nodes = ideal_of_nodes(ideal); of_nodes > ideal) settle_at_worst(of_nodes);
   }
 
   // The lowest worst rank with no work across, were every piece possible.

@@ -49,7 +49,8 @@ struct PlannerOptions {
   // Work moves only where the seconds gained are predicted to exceed those it costs, besides all that the
   // planner asks for; nothing: the planner alone decides. Not on a CUDA device.
   std::optional<SpillCosts> costs = std::nullopt;
-  // level takes the plan that is predicted to take the least time on them. Not on a CUDA device.
+  // Where they differ, level weighs several plans and takes the one predicted to take the least time. Not on
+  // a CUDA device.
   std::optional<StepLinks> links = std::nullopt;
 };
 

@@ -19,8 +19,7 @@ PredictedStep predict_step(const StepLinks& links, const Counts& counts, const S
   for (const Transfer& t : plan.transfers()) transfers[t.from.offset() * ranks + t.to.offset()] += 1;
 
   PredictedStep step{.seconds = step_seconds(links, std::ranges::max(plan.rank_loads()), rows, transfers)};
-  const double borrowed =
-      links.expert.bytes + step_parts(links.machine, links.expert, links.backward).gradient_bytes;
+  const double borrowed = step_parts(links.machine, links.expert, links.backward).borrowed_bytes;
   for (RankId from : indices<RankId>(ranks))
     for (RankId to : indices<RankId>(ranks)) {
       if (links.topology.same_node(from, to)) continue;

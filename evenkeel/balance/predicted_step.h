@@ -1,4 +1,4 @@
-// What a plan sends over which links, and the seconds that its step is predicted to take there.
+// A plan's step over links: the bytes that pass between nodes, and the seconds it is predicted to take.
 #pragma once
 
 #include "evenkeel/cost/step_links.h"

@@ -26,7 +26,7 @@ struct SpillCosts {
 struct StepParts {
   double assignment_seconds = 0;  // its products
   double row_ways = 0;            // how often a row travels
-  double gradient_bytes = 0;      // of a borrowed expert
+  double borrowed_bytes = 0;      // of an expert: its weights there, its gradients back
   double packing_seconds = 0;     // of a borrowed expert, where it leaves and where it arrives
   double moving_seconds = 0;      // of any step that moves work
 };
@@ -34,7 +34,7 @@ StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool back
 
 // Taken for what moving costs, of the sum of its parts. Seen were 1.3 in training and 1.6 forward, on the
 // shipped layer: pieces of few rows multiply slower, and of equally loaded ranks the slowest counts.
-inline constexpr double taken_for_moving = 2;
+inline constexpr int taken_for_moving = 2;
 
 // Costs of one step. An assignment is multiplied, and its row of `row_bytes` travels there and back. Weights
 // travel; they are packed and read once more than at home. In backward they are packed again, and gradients

@@ -55,7 +55,7 @@ double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<c
   };
   const double steady = parts.assignment_seconds * static_cast<double>(worst_load) +
                         parts.row_ways * exchange(rows, links.row_bytes);
-  const double weights = exchange(transfers, links.expert.bytes + parts.gradient_bytes);
+  const double weights = exchange(transfers, parts.borrowed_bytes);
   const double most = most_at_a_rank(transfers, static_cast<std::size_t>(links.topology.num_ranks()));
   const double moving = most > 0 ? parts.moving_seconds + most * parts.packing_seconds + weights : 0;
   return steady + taken_for_moving * moving;

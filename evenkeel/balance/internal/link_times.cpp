@@ -21,10 +21,6 @@ std::int64_t picoseconds(double seconds) {
   return whole(std::min(seconds, 1e6) * kPicoseconds);
 }
 
-std::int64_t most(const std::vector<std::int64_t>& items) {
-  return std::ranges::max(items);
-}
-
 }  // namespace
 
 LinkTimes::LinkTimes(const StepLinks& links)
@@ -46,7 +42,7 @@ LinkTimes::LinkTimes(const StepLinks& links)
       std::clamp<Picoseconds>(across_.of_mebibyte / within_.of_mebibyte, 0, 1 << 10));
   const StepParts parts = step_parts(links.machine, links.expert, links.backward);
   row_ways_ = whole(parts.row_ways);
-  borrowed_bytes_ = whole(links.expert.bytes + parts.gradient_bytes);
+  borrowed_bytes_ = whole(parts.borrowed_bytes);
   assignment_ = picoseconds(parts.assignment_seconds);
   packing_ = picoseconds(taken_for_moving * parts.packing_seconds);
   moving_ = picoseconds(taken_for_moving * parts.moving_seconds);
@@ -67,7 +63,7 @@ void LinkTimes::read(const Counts& counts, const LayerPlacement& placement,
   if (counts.has_sources()) add_home_rows(placement);
 }
 
-// What comes from an expert's own node is added up by node first, so that most additions are of whole rows.
+// Rows are added up by node first, so that most additions are of whole rows of counts.
 void LinkTimes::add_home_rows(const LayerPlacement& placement) {
   node_rows_.assign(num_nodes() * num_experts_, 0);
   single_home_.assign(num_experts_, 0);
@@ -141,14 +137,14 @@ LinkTimes::Picoseconds LinkTimes::of_moving(const StepPlan& plan) {
     ++sends_[transfer.from.offset()];
     ++receives_[transfer.to.offset()];
   }
-  return static_cast<Picoseconds>(taken_for_moving) * exchange(borrowed_bytes_) + moving_ +
-         packing_ * std::max(most(sends_), most(receives_));
+  return taken_for_moving * exchange(borrowed_bytes_) + moving_ +
+         packing_ * std::max(std::ranges::max(sends_), std::ranges::max(receives_));
 }
 
 // Each port takes the longer, the more passes it.
 LinkTimes::Picoseconds LinkTimes::exchange(std::int64_t item_bytes) const {
   const auto busiest = [&](const std::vector<std::int64_t>& out, const std::vector<std::int64_t>& in) {
-    return static_cast<Picoseconds>(std::max(most(out), most(in))) * item_bytes;
+    return static_cast<Picoseconds>(std::max(std::ranges::max(out), std::ranges::max(in))) * item_bytes;
   };
   return std::max(wire_seconds(within_, busiest(ports_.sent, ports_.received)),
                   wire_seconds(across_, busiest(ports_.left, ports_.reached)));

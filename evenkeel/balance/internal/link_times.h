@@ -78,14 +78,14 @@ class LinkTimes {
   std::int64_t slower_;  // a link across
   std::int64_t ramp_bytes_, row_bytes_, row_ways_, borrowed_bytes_;
   Picoseconds assignment_, packing_, moving_;
-  // Of the step.
+  // What read() was given, and added up.
   std::size_t num_experts_ = 0;
   const LayerPlacement* placement_ = nullptr;
   std::span<const std::int64_t> base_load_, loads_, rows_;
   std::vector<std::int64_t> node_rows_;    // [nodes][E]
   std::vector<std::int64_t> single_home_;  // [E] all bits set where the expert has one home
   Ports at_home_;                          // rows of experts that have one home
-  // Of a plan.
+  // What of() works with.
   Ports ports_;
   SplitDeal deal_;
   std::vector<std::int64_t> sends_, receives_;  // [P] borrowed experts
