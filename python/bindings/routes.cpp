@@ -23,6 +23,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/budget/phase_bytes.h"
 #include "evenkeel/budget/shares.h"
+#include "evenkeel/plan/slot_tables.h"
 #include "evenkeel/plan/step_routes.h"
 #include "evenkeel/step/decide.h"
 #include "python/bindings/arrays.h"
@@ -146,6 +147,15 @@ class StepLayout {
     (stays ? *stay_ : *planner_).plan(counts_, placement_, plan_);
     if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
     return route(experts);
+  }
+
+  // Where this rank's assignments go under the plan of the counts [P, E], with what is borrowed in slots.
+  SlotTables slots(const InArray<std::int64_t, 2>& counts) {
+    const nb::gil_scoped_release release;
+    take(counts);
+    planner_->plan(counts_, placement_, plan_);
+    slot_tables_.make(counts_, plan_, placement_, rank_, options_.borrow_slots);
+    return slot_tables_;
   }
 
   // Of counts [P, B, E] and each rank's tokens: chunks (first block, end, whether nothing moves), in order.
@@ -286,6 +296,7 @@ class StepLayout {
   Counts counts_;
   StepPlan plan_;
   StepRouter router_;
+  SlotTables slot_tables_;
   std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
@@ -376,24 +387,33 @@ void bind_routes(nb::module_& module) {
       .def_ro("borrowed_counts", &Loan::borrowed_counts)
       .def_ro("lent", &Loan::lent)
       .def_ro("lent_counts", &Loan::lent_counts);
+  nb::class_<SlotTables>(module, "SlotTables")
+      .def_prop_ro("places", &SlotTables::places)
+      .def_prop_ro("counts", &SlotTables::counts)
+      .def_prop_ro("at_home", &SlotTables::at_home)
+      .def_prop_ro("in_slots", &SlotTables::in_slots)
+      .def_prop_ro("loan", [](const SlotTables& self) { return Loan(self); });
   nb::class_<StepLayout>(module, "StepLayout")
       .def(
           "__init__",
           [](StepLayout* self, const Placement& placement, int layer, int rank, const std::string& planner,
-             std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold) {
+             std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
+             std::optional<std::int64_t> slots) {
             new (self) StepLayout(placement.layer(layer), rank,
                                   {.kind = parse_planner(planner),
                                    .capacity_factor_thousandths = capacity_factor,
                                    .min_segment = min_segment,
-                                   .imbalance_threshold_thousandths = imbalance_threshold});
+                                   .imbalance_threshold_thousandths = imbalance_threshold,
+                                   .borrow_slots = slots.value_or(kUnlimitedSlots)});
           },
           nb::arg("placement"), nb::arg("layer"), nb::arg("rank"), nb::arg("planner"),
           nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
-          nb::arg("imbalance_threshold_thousandths"))
+          nb::arg("imbalance_threshold_thousandths"), nb::arg("slots") = nb::none())
       .def("set_costs",
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
              self.set_costs({per_assignment, per_transfer, per_step});
            })
+      .def("slots", &StepLayout::slots, nb::arg("counts"))
       .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,8 +143,9 @@ class Chunk:
         del pool
         split = self.routes.native_positions
         slots = self.routes.slots
-        native = self._run(rows[:split], slots[:split], list(weights), wants, keep)
-        foreign = self._run(rows[split:], slots[split:] - weights[0].shape[0], list(borrowing), wants, keep)
+        run = partial(run_part, self.experts, self.names)
+        native = run(rows[:split], slots[:split], weights, wants, keep)
+        foreign = run(rows[split:], slots[split:] - weights[0].shape[0], list(borrowing), wants, keep)
         outputs = [part[0] for part in (native, foreign) if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
         if not keep:
@@ -201,30 +203,6 @@ class Chunk:
         with torch.no_grad():
             return call_experts(self.experts, self.names, row, slot, weights)[:0]
 
-    def _run(
-        self,
-        rows: torch.Tensor,
-        slots: torch.Tensor,
-        weights: Sequence[torch.Tensor],
-        wants: Sequence[bool],
-        keep: bool,
-    ) -> tuple[torch.Tensor, Part | None] | None:
-        if rows.shape[0] == 0:
-            return None
-        if not keep:
-            with torch.no_grad():
-                return call_experts(self.experts, self.names, rows, slots, weights), None
-        # Hooks on saved tensors are for the step's own (see _kept.py).
-        with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
-            inputs = [
-                source(rows),
-                *(source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
-            ]
-            made = call_experts(self.experts, self.names, inputs[0], slots, inputs[1:])
-        wanted = [tensor for tensor in inputs if tensor.requires_grad]
-        like = [(tensor.shape, tensor.dtype) for tensor in wanted]
-        return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
-
     # Backward.
 
     def gradients(
@@ -247,7 +225,7 @@ class Chunk:
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
         del outputs
 
-        foreign = self._backward(computed.parts, 1, of_rows[split:])
+        foreign = part_gradients(computed.parts, 1, of_rows[split:])
         if self.loan is not None and foreign is not None:
             self.loan.add(foreign[1:])
             del foreign[1:]
@@ -259,7 +237,7 @@ class Chunk:
             lent.append(
                 (mine, *self.exchange.start("weight gradients", mine, routes.borrowed_counts, routes.lent_counts))
             )
-        native = self._backward(computed.parts, 0, of_rows[:split])
+        native = part_gradients(computed.parts, 0, of_rows[:split])
         del of_rows
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
         grad_hidden = self._rows_home(of_inputs, grad_output)
@@ -272,17 +250,6 @@ class Chunk:
             add_experts(home, routes.native.lent, back)
         of_wanted = iter(homes)
         return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
-
-    def _backward(self, parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
-        """Gradients of the rows and of the wanted weights of one call of the experts; its graph is gone after."""
-        part, parts[which] = parts[which], None
-        if part is None:
-            return None
-        made = torch.autograd.grad(part.graph, part.inputs, grads, allow_unused=True)
-        return [
-            grads.new_zeros(shape, dtype=dtype) if grad is None else grad
-            for grad, (shape, dtype) in zip(made, part.like, strict=True)
-        ]
 
     def _rows_home(self, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
         """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
@@ -319,6 +286,43 @@ class Chunk:
         made[routes.sent_positions] = back
         made[routes.own_positions] = numbered[: routes.own]
         return made
+
+
+def run_part(
+    experts: Experts,
+    names: Sequence[str],
+    rows: torch.Tensor,
+    slots: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    wants: Sequence[bool],
+    keep: bool,
+    hooks: saved_tensors_hooks | None = None,
+) -> tuple[torch.Tensor, Part | None] | None:
+    """The experts' outputs, and their graph with `keep`; None where there is no row."""
+    if rows.shape[0] == 0:
+        return None
+    if not keep:
+        with torch.no_grad():
+            return call_experts(experts, names, rows, slots, weights), None
+    # Hooks on saved tensors are for the step's own (see _kept.py).
+    with torch.enable_grad(), hooks or saved_tensors_hooks(as_it_is, as_it_is):
+        inputs = [source(rows), *(source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True))]
+        made = call_experts(experts, names, inputs[0], slots, inputs[1:])
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    like = [(tensor.shape, tensor.dtype) for tensor in wanted]
+    return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
+
+
+def part_gradients(parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
+    """Gradients of the rows and of the wanted weights of one call of the experts; its graph is gone after."""
+    part, parts[which] = parts[which], None
+    if part is None:
+        return None
+    made = torch.autograd.grad(part.graph, part.inputs, grads, allow_unused=True)
+    return [
+        grads.new_zeros(shape, dtype=dtype) if grad is None else grad
+        for grad, (shape, dtype) in zip(made, part.like, strict=True)
+    ]
 
 
 def wanted_of(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torch.Tensor]:

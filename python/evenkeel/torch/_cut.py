@@ -37,7 +37,9 @@ def count(ids: torch.Tensor, blocks: int, experts: int) -> torch.Tensor:
     if blocks > 1:
         of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
         column = column + of_token.repeat_interleave(ids.shape[1]) * (experts + 2)
-    made = torch.bincount(column, minlength=blocks * (experts + 2)).view(blocks, experts + 2)
+    # As bincount() would, which waits for a device.
+    made = column.new_zeros(blocks * (experts + 2)).scatter_add_(0, column, torch.ones_like(column))
+    made = made.view(blocks, experts + 2)
     made[:, -1] = bounds.diff()
     return made
 

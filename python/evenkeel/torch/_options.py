@@ -30,9 +30,12 @@ class LayerOptions:
     budget: int | Literal["auto"] | None = None
     chunk_bins: Sequence[int] | None = None
     costs: Costs | None = None
+    slots: int | None = None
 
     def __post_init__(self) -> None:
-        choice(self.planner, "planner", get_args(Planner))
+        choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
+        if self.slots is not None:
+            self._keep("slots", number(self.slots, "slots", 1, 2**31 - 1))
         self._keep("min_segment", number(self.min_segment, "min_segment", 0, 2**63 - 1))
         if self.capacity_thousandths < 1000:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")

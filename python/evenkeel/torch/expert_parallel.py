@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -76,19 +77,30 @@ class ExpertParallel:
         costs: Costs | None = None,
         name: str = "",
     ) -> None:
+        options = LayerOptions(
+            planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
+        )
+        self._begin(num_experts, group, options, placement, layer, name)
+
+    def _begin(
+        self,
+        num_experts: int,
+        group: dist.ProcessGroup | None,
+        options: LayerOptions,
+        placement: Placement | None,
+        layer: int | None,
+        name: str,
+    ) -> None:
         self.exchange = Exchange(_checked_group(group), name)
         num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
-        options = LayerOptions(
-            planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
-        )
         given = options.costs
         self.costs = given if isinstance(given, SpillCosts) else None
         """The seconds by which "auto" decides; None before the first step that predicts them."""
         self.machine = given if isinstance(given, Machine) else None
         """The machine by whose numbers they are predicted: given, or measured by the first step."""
-        by_gain = options.decides_by_gain and planner != "ep"
+        by_gain = options.decides_by_gain and options.planner != "ep"
         self._predicts = by_gain and self.costs is None and self.exchange.ranks > 1
         self._predicted_training = False
         if placement is None and layer is not None:
@@ -116,10 +128,11 @@ class ExpertParallel:
             native,
             row,
             self.exchange.rank,
-            planner,
+            options.planner,
             options.capacity_thousandths,
             options.min_segment,
             options.threshold_thousandths,
+            options.slots,
         )
         if self.costs is not None and by_gain:
             self._layout.set_costs(*astuple(self.costs))
@@ -164,9 +177,7 @@ class ExpertParallel:
         """
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
-            for name, call in (("experts", experts), ("stock", stock)):
-                if not callable(call) and (name, call) != ("stock", None):
-                    raise invalid(name, f"is a {type(call).__name__}", "a callable")
+            require_callables(experts=experts, stock=stock)
             agreed, cut = self._plan(hidden, ids, top_k_weights, experts, weights, stock is not None)
         if self.budget is None and not cut.chunks:
             assert stock is not None
@@ -185,24 +196,43 @@ class ExpertParallel:
         has_stock: bool,
     ) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
-        counts = count(ids, blocks_of(self.budget, self._budget.bins), self.num_experts)
-        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
-        wants = None
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
-            wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
-        agreed, every, own = self._agreement.forward(facts, wants, counts, ids)
+        blocks = blocks_of(self.budget, self._budget.bins)
+        agreed, every, own = self._agree(hidden, ids, top_k_weights, experts, weights, has_stock, blocks)
         names, tensors = list(weights), list(weights.values())
-        if self._predicts:
-            self._predict(any(agreed.training), experts, names, tensors, hidden)
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
             cut.whole(also_if_nothing_moves=not has_stock)
         else:
             self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
-        self.last = cut.last
-        if cut.last["training"]:
-            self.last_training = self.last
+        self._note(cut.last)
         return agreed, cut
+
+    def _note(self, last: dict[str, Any]) -> None:
+        self.last = last
+        if last["training"]:
+            self.last_training = last
+
+    def _agree(
+        self,
+        hidden: torch.Tensor,
+        ids: torch.Tensor,
+        top_k_weights: torch.Tensor,
+        experts: Experts,
+        weights: Mapping[str, torch.Tensor],
+        has_stock: bool,
+        blocks: int,
+        reads_ids: bool = True,
+    ) -> tuple[Agreed, np.ndarray, np.ndarray]:
+        """The counts of all ranks, `[P, blocks, E + 2]`, and this rank's ids, if they are wanted, on the host."""
+        counts = count(ids, blocks, self.num_experts)
+        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
+        wants = None
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
+            wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
+        agreed, every, own = self._agreement.forward(facts, wants, counts, ids if reads_ids else ids[:0])
+        if self._predicts:
+            self._predict(any(agreed.training), experts, list(weights), list(weights.values()), hidden)
+        return agreed, every, own
 
     def _predict(
         self, training: bool, experts: Experts, names: list[str], weights: list[torch.Tensor], hidden: torch.Tensor
@@ -280,6 +310,12 @@ class ExpertParallel:
                 f"{found}, but {self._layout.natives} are at home on rank {self.exchange.rank}",
                 f"[{self._layout.natives}, ...]",
             )
+
+
+def require_callables(stock: Stock | None, **calls: object) -> None:
+    for name, call in {**calls, "stock": stock or require_callables}.items():
+        if not callable(call):
+            raise invalid(name, f"is a {type(call).__name__}", "a callable")
 
 
 def _facts(

@@ -1,0 +1,43 @@
+// A step for a dispatcher that knows nothing of borrowed weights: it carries rows to P (N + S) experts, N at
+// home on each rank and S slots, and the ids that it is given say where.
+//
+// Numbering  Rank r has the places r (N + S) and on: its experts at home, ascending, then its slots. What it
+//            borrows lies in the slots in the order of Loan::borrowed.
+// Method     The deal (deal.h) says which of a rank's assignments go where.
+// Cost       O(E + P T) for T transfers; reuses its memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/step_plan.h"
+#include "evenkeel/plan/step_routes.h"
+
+namespace evenkeel {
+
+class SlotTables : public Loan {
+ public:
+  // All ranks have as many experts at home, and the plan borrows at most `slots` on each. `counts` must know
+  // its sources.
+  void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
+            std::int64_t slots);
+
+  // This rank's assignments in order of their experts, those of an expert as they come: the next counts()[i]
+  // of them go to places()[i].
+  const std::vector<std::int64_t>& places() const { return places_; }
+  const std::vector<std::int64_t>& counts() const { return counts_; }
+  // Assignments that each rank sends here, [P]: of experts at home, and of those in slots.
+  const std::vector<std::int64_t>& at_home() const { return at_home_; }
+  const std::vector<std::int64_t>& in_slots() const { return in_slots_; }
+
+ private:
+  Deal deal_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::int64_t> slot_of_;  // [E][P], of what each rank borrows
+  std::vector<std::int64_t> places_, counts_, at_home_, in_slots_;
+};
+
+}  // namespace evenkeel

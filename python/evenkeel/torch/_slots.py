@@ -1,0 +1,231 @@
+"""A step whose rows a dispatcher of somebody else's carries: borrowed experts lie in slots, which it takes for more experts.
+
+The dispatcher is given places in place of expert ids (evenkeel/plan/slot_tables.h), and calls the step's `run` on the rows
+that it brings. Weights at home are not copied: rows of experts at home and rows of slots are computed apart. Borrowed
+weights are there while forward computes, and again while backward does; nothing keeps them in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.autograd.graph import saved_tensors_hooks
+
+from .. import _native
+from .._arguments import invalid
+from . import _kept
+from ._chunk import Experts, Part, add_experts, apart, call_experts, part_gradients, run_part, wanted_of
+from ._exchange import Exchange
+from ._loan import Loan
+from ._random import RandomState
+
+
+def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
+    """Of this rank's assignments `[tokens, k]`, where each goes; -1 stays. By operations of the ids' device alone."""
+    flat = ids.reshape(-1)
+    order = flat.argsort(stable=True)  # those without an expert come first
+    without = len(flat) - sum(tables.counts)
+    rule = to_device([[-1, *tables.places], [without, *tables.counts]], ids.device)
+    sorted_places = rule[0].repeat_interleave(rule[1], output_size=len(flat))
+    return torch.empty_like(flat).scatter_(0, order, sorted_places).view_as(ids)
+
+
+def to_device(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
+    """Whole numbers, without waiting for the device."""
+    made = torch.tensor(numbers, dtype=torch.int64, pin_memory=device.type == "cuda")
+    return made.to(device, non_blocking=True)
+
+
+class _Borrowed:
+    """Weights in slots, as the graph of a call keeps them: by their number, until backward has borrowed them again."""
+
+    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
+        self.weights = list(weights)
+
+    def hooks(self) -> saved_tensors_hooks:
+        numbers = {w.untyped_storage().data_ptr(): i for i, w in enumerate(self.weights) if w.nbytes > 0}
+
+        def pack(value: torch.Tensor) -> Any:
+            number = numbers.get(value.untyped_storage().data_ptr())
+            if number is None or value.dtype != self.weights[number].dtype:
+                return value
+            return number, value.size(), value.stride(), value.storage_offset()
+
+        def unpack(kept: Any) -> torch.Tensor:
+            if isinstance(kept, torch.Tensor):
+                return kept
+            number, *view = kept
+            return self.weights[number].as_strided(*view)
+
+        return saved_tensors_hooks(pack, unpack)
+
+
+class _Rows:
+    """Which of the rows that arrive are of experts at home, and which of slots: by pieces, in turn."""
+
+    def __init__(self, at_home: Sequence[int], in_slots: Sequence[int]) -> None:
+        self.pieces = [count for pair in zip(at_home, in_slots, strict=True) for count in pair]
+        self.all = sum(self.pieces)
+        self.none_moved = not any(in_slots)
+
+    def split(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.none_moved:
+            return rows, rows[:0]
+        pieces = rows.split(self.pieces)
+        return _joined(pieces[::2]), _joined(pieces[1::2])
+
+    def join(self, native: torch.Tensor, foreign: torch.Tensor) -> torch.Tensor:
+        if self.none_moved:
+            return native
+        parts = native.split(self.pieces[::2]), foreign.split(self.pieces[1::2])
+        return torch.cat([piece for pair in zip(*parts, strict=True) for piece in pair])
+
+
+def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
+
+
+class SlotStep:
+    """One step; `moves` says whether any rank borrows."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        tables: _native.SlotTables,
+        moves: bool,
+        experts: Experts,
+        names: Sequence[str],
+        weights: Sequence[torch.Tensor],
+    ) -> None:
+        self.exchange, self.experts, self.names, self.weights = exchange, experts, names, weights
+        self.native, self.moves = tables.loan, moves
+        self.at_home, self.in_slots = tables.at_home, tables.in_slots
+        self.homes = len(weights[0])
+        self.loan = self.borrow(weights)
+
+    def borrow(self, weights: Sequence[torch.Tensor]) -> Loan:
+        loan = Loan(self.exchange, self.native)
+        if self.moves:
+            loan.borrow(weights)
+        return loan
+
+    def end(self) -> None:
+        """Nothing is under way any more."""
+        self.loan.release()
+
+    def run(self, rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        """The experts' outputs, unweighted, of rows that came by their source rank, those of a source by expert.
+
+        `slots` `[rows]` are the experts among this rank's own places.
+        """
+        return self._run(_Rows(self.at_home, self.in_slots), rows, slots)
+
+    def _run(self, cut: _Rows, rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+        if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may bring a row in place of none
+            raise invalid(
+                "dispatcher",
+                f"brought {len(rows)} rows to rank {self.exchange.rank}",
+                f"{cut.all}, one for each assignment to its places, by source rank",
+            )
+        made: torch.Tensor = _Compute.apply(self, cut, slots, rows, *self.weights)
+        return made
+
+
+class _Compute(torch.autograd.Function):
+    """The experts on rows that have arrived; their weights' gradients go home within its backward."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, step: SlotStep, cut: _Rows, slots: torch.Tensor, rows: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        kind = rows.device.type
+        ctx.step, ctx.cut, ctx.slots = step, cut, slots
+        ctx.wants = ctx.needs_input_grad[4:]
+        ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+        keep = any(ctx.needs_input_grad)
+        ctx.random = RandomState(rows) if keep else None
+        made, kept = _forward(ctx, rows, weights, step.loan, keep)
+        step.end()
+        if keep:
+            ctx.save_for_backward(rows, *weights, _kept.keep(kept))
+        return made
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        step: SlotStep = ctx.step
+        with step.exchange.step("backward", grad.device):
+            rows, *weights, ticket = ctx.saved_tensors
+            loan = step.borrow(weights)
+            kept = _kept.take(ticket)
+            if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
+                kind, dtype, enabled = ctx.autocast
+                with torch.autocast(kind, dtype, enabled), ctx.random.again():
+                    kept = _forward(ctx, rows, weights, loan, keep=True)[1]
+            parts, borrowed = kept
+            borrowed.weights = list(loan.weights())
+            of_rows, of_weights = _gradients(ctx, parts, grad, weights)
+            borrowed.weights = []
+            loan.release()
+            return None, None, None, of_rows, *of_weights
+
+
+def _forward(
+    ctx: Any, rows: torch.Tensor, weights: Sequence[torch.Tensor], loan: Loan, keep: bool
+) -> tuple[torch.Tensor, tuple[list[Part | None], _Borrowed]]:
+    """Experts at home first, while weights travel."""
+    step: SlotStep = ctx.step
+    (own, foreign), (own_slots, foreign_slots) = ctx.cut.split(rows), ctx.cut.split(ctx.slots)
+    native = run_part(step.experts, step.names, own, own_slots, weights, ctx.wants, keep)
+    borrowed = _Borrowed(list(loan.weights()))
+    moved = run_part(
+        step.experts,
+        step.names,
+        foreign,
+        foreign_slots - step.homes,
+        borrowed.weights,
+        ctx.wants,
+        keep,
+        borrowed.hooks(),
+    )
+    made = [part[0] for part in (native, moved) if part is not None]
+    if not made:  # no row, of the type that the experts make of rows
+        with torch.no_grad():
+            one = call_experts(
+                step.experts, step.names, rows.new_zeros((1, rows.shape[1])), ctx.slots.new_zeros(1), weights
+            )
+        made = [one[:0]]
+    parts = [None if part is None else part[1] for part in (native, moved)]
+    borrowed.weights = []
+    if len(made) == 2:
+        return ctx.cut.join(*made), (parts, borrowed)
+    return made[0], (parts, borrowed)
+
+
+def _gradients(
+    ctx: Any, parts: list[Part | None], grad: torch.Tensor, weights: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    """Those of borrowed experts first, which travel while the others are made."""
+    step: SlotStep = ctx.step
+    own, foreign = ctx.cut.split(grad)
+    moved = part_gradients(parts, 1, foreign)
+    wanted = wanted_of(weights, ctx.wants)
+    lent = []
+    for i, weight in enumerate(wanted if step.moves else (), start=1):
+        mine = weight.new_empty((0, *weight.shape[1:])) if moved is None else moved[i]
+        counts = step.native.borrowed_counts, step.native.lent_counts
+        lent.append((mine, *step.exchange.start("weight gradients", mine, *counts)))
+    native = part_gradients(parts, 0, own)
+    homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[1:])
+    for home, (_, back, pending) in zip(homes, lent, strict=False):
+        pending.wait()
+        add_experts(home, step.native.lent, back)
+    of_rows = [part[0] for part in (native, moved) if part is not None]
+    of_wanted = iter(homes)
+    of_weights = [next(of_wanted) if want else None for want in ctx.wants]
+    if len(of_rows) == 2:
+        return ctx.cut.join(*of_rows), of_weights
+    return of_rows[0] if of_rows else torch.zeros_like(grad), of_weights
