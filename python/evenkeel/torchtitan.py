@@ -30,6 +30,7 @@ from .torch._costs import Costs
 from .torch._module import with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
+from .torch.slots import layer_with
 
 with needs("torchtitan", "0.3"):
     from torchtitan.config.override import derive, override
@@ -61,7 +62,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             )
         super().parallelize(parallel_dims)
         if mesh is not None:
-            self.layer = ExpertParallel(experts, mesh.get_group(), name=str(next(_made)), **vars(self.layer_options))
+            self.layer = layer_with(self.layer_options, experts, mesh.get_group(), name=str(next(_made)))
             name_at_first_forward(self, self.layer.exchange)
 
     # Arguments are named as in torchtitan, whose sharding goes by these names.

@@ -12,6 +12,7 @@ is the framework's own all-to-all, to the bit.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils.hooks import RemovableHandle
 
-from ._arguments import instance, invalid, public
+from ._arguments import choice, instance, invalid, public
 from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
@@ -35,10 +36,11 @@ from .torch._costs import Costs
 from .torch._module import with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
+from .torch.slots import ExpertSlots, layer_with
 
 with needs("transformers", "5.23 or later"):
     from transformers import PreTrainedModel
-    from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
+    from transformers.distributed.expert_parallel import AllToAllEP, EPImplementation, EPImplementationInterface
 
 NAME = "evenkeel"
 
@@ -65,6 +67,9 @@ def register(
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
+    mode: Literal["exchange", "slots"] = "exchange",
+    slots: int | None = None,
+    dispatcher: type[EPImplementation] | None = None,
 ) -> None:
     """Makes `ep_implementation=name` ours, for models that are loaded from then on.
 
@@ -76,11 +81,18 @@ def register(
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
         budget: bytes, "4GiB" or "auto".
         planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs: as for `evenkeel.torch.ExpertParallel`.
+        mode: "exchange": rows travel by our own exchange. "slots": by a dispatcher that knows nothing of it, to borrow slots
+            beside the experts (`evenkeel.torch.ExpertSlots`); takes no budget, chunk_bins, capacity_factor or
+            "least-loaded".
+        slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
+        dispatcher: with mode="slots", the `EPImplementation` that carries the rows: transformers' `AllToAllEP`, or a class
+            that calls its `experts_forward(rows, ids, weights)` once, with a row's id among `num_local_experts`.
 
     Raises:
-        InvalidArgument: an option is out of range, or the name is taken.
+        InvalidArgument: an option is out of range or of the other mode, or the name is taken.
     """
     _require_free(instance(name, str, "name"))
+    choice(mode, "mode", ("exchange", "slots"))
     if placement is not None:
         raise invalid(
             "placement",
@@ -95,14 +107,27 @@ def register(
         budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
+        slots=_slots(mode, slots, dispatcher),
     )
 
-    class Evenkeel(EvenkeelEP):
+    class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]
         layer_options = options
+        stock = dispatcher or AllToAllEP
 
     EPImplementationInterface.register(name, Evenkeel)
     if not _unused:
         _unused.append(nn.modules.module.register_module_forward_pre_hook(_warn_if_not_ours))
+
+
+def _slots(mode: str, slots: int | None, dispatcher: object) -> int | None:
+    if mode == "slots":
+        if dispatcher is not None and not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
+            raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
+        return 4 if slots is None else slots
+    for name, given in (("slots", slots), ("dispatcher", dispatcher)):
+        if given is not None:
+            raise invalid(name, 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
+    return None
 
 
 def _require_free(name: str) -> None:
@@ -156,8 +181,8 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
-        self.layer = ExpertParallel(
-            experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
+        self.layer = layer_with(
+            self.layer_options, experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made))
         )
         _layers[experts] = self.layer
         name_at_first_forward(experts, self.layer.exchange)
@@ -171,14 +196,14 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         return self._step(hidden_states, top_k_index, top_k_weights)
 
     def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        self._require_plain_weights()
-        parameters = {
-            name: getattr(self.experts, name)
-            for name, parameter in self.experts._parameters.items()
-            if parameter is not None
-        }
+        parameters = self._weights()
         stock = super().__call__ if self.tp_mesh.size() == 1 else None
         return self.layer(hidden, index, weights, self._run, parameters, stock)
+
+    def _weights(self) -> Weights:
+        self._require_plain_weights()
+        names = (name for name, parameter in self.experts._parameters.items() if parameter is not None)
+        return {name: getattr(self.experts, name) for name in names}
 
     def _require_plain_weights(self) -> None:
         """What is not a parameter of each expert would stay at home when the expert is borrowed."""
@@ -216,3 +241,46 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         ones = rows.new_ones((len(rows), 1))
         made: torch.Tensor = type(self.experts).forward(module, rows, slots.unsqueeze(-1), ones)
         return made
+
+
+class SlotsEP(EvenkeelEP):
+    """The same over an implementation that is not ours, which takes borrowed experts for more of its own."""
+
+    stock: type[EPImplementation] = AllToAllEP
+    layer: ExpertSlots
+
+    def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
+        super().__init__(experts, ep_mesh, tp_mesh)
+        self._as_it_is, self._with_slots = (self.stock(experts, ep_mesh, tp_mesh) for _ in range(2))
+        self._with_slots.num_local_experts = self.layer.places_here
+
+    def __call__(
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    ) -> torch.Tensor:
+        # Ranks of a TP group hold the same tokens, of which the implementation takes this rank's slice.
+        size = -(-len(hidden_states) // self.tp_mesh.size())
+        own = slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
+
+        def carry(_: torch.Tensor, places: torch.Tensor, __: torch.Tensor, run: Any) -> torch.Tensor:
+            def experts_forward(rows: torch.Tensor, ids: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:
+                if ids.shape != (len(rows), 1):
+                    raise invalid(
+                        "dispatcher", f"gives experts ids {tuple(ids.shape)}", "[rows, 1], a row for each place"
+                    )
+                made: torch.Tensor = run(rows, ids.squeeze(-1))
+                return made
+
+            stock, index = copy.copy(self._with_slots), top_k_index.clone()
+            index[own] = places
+            stock.experts_forward = experts_forward
+            made: torch.Tensor = stock(hidden_states, index, top_k_weights)
+            return made
+
+        parts = (tensor[own] for tensor in (hidden_states, top_k_index, top_k_weights))
+        return self.layer(
+            *parts,
+            self._run,
+            self._weights(),
+            carry,
+            lambda *_: self._as_it_is(hidden_states, top_k_index, top_k_weights),
+        )

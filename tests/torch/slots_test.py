@@ -22,9 +22,7 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
     return (wide.unsqueeze(1) * down).sum(-1)
 
 
-def dispatcher(
-    hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int
-) -> torch.Tensor:
+def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int) -> torch.Tensor:
     """All-to-alls of rows sorted by place, with `here` places on each rank."""
     ranks, k = dist.get_world_size(), places.shape[1]
     flat = places.reshape(-1)

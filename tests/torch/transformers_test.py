@@ -175,6 +175,9 @@ class TransformersTest(unittest.TestCase):
             ("GptOss", 2, {"planner": "least-loaded"}, "eager", 1, 2),  # the paper's, and the default threshold
             ("Qwen3Moe", 4, always, "eager", 1, 2),  # experts over a part of the ranks
             ("Qwen3Moe", 2, always, "eager", 2, 2),  # tensor-parallel ranks share a batch
+            ("Qwen3Moe", 4, always | {"mode": "slots", "slots": 1}, "grouped_mm", 1, 4),
+            ("Mixtral", 2, always | {"mode": "slots"}, "eager", 1, 2),
+            ("GptOss", 4, always | {"mode": "slots", "slots": 2}, "eager", 2, 4),
         ):
             with self.subTest(family, ranks=ranks, options=options, experts=experts, tp=tp, ep=ep):
                 run_ranks(ranks, compare, str(self.folder / family), experts, options, tp, ep)

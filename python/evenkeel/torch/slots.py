@@ -55,6 +55,17 @@ class ExpertSlots(ExpertParallel):
     ) -> None:
         options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots)
         self._begin(num_experts, group, options, placement, layer, name)
+
+    def _begin(
+        self,
+        num_experts: int,
+        group: dist.ProcessGroup | None,
+        options: LayerOptions,
+        placement: Placement | None,
+        layer: int | None,
+        name: str,
+    ) -> None:
+        super()._begin(num_experts, group, options, placement, layer, name)
         natives = np.bincount(self._homes, minlength=self.exchange.ranks)
         if (natives != natives[0]).any():
             raise invalid(
@@ -136,6 +147,13 @@ class ExpertSlots(ExpertParallel):
             }
         )
         return tables
+
+
+def layer_with(options: LayerOptions, num_experts: int, group: dist.ProcessGroup | None, name: str) -> ExpertParallel:
+    """A framework's layer, of the class that its options are for."""
+    made: ExpertParallel = object.__new__(ExpertParallel if options.slots is None else ExpertSlots)
+    made._begin(num_experts, group, options, None, None, name)
+    return made
 
 
 __all__ = ["ExpertSlots"]
