@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ._loan import Loan
 
 Weights = dict[str, torch.Tensor]
-Experts = Callable[[torch.Tensor, torch.Tensor, Weights], torch.Tensor]
+Experts = Callable[..., torch.Tensor]
+"""experts(rows, slots, weights)"""
 
 PIECES = 8
 """Results are weighted and summed in so many pieces: the k weighted rows of all tokens are never there at once."""
@@ -103,7 +104,7 @@ class Part:
     """One call of the experts: on rows of experts at home, or of borrowed ones."""
 
     graph: GradientEdge
-    inputs: list[GradientEdge]  # rows, then each weight that wants a gradient
+    inputs: list[GradientEdge]  # rows, what is beside them, then each weight that wants a gradient
     like: list[tuple[torch.Size, torch.dtype]]  # of these
 
 
@@ -297,24 +298,31 @@ def run_part(
     wants: Sequence[bool],
     keep: bool,
     hooks: saved_tensors_hooks | None = None,
+    beside: Sequence[torch.Tensor] = (),
 ) -> tuple[torch.Tensor, Part | None] | None:
-    """The experts' outputs, and their graph with `keep`; None where there is no row."""
+    """The experts' outputs, and their graph with `keep`; None where there is no row. `beside` are more of each row's."""
     if rows.shape[0] == 0:
         return None
+
+    def call(rows: torch.Tensor, beside: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        return call_experts(lambda *given: experts(*given, *beside), names, rows, slots, weights)
+
     if not keep:
         with torch.no_grad():
-            return call_experts(experts, names, rows, slots, weights), None
+            return call(rows, beside, weights), None
     # Hooks on saved tensors are for the step's own (see _kept.py).
     with torch.enable_grad(), hooks or saved_tensors_hooks(as_it_is, as_it_is):
-        inputs = [source(rows), *(source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True))]
-        made = call_experts(experts, names, inputs[0], slots, inputs[1:])
+        of_rows = [source(each) for each in (rows, *beside)]
+        given = [source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)]
+        made = call(of_rows[0], of_rows[1:], given)
+        inputs = [*of_rows, *given]
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     like = [(tensor.shape, tensor.dtype) for tensor in wanted]
     return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
 
 
 def part_gradients(parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
-    """Gradients of the rows and of the wanted weights of one call of the experts; its graph is gone after."""
+    """Gradients of the inputs of one call of the experts, whose graph is gone after."""
     part, parts[which] = parts[which], None
     if part is None:
         return None

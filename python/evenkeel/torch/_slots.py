@@ -1,14 +1,15 @@
 """A step whose rows a dispatcher of somebody else's carries: borrowed experts lie in slots, which it takes for more experts.
 
-The dispatcher is given places in place of expert ids (evenkeel/plan/slot_tables.h), and calls the step's `run` on the rows
-that it brings. Weights at home are not copied: rows of experts at home and rows of slots are computed apart. Borrowed
+The dispatcher is given places in place of expert ids (evenkeel/plan/slot_tables.h), and calls the step on the rows that it
+brings. Weights at home are not copied: rows of experts at home and rows of slots are computed apart. Borrowed
 weights are there while forward computes, and again while backward does; nothing keeps them in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -21,6 +22,9 @@ from ._chunk import Experts, Part, add_experts, apart, call_experts, part_gradie
 from ._exchange import Exchange
 from ._loan import Loan
 from ._random import RandomState
+
+Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""What says each row's expert: of rows of experts at home, of those of slots, and of one row at the first expert."""
 
 
 def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
@@ -116,21 +120,39 @@ class SlotStep:
         """Nothing is under way any more."""
         self.loan.release()
 
-    def run(self, rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-        """The experts' outputs, unweighted, of rows that came by their source rank, those of a source by expert.
+    def __call__(self, rows: torch.Tensor, slots: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
+        """The experts' outputs, unweighted, of rows that came by their source rank, those of a source by place.
 
-        `slots` `[rows]` are the experts among this rank's own places.
+        `slots` `[rows]` are their places among this rank's own. What is `beside`, a number or more of each row, is given to
+        experts behind their weights, and gets gradients.
         """
-        return self._run(_Rows(self.at_home, self.in_slots), rows, slots)
+        cut = self._cut(rows, self.at_home, self.in_slots)
+        own, foreign = cut.split(slots)
+        return self._run(cut, self.experts, (own, foreign - self.homes, slots.new_zeros(1)), rows, beside)
 
-    def _run(self, cut: _Rows, rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    def sorted(self, experts: Experts, rows: torch.Tensor, counts: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
+        """The same of rows sorted by place, by experts that take them so: `experts(rows, counts, weights, *beside)`.
+
+        `counts` `[places here]` are the rows of each place, on whatever device the experts want them.
+        """
+        cut = self._cut(rows, [sum(self.at_home)], [sum(self.in_slots)])
+        own, foreign = counts[: self.homes], counts[self.homes : self.homes + len(self.native.borrowed)]
+        one = torch.zeros_like(own)
+        one[0] = 1
+        return self._run(cut, experts, (own, foreign, one), rows, beside)
+
+    def _cut(self, rows: torch.Tensor, at_home: Sequence[int], in_slots: Sequence[int]) -> _Rows:
+        cut = _Rows(at_home, in_slots)
         if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may bring a row in place of none
             raise invalid(
                 "dispatcher",
                 f"brought {len(rows)} rows to rank {self.exchange.rank}",
-                f"{cut.all}, one for each assignment to its places, by source rank",
+                f"{cut.all}, one for each assignment to its places",
             )
-        made: torch.Tensor = _Compute.apply(self, cut, slots, rows, *self.weights)
+        return cut
+
+    def _run(self, cut: _Rows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any) -> torch.Tensor:
+        made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
         return made
 
 
@@ -139,18 +161,18 @@ class _Compute(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, step: SlotStep, cut: _Rows, slots: torch.Tensor, rows: torch.Tensor, *weights: torch.Tensor
+        ctx: Any, step: SlotStep, cut: _Rows, experts: Experts, which: Which, beside: int, *tensors: torch.Tensor
     ) -> torch.Tensor:
-        kind = rows.device.type
-        ctx.step, ctx.cut, ctx.slots = step, cut, slots
-        ctx.wants = ctx.needs_input_grad[4:]
+        kind = tensors[0].device.type
+        ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
+        ctx.wants = ctx.needs_input_grad[5 + ctx.of_rows :]
         ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         keep = any(ctx.needs_input_grad)
-        ctx.random = RandomState(rows) if keep else None
-        made, kept = _forward(ctx, rows, weights, step.loan, keep)
+        ctx.random = RandomState(tensors[0]) if keep else None
+        made, kept = _forward(ctx, tensors, step.loan, keep)
         step.end()
         if keep:
-            ctx.save_for_backward(rows, *weights, _kept.keep(kept))
+            ctx.save_for_backward(*tensors, _kept.keep(kept))
         return made
 
     @staticmethod
@@ -158,74 +180,63 @@ class _Compute(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         step: SlotStep = ctx.step
         with step.exchange.step("backward", grad.device):
-            rows, *weights, ticket = ctx.saved_tensors
-            loan = step.borrow(weights)
+            *tensors, ticket = ctx.saved_tensors
+            loan = step.borrow(tensors[ctx.of_rows :])
             kept = _kept.take(ticket)
             if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
                 kind, dtype, enabled = ctx.autocast
                 with torch.autocast(kind, dtype, enabled), ctx.random.again():
-                    kept = _forward(ctx, rows, weights, loan, keep=True)[1]
+                    kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
             borrowed.weights = list(loan.weights())
-            of_rows, of_weights = _gradients(ctx, parts, grad, weights)
+            grads = _gradients(ctx, parts, grad, tensors)
             borrowed.weights = []
             loan.release()
-            return None, None, None, of_rows, *of_weights
+            return None, None, None, None, None, *grads
 
 
 def _forward(
-    ctx: Any, rows: torch.Tensor, weights: Sequence[torch.Tensor], loan: Loan, keep: bool
+    ctx: Any, tensors: Sequence[torch.Tensor], loan: Loan, keep: bool
 ) -> tuple[torch.Tensor, tuple[list[Part | None], _Borrowed]]:
     """Experts at home first, while weights travel."""
-    step: SlotStep = ctx.step
-    (own, foreign), (own_slots, foreign_slots) = ctx.cut.split(rows), ctx.cut.split(ctx.slots)
-    native = run_part(step.experts, step.names, own, own_slots, weights, ctx.wants, keep)
+    names, weights = ctx.step.names, tensors[ctx.of_rows :]
+    (own, *own_beside), (foreign, *foreign_beside) = zip(*map(ctx.cut.split, tensors[: ctx.of_rows]), strict=True)
+    own_which, foreign_which, one = ctx.which
+    run = partial(run_part, ctx.experts, names, wants=ctx.wants, keep=keep)
+    native = run(own, own_which, weights, beside=own_beside)
     borrowed = _Borrowed(list(loan.weights()))
-    moved = run_part(
-        step.experts,
-        step.names,
-        foreign,
-        foreign_slots - step.homes,
-        borrowed.weights,
-        ctx.wants,
-        keep,
-        borrowed.hooks(),
-    )
+    moved = run(foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
+    borrowed.weights = []
     made = [part[0] for part in (native, moved) if part is not None]
     if not made:  # no row, of the type that the experts make of rows
+        rows = [each.new_zeros((1, *each.shape[1:])) for each in tensors[: ctx.of_rows]]
         with torch.no_grad():
-            one = call_experts(
-                step.experts, step.names, rows.new_zeros((1, rows.shape[1])), ctx.slots.new_zeros(1), weights
-            )
-        made = [one[:0]]
+            made = [call_experts(lambda *given: ctx.experts(*given, *rows[1:]), names, rows[0], one, weights)[:0]]
     parts = [None if part is None else part[1] for part in (native, moved)]
-    borrowed.weights = []
-    if len(made) == 2:
-        return ctx.cut.join(*made), (parts, borrowed)
-    return made[0], (parts, borrowed)
+    return ctx.cut.join(*made) if len(made) == 2 else made[0], (parts, borrowed)
 
 
 def _gradients(
-    ctx: Any, parts: list[Part | None], grad: torch.Tensor, weights: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-    """Those of borrowed experts first, which travel while the others are made."""
+    ctx: Any, parts: list[Part | None], grad: torch.Tensor, tensors: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Of rows, what is beside them, and weights: those of borrowed experts first, which travel while others are made."""
     step: SlotStep = ctx.step
     own, foreign = ctx.cut.split(grad)
     moved = part_gradients(parts, 1, foreign)
-    wanted = wanted_of(weights, ctx.wants)
+    wanted = wanted_of(tensors[ctx.of_rows :], ctx.wants)
     lent = []
-    for i, weight in enumerate(wanted if step.moves else (), start=1):
+    for i, weight in enumerate(wanted if step.moves else (), start=ctx.of_rows):
         mine = weight.new_empty((0, *weight.shape[1:])) if moved is None else moved[i]
         counts = step.native.borrowed_counts, step.native.lent_counts
         lent.append((mine, *step.exchange.start("weight gradients", mine, *counts)))
     native = part_gradients(parts, 0, own)
-    homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[1:])
+    homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
     for home, (_, back, pending) in zip(homes, lent, strict=False):
         pending.wait()
         add_experts(home, step.native.lent, back)
-    of_rows = [part[0] for part in (native, moved) if part is not None]
     of_wanted = iter(homes)
-    of_weights = [next(of_wanted) if want else None for want in ctx.wants]
-    if len(of_rows) == 2:
-        return ctx.cut.join(*of_rows), of_weights
-    return of_rows[0] if of_rows else torch.zeros_like(grad), of_weights
+    made = [part[: ctx.of_rows] for part in (native, moved) if part is not None]
+    if len(made) == 2:
+        made = [[ctx.cut.join(*both) for both in zip(*made, strict=True)]]
+    of_rows = made[0] if made else [torch.zeros_like(each) for each in tensors[: ctx.of_rows]]
+    return [*of_rows, *(next(of_wanted) if want else None for want in ctx.wants)]

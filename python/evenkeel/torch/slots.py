@@ -23,8 +23,7 @@ from ._options import LayerOptions
 from ._slots import SlotStep, places_of
 from .expert_parallel import ExpertParallel, Stock, require_callables
 
-Run = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Run], torch.Tensor]
+Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, SlotStep], torch.Tensor]
 
 
 class ExpertSlots(ExpertParallel):
@@ -95,8 +94,11 @@ class ExpertSlots(ExpertParallel):
             hidden, top_k_index, top_k_weights, experts, weights: as for `ExpertParallel`.
             dispatcher: `dispatcher(hidden, places, top_k_weights, run)`: brings rows to their places, `[tokens, k]` in
                 0..num_places-1 and -1 for none, of which rank r has those from `r * places_here`; calls
-                `run(rows, slots)` once on the rows that came, by source rank, where `slots` are places less this rank's
-                first; and gives the output of each of this rank's tokens. A row comes once for each of its places here.
+                `run(rows, slots)` once on the rows that came, by source rank and those of a source by place, where `slots`
+                are places less this rank's first; and gives the output of each of this rank's tokens. A row comes once
+                for each of its places here. Rows that come sorted by place: `run.sorted(experts, rows, counts)`, with
+                experts that take the number of rows of each place for `slots`. What more tensors a row has goes behind
+                (`run(rows, slots, probs)`), and is given to experts behind their weights.
             stock: `stock(hidden, top_k_index, top_k_weights)` is what a step in which nothing moves runs instead.
 
         Raises:
@@ -115,7 +117,7 @@ class ExpertSlots(ExpertParallel):
             places = places_of(ids, tables)
             try:
                 return self.exchange.watch(
-                    "dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step.run), device
+                    "dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device
                 )
             finally:
                 step.end()
