@@ -8,10 +8,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from processes import run_ranks
+from processes import run_ranks, said_by
+from torch.autograd.graph import save_on_cpu
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.utils.checkpoint import checkpoint
 
-from evenkeel.torch import ExpertSlots
+import evenkeel as ek
+from evenkeel.torch import ExpertSlots, LiveBytes
 from evenkeel.torch._chunk import Weights
 
 
@@ -96,12 +99,229 @@ def exact(rank: int, ranks: int, seeds: range) -> int:
     return moved
 
 
+def gradients(made: torch.Tensor, case: Case) -> list[torch.Tensor]:
+    return [*torch.autograd.grad(made.square().sum(), case.inputs())]
+
+
+def close(found: list[torch.Tensor], right: list[torch.Tensor], error: float = 2e-6) -> None:
+    for i, (mine, theirs) in enumerate(zip(found, right, strict=True)):
+        most = float(theirs.float().abs().max()) if theirs.numel() else 0.0
+        off = (mine.float() - theirs.float()).abs()
+        assert not off.numel() or float(off.max()) <= error * most, f"input {i}: off by {off.max()} of {most}"
+
+
+def modes(rank: int, ranks: int, seed: int) -> None:
+    """Whatever autograd does around a step, its numbers are those of the step as it is."""
+    case = Case(rank, ranks, seed)
+    layer = case.layer()
+    made = case.ours(layer)
+    right = gradients(made, case)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            assert torch.equal(case.ours(layer), made)
+    for reentrant in (False, True):
+        again = checkpoint(lambda hidden: case.ours(layer), case.hidden, use_reentrant=reentrant)
+        again.square().sum().backward()
+        close([each.grad for each in case.inputs() if each.grad is not None], right)
+        for each in case.inputs():
+            each.grad = None
+    with save_on_cpu():  # which moves the ticket, so that the experts run again
+        offloaded = case.ours(layer)
+    close(gradients(offloaded, case), right)
+    twice = case.ours(layer)
+    close([*torch.autograd.grad(twice.square().sum(), case.inputs(), retain_graph=True)], right)
+    close(gradients(twice, case), right)
+    case.weights["up"].requires_grad_(False)
+    frozen = case.ours(layer)
+    kept = [each for each in case.inputs() if each.requires_grad]
+    close([*torch.autograd.grad(frozen.square().sum(), kept)], [*right[:2], right[3]])
+
+
+def in_flight(rank: int, ranks: int, seed: int) -> None:
+    """Steps of several layers and micro-batches, backward in an order of their own, as pipelines run them."""
+    cases = [Case(rank, ranks, seed + i) for i in range(3)]
+    layers = [case.layer() for case in cases]
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed)).tolist()
+    right = [gradients(case.stock(), case) for case in cases]
+    made = [cases[i % 3].ours(layers[i % 3]) for i in range(6)]
+    for i in order:
+        close(gradients(made[i], cases[i % 3]), right[i % 3])
+
+
+def halves(rank: int, ranks: int, seed: int) -> None:
+    """bfloat16, and what autocast narrows."""
+    case = Case(rank, ranks, seed)
+    layer = case.layer()
+    with torch.autocast("cpu", torch.bfloat16):
+        made, right = case.ours(layer), case.stock()
+    assert torch.equal(made, right)
+    close(gradients(made, case), gradients(right, case), 0.02)
+    case.hidden, case.top_k = (t.detach().bfloat16().requires_grad_() for t in (case.hidden, case.top_k))
+    case.weights = {name: w.detach().bfloat16().requires_grad_() for name, w in case.weights.items()}
+    layer = case.layer()
+    made, right = case.ours(layer), case.stock()
+    assert torch.equal(made, right)
+    close(gradients(made, case), gradients(right, case), 0.02)
+
+
+def packed_experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Of bytes with a scale of each, and a bias: whole experts travel, whatever their tensors are."""
+    up = weights["bytes"].view(torch.int8)[slots].to(rows.dtype) * weights["scale"][slots][:, None, None]
+    return (rows.unsqueeze(1) * up).sum(-1) + weights["bias"][slots]
+
+
+def packed(rank: int, ranks: int, seed: int) -> None:
+    case = Case(rank, ranks, seed)
+    random = torch.Generator().manual_seed(seed + rank)
+    weights = {
+        "bytes": torch.randint(256, (case.here, 16, 16), generator=random, dtype=torch.uint8),
+        "scale": torch.rand(case.here, generator=random).to(torch.float8_e5m2).float(),
+        "bias": torch.randn((case.here, 16), generator=random),
+    }
+    layer = case.layer()
+    carry = partial(dispatcher, here=layer.places_here)
+    made = layer(case.hidden, case.ids, case.top_k, packed_experts, weights, carry)
+    run = partial(packed_experts, weights=weights)
+    assert torch.equal(made, dispatcher(case.hidden, case.ids, case.top_k, run, case.here))
+
+
+def sorted_experts(rows: torch.Tensor, counts: torch.Tensor, weights: Weights, probs: torch.Tensor) -> torch.Tensor:
+    return experts(rows, torch.arange(len(counts)).repeat_interleave(counts), weights) * probs[:, None]
+
+
+def sorts(rank: int, ranks: int, seed: int) -> None:
+    """Rows sorted by place, which the router's weights travel beside."""
+    case = Case(rank, ranks, seed)
+    layer = case.layer()
+
+    def carry(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any) -> torch.Tensor:
+        wide = torch.cat([hidden[:, None].expand(-1, case.k, -1), top_k[..., None]], -1).flatten(0, 1)
+
+        def sort(rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+            order = slots.argsort(stable=True)
+            counts = slots.bincount(minlength=layer.places_here)
+            sorted_rows = rows[order]
+            out = run.sorted(sorted_experts, sorted_rows[:, :-1], counts, sorted_rows[:, -1])
+            out = torch.nn.functional.pad(out, (0, 1))  # as wide as the rows that came
+            return torch.empty_like(out).index_copy(0, order, out)
+
+        flat = places.view(-1, 1)
+        made = dispatcher(wide, flat, torch.ones_like(flat, dtype=hidden.dtype), sort, layer.places_here)
+        return made.view(*places.shape, -1)[..., :-1].sum(1)
+
+    made = layer(case.hidden, case.ids, case.top_k, experts, case.weights, carry)
+    right = case.stock()
+    assert torch.allclose(made, right, rtol=1e-6, atol=1e-6)
+    close(gradients(made, case), gradients(right, case))
+
+
+def keeps_no_borrowed_weight(rank: int, ranks: int) -> None:
+    """Between the passes a step holds no more than stock's, but for what experts at home hold anyway."""
+    held = []
+    for ours in (False, True):
+        case = Case(rank, ranks, 0)
+        case.here, case.k, case.slots = 2, 1, 2
+        random = torch.Generator().manual_seed(rank)
+        case.hidden = torch.randn((32, 16), generator=random).requires_grad_()
+        case.ids = torch.zeros((32, 1), dtype=torch.int64)
+        case.top_k = torch.rand((32, 1), generator=random).requires_grad_()
+        case.weights = {
+            "up": torch.randn((2, 4096, 16), generator=random).requires_grad_(),
+            "down": torch.randn((2, 16, 4096), generator=random).requires_grad_(),
+        }
+        layer = case.layer()
+        slow = partial(one_by_one, weights=case.weights)
+        with LiveBytes() as live:
+            if ours:
+                carry = partial(dispatcher, here=layer.places_here)
+                made = layer(case.hidden, case.ids, case.top_k, one_by_one, case.weights, carry)
+                assert layer.last["transfers"] == ranks - 1
+            else:
+                made = dispatcher(case.hidden, case.ids, case.top_k, slow, case.here)
+            held.append(live.now)
+        made.square().sum().backward()
+    expert = 2 * 4096 * 16 * 4
+    total = torch.tensor(held)
+    dist.all_reduce(total)
+    assert total[1] <= total[0] + expert / 4, f"{total.tolist()}, and an expert has {expert}"
+
+
+def one_by_one(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Without a copy of the weights."""
+    parts = [(slots == slot).nonzero()[:, 0] for slot in range(len(weights["up"]))]
+    made = [torch.relu(rows[at] @ weights["up"][i].T) @ weights["down"][i].T for i, at in enumerate(parts) if len(at)]
+    out = rows * 0  # of the graph also where there is no row
+    return out.index_add(0, torch.cat(parts), torch.cat(made)) if made else out
+
+
+def refused(rank: int, ranks: int) -> list[str]:
+    """What every rank says alike, after which the group goes on; and last what a rank says of its own dispatcher."""
+    case = Case(rank, ranks, 3)
+    case.ids = torch.zeros((8, 1), dtype=torch.int64)
+    case.hidden, case.top_k = torch.ones((8, 16)), torch.ones((8, 1))
+    layer = case.layer()
+
+    def call(dispatch: Any, ids: torch.Tensor = case.ids) -> str:
+        run = partial(layer, case.hidden, ids, case.top_k, experts, case.weights, dispatch)
+        return said_by(run, ek.errors.InvalidArgument, ek.errors.CommError)
+
+    return [
+        call(partial(dispatcher, here=layer.places_here), case.ids - 2),
+        *(
+            said_by(make, ek.errors.InvalidArgument)
+            for make in (
+                lambda: case.layer(planner="least-loaded"),
+                lambda: case.layer(slots=0),
+                lambda: ExpertSlots(3),
+            )
+        ),
+        call(lambda hidden, places, top_k, run: run(hidden[:3], places[:3, 0])),
+        call(None),
+    ]
+
+
 class SlotsTest(unittest.TestCase):
     def test_outputs_have_the_dispatchers_bits_and_gradients_its_numbers(self) -> None:
         for ranks in (1, 2, 4):
             with self.subTest(ranks=ranks):
                 moved = run_ranks(ranks, exact, range(40))
                 self.assertEqual(moved[0] > 0, ranks > 1)
+
+    def test_modes_of_autograd(self) -> None:
+        for ranks, seed in ((2, 5), (2, 9), (4, 6), (4, 11)):
+            with self.subTest(ranks=ranks, seed=seed):
+                run_ranks(ranks, modes, seed)
+
+    def test_steps_in_flight_share_nothing(self) -> None:
+        for seed in range(0, 30, 3):
+            run_ranks(2, in_flight, seed)
+
+    def test_halves(self) -> None:
+        for seed in (5, 9):
+            run_ranks(2, halves, seed)
+
+    def test_packed_experts_travel_whole(self) -> None:
+        for seed in (5, 6, 9):
+            run_ranks(2, packed, seed)
+
+    def test_rows_sorted_by_place(self) -> None:
+        for ranks, seed in ((2, 5), (4, 9), (2, 9), (4, 6)):
+            run_ranks(ranks, sorts, seed)
+
+    def test_between_the_passes_no_borrowed_weight_is_kept(self) -> None:
+        for ranks in (2, 4):
+            run_ranks(ranks, keeps_no_borrowed_weight)
+
+    def test_what_is_refused(self) -> None:
+        for rank, said in enumerate(run_ranks(2, refused)):
+            self.assertRegex(said[0], "8 expert ids of rank 0 are outside -1..")
+            self.assertEqual(said[1], "planner: 'least-loaded'; allowed: ep, level")
+            self.assertEqual(said[2], "slots: 0; allowed: 1..2147483647")
+            self.assertIn("3 are at home on 2 ranks as [1, 2]; allowed: as many on each rank", said[3])
+            self.assertRegex(
+                said[4], f"dispatcher: brought 3 rows to rank {rank}; allowed: 8, one for each|rank . failed"
+            )
+            self.assertEqual(said[5], "dispatcher: is a NoneType; allowed: a callable")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ class Exchange:
         try:
             made = work()
         except _StopRecomputationError:  # a checkpoint has what it wanted
+            pending.done()
             raise
         except BaseException as error:
             faults = self._faults(device)

@@ -152,6 +152,7 @@ class SlotStep:
         return cut
 
     def _run(self, cut: _Rows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any) -> torch.Tensor:
+        self.keeps = torch.is_grad_enabled()  # within a node it never is
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
         return made
 
@@ -167,7 +168,7 @@ class _Compute(torch.autograd.Function):
         ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
         ctx.wants = ctx.needs_input_grad[5 + ctx.of_rows :]
         ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
-        keep = any(ctx.needs_input_grad)
+        keep = step.keeps and any(ctx.needs_input_grad)
         ctx.random = RandomState(tensors[0]) if keep else None
         made, kept = _forward(ctx, tensors, step.loan, keep)
         step.end()

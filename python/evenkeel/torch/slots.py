@@ -110,17 +110,16 @@ class ExpertSlots(ExpertParallel):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
             tables = self._tables(hidden, ids, top_k_weights, experts, weights, stock is not None)
-            moves = self._layout.transfers > 0
-            if stock is not None and not moves:
-                return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
+        moves = self._layout.transfers > 0
+        if stock is not None and not moves:
+            return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
+        with self.exchange.step("forward", device):
             step = SlotStep(self.exchange, tables, moves, experts, list(weights), list(weights.values()))
-            places = places_of(ids, tables)
-            try:
-                return self.exchange.watch(
-                    "dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device
-                )
-            finally:
-                step.end()
+        places = places_of(ids, tables)
+        try:
+            return self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
+        finally:
+            step.end()
 
     def _tables(
         self,
