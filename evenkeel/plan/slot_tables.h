@@ -2,12 +2,13 @@
 // home on each rank and S slots, and the ids that it is given say where.
 //
 // Numbering  Rank r has the places r (N + S) and on: its experts at home, ascending, then its slots. What it
-//            borrows lies in the slots in the order of Loan::borrowed.
+//            borrows for one step lies in the slots in the order of Loan::borrowed.
 // Method     The deal (deal.h) says which of a rank's assignments go where.
 // Cost       O(E + P T) for T transfers; reuses its memory.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "evenkeel/plan/counts.h"
@@ -24,6 +25,10 @@ class SlotTables : public Loan {
   // its sources.
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
             std::int64_t slots);
+  // The same where experts lie in slots already, `lying` [P][slots], ExpertId(-1) where none does, and these
+  // were sent for it.
+  void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
+            std::span<const ExpertId> lying, std::span<const Transfer> sent);
 
   // This rank's assignments in order of their experts, those of an expert as they come: the next counts()[i]
   // of them go to places()[i].
@@ -32,12 +37,15 @@ class SlotTables : public Loan {
   // Assignments that each rank sends here, [P]: of experts at home, and of those in slots.
   const std::vector<std::int64_t>& at_home() const { return at_home_; }
   const std::vector<std::int64_t>& in_slots() const { return in_slots_; }
+  // In which of this rank's slots what it borrows is to lie, as Loan::borrowed.
+  const std::vector<std::int64_t>& borrowed_slots() const { return borrowed_slots_; }
 
  private:
   Deal deal_;
   std::vector<Transfer> transfers_;
-  std::vector<std::int64_t> slot_of_;  // [E][P], of what each rank borrows
-  std::vector<std::int64_t> places_, counts_, at_home_, in_slots_;
+  std::vector<ExpertId> lying_;
+  std::vector<std::int64_t> slot_of_;  // [E][P], of what lies in each rank's slots
+  std::vector<std::int64_t> places_, counts_, at_home_, in_slots_, borrowed_slots_;
 };
 
 }  // namespace evenkeel

@@ -11,10 +11,10 @@ namespace evenkeel {
 namespace {
 
 // Transfers of one side, by the rank on the other side, then by expert.
-std::vector<Transfer> sorted_transfers(const StepPlan& plan, RankId me, RankId Transfer::*mine,
+std::vector<Transfer> sorted_transfers(std::span<const Transfer> transfers, RankId me, RankId Transfer::*mine,
                                        RankId Transfer::*other) {
   std::vector<Transfer> chosen;
-  for (const Transfer& transfer : plan.transfers())
+  for (const Transfer& transfer : transfers)
     if (transfer.*mine == me) chosen.push_back(transfer);
   std::ranges::sort(chosen, [&](const Transfer& a, const Transfer& b) {
     return a.*other != b.*other ? a.*other < b.*other : a.expert < b.expert;
@@ -58,18 +58,18 @@ std::vector<Source> find_sources(const StepRoutes& sent, std::span<const std::in
 
 }  // namespace
 
-void Loan::read(const StepPlan& plan, const LayerPlacement& placement, RankId me) {
-  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+void Loan::read(std::span<const Transfer> transfers, const LayerPlacement& placement, RankId me) {
+  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
   const auto natives = placement.natives(me);
   lent.clear();
   lent_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, me, &Transfer::from, &Transfer::to)) {
+  for (const Transfer& transfer : sorted_transfers(transfers, me, &Transfer::from, &Transfer::to)) {
     lent.push_back(std::ranges::lower_bound(natives, transfer.expert) - natives.begin());
     ++lent_counts[transfer.to.offset()];
   }
   borrowed.clear();
   borrowed_counts.assign(ranks, 0);
-  for (const Transfer& transfer : sorted_transfers(plan, me, &Transfer::to, &Transfer::from)) {
+  for (const Transfer& transfer : sorted_transfers(transfers, me, &Transfer::to, &Transfer::from)) {
     borrowed.push_back(transfer.expert.value());
     ++borrowed_counts[transfer.from.offset()];
   }
@@ -145,7 +145,7 @@ void StepRouter::send(std::span<const std::int64_t> experts, int k, const Counts
 }
 
 void StepRouter::find_slots(const LayerPlacement& placement, const StepPlan& plan, StepRoutes& routes) {
-  routes.read(plan, placement, routes.me);
+  routes.read(plan.transfers(), placement, routes.me);
   slot_of_.assign(static_cast<std::size_t>(plan.num_experts()), -1);
   std::int64_t slot = 0;
   for (ExpertId expert : placement.natives(routes.me)) slot_of_[expert.offset()] = slot++;

@@ -25,7 +25,7 @@ struct Loan {
   std::vector<std::int64_t> lent;
   std::vector<std::int64_t> lent_counts;  // [P]
 
-  void read(const StepPlan& plan, const LayerPlacement& placement, RankId me);
+  void read(std::span<const Transfer> transfers, const LayerPlacement& placement, RankId me);
 };
 
 // A step's routes as far as they are known before other ranks' messages are here.

@@ -18,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include "evenkeel/balance/held_slots.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
@@ -158,6 +159,20 @@ class StepLayout {
     return slot_tables_;
   }
 
+  // The same with what lies in slots since the last such step; forget_slots() empties them.
+  SlotTables held_slots(const InArray<std::int64_t, 2>& counts) {
+    const nb::gil_scoped_release release;
+    take(counts);
+    if (!held_) held_.emplace(placement_, options_);
+    held_->plan(counts_, plan_);
+    slot_tables_.make(counts_, plan_, placement_, rank_, held_->slots(), held_->sent());
+    return slot_tables_;
+  }
+  void forget_slots() {
+    if (held_) held_->clear();
+  }
+  std::size_t sent_to_slots() const { return held_->sent().size(); }
+
   // Of counts [P, B, E] and each rank's tokens: chunks (first block, end, whether nothing moves), in order.
   std::vector<std::tuple<int, int, bool>> decide(const InArray<std::int64_t, 3>& counts,
                                                  const std::vector<std::int64_t>& tokens, std::int64_t k) {
@@ -217,7 +232,7 @@ class StepLayout {
  private:
   void begin_shares() {
     shares_.begin(decision_.plan);
-    loan_.read(decision_.plan, placement_, rank_);
+    loan_.read(decision_.plan.transfers(), placement_, rank_);
   }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
@@ -297,6 +312,7 @@ class StepLayout {
   StepPlan plan_;
   StepRouter router_;
   SlotTables slot_tables_;
+  std::optional<HeldSlots> held_;
   std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
@@ -392,6 +408,7 @@ void bind_routes(nb::module_& module) {
       .def_prop_ro("counts", &SlotTables::counts)
       .def_prop_ro("at_home", &SlotTables::at_home)
       .def_prop_ro("in_slots", &SlotTables::in_slots)
+      .def_prop_ro("borrowed_slots", &SlotTables::borrowed_slots)
       .def_prop_ro("loan", [](const SlotTables& self) { return Loan(self); });
   nb::class_<StepLayout>(module, "StepLayout")
       .def(
@@ -414,6 +431,9 @@ void bind_routes(nb::module_& module) {
              self.set_costs({per_assignment, per_transfer, per_step});
            })
       .def("slots", &StepLayout::slots, nb::arg("counts"))
+      .def("held_slots", &StepLayout::held_slots, nb::arg("counts"))
+      .def("forget_slots", &StepLayout::forget_slots)
+      .def_prop_ro("sent_to_slots", &StepLayout::sent_to_slots)
       .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),

@@ -1,0 +1,71 @@
+// Borrowed experts that stay in their slots from step to step, while weights do not change.
+//
+// Problem     Slots that are filled anew each step send about a weight a rank; routing changes less than
+// that.
+//             Keep the worst rank within renew_above of the mean, and send few weights.
+// Method      What lies in slots counts as copies at home, between which work moves freely. Where the worst
+//             rank is above renew_above of the mean, level plans with 1, 2, 4, ... of a rank's slots to be
+//             filled anew, beside the most used of what lies there. Of these plans those within renew_above
+//             are taken first, then those that send fewer weights, then the most level. What is not wanted
+//             stays until its slot is.
+// Cost        One plan of level a step; O(log S) more, and new placements, where slots are renewed.
+// Guarantee   Depends on the counts so far alone: every rank has the same. The worst rank is never above the
+//             one with nothing sent, nor above plain EP's.
+// Source      Ours; docs/algorithms.md#slots-that-stay.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+
+namespace evenkeel {
+
+class HeldSlots {
+ public:
+  // Every expert has one home. `options` are level's, of which borrow_slots is how many slots each rank has.
+  // Throws InvalidArgument for another planner, experts with copies, no or unlimited slots, or a ratio
+  // below 1.
+  HeldSlots(LayerPlacement homes, const PlannerOptions& options, std::int64_t renew_above_thousandths = 1010);
+
+  // Plans a step, whose homes are those of the experts and what lies in slots.
+  void plan(const Counts& counts, StepPlan& plan);
+  // Nothing lies in slots any more.
+  void clear();
+
+  // What lies in a rank's slots since plan(); ExpertId(-1) where nothing does.
+  std::span<const ExpertId> slots(RankId rank) const {
+    return std::span(slots_).subspan(rank.offset() * num_slots(), num_slots());
+  }
+  // Of all ranks, [P][slots].
+  std::span<const ExpertId> slots() const { return slots_; }
+  // What was sent there for it.
+  std::span<const Transfer> sent() const { return sent_; }
+
+ private:
+  std::size_t num_slots() const { return static_cast<std::size_t>(options_.borrow_slots); }
+  struct Use {
+    ExpertId expert;
+    std::int64_t load = 0;
+  };
+  bool is_level(const Counts& counts, std::int64_t worst) const;
+  void find_use(const StepPlan& plan);
+  LayerPlacement with_copies(std::size_t most) const;
+  void renew(const Counts& counts, StepPlan& plan);
+  void settle(const StepPlan& plan, std::size_t kept);
+
+  LayerPlacement homes_;
+  PlannerOptions options_;
+  std::int64_t renew_above_;
+  LayerPlacement held_;                             // homes, and what lies in slots
+  std::unique_ptr<Planner> free_;                   // sends nothing
+  std::vector<std::unique_ptr<Planner>> renewing_;  // with 1, 2, 4, ... slots, at last all
+  std::vector<ExpertId> slots_;                     // [P][S]
+  std::vector<std::vector<Use>> use_;               // [P] of what lies in slots, the most used first
+  std::vector<Transfer> sent_;
+  StepPlan tried_;
+};
+
+}  // namespace evenkeel
