@@ -40,7 +40,9 @@ void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPla
 
   places_.clear();
   counts_.clear();
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+  moves_ = false;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    moves_ |= plan.splits(expert, placement);
     for (const Deal::Piece& piece : deal_.pieces(expert)) {
       const auto natives = placement.natives(piece.rank);
       const auto home = std::ranges::lower_bound(natives, expert);
@@ -51,6 +53,7 @@ void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPla
       places_.push_back(static_cast<std::int64_t>(piece.rank.offset()) * here + at);
       counts_.push_back(piece.count);
     }
+  }
 
   at_home_.assign(ranks, 0);
   in_slots_.assign(ranks, 0);

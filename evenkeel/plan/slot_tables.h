@@ -37,6 +37,8 @@ class SlotTables : public Loan {
   // Assignments that each rank sends here, [P]: of experts at home, and of those in slots.
   const std::vector<std::int64_t>& at_home() const { return at_home_; }
   const std::vector<std::int64_t>& in_slots() const { return in_slots_; }
+  // Whether any rank computes something in a slot: the same on every rank.
+  bool moves() const { return moves_; }
   // In which of this rank's slots what it borrows is to lie, as Loan::borrowed.
   const std::vector<std::int64_t>& borrowed_slots() const { return borrowed_slots_; }
 
@@ -46,6 +48,7 @@ class SlotTables : public Loan {
   std::vector<ExpertId> lying_;
   std::vector<std::int64_t> slot_of_;  // [E][P], of what lies in each rank's slots
   std::vector<std::int64_t> places_, counts_, at_home_, in_slots_, borrowed_slots_;
+  bool moves_ = false;
 };
 
 }  // namespace evenkeel

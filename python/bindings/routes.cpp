@@ -153,6 +153,7 @@ class StepLayout {
   // Where this rank's assignments go under the plan of the counts [P, E], with what is borrowed in slots.
   SlotTables slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
+    held_plan_ = false;
     take(counts);
     planner_->plan(counts_, placement_, plan_);
     slot_tables_.make(counts_, plan_, placement_, rank_, options_.borrow_slots);
@@ -164,14 +165,15 @@ class StepLayout {
     const nb::gil_scoped_release release;
     take(counts);
     if (!held_) held_.emplace(placement_, options_);
+    held_plan_ = true;
     held_->plan(counts_, plan_);
     slot_tables_.make(counts_, plan_, placement_, rank_, held_->slots(), held_->sent());
     return slot_tables_;
   }
   void forget_slots() {
     if (held_) held_->clear();
+    held_plan_ = false;
   }
-  std::size_t sent_to_slots() const { return held_->sent().size(); }
 
   // Of counts [P, B, E] and each rank's tokens: chunks (first block, end, whether nothing moves), in order.
   std::vector<std::tuple<int, int, bool>> decide(const InArray<std::int64_t, 3>& counts,
@@ -222,7 +224,7 @@ class StepLayout {
   std::vector<std::int64_t> rank_loads() const {
     return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
   }
-  std::size_t transfers() const { return plan_.transfers().size(); }
+  std::size_t transfers() const { return held_plan_ ? held_->sent().size() : plan_.transfers().size(); }
   std::size_t decided_transfers() const { return decision_.plan.transfers().size(); }
   bool plans_chunks() const { return decision_.plans_chunks; }
   std::string reason() const { return std::string(name_of(decision_.reason)); }
@@ -313,6 +315,7 @@ class StepLayout {
   StepRouter router_;
   SlotTables slot_tables_;
   std::optional<HeldSlots> held_;
+  bool held_plan_ = false;  // the last plan is of slots that stay
   std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
@@ -408,6 +411,7 @@ void bind_routes(nb::module_& module) {
       .def_prop_ro("counts", &SlotTables::counts)
       .def_prop_ro("at_home", &SlotTables::at_home)
       .def_prop_ro("in_slots", &SlotTables::in_slots)
+      .def_prop_ro("moves", &SlotTables::moves)
       .def_prop_ro("borrowed_slots", &SlotTables::borrowed_slots)
       .def_prop_ro("loan", [](const SlotTables& self) { return Loan(self); });
   nb::class_<StepLayout>(module, "StepLayout")
@@ -433,7 +437,6 @@ void bind_routes(nb::module_& module) {
       .def("slots", &StepLayout::slots, nb::arg("counts"))
       .def("held_slots", &StepLayout::held_slots, nb::arg("counts"))
       .def("forget_slots", &StepLayout::forget_slots)
-      .def_prop_ro("sent_to_slots", &StepLayout::sent_to_slots)
       .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),

@@ -17,7 +17,6 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -33,7 +32,7 @@ from .step_plan import Planner
 from .torch import ExpertParallel
 from .torch._chunk import Weights
 from .torch._costs import Costs
-from .torch._module import with_weights
+from .torch._module import layer_of_module, with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes
 from .torch.slots import ExpertSlots, layer_with
@@ -46,10 +45,6 @@ NAME = "evenkeel"
 
 _made = itertools.count()
 """Numbers the experts modules of this process, as they are made: what errors call a layer until its model runs."""
-
-_layers: WeakKeyDictionary[nn.Module, ExpertParallel] = WeakKeyDictionary()
-"""Of each experts module; beside it, since a process group in the module would keep a model from being copied."""
-
 
 _unused: list[RemovableHandle] = []
 """From register() until a model is ours: the hook that looks for one that is not."""
@@ -170,7 +165,7 @@ def layers(model: nn.Module) -> list[ExpertParallel]:
     """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
     its last step did, `budgets()` what budgets would do."""
     modules = instance(model, nn.Module, "model").modules()
-    return [_layers[module] for module in modules if module in _layers]
+    return [layer_of_module[module] for module in modules if module in layer_of_module]
 
 
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
@@ -184,7 +179,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         self.layer = layer_with(
             self.layer_options, experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made))
         )
-        _layers[experts] = self.layer
+        layer_of_module[experts] = self.layer
         name_at_first_forward(experts, self.layer.exchange)
         _end_watch()
 

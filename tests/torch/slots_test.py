@@ -14,7 +14,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
-from evenkeel.torch import ExpertSlots, LiveBytes
+from evenkeel.torch import ExpertSlots, LiveBytes, weights_fixed
 from evenkeel.torch._chunk import Weights
 
 
@@ -254,6 +254,64 @@ def one_by_one(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> tor
     return out.index_add(0, torch.cat(parts), torch.cat(made)) if made else out
 
 
+def stays(rank: int, ranks: int) -> tuple[int, int]:
+    """The weights that steps send whose slots stay, and those of slots filled anew; every step has the stock's bits."""
+    sent, anew = 0, 0
+    for seed in (5, 9, 14):
+        case = Case(rank, ranks, seed)
+        case.hidden, case.ids, case.top_k = (t.detach().repeat(20, 1) for t in (case.hidden, case.ids, case.top_k))
+        layer, fresh = case.layer(), case.layer()
+        random = torch.Generator().manual_seed(rank)
+
+        def step(which: ExpertSlots, case: Case = case) -> int:
+            assert torch.equal(case.ours(which), case.stock())
+            transfers: int = which.last["transfers"]
+            return transfers
+
+        with torch.no_grad(), weights_fixed(layer):
+            for i in range(12):
+                order = torch.rand(len(case.ids), generator=random).argsort()
+                case.ids = case.ids[order]
+                case.ids[:2] = torch.rand((len(case.ids[:2]), layer.num_experts), generator=random).argsort(1)[
+                    :, : case.k
+                ]
+                with torch.inference_mode() if i % 2 else torch.no_grad():
+                    sent += step(layer)
+                    anew += step(fresh)
+    return sent, anew
+
+
+def changed(rank: int, ranks: int) -> str:
+    """Weights that one rank or all change empty the slots; nothing is left of an earlier block."""
+    case = Case(rank, ranks, 5)
+    layer = case.layer()
+
+    def step() -> int:
+        with torch.no_grad():
+            assert torch.equal(case.ours(layer), case.stock())
+        sent: int = layer.last["transfers"]
+        return sent
+
+    with weights_fixed(layer):
+        close(gradients(case.ours(layer), case), gradients(case.stock(), case))  # whose weights travel
+        first = step()
+        assert first > 0 and step() == 0
+        for which in (rank == 0, rank == 1, True):
+            if which:
+                case.weights["up"].detach().mul_(2)
+            assert step() == first
+            assert step() == 0
+        optimizer = torch.optim.SGD(case.weights.values(), lr=0.1)
+        case.ours(layer).square().sum().backward()
+        optimizer.step()
+        assert step() == first
+        case.weights = {name: weight.detach().clone() + 1 for name, weight in case.weights.items()}
+        assert step() == first
+    with weights_fixed(layer):
+        assert step() == first
+    return said_by(lambda: weights_fixed(torch.nn.Linear(1, 1)).__enter__(), ek.errors.InvalidArgument)
+
+
 def refused(rank: int, ranks: int) -> list[str]:
     """What every rank says alike, after which the group goes on; and last what a rank says of its own dispatcher."""
     case = Case(rank, ranks, 3)
@@ -311,6 +369,15 @@ class SlotsTest(unittest.TestCase):
     def test_between_the_passes_no_borrowed_weight_is_kept(self) -> None:
         for ranks in (2, 4):
             run_ranks(ranks, keeps_no_borrowed_weight)
+
+    def test_slots_that_stay_have_the_same_bits_and_send_less(self) -> None:
+        for ranks in (2, 4):
+            (sent, anew), *_ = run_ranks(ranks, stays)
+            self.assertLess(2 * sent, anew)
+
+    def test_weights_that_change_empty_the_slots(self) -> None:
+        said = "model: Linear has no layer with slots; allowed: one whose layers are ExpertSlots"
+        self.assertEqual(run_ranks(2, changed), [said] * 2)
 
     def test_what_is_refused(self) -> None:
         for rank, said in enumerate(run_ranks(2, refused)):

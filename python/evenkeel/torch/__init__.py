@@ -5,6 +5,16 @@ import torch as torch  # whoever lacks it reads so here, before anything else
 from ._live_bytes import LiveBytes
 from .expert_parallel import Budgets, ExpertParallel, Machine, SpillCosts
 from .recording import Recording, record
-from .slots import ExpertSlots
+from .slots import ExpertSlots, weights_fixed
 
-__all__ = ["Budgets", "ExpertParallel", "ExpertSlots", "LiveBytes", "Machine", "Recording", "SpillCosts", "record"]
+__all__ = [
+    "Budgets",
+    "ExpertParallel",
+    "ExpertSlots",
+    "LiveBytes",
+    "Machine",
+    "Recording",
+    "SpillCosts",
+    "record",
+    "weights_fixed",
+]

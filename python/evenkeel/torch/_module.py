@@ -1,10 +1,17 @@
-"""A module of experts that is run with other weights."""
+"""Modules of experts: whose layer each is, and running one with other weights."""
 
 from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from ._chunk import Weights
+
+layer_of_module: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+"""The `ExpertParallel` of an experts module; beside it, since a process group in the module would keep a model from being
+copied."""
 
 
 def with_weights(experts: nn.Module, weights: Weights) -> nn.Module:

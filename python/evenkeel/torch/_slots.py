@@ -93,28 +93,39 @@ def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class SlotStep:
-    """One step; `moves` says whether any rank borrows."""
+    """One step; `sends` says whether any weight travels, `lying` are those in slots that stay."""
 
     def __init__(
         self,
         exchange: Exchange,
         tables: _native.SlotTables,
-        moves: bool,
+        sends: bool,
         experts: Experts,
         names: Sequence[str],
         weights: Sequence[torch.Tensor],
+        lying: Sequence[torch.Tensor] | None = None,
     ) -> None:
         self.exchange, self.experts, self.names, self.weights = exchange, experts, names, weights
-        self.native, self.moves = tables.loan, moves
+        self.native, self.sends = tables.loan, sends
+        self.lying, self.borrowed_slots = lying, tables.borrowed_slots
         self.at_home, self.in_slots = tables.at_home, tables.in_slots
         self.homes = len(weights[0])
         self.loan = self.borrow(weights)
 
     def borrow(self, weights: Sequence[torch.Tensor]) -> Loan:
         loan = Loan(self.exchange, self.native)
-        if self.moves:
+        if self.sends:
             loan.borrow(weights)
         return loan
+
+    def in_slots_of(self, loan: Loan) -> list[torch.Tensor]:
+        """The weights in slots, once they have come."""
+        came = list(loan.weights())
+        if self.lying is None:
+            return came
+        for lying, new in zip(self.lying, came, strict=False):  # none where nothing was sent
+            lying.index_copy_(0, to_device(self.borrowed_slots, lying.device), new)
+        return list(self.lying)
 
     def end(self) -> None:
         """Nothing is under way any more."""
@@ -136,7 +147,8 @@ class SlotStep:
         `counts` `[places here]` are the rows of each place, on whatever device the experts want them.
         """
         cut = self._cut(rows, [sum(self.at_home)], [sum(self.in_slots)])
-        own, foreign = counts[: self.homes], counts[self.homes : self.homes + len(self.native.borrowed)]
+        filled = len(self.native.borrowed) if self.lying is None else len(self.lying[0])
+        own, foreign = counts[: self.homes], counts[self.homes : self.homes + filled]
         one = torch.zeros_like(own)
         one[0] = 1
         return self._run(cut, experts, (own, foreign, one), rows, beside)
@@ -205,7 +217,7 @@ def _forward(
     own_which, foreign_which, one = ctx.which
     run = partial(run_part, ctx.experts, names, wants=ctx.wants, keep=keep)
     native = run(own, own_which, weights, beside=own_beside)
-    borrowed = _Borrowed(list(loan.weights()))
+    borrowed = _Borrowed(ctx.step.in_slots_of(loan))
     moved = run(foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
     borrowed.weights = []
     made = [part[0] for part in (native, moved) if part is not None]
@@ -226,7 +238,7 @@ def _gradients(
     moved = part_gradients(parts, 1, foreign)
     wanted = wanted_of(tensors[ctx.of_rows :], ctx.wants)
     lent = []
-    for i, weight in enumerate(wanted if step.moves else (), start=ctx.of_rows):
+    for i, weight in enumerate(wanted if step.sends else (), start=ctx.of_rows):
         mine = weight.new_empty((0, *weight.shape[1:])) if moved is None else moved[i]
         counts = step.native.borrowed_counts, step.native.lent_counts
         lent.append((mine, *step.exchange.start("weight gradients", mine, *counts)))

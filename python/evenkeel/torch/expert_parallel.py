@@ -196,8 +196,8 @@ class ExpertParallel:
         has_stock: bool,
     ) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
-        blocks = blocks_of(self.budget, self._budget.bins)
-        agreed, every, own = self._agree(hidden, ids, top_k_weights, experts, weights, has_stock, blocks)
+        counts = count(ids, blocks_of(self.budget, self._budget.bins), self.num_experts)
+        agreed, every, own = self._agree(hidden, ids, top_k_weights, experts, weights, has_stock, counts)
         names, tensors = list(weights), list(weights.values())
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
@@ -220,12 +220,12 @@ class ExpertParallel:
         experts: Experts,
         weights: Mapping[str, torch.Tensor],
         has_stock: bool,
-        blocks: int,
+        counts: torch.Tensor,
+        more: Mapping[str, str] = {},  # noqa: B006
         reads_ids: bool = True,
     ) -> tuple[Agreed, np.ndarray, np.ndarray]:
-        """The counts of all ranks, `[P, blocks, E + 2]`, and this rank's ids, if they are wanted, on the host."""
-        counts = count(ids, blocks, self.num_experts)
-        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None"}
+        """The `counts` of all ranks, `[P, ...]`, and this rank's ids, if they are wanted, on the host."""
+        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None", **more}
         wants = None
         if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
             wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"

@@ -6,24 +6,32 @@ places, (rank, expert or slot), and a dispatcher that knows nothing of it carrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
-from .._arguments import invalid, public
+from .._arguments import instance, invalid, public
 from ..placement import Placement
 from ._chunk import Experts
 from ._costs import Costs
-from ._cut import REASONS, Counted
+from ._cut import REASONS, Counted, count
+from ._module import layer_of_module
 from ._options import LayerOptions
-from ._slots import SlotStep, places_of
+from ._slots import SlotStep, places_of, to_device
 from .expert_parallel import ExpertParallel, Stock, require_callables
 
 Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, SlotStep], torch.Tensor]
+
+
+_optimizer_steps = [0]
+"""Of all optimizers while slots stay: a sharded weight that one has changed is gathered anew without a new version."""
 
 
 class ExpertSlots(ExpertParallel):
@@ -76,6 +84,12 @@ class ExpertSlots(ExpertParallel):
         self.slots = options.slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here
+        self._fixed = 0
+        """How many `weights_fixed` this is within."""
+        self._lying: list[torch.Tensor] = []
+        """The weights in slots that stay, `[slots, ...]` each."""
+        self._versions: object = None
+        """Of the weights that they were copied from."""
 
     @torch.compiler.disable
     def __call__(  # type: ignore[override]
@@ -109,17 +123,36 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
-            tables = self._tables(hidden, ids, top_k_weights, experts, weights, stock is not None)
-        moves = self._layout.transfers > 0
-        if stock is not None and not moves:
+            stays = self._stays(hidden, top_k_weights, *weights.values())
+            tables = self._tables(hidden, ids, top_k_weights, experts, weights, stock is not None, stays)
+        if stock is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
         with self.exchange.step("forward", device):
-            step = SlotStep(self.exchange, tables, moves, experts, list(weights), list(weights.values()))
+            names, tensors, lying = list(weights), list(weights.values()), self._lying if stays else None
+            step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, lying)
         places = places_of(ids, tables)
         try:
             return self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
         finally:
             step.end()
+
+    def _stays(self, *tensors: torch.Tensor) -> bool:
+        """Whether this step's slots keep what lies in them."""
+        return self._fixed > 0 and not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+
+    def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
+        versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+        before, self._versions = self._versions, (_optimizer_steps[0], versions)
+        return before != self._versions
+
+    def _make_slots(self, weights: Sequence[torch.Tensor]) -> None:
+        with torch.inference_mode(False):
+            self._lying = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
+
+    def _forget(self) -> None:
+        self._layout.forget_slots()
+        self._lying, self._versions = [], None
 
     def _tables(
         self,
@@ -129,11 +162,22 @@ class ExpertSlots(ExpertParallel):
         experts: Experts,
         weights: Mapping[str, torch.Tensor],
         has_stock: bool,
+        stays: bool,
     ) -> _native.SlotTables:
         """Where this rank's assignments go, from the counts of all ranks: all that the host reads of a step."""
-        _, every, _ = self._agree(hidden, ids, top_k_weights, experts, weights, has_stock, 1, reads_ids=False)
+        changed = self._changed([*weights.values()]) if stays else False
+        more = {"weights_fixed": str(stays)}
+        counted = torch.cat([count(ids, 1, self.num_experts).view(-1), to_device([changed], ids.device)])
+        _, every, _ = self._agree(
+            hidden, ids, top_k_weights, experts, weights, has_stock, counted, more, reads_ids=False
+        )
+        if every[:, -1].any():  # on any rank, for which all forget
+            self._layout.forget_slots()
+            self._make_slots([*weights.values()])
+        every = every[:, None, :-1]
         counts = Counted.of(0, len(ids), every, np.empty((0, ids.shape[1]), np.int64)).counts[:, 0]
-        tables = self._layout.slots(np.ascontiguousarray(counts))
+        plan = self._layout.held_slots if stays else self._layout.slots
+        tables = plan(np.ascontiguousarray(counts))
         at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=self.exchange.ranks)
         transfers = self._layout.transfers
         self._note(
@@ -141,13 +185,54 @@ class ExpertSlots(ExpertParallel):
                 "training": torch.is_grad_enabled(),
                 "chunks": 1,
                 "transfers": transfers,
-                "reason": REASONS[transfers > 0],
+                "reason": REASONS[tables.moves],
                 "lacked_memory": False,
                 "rank_loads": self._layout.rank_loads,
                 "home_loads": at_home.astype(np.int64).tolist(),
             }
         )
         return tables
+
+
+@contextmanager
+def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
+    """Within it, steps without gradients keep borrowed weights in their slots for the steps that follow.
+
+    Decoding then sends few weights: a slot is filled anew only where the worst rank would be above 1.01 times the mean.
+    Each layer holds its own slots until the end. Every rank enters and leaves at the same step. A weight that is changed
+    in place, as by an optimizer, empties them. What torch does not count must not change weights within it: `.data`, another
+    library's kernels.
+
+    Args:
+        model: what has `ExpertSlots`, as attributes of its modules or by `evenkeel.transformers`; or one of them.
+
+    Raises:
+        InvalidArgument: there are none.
+    """
+    layers = [model] if isinstance(model, ExpertSlots) else _slots_of(instance(model, nn.Module, "model"))
+    if not layers:
+        raise invalid("model", f"{type(model).__name__} has no layer with slots", "one whose layers are ExpertSlots")
+    for layer in layers:
+        layer._fixed += 1
+    hook = register_optimizer_step_post_hook(lambda *_: _optimizer_steps.__setitem__(0, _optimizer_steps[0] + 1))
+    try:
+        yield
+    finally:
+        hook.remove()
+        for layer in layers:
+            layer._fixed -= 1
+            if not layer._fixed:
+                layer._forget()
+
+
+def _slots_of(model: nn.Module) -> list[ExpertSlots]:
+    found = [
+        layer
+        for module in model.modules()
+        for layer in (*vars(module).values(), layer_of_module.get(module))
+        if isinstance(layer, ExpertSlots)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def layer_with(options: LayerOptions, num_experts: int, group: dist.ProcessGroup | None, name: str) -> ExpertParallel:
@@ -157,4 +242,4 @@ def layer_with(options: LayerOptions, num_experts: int, group: dist.ProcessGroup
     return made
 
 
-__all__ = ["ExpertSlots"]
+__all__ = ["ExpertSlots", "weights_fixed"]
