@@ -1,9 +1,9 @@
-"""evenkeel's layer between processes beside transformers' AllToAllEP: time, and bytes of the worst rank.
+"""evenkeel's two ways between processes beside transformers' AllToAllEP: time, and bytes of the worst rank.
 
     OMP_NUM_THREADS=1 python -m torch.distributed.run --nproc-per-node 2 benchmarks/torch_layer.py
 
 32 experts top-4, 768 x 768, 2048 tokens a rank, f32, one thread a rank; Qwen3-MoE's experts as grouped products. Routing
-is balanced, or has 95 % of the assignments in expert 0. Steps of the two alternate; medians of --repeats after a first.
+is balanced, or has 95 % of the assignments in expert 0. Steps of the three alternate; medians of --repeats after a first.
 Bytes are counted in passes of their own, since counting takes time: what operations of the layer make and hold, forward
 and backward, inputs and weights left out.
 """
@@ -24,7 +24,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
 
 from evenkeel.torch import LiveBytes
 from evenkeel.torch._options import LayerOptions
-from evenkeel.transformers import EvenkeelEP
+from evenkeel.transformers import EvenkeelEP, SlotsEP
 
 EXPERTS, TOP_K, HIDDEN, WIDTH, TOKENS = 32, 4, 768, 768, 2048
 
@@ -32,8 +32,16 @@ Layer = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-class Evenkeel(EvenkeelEP):
+class Exchange(EvenkeelEP):
+    """mode="exchange": our own transport."""
+
     layer_options = LayerOptions(min_segment=256, imbalance_threshold=1.3)
+
+
+class Slots(SlotsEP):
+    """mode="slots": AllToAllEP carries the rows."""
+
+    layer_options = LayerOptions(min_segment=256, imbalance_threshold=1.3, slots=4)
 
 
 def main() -> None:
@@ -45,13 +53,10 @@ def main() -> None:
     try:
         mesh = init_device_mesh("cpu", (dist.get_world_size(), 1), mesh_dim_names=("ep", "tp"))
         experts = make_experts()
-        layers: dict[str, Layer] = {
-            name: kind(experts, mesh["ep"], mesh["tp"]) for name, kind in (("stock", AllToAllEP), ("ours", Evenkeel))
-        }
+        kinds = {"stock": AllToAllEP, "exchange": Exchange, "slots": Slots}
+        layers: dict[str, Layer] = {name: kind(experts, mesh["ep"], mesh["tp"]) for name, kind in kinds.items()}
         say(f"{dist.get_world_size()} ranks   stock = AllToAllEP of transformers {transformers.__version__}")
-        say(
-            f"{'routing':<26}{'pass':<20}{'stock ms':>10}{'ours ms':>10}{'':>8}{'stock MiB':>11}{'ours MiB':>10}{'':>8}"
-        )
+        say(f"{'routing':<26}{'pass':<20}{'mode':<10}{'ms':>8}{'speed':>8}{'MiB':>10}")
         for name, share in (("95 % into one expert", 0.95), ("balanced", 0.0)):
             inputs = routed(share)
             for training in (False, True):
@@ -64,7 +69,8 @@ def row(
     name: str, training: bool, layers: dict[str, Layer], experts: Qwen3MoeExperts, inputs: Inputs, repeats: int
 ) -> None:
     outputs = {which: step(layer, experts, inputs, training) for which, layer in layers.items()}
-    assert torch.allclose(outputs["stock"], outputs["ours"], atol=1e-4), "the two differ"
+    for which, output in outputs.items():
+        assert torch.allclose(outputs["stock"], output, atol=1e-4), f"{which} differs from stock"
     seconds: dict[str, list[float]] = {which: [] for which in layers}
     for _ in range(repeats):
         for which, layer in layers.items():
@@ -73,15 +79,11 @@ def row(
             step(layer, experts, inputs, training)
             dist.barrier()
             seconds[which].append(time.perf_counter() - start)
-    stock, ours = (1e3 * median(seconds[which]) for which in ("stock", "ours"))
-    stock_bytes, our_bytes = (
-        peak_bytes(layers[which], experts, inputs, training) / 2**20 for which in ("stock", "ours")
-    )
     passes = "forward, backward" if training else "forward"
-    say(
-        f"{name:<26}{passes:<20}{stock:>10.0f}{ours:>10.0f}{stock / ours:>7.2f}x"
-        f"{stock_bytes:>11.1f}{our_bytes:>10.1f}{our_bytes / stock_bytes:>7.2f}x"
-    )
+    stock = median(seconds["stock"])
+    for which, layer in layers.items():
+        taken, held = median(seconds[which]), peak_bytes(layer, experts, inputs, training) / 2**20
+        say(f"{name:<26}{passes:<20}{which:<10}{1e3 * taken:>8.0f}{stock / taken:>7.2f}x{held:>10.1f}")
 
 
 def step(layer: Layer, experts: Qwen3MoeExperts, inputs: Inputs, training: bool) -> torch.Tensor:
