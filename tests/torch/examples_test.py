@@ -23,6 +23,11 @@ class ExamplesTest(unittest.TestCase):
         said = torchrun("balanced_layer.py")
         self.assertIn("assignments by rank [1024, 1024], weights that travelled: 1", said)
 
+    def test_a_dispatcher_of_ones_own(self) -> None:
+        said = torchrun("slots_layer.py")
+        self.assertIn("assignments by rank [512, 512], weights that travelled: 1", said)
+        self.assertIn("in three steps without gradients: [1, 0, 0]", said)
+
     def test_a_transformers_model(self) -> None:
         said = torchrun("balanced_model.py", "--budget", "16MiB")
         self.assertIn("step 4: loss", said)
