@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import evenkeel as ek
 from evenkeel.torch import ExpertSlots, LiveBytes, weights_fixed
 from evenkeel.torch._chunk import Weights
+from evenkeel.torch._exchange import Exchange, to_host
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
@@ -312,6 +314,31 @@ def changed(rank: int, ranks: int) -> str:
     return said_by(lambda: weights_fixed(torch.nn.Linear(1, 1)).__enter__(), ek.errors.InvalidArgument)
 
 
+def messages(rank: int, ranks: int) -> list[list[str]]:
+    """What a step sends and the host reads besides the dispatcher: where nothing moves, and where a weight does."""
+    found: list[list[str]] = []
+    begin = Exchange._begin
+
+    def recorded(self: Exchange, phase: str, *rest: Any) -> Any:
+        found[-1].append(f"{phase}, {self.direction}")
+        return begin(self, phase, *rest)
+
+    def read(*tensors: torch.Tensor) -> Any:
+        found[-1].append(f"reads {sum(each.numel() for each in tensors)}")
+        return to_host(*tensors)
+
+    case = Case(rank, ranks, 5)
+    layer = case.layer(imbalance_threshold=1.5)
+    with mock.patch("evenkeel.torch._agreement.to_host", read), mock.patch.object(Exchange, "_begin", recorded):
+        for ids in (torch.arange(len(case.ids)).view(-1, 1) % layer.num_experts, torch.zeros_like(case.ids[:, :1])):
+            case.ids, case.top_k = ids, torch.ones(ids.shape)
+            found.append([])
+            case.ours(layer)
+            found[-1].clear()  # the first step of a layer has room for fewer counts
+            case.ours(layer).sum().backward()
+    return found
+
+
 def refused(rank: int, ranks: int) -> list[str]:
     """What every rank says alike, after which the group goes on; and last what a rank says of its own dispatcher."""
     case = Case(rank, ranks, 3)
@@ -378,6 +405,16 @@ class SlotsTest(unittest.TestCase):
     def test_weights_that_change_empty_the_slots(self) -> None:
         said = "model: Linear has no layer with slots; allowed: one whose layers are ExpertSlots"
         self.assertEqual(run_ranks(2, changed), [said] * 2)
+
+    def test_a_step_sends_counts_and_what_moves_and_reads_counts_alone(self) -> None:
+        for still, moving in run_ranks(2, messages):
+            read = "reads " + str(2 * (8 + 6))  # of both ranks 8 experts' counts and what stands before and behind them
+            self.assertEqual(still, ["counts, forward", read, "dispatcher, forward"])
+            weights = [f"weights, {direction}" for direction in ("forward", "backward") for _ in "12"]
+            home = ["weight gradients, backward"] * 2
+            self.assertEqual(
+                moving, ["counts, forward", read, *weights[:2], "dispatcher, forward", *weights[2:], *home]
+            )
 
     def test_what_is_refused(self) -> None:
         for rank, said in enumerate(run_ranks(2, refused)):
