@@ -34,7 +34,7 @@ from .torch._chunk import Weights
 from .torch._costs import Costs
 from .torch._module import layer_of_module, with_weights
 from .torch._names import name_at_first_forward
-from .torch._options import LayerOptions, budget_bytes
+from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch.slots import ExpertSlots, layer_with
 
 with needs("transformers", "5.23 or later"):
@@ -88,6 +88,7 @@ def register(
     """
     _require_free(instance(name, str, "name"))
     choice(mode, "mode", ("exchange", "slots"))
+    _check_dispatcher(mode, dispatcher)
     if placement is not None:
         raise invalid(
             "placement",
@@ -102,7 +103,7 @@ def register(
         budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
-        slots=_slots(mode, slots, dispatcher),
+        slots=slots_of(mode, slots),
     )
 
     class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]
@@ -114,15 +115,13 @@ def register(
         _unused.append(nn.modules.module.register_module_forward_pre_hook(_warn_if_not_ours))
 
 
-def _slots(mode: str, slots: int | None, dispatcher: object) -> int | None:
-    if mode == "slots":
-        if dispatcher is not None and not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
-            raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
-        return 4 if slots is None else slots
-    for name, given in (("slots", slots), ("dispatcher", dispatcher)):
-        if given is not None:
-            raise invalid(name, 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
-    return None
+def _check_dispatcher(mode: str, dispatcher: object) -> None:
+    if dispatcher is None:
+        return
+    if mode != "slots":
+        raise invalid("dispatcher", 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
+    if not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
+        raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
 
 
 def _require_free(name: str) -> None:

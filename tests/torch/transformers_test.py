@@ -255,6 +255,9 @@ class TransformersTest(unittest.TestCase):
         for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}):
             with self.assertRaises(ek.errors.InvalidArgument):
                 evenkeel.transformers.register(**options)  # type: ignore[arg-type]
+        for options in ({"budget": "4GiB"}, {"chunk_bins": [1]}, {"capacity_factor": 1.5}, {"planner": "least-loaded"}):
+            with self.assertRaisesRegex(ek.errors.InvalidArgument, next(iter(options))):
+                evenkeel.transformers.register(mode="slots", **options)  # type: ignore[arg-type]
         with self.assertRaisesRegex(ek.errors.InvalidArgument, "did you mean 'budget'"):
             evenkeel.transformers.register(budgte="4GiB")  # type: ignore[call-arg]
         with self.assertRaisesRegex(ek.errors.InvalidArgument, "model: is a str; allowed: a Module"):

@@ -36,6 +36,7 @@ class LayerOptions:
         choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
         if self.slots is not None:
             self._keep("slots", number(self.slots, "slots", 1, 2**31 - 1))
+            self._refuse_beside_slots()
         self._keep("min_segment", number(self.min_segment, "min_segment", 0, 2**63 - 1))
         if self.capacity_thousandths < 1000:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
@@ -49,6 +50,14 @@ class LayerOptions:
     def _keep(self, name: str, value: object) -> None:
         """As Python's own number, which ranks compare whatever they were given it as."""
         object.__setattr__(self, name, value)
+
+    def _refuse_beside_slots(self) -> None:
+        """What an exchange of ours decides, and another's dispatcher does not."""
+        for name, given in (("budget", self.budget), ("chunk_bins", self.chunk_bins)):
+            if given is not None:
+                raise invalid(name, "cuts a step into chunks, which slots do not", 'mode="exchange", or to leave it out')
+        if self.capacity_factor != 1:
+            raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
 
     def _check_threshold(self) -> None:
         threshold: Any = self.imbalance_threshold
@@ -94,6 +103,15 @@ class LayerOptions:
         if self.decides_by_gain:
             return 1000
         return thousandths(self.imbalance_threshold, "imbalance_threshold")  # type: ignore[arg-type]
+
+
+def slots_of(mode: str, slots: int | None) -> int | None:
+    """How many slots a framework's layers have: None where rows travel by our own exchange."""
+    if choice(mode, "mode", ("exchange", "slots")) == "slots":
+        return 4 if slots is None else slots
+    if slots is not None:
+        raise invalid("slots", 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
+    return None
 
 
 def budget_bytes(budget: int | str | None) -> int | Literal["auto"] | None:
