@@ -188,11 +188,24 @@ def packed(rank: int, ranks: int, seed: int) -> None:
 
 
 def sorted_experts(rows: torch.Tensor, counts: torch.Tensor, weights: Weights, probs: torch.Tensor) -> torch.Tensor:
-    return experts(rows, torch.arange(len(counts)).repeat_interleave(counts), weights) * probs[:, None]
+    """What follows the counted rows is no number, nor are its gradients."""
+    own, past = rows.tensor_split([int(counts.sum())])
+    made = experts(own, torch.arange(len(counts)).repeat_interleave(counts), weights)
+    return torch.cat([made, past * torch.nan]) * probs[:, None]
 
 
-def sorts(rank: int, ranks: int, seed: int) -> None:
-    """Rows sorted by place, which the router's weights travel beside."""
+def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int) -> tuple[torch.Tensor, ...]:
+    """Rows of each place rounded up to a multiple that is not 0, and `more` behind; their counts, and where rows went."""
+    room = (counts.clamp(min=1) + multiple - 1) // multiple * multiple
+    moved = (room.cumsum(0) - room) - (counts.cumsum(0) - counts)
+    at = torch.arange(len(rows)) + moved.repeat_interleave(counts)
+    wide = rows.new_zeros((int(room.sum()) + more, *rows.shape[1:]))
+    wide[len(wide) - more :] = torch.nan
+    return wide.index_copy(0, at, rows), room, at
+
+
+def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) -> None:
+    """Rows sorted by place, which the router's weights travel beside; with `multiple` there are more than assignments."""
     case = Case(rank, ranks, seed)
     layer = case.layer()
 
@@ -202,14 +215,17 @@ def sorts(rank: int, ranks: int, seed: int) -> None:
         def sort(rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
             order = slots.argsort(stable=True)
             counts = slots.bincount(minlength=layer.places_here)
-            sorted_rows = rows[order]
+            sorted_rows, at = rows[order], torch.arange(len(order))
+            if multiple:
+                sorted_rows, counts, at = with_room(sorted_rows, counts, multiple, more)
             out = run.sorted(sorted_experts, sorted_rows[:, :-1], counts, sorted_rows[:, -1])
-            out = torch.nn.functional.pad(out, (0, 1))  # as wide as the rows that came
+            assert out.isfinite().all()
+            out = torch.nn.functional.pad(out[at], (0, 1))  # as wide as the rows that came
             return torch.empty_like(out).index_copy(0, order, out)
 
         flat = places.view(-1, 1)
         made = dispatcher(wide, flat, torch.ones_like(flat, dtype=hidden.dtype), sort, layer.places_here)
-        return made.view(*places.shape, -1)[..., :-1].sum(1)
+        return made.view(*places.shape, hidden.shape[1] + 1)[..., :-1].sum(1)
 
     made = layer(case.hidden, case.ids, case.top_k, experts, case.weights, carry)
     right = case.stock()
@@ -392,6 +408,11 @@ class SlotsTest(unittest.TestCase):
     def test_rows_sorted_by_place(self) -> None:
         for ranks, seed in ((2, 5), (4, 9), (2, 9), (4, 6)):
             run_ranks(ranks, sorts, seed)
+
+    def test_rows_sorted_by_place_with_more_rows_than_assignments(self) -> None:
+        for ranks, seed, multiple, more in ((2, 5, 1, 0), (2, 9, 8, 0), (2, 14, 1, 100), (4, 9, 4, 7), (4, 6, 16, 64)):
+            with self.subTest(ranks=ranks, seed=seed):
+                run_ranks(ranks, sorts, seed, multiple, more)
 
     def test_between_the_passes_no_borrowed_weight_is_kept(self) -> None:
         for ranks in (2, 4):

@@ -81,11 +81,40 @@ class _Rows:
         pieces = rows.split(self.pieces)
         return _joined(pieces[::2]), _joined(pieces[1::2])
 
-    def join(self, native: torch.Tensor, foreign: torch.Tensor) -> torch.Tensor:
-        if self.none_moved:
-            return native
+    def join(self, native: torch.Tensor | None, foreign: torch.Tensor | None) -> torch.Tensor:
+        if native is None or foreign is None:
+            whole = foreign if native is None else native
+            assert whole is not None
+            return whole
         parts = native.split(self.pieces[::2]), foreign.split(self.pieces[1::2])
         return torch.cat([piece for pair in zip(*parts, strict=True) for piece in pair])
+
+
+class _PaddedRows:
+    """Rows sorted by place of which some are no assignment's: behind those of each place, or behind all.
+
+    The device alone knows where slots begin. So what lies between the least and the most that it can be goes to both
+    calls of the experts, at whose end it is past all that their counts say.
+    """
+
+    def __init__(self, rows: int, at_home: int, in_slots: int, ends: tuple[torch.Tensor, torch.Tensor]) -> None:
+        own = rows - in_slots if at_home > 0 else 0
+        foreign = rows - at_home if in_slots > 0 else 0
+        self.own, self.foreign = own, foreign
+        at_slots, end = ends
+        at = torch.arange(rows, device=end.device)
+        self.slot_rows = (at_slots + at[:foreign]).clamp(max=rows - 1)
+        of_slots = (at >= at_slots) & (at < end) & (foreign > 0)
+        zeros = own + foreign
+        self.joined = torch.where(at < at_slots.clamp(max=own), at, zeros)
+        self.joined = torch.where(of_slots, own + at - at_slots, self.joined)
+
+    def split(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return rows[: self.own], rows.index_select(0, self.slot_rows)
+
+    def join(self, native: torch.Tensor | None, foreign: torch.Tensor | None) -> torch.Tensor:
+        made = [part for part in (native, foreign) if part is not None]
+        return torch.cat([*made, made[0].new_zeros((1, *made[0].shape[1:]))]).index_select(0, self.joined)
 
 
 def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -144,11 +173,22 @@ class SlotStep:
     def sorted(self, experts: Experts, rows: torch.Tensor, counts: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
         """The same of rows sorted by place, by experts that take them so: `experts(rows, counts, weights, *beside)`.
 
-        `counts` `[places here]` are the rows of each place, on whatever device the experts want them.
+        `counts` `[places here]` are the rows of each place, on whatever device the experts want them. Places may have
+        more rows than assignments, and more rows may follow the last place's, as kernels of fixed sizes want it. Experts
+        are then called on rows that go on behind those that they count, whose outputs nobody reads.
         """
-        cut = self._cut(rows, [sum(self.at_home)], [sum(self.in_slots)])
         filled = len(self.native.borrowed) if self.lying is None else len(self.lying[0])
+        if counts.dim() != 1 or len(counts) < self.homes + filled:
+            raise invalid("dispatcher", f"counts rows {tuple(counts.shape)}", "[places here], those of each place")
         own, foreign = counts[: self.homes], counts[self.homes : self.homes + filled]
+        at_home, in_slots = sum(self.at_home), sum(self.in_slots)
+        cut: _Rows | _PaddedRows
+        if len(rows) > at_home + in_slots:
+            at_slots = own.sum().to(rows.device, non_blocking=True)
+            end = at_slots + foreign.sum().to(rows.device, non_blocking=True)
+            cut = _PaddedRows(len(rows), at_home, in_slots, (at_slots, end))
+        else:
+            cut = self._cut(rows, [at_home], [in_slots])
         one = torch.zeros_like(own)
         one[0] = 1
         return self._run(cut, experts, (own, foreign, one), rows, beside)
@@ -163,7 +203,9 @@ class SlotStep:
             )
         return cut
 
-    def _run(self, cut: _Rows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any) -> torch.Tensor:
+    def _run(
+        self, cut: _Rows | _PaddedRows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any
+    ) -> torch.Tensor:
         self.keeps = torch.is_grad_enabled()  # within a node it never is
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
         return made
@@ -174,7 +216,13 @@ class _Compute(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, step: SlotStep, cut: _Rows, experts: Experts, which: Which, beside: int, *tensors: torch.Tensor
+        ctx: Any,
+        step: SlotStep,
+        cut: _Rows | _PaddedRows,
+        experts: Experts,
+        which: Which,
+        beside: int,
+        *tensors: torch.Tensor,
     ) -> torch.Tensor:
         kind = tensors[0].device.type
         ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
@@ -220,13 +268,13 @@ def _forward(
     borrowed = _Borrowed(ctx.step.in_slots_of(loan))
     moved = run(foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
     borrowed.weights = []
-    made = [part[0] for part in (native, moved) if part is not None]
-    if not made:  # no row, of the type that the experts make of rows
+    made, parts = zip(*(part or (None, None) for part in (native, moved)), strict=True)
+    if native is None and moved is None:  # no row, of the type that the experts make of rows
         rows = [each.new_zeros((1, *each.shape[1:])) for each in tensors[: ctx.of_rows]]
         with torch.no_grad():
-            made = [call_experts(lambda *given: ctx.experts(*given, *rows[1:]), names, rows[0], one, weights)[:0]]
-    parts = [None if part is None else part[1] for part in (native, moved)]
-    return ctx.cut.join(*made) if len(made) == 2 else made[0], (parts, borrowed)
+            none = call_experts(lambda *given: ctx.experts(*given, *rows[1:]), names, rows[0], one, weights)[:0]
+        made = none, None
+    return ctx.cut.join(*made), ([*parts], borrowed)
 
 
 def _gradients(
@@ -248,8 +296,9 @@ def _gradients(
         pending.wait()
         add_experts(home, step.native.lent, back)
     of_wanted = iter(homes)
-    made = [part[: ctx.of_rows] for part in (native, moved) if part is not None]
-    if len(made) == 2:
-        made = [[ctx.cut.join(*both) for both in zip(*made, strict=True)]]
-    of_rows = made[0] if made else [torch.zeros_like(each) for each in tensors[: ctx.of_rows]]
+    if native is None and moved is None:
+        of_rows = [torch.zeros_like(each) for each in tensors[: ctx.of_rows]]
+    else:
+        parts_of_rows = ((part or [None] * ctx.of_rows)[: ctx.of_rows] for part in (native, moved))
+        of_rows = [ctx.cut.join(*both) for both in zip(*parts_of_rows, strict=True)]
     return [*of_rows, *(next(of_wanted) if want else None for want in ctx.wants)]
