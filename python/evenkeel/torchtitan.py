@@ -7,7 +7,8 @@ or on the command line
     --override.imports 'evenkeel.torchtitan.balanced_experts={"planner": "level", "budget": "4GiB"}'
 
 The model's own grouped experts run on every row, with whatever kernels they use. Without a budget, a step in which
-nothing moves is torchtitan's own all-to-all, to the bit.
+nothing moves is torchtitan's own all-to-all, to the bit. With mode="slots" the model's own token dispatcher carries the
+rows, to borrow slots beside the experts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -29,14 +30,22 @@ from .torch._chunk import Weights
 from .torch._costs import Costs
 from .torch._module import with_weights
 from .torch._names import name_at_first_forward
-from .torch._options import LayerOptions, budget_bytes
-from .torch.slots import layer_with
+from .torch._options import LayerOptions, budget_bytes, slots_of
+from .torch._slots import SlotStep
+from .torch.slots import ExpertSlots, layer_with
 
 with needs("torchtitan", "0.3"):
     from torchtitan.config.override import derive, override
     from torchtitan.distributed.spmd_types import maybe_set_sparse_mesh
     from torchtitan.models.common.moe import RoutedExperts
-    from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher, LocalTokenDispatcher
+    from torchtitan.models.common.token_dispatcher import (
+        AllToAllTokenDispatcher,
+        BaseEPTokenDispatcher,
+        DeepEPTokenDispatcher,
+        HybridEPTokenDispatcher,
+        LocalTokenDispatcher,
+        MinimalAsyncEPTokenDispatcher,
+    )
 
 _made = itertools.count()
 """Numbers the routed experts of this process, as they are spread: what errors call a layer until its model runs."""
@@ -51,7 +60,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.layer_options = config.layer_options
+        self.layer_options, self.dispatcher = config.layer_options, config.token_dispatcher
         self.layer: ExpertParallel | None = None
 
     def parallelize(self, parallel_dims: Any) -> None:
@@ -64,6 +73,9 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         if mesh is not None:
             self.layer = layer_with(self.layer_options, experts, mesh.get_group(), name=str(next(_made)))
             name_at_first_forward(self, self.layer.exchange)
+            if isinstance(self.layer, ExpertSlots):
+                self.with_slots = replace(self.dispatcher, num_experts=self.layer.num_places).build()
+                self.with_slots.wire_meshes(ep_mesh=mesh)
 
     # Arguments are named as in torchtitan, whose sharding goes by these names.
     def forward(
@@ -91,16 +103,32 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             tensor.flatten(0, 1).contiguous() for tensor in (x_BLD, topk_scores_BLK, topk_expert_ids_BLK)
         )
         weights = {name: _local(parameter) for name, parameter in self.inner_experts.named_parameters(recurse=False)}
-        return self.layer(hidden, ids, scores, self._run, weights, stock).type_as(x_BLD).view(x_BLD.shape)
+        if isinstance(self.layer, ExpertSlots):
+            out = self.layer(hidden, ids, scores, self._run, weights, self._carry, stock)
+        else:
+            out = self.layer(hidden, ids, scores, self._run, weights, stock)
+        return out.type_as(x_BLD).view(x_BLD.shape)
+
+    def _carry(self, hidden: torch.Tensor, places: torch.Tensor, scores: torch.Tensor, run: SlotStep) -> torch.Tensor:
+        """By the model's own dispatcher, for which borrow slots are more experts."""
+        flat = places.flatten()
+        counts = flat.new_zeros(self.with_slots.num_experts).scatter_add_(0, flat, torch.ones_like(flat))
+        rows, counts_here, metadata = self.with_slots.dispatch(hidden, scores, places, counts)
+        out: torch.Tensor = self.with_slots.combine(run.sorted(self._run_sorted, rows, counts_here), metadata, hidden)
+        return out
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
         """The grouped experts' own forward on these rows and weights, which it takes sorted by expert."""
-        experts = with_weights(self.inner_experts, weights)
         order = slots.argsort(stable=True)
         counts = slots.bincount(minlength=len(next(iter(weights.values()))))
-        with maybe_set_sparse_mesh():
-            sorted_rows = type(self.inner_experts).forward(experts, rows[order], counts)
+        sorted_rows = self._run_sorted(rows[order], counts, weights)
         return torch.empty_like(sorted_rows).index_copy(0, order, sorted_rows)
+
+    def _run_sorted(self, rows: torch.Tensor, counts: torch.Tensor, weights: Weights) -> torch.Tensor:
+        experts = with_weights(self.inner_experts, weights)
+        with maybe_set_sparse_mesh():
+            made: torch.Tensor = type(self.inner_experts).forward(experts, rows, counts)
+        return made
 
 
 @override(target=RoutedExperts.Config, description="Expert parallelism that stays balanced and within a budget.")
@@ -115,12 +143,19 @@ def balanced_experts(
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
+    mode: Literal["exchange", "slots"] = "exchange",
+    slots: int | None = None,
 ) -> BalancedExperts.Config:
     """What `override.imports` names, with these options in its dict; they mean what they do for `ExpertParallel`.
 
+    Args:
+        mode: "exchange": rows travel by our own exchange, in the place of torchtitan's own all-to-all. "slots": by the
+            token dispatcher that the model has, to borrow slots beside the experts (`evenkeel.torch.ExpertSlots`); takes
+            no budget, chunk_bins, capacity_factor or "least-loaded".
+        slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
+
     Raises:
-        InvalidArgument: an option is out of range, or the experts are dispatched by something else than torchtitan's
-            own all-to-all.
+        InvalidArgument: an option is out of range or of the other mode, or the experts' dispatcher is none of the mode's.
     """
     if type(config) is not RoutedExperts.Config:
         raise invalid(
@@ -128,12 +163,11 @@ def balanced_experts(
             f"is {type(config).__qualname__}, whose forward would be lost",
             "torchtitan's RoutedExperts",
         )
-    if type(config.token_dispatcher) not in (AllToAllTokenDispatcher.Config, LocalTokenDispatcher.Config):
-        raise invalid(
-            "token_dispatcher",
-            f"is {type(config.token_dispatcher).__qualname__}, whose place ours takes",
-            'torchtitan\'s own all-to-all (moe_comm_backend="standard")',
-        )
+    borrow_slots = slots_of(mode, slots)
+    if borrow_slots is None:
+        _check_exchanged(config.token_dispatcher)
+    else:
+        _check_carrying(config.token_dispatcher)
     options = LayerOptions(
         planner=planner,
         capacity_factor=capacity_factor,
@@ -142,9 +176,36 @@ def balanced_experts(
         budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
+        slots=borrow_slots,
     )
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)
     return made
+
+
+def _check_exchanged(dispatcher: LocalTokenDispatcher.Config) -> None:
+    if type(dispatcher) not in (AllToAllTokenDispatcher.Config, LocalTokenDispatcher.Config):
+        raise invalid(
+            "token_dispatcher",
+            f"is {type(dispatcher).__qualname__}, whose place ours takes",
+            'torchtitan\'s own all-to-all (moe_comm_backend="standard"), or mode="slots", which keeps the dispatcher',
+        )
+
+
+def _check_carrying(dispatcher: LocalTokenDispatcher.Config) -> None:
+    """What cannot have borrow slots for more experts, or hides how many rows it has dropped."""
+    name = type(dispatcher).__qualname__
+    if not isinstance(dispatcher, BaseEPTokenDispatcher.Config) and type(dispatcher) is not LocalTokenDispatcher.Config:
+        raise invalid("token_dispatcher", f"is {name}", "a configuration of torchtitan's BaseEPTokenDispatcher")
+    if isinstance(dispatcher, MinimalAsyncEPTokenDispatcher.Config):
+        raise invalid(
+            "token_dispatcher",
+            f"is {name}, which has one buffer in a process: for the experts alone, or for experts and slots",
+            'another moe_comm_backend, such as "standard"',
+        )
+    if isinstance(dispatcher, DeepEPTokenDispatcher.Config) and dispatcher.cudagraphable:
+        raise invalid("cudagraphable", "leaves out the host, which reads counts to plan a step", "False")
+    if isinstance(dispatcher, HybridEPTokenDispatcher.Config) and dispatcher.non_blocking_capacity_factor is not None:
+        raise invalid("non_blocking_capacity_factor", "leaves out the host, which reads counts to plan a step", "None")
 
 
 def _local(parameter: torch.Tensor) -> torch.Tensor:

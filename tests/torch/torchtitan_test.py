@@ -25,11 +25,42 @@ from torchtitan.distributed.activation_checkpoint import FullAC  # noqa: E402
 from torchtitan.distributed.utils import get_spmd_context, set_spmd_backend  # noqa: E402
 from torchtitan.models.common.attention import ScaledDotProductAttention  # noqa: E402
 from torchtitan.models.common.moe import RoutedExperts  # noqa: E402
+from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher, MinimalAsyncEPTokenDispatcher  # noqa: E402
 from torchtitan.models.qwen3 import model_registry, parallelize_qwen3  # noqa: E402
 
 OURS = "evenkeel.torchtitan.balanced_experts"
 ALWAYS: dict[str, Any] = {"imbalance_threshold": 0.0, "min_segment": 1}
+SLOTS = ALWAYS | {"mode": "slots"}
 TOKENS, VOCABULARY = 48, 2048
+
+
+class PaddingDispatcher(AllToAllTokenDispatcher):
+    """Rows of a place the other way round, rounded up to a multiple, and unused ones behind: what low precision and
+    buffers of a fixed size want. What is unused is no number."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(AllToAllTokenDispatcher.Config):
+        pad_multiple: int = 8
+        unused: int = 16
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.pad_multiple, self.unused = config.pad_multiple, config.unused
+
+    def _permute(self, rows: torch.Tensor, counts: torch.Tensor) -> tuple[Any, ...]:
+        _, by_place, indices, here = super()._permute(rows, counts)
+        room = (here.clamp(min=1) + self.pad_multiple - 1) // self.pad_multiple * self.pad_multiple
+        ends = here.cumsum(0)
+        last = (room.cumsum(0) - room + here - 1).repeat_interleave(here)
+        at = last - torch.arange(len(rows)) + (ends - here).repeat_interleave(here)
+        wide = rows.new_zeros((int(room.sum()) + self.unused, rows.shape[1]))
+        wide[len(wide) - self.unused :] = torch.nan
+        return (at, indices, rows.shape), wide.index_copy(0, at, by_place), indices, room
+
+    def _unpermute(self, made: torch.Tensor, shape: Any, indices: torch.Tensor) -> torch.Tensor:
+        at, indices, of_rows = shape
+        back: torch.Tensor = super()._unpermute(made[at], of_rows, indices)
+        return back
 
 
 def make_config(ep: int, tp: int, backend: str, dispatcher: str = "standard") -> tuple[Any, Any]:
@@ -58,6 +89,8 @@ def build(config: Any) -> Any:
         for layer in model.layers.values():
             for parameter in layer.moe.routed_experts.inner_experts.parameters():
                 parameter.mul_(8)  # so that logits depend on the experts
+            if layer.moe.expert_bias_E is not None:
+                layer.moe.expert_bias_E[0] = 100  # all tokens go there
     return model
 
 
@@ -98,10 +131,24 @@ def batch(rows: int) -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (rows, TOKENS), generator=torch.Generator().manual_seed(1))
 
 
-def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, backend: str) -> None:
+def changed(config: Any, kind: str) -> Any:
+    """The model with another dispatcher, or with all tokens at the first expert."""
+    for layer in config.layers:
+        experts = layer.moe.routed_experts
+        if kind == "padding":
+            experts.token_dispatcher = derive(experts.token_dispatcher, PaddingDispatcher.Config)
+        if kind == "collapsed":
+            layer.moe.router.top_k = experts.token_dispatcher.top_k = 1
+            layer.moe.load_balance_coeff = 1e-3  # there is a bias of each expert
+    return config
+
+
+def compare(
+    rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, backend: str, kind: str = "as it is"
+) -> None:
     """Fails where logits or gradients are not those of one process, or nothing moved."""
     config, parallelism = make_config(ep, tp, backend)
-    alone = build(config)
+    alone = build(changed(config, kind))
     model, context = spread(overridden(config, options), parallelism, ranks)
     ids = batch(ranks // tp)
     mine = slice(rank // tp, rank // tp + 1)
@@ -112,6 +159,11 @@ def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, ba
     happened = "chunks" if "budget" in options else "transfers"
     assert [layer.exchange.layer for layer in layers] == [f"layers.{i}.moe.routed_experts" for i in range(2)]
     assert all(layer.last[happened] > (happened == "chunks") for layer in layers), [layer.last for layer in layers]
+    for layer, single in zip(model.layers.values(), alone.layers.values(), strict=True):
+        tokens = whole(layer.moe.tokens_per_expert_E)
+        dist.all_reduce(tokens)
+        # Of experts, not of places. Checkpointing counts twice; tensor-parallel ranks count the same tokens.
+        assert torch.equal(tokens, 2 * tp * single.moe.tokens_per_expert_E), tokens
     for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         assert parameter.grad is not None and single.grad is not None, name
         grad, reference = whole(parameter.grad), single.grad
@@ -124,13 +176,13 @@ def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, ba
         assert error < 1e-2, f"{name}: off by {error}"
 
 
-def still(rank: int, ranks: int) -> None:
+def still(rank: int, ranks: int, options: dict[str, Any]) -> None:
     """Where nothing may move, logits and gradients are torchtitan's own to the bit."""
     made = []
     for ours in (False, True):
         config, parallelism = make_config(ranks, 1, "partial_dtensor")
         if ours:
-            config = overridden(config, {"imbalance_threshold": 1e6})
+            config = overridden(config, options | {"imbalance_threshold": 1e6})
         model, context = spread(config, parallelism, ranks)
         logits = run(model, batch(ranks)[rank : rank + 1], context)
         made.append([logits, *(whole(parameter.grad) for parameter in model.parameters())])
@@ -157,12 +209,23 @@ def refusals(rank: int, ranks: int) -> list[str]:
     others, _ = make_config(2, 1, "partial_dtensor")
     for layer in others.layers:
         layer.moe.routed_experts = derive(layer.moe.routed_experts, Theirs.Config)
+    buffered, _ = make_config(2, 1, "partial_dtensor")
+    static, _ = make_config(2, 1, "partial_dtensor", "hybridep")
+    for layer in buffered.layers:
+        experts = layer.moe.routed_experts
+        experts.token_dispatcher = derive(experts.token_dispatcher, MinimalAsyncEPTokenDispatcher.Config)
+    for layer in static.layers:
+        layer.moe.routed_experts.token_dispatcher.non_blocking_capacity_factor = 1.0
     said = []
     for config, options in (
         (make_config(2, 1, "partial_dtensor", "deepep")[0], {}),
         (make_config(2, 1, "partial_dtensor")[0], {"planner": "best"}),
         (make_config(2, 1, "partial_dtensor")[0], {"budget": "much"}),
         (others, {}),
+        (buffered, {"mode": "slots"}),
+        (static, {"mode": "slots"}),
+        (make_config(2, 1, "partial_dtensor")[0], {"mode": "slots", "budget": "4GiB"}),
+        (make_config(2, 1, "partial_dtensor")[0], {"slots": 4}),
     ):
         said.append(said_by(lambda: overridden(config, options), ValueError))  # noqa: B023
     layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
@@ -183,7 +246,27 @@ class TorchtitanTest(unittest.TestCase):
                 run_ranks(ranks, compare, options, ep, tp, backend)
 
     def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
-        run_ranks(2, still)
+        for options in ({}, {"mode": "slots"}):
+            run_ranks(2, still, options)
+
+    def test_slots_over_torchtitans_own_dispatcher(self) -> None:
+        for ranks, slots, ep, tp, backend, kind in (
+            (2, 2, 2, 1, "partial_dtensor", "as it is"),
+            (4, 1, 4, 1, "partial_dtensor", "as it is"),
+            (4, 16, 4, 1, "partial_dtensor", "as it is"),  # as many as experts at home
+            (4, 2, 2, 1, "partial_dtensor", "as it is"),
+            (2, 2, 2, 2, "partial_dtensor", "as it is"),
+            (2, 1, 2, 1, "partial_dtensor", "collapsed"),
+            (4, 2, 4, 1, "partial_dtensor", "collapsed"),
+        ):
+            with self.subTest(ranks=ranks, slots=slots, ep=ep, tp=tp, backend=backend, kind=kind):
+                run_ranks(ranks, compare, SLOTS | {"slots": slots}, ep, tp, backend, kind)
+
+    def test_slots_over_a_dispatcher_of_ones_own_that_pads(self) -> None:
+        for ranks, slots in ((2, 1), (4, 2)):
+            with self.subTest(ranks=ranks, slots=slots):
+                options = SLOTS | {"slots": slots}
+                run_ranks(ranks, compare, options, ranks, 1, "partial_dtensor", "padding")
 
     def test_experts_that_are_not_spread_are_spoken_of_once(self) -> None:
         for said in run_ranks(2, alone):
@@ -195,9 +278,15 @@ class TorchtitanTest(unittest.TestCase):
             overridden(make_config(2, 1, "partial_dtensor")[0], {"bugdet": "4GiB"})
 
     def test_what_is_refused(self) -> None:
-        dispatcher, option, size, experts, degree = run_ranks(1, refusals)[0]
+        dispatcher, option, size, experts, buffer, static, budget, slots, degree = run_ranks(1, refusals)[0]
         self.assertIn("DeepEPTokenDispatcher.Config, whose place ours takes", dispatcher)
-        self.assertIn('allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard")', dispatcher)
+        self.assertIn(
+            'allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard"), or mode="slots"', dispatcher
+        )
+        self.assertIn("MinimalAsyncEPTokenDispatcher.Config, which has one buffer in a process", buffer)
+        self.assertIn("non_blocking_capacity_factor: leaves out the host", static)
+        self.assertIn("budget: cuts a step into chunks, which slots do not", budget)
+        self.assertIn('slots: is of mode="slots", and mode is "exchange"', slots)
         self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
         self.assertIn('budget: "much" is not a size', size)
         self.assertEqual(degree, "expert_parallel_degree: is 3; allowed: a divisor of 64, the number of experts")
