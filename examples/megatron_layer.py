@@ -1,10 +1,12 @@
-"""Megatron-Core's MoE layer with `evenkeel.torch.ExpertParallel` in the place of its token dispatcher.
+"""Megatron-Core's MoE layer, balanced: with our exchange in the place of its token dispatcher, or behind its own one.
 
 usage: torchrun --nproc-per-node 2 examples/megatron_layer.py
 
-Written for Megatron-Core 0.16.1. Name `BalancedMoELayer` where a layer's spec names `MoELayer`. Experts are
-`SequentialMLP` with an expert tensor parallel size of 1.
+Written for Megatron-Core 0.16.1. Name `BalancedMoELayer`, or `SlotsMoELayer`, where a layer's spec names `MoELayer`.
+Experts are `SequentialMLP` with an expert tensor parallel size of 1.
 """
+
+import copy
 
 import torch
 import torch.distributed as dist
@@ -13,21 +15,23 @@ from megatron.core import parallel_state
 from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.moe.experts import SequentialMLP
-from megatron.core.transformer.moe.moe_layer import MoELayer
+from megatron.core.transformer.moe.moe_layer import MoELayer, get_default_pg_collection
 from megatron.core.transformer.spec_utils import ModuleSpec, build_module
 from megatron.core.transformer.transformer_config import TransformerConfig
 from torch.func import functional_call
 
-from evenkeel.torch import ExpertParallel
+from evenkeel.torch import ExpertParallel, ExpertSlots
 
 
 class BalancedMoELayer(MoELayer):
     """Router, shared experts, aux losses and recomputation are Megatron's; dispatch and combine are ours."""
 
+    balance = ExpertParallel
+
     def __init__(self, config, submodules=None, layer_number=None, pg_collection=None, **options):
         super().__init__(config, submodules, layer_number, pg_collection)
         self.refuse_what_is_lost()
-        self.balanced = ExpertParallel(config.num_moe_experts, self.ep_group, name=str(layer_number), **options)
+        self.balanced = self.balance(config.num_moe_experts, self.ep_group, name=str(layer_number), **options)
 
     def refuse_what_is_lost(self):
         config = self.config
@@ -42,7 +46,7 @@ class BalancedMoELayer(MoELayer):
             (config.cuda_graph_impl != "none", "CUDA graphs"),
         ):
             if wrong:
-                raise ValueError(f"BalancedMoELayer does not have {what}")
+                raise ValueError(f"{type(self).__name__} does not have {what}")
 
     def preprocess(self, hidden_states, probs, routing_map):
         self.shape, self.routing_map = hidden_states.shape, routing_map
@@ -52,11 +56,15 @@ class BalancedMoELayer(MoELayer):
         return hidden_states, probs
 
     def routed_experts_compute(self, hidden_states, probs):
-        chosen, index = self.routing_map.int().topk(self.config.moe_router_topk)
-        weights = probs.gather(1, index)
-        index = index.masked_fill(chosen == 0, -1)  # an assignment that was dropped
+        index, weights = self.top_k(probs)
         output = self.balanced(hidden_states, index, weights, self.run_experts, self.expert_weights())
         return output.type_as(hidden_states), None
+
+    def top_k(self, probs):
+        """Ids and weights of each token's experts, which differ, since a map cannot say one twice."""
+        chosen, index = self.routing_map.int().topk(self.config.moe_router_topk)
+        weights = probs.gather(1, index)
+        return index.masked_fill(chosen == 0, -1), weights  # -1: an assignment that was dropped
 
     def combine(self, output):
         return output
@@ -83,6 +91,70 @@ class BalancedMoELayer(MoELayer):
             made, _ = functional_call(expert, mine, (rows[at], rows.new_ones(len(at))))
             outputs = outputs.index_copy(0, at, made)
         return outputs
+
+
+class SlotsMoELayer(BalancedMoELayer):
+    """The same with Megatron's token dispatcher, whichever it is: it takes the borrow slots of each rank for experts."""
+
+    balance = ExpertSlots
+
+    def __init__(self, config, submodules=None, layer_number=None, pg_collection=None, **options):
+        super().__init__(config, submodules, layer_number, pg_collection, **options)
+        layer, groups = self.balanced, pg_collection or get_default_pg_collection()
+        places = range(self.ep_group.rank() * layer.places_here, (self.ep_group.rank() + 1) * layer.places_here)
+        with_slots = copy.copy(config)
+        with_slots.num_moe_experts = layer.num_places
+        self.over_places = type(self.token_dispatcher)(layer.places_here, list(places), with_slots, groups)
+
+    def refuse_what_is_lost(self):
+        super().refuse_what_is_lost()
+        for option in ("moe_pad_expert_input_to_capacity", "moe_router_padding_for_quantization"):
+            if getattr(self.config, option):
+                raise ValueError(f"SlotsMoELayer does not have {option}")
+
+    def routed_experts_compute(self, hidden_states, probs):
+        def stock(*_):  # where nothing moves
+            return self.through(self.token_dispatcher, hidden_states, self.routing_map, probs, self.experts)
+
+        index, weights = self.top_k(probs)
+        output = self.balanced(
+            hidden_states, index, weights, self.run_experts, self.expert_weights(), self.carry, stock
+        )
+        return output.type_as(hidden_states), None
+
+    def carry(self, hidden_states, places, weights, run):
+        """As a map of places, in which one more column takes what was dropped."""
+        column, shape = (
+            places.masked_fill(places < 0, self.balanced.num_places),
+            (len(places), self.balanced.num_places + 1),
+        )
+        routing_map = torch.zeros(shape, dtype=torch.bool, device=places.device).scatter(1, column, True)
+        probs = weights.new_zeros(shape).scatter(1, column, weights)
+
+        def experts(rows, counts, probs):
+            return run.sorted(self.run_sorted, rows, counts, probs), None
+
+        return self.through(self.over_places, hidden_states, routing_map[:, :-1], probs[:, :-1], experts)
+
+    def through(self, dispatcher, hidden_states, routing_map, probs, experts):
+        """What `MoELayer` does between router and sum."""
+        hidden_states = hidden_states.view(self.shape)
+        hidden_states, probs = dispatcher.dispatch_preprocess(
+            hidden_states, routing_map.contiguous(), probs.contiguous()
+        )
+        hidden_states, probs = dispatcher.token_dispatch(hidden_states, probs)
+        output, _ = experts(*dispatcher.dispatch_postprocess(hidden_states, probs))
+        output = dispatcher.token_combine(dispatcher.combine_preprocess(output))
+        return dispatcher.combine_postprocess(output).flatten(0, -2)
+
+    def run_sorted(self, rows, counts, weights, probs):
+        """The output of rows sorted by expert, times their probs, which Megatron's experts multiply within."""
+        expert, outputs = self.experts.local_experts[0], []
+        pieces = (tensor.split(counts.tolist()) for tensor in (rows, probs))
+        for slot, piece in enumerate(zip(*pieces, strict=True)):
+            mine = {name: weight[slot] for name, weight in weights.items()}
+            outputs.append(functional_call(expert, mine, piece)[0])
+        return torch.cat(outputs)
 
 
 def make_layer(config, layer_class, **options):
