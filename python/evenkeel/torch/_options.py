@@ -55,7 +55,9 @@ class LayerOptions:
         """What an exchange of ours decides, and another's dispatcher does not."""
         for name, given in (("budget", self.budget), ("chunk_bins", self.chunk_bins)):
             if given is not None:
-                raise invalid(name, "cuts a step into chunks, which slots do not", 'mode="exchange", or to leave it out')
+                raise invalid(
+                    name, "cuts a step into chunks, which slots do not", 'mode="exchange", or to leave it out'
+                )
         if self.capacity_factor != 1:
             raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
 
