@@ -124,10 +124,8 @@ class SlotsMoELayer(BalancedMoELayer):
 
     def carry(self, hidden_states, places, weights, run):
         """As a map of places, in which one more column takes what was dropped."""
-        column, shape = (
-            places.masked_fill(places < 0, self.balanced.num_places),
-            (len(places), self.balanced.num_places + 1),
-        )
+        column = places.masked_fill(places < 0, self.balanced.num_places)
+        shape = (len(places), self.balanced.num_places + 1)
         routing_map = torch.zeros(shape, dtype=torch.bool, device=places.device).scatter(1, column, True)
         probs = weights.new_zeros(shape).scatter(1, column, weights)
 
