@@ -299,6 +299,7 @@ def _gradients(
     if native is None and moved is None:
         of_rows = [torch.zeros_like(each) for each in tensors[: ctx.of_rows]]
     else:
-        parts_of_rows = ((part or [None] * ctx.of_rows)[: ctx.of_rows] for part in (native, moved))
+        without: list[Any] = [None] * ctx.of_rows
+        parts_of_rows = [(without if part is None else part)[: ctx.of_rows] for part in (native, moved)]
         of_rows = [ctx.cut.join(*both) for both in zip(*parts_of_rows, strict=True)]
     return [*of_rows, *(next(of_wanted) if want else None for want in ctx.wants)]
