@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._native import meant_word
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Unsupported
 
 # A numpy array, a torch tensor on any device, or nested lists.
 ArrayLike: TypeAlias = Any
@@ -33,6 +33,10 @@ def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
     return InvalidArgument(
         f"{argument}: {why}; allowed: {allowed}{said}", {"argument": argument, "why": why, "allowed": allowed}
     )
+
+
+def unsupported(why: str) -> Unsupported:
+    return Unsupported(why, {"why": why})
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:

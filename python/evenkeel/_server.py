@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ._arguments import invalid
-from .errors import Unsupported
+from ._arguments import invalid, unsupported
 
 SWITCH = "EVENKEEL_REBALANCE"
 """Set to 1, it makes rebalance_experts the algorithm of the server that is started."""
@@ -26,5 +25,4 @@ def require_parameters(function: Callable[..., Any], names: list[str], what: str
     """Refuses a server whose function takes something else, now rather than at its first rebalancing."""
     found = list(inspect.signature(function).parameters)
     if found != names:
-        why = f"{what} takes ({', '.join(found)}); evenkeel knows it with ({', '.join(names)})"
-        raise Unsupported(why, {"why": why})
+        raise unsupported(f"{what} takes ({', '.join(found)}); evenkeel knows it with ({', '.join(names)})")

@@ -9,8 +9,7 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from ._arguments import file_path, invalid
-from .errors import Unsupported
+from ._arguments import file_path, invalid, unsupported
 
 if TYPE_CHECKING:
     from .placement import Placement
@@ -21,8 +20,7 @@ TENSOR = "expert_to_rank"
 def write_mapping(placement: Placement, path: str | os.PathLike[str]) -> None:
     """See Placement.save_mapping."""
     if placement.has_copies:
-        why = "the placement has redundant experts, and this file holds one rank for each expert"
-        raise Unsupported(why, {"why": why})
+        raise unsupported("the placement has redundant experts, and this file holds one rank for each expert")
     name = file_path(path, "path")
     _write_beside(
         name,
@@ -36,8 +34,7 @@ def _torch(placement: Placement, file: BinaryIO) -> None:
     try:
         import torch
     except ImportError as error:
-        why = "a .pt file needs torch, which is not installed; a .safetensors file does not"
-        raise Unsupported(why, {"why": why}) from error
+        raise unsupported("a .pt file needs torch, which is not installed; a .safetensors file does not") from error
     torch.save(torch.from_numpy(placement.owners), file)
 
 

@@ -33,7 +33,7 @@ from transformers_test import load
 
 import evenkeel.transformers
 from evenkeel.errors import InvalidArgument
-from evenkeel.torch import ExpertParallel
+from evenkeel.torch import ExpertParallel, _faults
 from evenkeel.torch._cut import Cut
 from evenkeel.torch._exchange import Exchange
 from evenkeel.torch._options import LayerOptions
@@ -288,14 +288,15 @@ class Striker:
         return rows
 
     def after_addresses(self) -> None:
-        original = Exchange._gather_addresses
+        original = _faults.start_gather
 
-        def gather(exchange: Exchange, mine: torch.Tensor) -> torch.Tensor:
-            every = original(exchange, mine)
+        def gather(*arguments: Any) -> None:
+            work = original(*arguments)
+            if work is not None:
+                work.wait()
             self.come()
-            return every
 
-        Exchange._gather_addresses = gather  # type: ignore[method-assign]
+        _faults.start_gather = gather  # type: ignore[assignment]
 
     def enter_phases(self) -> None:
         original = Exchange._begin

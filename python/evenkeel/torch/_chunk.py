@@ -7,7 +7,7 @@ rows received.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,6 @@ class Routes:
     sent_positions = _on_device("sent_positions")
     row_of = _on_device("row_of")
     own_positions = _on_device("own_positions")
-    lent = _on_device("lent")
     result_of = _on_device("result_of")
     order = _on_device("order", "received")
     computed_at = _on_device("computed_at", "received")
@@ -82,8 +81,6 @@ class Routes:
         self.sent_counts = native.sent_counts
         self.received_counts = native.received_counts
         self.native_positions = native.native_positions
-        self.borrowed_counts = native.borrowed_counts
-        self.lent_counts = native.lent_counts
         self.moves_weights = native.moves_weights
         self.own = native.own_positions.size
 
@@ -126,11 +123,11 @@ class Chunk:
         names: Sequence[str],
         routes: Routes,
         k: int,
-        loan: Loan | None = None,
+        loan: Loan | None,
     ) -> None:
         self.exchange, self.experts, self.names, self.routes, self.k = exchange, experts, tuple(names), routes, k
         self.loan = loan
-        """Of weights that this chunk borrows together with others; None where it borrows for itself."""
+        """None where no rank borrows weights."""
 
     # Forward.
 
@@ -138,7 +135,6 @@ class Chunk:
         self, hidden: torch.Tensor, weights: Sequence[torch.Tensor], wants: Sequence[bool], keep: bool
     ) -> tuple[torch.Tensor, Computed | None]:
         """Outputs of the positions computed here, in their order; `wants` says which weights want gradients."""
-        borrowing = self._borrow(weights)
         pool = self._dispatch("dispatch", hidden)
         rows = pool.index_select(0, self.routes.pool_rows)
         del pool
@@ -146,7 +142,8 @@ class Chunk:
         slots = self.routes.slots
         run = partial(run_part, self.experts, self.names)
         native = run(rows[:split], slots[:split], weights, wants, keep)
-        foreign = run(rows[split:], slots[split:] - weights[0].shape[0], list(borrowing), wants, keep)
+        borrowed = list(self.loan.weights() if self.loan is not None else weights)  # of the latter no position reads
+        foreign = run(rows[split:], slots[split:] - weights[0].shape[0], borrowed, wants, keep)
         outputs = [part[0] for part in (native, foreign) if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
         if not keep:
@@ -164,7 +161,9 @@ class Chunk:
         torch.index_select(outputs, 0, computed_at[:own], out=results[sent : sent + own])
         results[-1].zero_()
         result_of = routes.result_of
-        for begin, end in _ranges(routes.tokens, -(-routes.tokens // PIECES)):
+        size = max(1, -(-routes.tokens // PIECES))
+        for begin in range(0, routes.tokens, size):
+            end = min(routes.tokens, begin + size)
             of_tokens = results.index_select(0, result_of[begin * self.k : end * self.k])
             of_tokens = of_tokens.view(end - begin, self.k, -1) * top_k_weights[begin:end].unsqueeze(-1)
             out[begin:end] = of_tokens.sum(dim=1)
@@ -178,25 +177,6 @@ class Chunk:
         sent = rows.index_select(0, routes.sent_rows)
         self.exchange.all_to_all(phase, sent, routes.sent_row_counts, routes.received_row_counts, pool[routes.tokens :])
         return pool
-
-    def _borrow(self, weights: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """Posts the weights at once; each is waited for when it is taken."""
-        routes = self.routes
-        if self.loan is not None:
-            return self.loan.weights()
-        if not routes.moves_weights:
-            return iter(weights)  # no position will read them
-        started = []
-        for weight in weights:
-            lent = weight.detach().index_select(0, routes.lent)
-            started.append((lent, *self.exchange.start("weights", lent, routes.lent_counts, routes.borrowed_counts)))
-
-        def taken() -> Iterator[torch.Tensor]:
-            for _, out, pending in started:
-                pending.wait()
-                yield out
-
-        return taken()
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
         """No row, of the type that the experts make of rows: every rank must send the same."""
@@ -213,8 +193,12 @@ class Chunk:
         top_k_weights: torch.Tensor,
         weights: Sequence[torch.Tensor],
         wants: Sequence[bool],
+        ends_loan: bool,
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor | None]]:
-        """Gradients of hidden `[tokens, hidden]`, top-k weights `[tokens, k]`, both at least f32, and experts at home."""
+        """Gradients of hidden `[tokens, hidden]`, top-k weights `[tokens, k]`, both at least f32, and experts at home.
+
+        Those of borrowed weights go to the loan, and home where it ends.
+        """
         routes = self.routes
         split = routes.native_positions
         pool = self._dispatch("gradient dispatch", grad_output)
@@ -230,14 +214,8 @@ class Chunk:
         if self.loan is not None and foreign is not None:
             self.loan.add(foreign[1:])
             del foreign[1:]
-        lent = []
-        for i, weight in enumerate(wanted_of(weights, wants), start=1):
-            if self.loan is not None or not routes.moves_weights:
-                break
-            mine = weight.new_empty((0, *weight.shape[1:])) if foreign is None else foreign[i]
-            lent.append(
-                (mine, *self.exchange.start("weight gradients", mine, routes.borrowed_counts, routes.lent_counts))
-            )
+        if self.loan is not None and ends_loan:
+            self.loan.give_back(wanted_of(weights, wants))
         native = part_gradients(computed.parts, 0, of_rows[:split])
         del of_rows
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
@@ -245,11 +223,7 @@ class Chunk:
 
         homes = [torch.zeros_like(weight) for weight in wanted_of(weights, wants)] if native is None else native[1:]
         del native, foreign, of_inputs
-        homes = apart(homes)  # they are added to, here and by other chunks
-        for home, (_, back, pending) in zip(homes, lent, strict=False):
-            pending.wait()
-            add_experts(home, routes.native.lent, back)
-        of_wanted = iter(homes)
+        of_wanted = iter(apart(homes))  # they are added to, by loans and by other chunks
         return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
 
     def _rows_home(self, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
@@ -351,7 +325,15 @@ def call_experts(
             inputs of theirs want one as well.
     """
     before = [_version(tensor) for tensor in (rows, *weights)]
-    made = _checked(experts(rows, slots, dict(zip(names, weights, strict=True))), rows)
+    made: object = experts(rows, slots, dict(zip(names, weights, strict=True)))
+    if not isinstance(made, torch.Tensor):
+        raise invalid("experts", f"gave a {type(made).__name__}", "one tensor, an output as wide as its row for each")
+    if made.shape != rows.shape:
+        raise invalid(
+            "experts",
+            f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}",
+            "an output as wide as its row for each",
+        )
     for name, tensor, version in zip(("rows", *names), (rows, *weights), before, strict=True):
         if _version(tensor) != version:
             raise invalid("experts", f"changed their {name} in place", "operations that make new tensors")
@@ -363,18 +345,6 @@ def call_experts(
 def _version(tensor: torch.Tensor) -> int:
     """Grows where a tensor is changed in place; not known of tensors of inference mode, which no gradient reads."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _checked(made: object, rows: torch.Tensor) -> torch.Tensor:
-    if not isinstance(made, torch.Tensor):
-        raise invalid("experts", f"gave a {type(made).__name__}", "one tensor, an output as wide as its row for each")
-    if made.shape != rows.shape:
-        raise invalid(
-            "experts",
-            f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}",
-            "an output as wide as its row for each",
-        )
-    return made
 
 
 def _require_own_inputs(made: torch.Tensor) -> None:
@@ -425,8 +395,3 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 def _add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
     total.scatter_add_(0, rows.unsqueeze(-1).expand(-1, total.shape[1]), values.to(total.dtype))
-
-
-def _ranges(count: int, size: int) -> Iterator[tuple[int, int]]:
-    for begin in range(0, count, max(size, 1)):
-        yield begin, min(count, begin + size)

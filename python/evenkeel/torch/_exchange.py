@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +11,7 @@ import torch.distributed as dist
 from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
-from ._faults import Faults, Pending, faults_of, is_of_backend
-
-_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
+from ._faults import Faults, Pending, faults_of, is_of_backend, start_gather
 
 
 class SameOnEveryRank(Exception):
@@ -111,12 +108,9 @@ class Exchange:
 
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
         """`[P, ...]` of equal shapes."""
-        every = mine.new_empty((self.ranks * mine.numel(),))
-        self._begin(phase, lambda: self._gather(every, mine), mine.device).wait()
-        return every.view(self.ranks, *mine.shape)
-
-    def _gather(self, every: torch.Tensor, mine: torch.Tensor) -> Any:
-        return _gather(every, mine.reshape(-1).contiguous(), group=self.group, async_op=True)
+        every = mine.new_empty((self.ranks, *mine.shape))
+        self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
+        return every
 
     def end(self, peer: int, why: str, device: torch.device) -> CommError:
         """What every rank raises that found this, by messages which all have read."""
@@ -126,14 +120,7 @@ class Exchange:
         return self._faults(device).begin(phase, self.layer, self.direction, start, device.type == "cpu")
 
     def _faults(self, device: torch.device) -> Faults:
-        return faults_of(self.group, self._gather_addresses, device)
-
-    def _gather_addresses(self, mine: torch.Tensor) -> torch.Tensor:
-        every = mine.new_empty((self.ranks * mine.numel(),))
-        work = self._gather(every, mine)
-        if work is not None:
-            work.wait()
-        return every.view(self.ranks, *mine.shape)
+        return faults_of(self.group, device)
 
 
 def to_host(*tensors: torch.Tensor) -> list[np.ndarray]:

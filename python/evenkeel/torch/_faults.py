@@ -27,8 +27,7 @@ import torch.distributed as dist
 from ..errors import CommError
 from ._peers import Peers
 
-Gather = Callable[[torch.Tensor], torch.Tensor]
-"""Rows `[P, n]` of all ranks from this rank's `[n]`."""
+_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
 
 _ANSWER_SECONDS = 1.0
 _FIRST_ASK_SECONDS, _ASK_AGAIN = 0.5, 1.25
@@ -117,7 +116,7 @@ class Pending:
 class Faults:
     """One process group's collectives on this rank, and the ranks that can be asked about theirs."""
 
-    def __init__(self, group: dist.ProcessGroup, gather: Gather, device: torch.device) -> None:
+    def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.global_ranks = dist.get_process_group_ranks(group)
         self.unfinished: dict[int, Pending] = {}
@@ -132,7 +131,7 @@ class Faults:
         self._news = threading.Condition()
         self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
         if self.ranks > 1:
-            self._meet(gather, device)
+            self._meet(group, device)
             weakref.finalize(group, self._peers.end).atexit = False
 
     def begin(
@@ -286,10 +285,14 @@ class Faults:
                 self._given_up = peer == self.rank
             self._news.notify_all()
 
-    def _meet(self, gather: Gather, device: torch.device) -> None:
+    def _meet(self, group: dist.ProcessGroup, device: torch.device) -> None:
         def gather_texts(text: str) -> list[str]:
             row = torch.tensor(list(text.encode().ljust(_ADDRESS_BYTES)), dtype=torch.uint8, device=device)
-            return [bytes(each).decode() for each in gather(row).tolist()]
+            every = row.new_empty((self.ranks, _ADDRESS_BYTES))
+            work = start_gather(every, row, group)
+            if work is not None:
+                work.wait()
+            return [bytes(each).decode() for each in every.tolist()]
 
         try:
             self._peers.connect(gather_texts)
@@ -303,8 +306,7 @@ class Faults:
         if self._peers.is_serving():
             if error is not None:
                 self.failed_here(error)
-            self._peers.end()
-            self._peers.join()
+            self._peers.end(wait_seconds=1.0)
 
 
 _all: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()
@@ -317,13 +319,19 @@ def _leave_all() -> None:
         faults.leave(getattr(sys, "last_value", None))
 
 
-def faults_of(group: dist.ProcessGroup | None, gather: Gather, device: torch.device) -> Faults:
+def start_gather(every: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup | None) -> dist.Work | None:
+    """All ranks' tensors `mine` into `every`, `[P, ...]`."""
+    work: dist.Work | None = _gather(every.view(-1), mine.reshape(-1).contiguous(), group=group, async_op=True)
+    return work
+
+
+def faults_of(group: dist.ProcessGroup | None, device: torch.device) -> Faults:
     """Those of a group, shared by all layers on it. Collective at a group's first call."""
     group = group or dist.group.WORLD
     assert group is not None
     found = _all.get(group)
     if found is None:
-        found = _all[group] = Faults(group, gather, device)
+        found = _all[group] = Faults(group, device)
     return found
 
 

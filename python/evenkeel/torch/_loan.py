@@ -1,4 +1,4 @@
-"""Weights that the chunks of a step borrow together: they travel once a pass, and their gradients go home once."""
+"""Weights that a chunk borrows, or all chunks of a step: they travel once a pass, and their gradients go home once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ._exchange import Exchange
 
 
 class Loan:
-    def __init__(self, exchange: Exchange, native: _native.Loan) -> None:
-        self.exchange, self.native = exchange, native
+    def __init__(self, exchange: Exchange, native: _native.Loan | _native.StepRoutes, several: bool = True) -> None:
+        """Of `several` chunks the gradients are summed at least in f32; those of one go home as they are."""
+        self.exchange, self.native, self.several = exchange, native, several
         self._pending: list[tuple[torch.Tensor, torch.Tensor, Any]] = []
         self._sums: list[torch.Tensor] = []
 
@@ -40,24 +41,24 @@ class Loan:
         self._pending.clear()
 
     def add(self, grads: list[torch.Tensor]) -> None:
-        """A chunk's gradients of the borrowed weights that want one; summed at least in f32."""
+        """A chunk's gradients of the borrowed weights that want one."""
         if not self._sums:
-            self._sums = [grad.to(wide(grad.dtype)) for grad in apart(grads)]
+            self._sums = [grad.to(wide(grad.dtype)) for grad in apart(grads)] if self.several else grads
         else:
             for total, grad in zip(self._sums, grads, strict=True):
                 total.add_(grad)
 
-    def give_back(self, wanted: Sequence[torch.Tensor], homes: Sequence[torch.Tensor]) -> None:
-        """Collective: sends the sums home, rounded once, and adds to `homes` what comes from other ranks.
-
-        Both are of the weights that want gradients.
-        """
+    def give_back(self, wanted: Sequence[torch.Tensor]) -> None:
+        """Collective: posts the sums, rounded once; `wanted` are the weights that want gradients."""
+        self.release()
         borrowed, sums, self._sums = len(self.native.borrowed), self._sums, []
-        back = []
+        counts = self.native.borrowed_counts, self.native.lent_counts
         for i, weight in enumerate(wanted):
             mine = sums[i].to(weight.dtype) if sums else weight.new_zeros((borrowed, *weight.shape[1:]))
-            counts = self.native.borrowed_counts, self.native.lent_counts
-            back.append((mine, *self.exchange.start("weight gradients", mine, *counts)))
-        for home, (_, came, pending) in zip(homes, back, strict=True):
-            pending.wait()
+            self._pending.append((mine, *self.exchange.start("weight gradients", mine, *counts)))
+
+    def take_back(self, homes: Sequence[torch.Tensor]) -> None:
+        """Adds what other ranks gave back to the gradients at home."""
+        for home, came in zip(homes, self.weights(), strict=True):
             add_experts(home, self.native.lent, came)
+        self._pending.clear()

@@ -90,12 +90,11 @@ class Peers:
         """Not in a forked process, which has the connections and not the thread."""
         return self._thread.is_alive()
 
-    def end(self) -> None:
+    def end(self, wait_seconds: float = 0) -> None:
         """The thread closes all connections, and ends."""
         self._ended = True
-
-    def join(self) -> None:
-        self._thread.join(1.0)
+        if wait_seconds > 0:
+            self._thread.join(wait_seconds)
 
     def _serve(self) -> None:
         while not self._ended:

@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from .. import _native
 from .._arguments import invalid
 from . import _kept
-from ._chunk import Experts, Part, add_experts, apart, call_experts, part_gradients, run_part, wanted_of
+from ._chunk import Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
 from ._exchange import Exchange
 from ._loan import Loan
 from ._random import RandomState
@@ -142,7 +142,7 @@ class SlotStep:
         self.loan = self.borrow(weights)
 
     def borrow(self, weights: Sequence[torch.Tensor]) -> Loan:
-        loan = Loan(self.exchange, self.native)
+        loan = Loan(self.exchange, self.native, several=False)
         if self.sends:
             loan.borrow(weights)
         return loan
@@ -250,7 +250,7 @@ class _Compute(torch.autograd.Function):
                     kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
             borrowed.weights = list(loan.weights())
-            grads = _gradients(ctx, parts, grad, tensors)
+            grads = _gradients(ctx, parts, grad, tensors, loan)
             borrowed.weights = []
             loan.release()
             return None, None, None, None, None, *grads
@@ -278,23 +278,20 @@ def _forward(
 
 
 def _gradients(
-    ctx: Any, parts: list[Part | None], grad: torch.Tensor, tensors: Sequence[torch.Tensor]
+    ctx: Any, parts: list[Part | None], grad: torch.Tensor, tensors: Sequence[torch.Tensor], loan: Loan
 ) -> list[torch.Tensor | None]:
     """Of rows, what is beside them, and weights: those of borrowed experts first, which travel while others are made."""
     step: SlotStep = ctx.step
     own, foreign = ctx.cut.split(grad)
     moved = part_gradients(parts, 1, foreign)
     wanted = wanted_of(tensors[ctx.of_rows :], ctx.wants)
-    lent = []
-    for i, weight in enumerate(wanted if step.sends else (), start=ctx.of_rows):
-        mine = weight.new_empty((0, *weight.shape[1:])) if moved is None else moved[i]
-        counts = step.native.borrowed_counts, step.native.lent_counts
-        lent.append((mine, *step.exchange.start("weight gradients", mine, *counts)))
+    if step.sends:
+        loan.add([] if moved is None else moved[ctx.of_rows :])
+        loan.give_back(wanted)
     native = part_gradients(parts, 0, own)
     homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
-    for home, (_, back, pending) in zip(homes, lent, strict=False):
-        pending.wait()
-        add_experts(home, step.native.lent, back)
+    if step.sends:
+        loan.take_back(homes)
     of_wanted = iter(homes)
     if native is None and moved is None:
         of_rows = [torch.zeros_like(each) for each in tensors[: ctx.of_rows]]

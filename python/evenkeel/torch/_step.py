@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _kept
 from ._agreement import Agreed, Agreement
-from ._chunk import Chunk, Computed, Experts, Routes, wanted_of, wide
+from ._chunk import Chunk, Computed, Experts, Routes, wide
 from ._exchange import Exchange
 from ._loan import Loan
 from ._random import RandomState
@@ -31,9 +31,11 @@ class Chunks:
     ) -> None:
         self.exchange, self.agreement, self.agreed = exchange, agreement, agreed
         self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
-        self.chunks = [
-            (begin, end, Chunk(exchange, experts, names, routes, k, loan)) for begin, end, routes, loan in pieces
-        ]
+        self.chunks: list[tuple[int, int, Chunk]] = []
+        for begin, end, routes, loan in pieces:
+            if loan is None and routes.moves_weights:
+                loan = Loan(exchange, routes.native, several=False)
+            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, k, loan)))
         # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
@@ -50,43 +52,37 @@ class Step(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
-        with step.exchange.step("forward", hidden.device):
-            return Step._forward(ctx, step, hidden, top_k_weights, *weights)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        with ctx.step.exchange.step("backward", grad_output.device):
-            return Step._backward(ctx, grad_output)
-
-    @staticmethod
-    def _forward(
-        ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
-    ) -> torch.Tensor:
         ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
         keep = step.keeps and any(ctx.needs_input_grad)
         kind = hidden.device.type
         step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
         out = hidden.new_empty(hidden.shape) if not step.chunks else None
         kept = []
-        for i, (begin, end, chunk) in enumerate(step.chunks):
-            if (loan := step.begins[i]) is not None:
-                loan.borrow(weights)
-            chunk.routes.find_rows(step.exchange, step.k)
-            if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
-                step.random[i] = RandomState(hidden)
-            outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
-            step.agreement.require_type(step.agreed, outputs)
-            if out is None:
-                out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
-            chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
-            kept.append(computed)
-            del outputs, computed  # before the next chunk
-            if (loan := step.ends[i]) is not None:
-                loan.release()
+        with step.exchange.step("forward", hidden.device):
+            for i, (begin, end, chunk) in enumerate(step.chunks):
+                chunk.routes.find_rows(step.exchange, step.k)
+                if (loan := step.begins[i]) is not None:
+                    loan.borrow(weights)
+                if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
+                    step.random[i] = RandomState(hidden)
+                outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
+                step.agreement.require_type(step.agreed, outputs)
+                if out is None:
+                    out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
+                chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
+                kept.append(computed)
+                del outputs, computed  # before the next chunk
+                if (loan := step.ends[i]) is not None:
+                    loan.release()
         ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
         assert out is not None
         return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        with ctx.step.exchange.step("backward", grad_output.device):
+            return Step._backward(ctx, grad_output)
 
     @staticmethod
     def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -113,7 +109,7 @@ class Step(torch.autograd.Function):
                     computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
             of_hidden, of_router, made = chunk.gradients(
-                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants
+                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants, step.ends[i] is not None
             )
             grad_hidden[begin:end] = of_hidden
             grad_router[begin:end] = of_router
@@ -124,8 +120,7 @@ class Step(torch.autograd.Function):
                 else:  # added at least in f32, rounded once
                     of_weights[j] = grad.to(wide(grad.dtype)) if total is None else total.add_(grad)
             if (loan := step.ends[i]) is not None:
-                loan.release()
-                loan.give_back(wanted_of(weights, ctx.wants), [grad for grad in of_weights if grad is not None])
+                loan.take_back([grad for grad in of_weights if grad is not None])
 
         for i in range(len(step.chunks)):
             add(i)

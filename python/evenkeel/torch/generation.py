@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._arguments import unsupported
 from ..errors import Unsupported
 from .token_layout import cached_tokens
 
@@ -232,8 +233,9 @@ class Generation:
         return self._unsupported("runs several forwards for one token, as guidance_scale does")
 
     def _unsupported(self, what: str) -> Unsupported:
-        why = f"generate() of {type(self._model).__name__} {what}; record forwards of whole sequences instead"
-        return Unsupported(why, {"why": why})
+        return unsupported(
+            f"generate() of {type(self._model).__name__} {what}; record forwards of whole sequences instead"
+        )
 
 
 @contextlib.contextmanager
@@ -269,8 +271,9 @@ def require_no_other_generate(model: torch.nn.Module) -> None:
         if "encoder" in frame.f_code.co_name:  # runs once, on the prompt
             return
         if caller is model:
-            why = f"generate() of {type(model).__name__} is not followed; call model.generate() of the recorded model"
-            raise Unsupported(why, {"why": why})
+            raise unsupported(
+                f"generate() of {type(model).__name__} is not followed; call model.generate() of the recorded model"
+            )
         if any(module is model for module in caller.modules()):
-            why = f"generate() of {type(caller).__name__} runs {type(model).__name__}; record that {type(caller).__name__}"
-            raise Unsupported(why, {"why": why})
+            kind = type(caller).__name__
+            raise unsupported(f"generate() of {kind} runs {type(model).__name__}; record that {kind}")

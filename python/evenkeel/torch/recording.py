@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from .._arguments import file_path, instance, invalid, public
+from .._arguments import file_path, instance, invalid, public, unsupported
 from ..errors import Unsupported
 from .experts import Experts, find_experts
 from .generation import Choices, Generation, replaced, require_no_other_generate
@@ -73,7 +73,7 @@ class Recording:
         with self._lock:
             thread = threading.current_thread()
             for other, its_thread in self._running_elsewhere():
-                self._failure = _unsupported(
+                self._failure = unsupported(
                     f"{what} began in {thread.name} while {other} ran in {its_thread.name}; "
                     "run the model in one thread at a time"
                 )
@@ -90,7 +90,7 @@ class Recording:
             self._closed = True
             for what, thread in self._running_elsewhere():
                 self._listening.close()  # not when that thread ends, since another recording may have begun
-                self._failure = _unsupported(
+                self._failure = unsupported(
                     f"{what} still runs in {thread.name}; join its thread before the block ends"
                 )
 
@@ -101,7 +101,7 @@ class Recording:
     def _generate(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self._enter(_GENERATE)
         if self._generation is not None:
-            raise _unsupported("generate() calls itself, as assistant_early_exit and token_healing do")
+            raise unsupported("generate() calls itself, as assistant_early_exit and token_healing do")
         self._generation = generation = Generation(self._model)
         try:
             with contextlib.ExitStack() as self._listening:
@@ -138,12 +138,12 @@ class Recording:
             if self._closed or _in_backward():  # activation checkpointing runs layers once more
                 return
             if self._layout is None:
-                raise _unsupported(
+                raise unsupported(
                     f"{experts.name} ran outside of {type(self._model).__name__}'s forward; record the module that is "
                     "called: of a wrapper whose generate() calls the base model, the base model"
                 )
             if experts.name in self._choices:
-                raise _unsupported(
+                raise unsupported(
                     f"{experts.name} runs several times in one forward, and a layer has one choice a token"
                 )
             ids, weights = experts.choice(arguments, named)
@@ -162,7 +162,7 @@ class Recording:
             self._writer = self._begin_trace(ran)
         if ran != self._recorded:
             odd = {experts.name for experts in ran} ^ {experts.name for experts in self._recorded}
-            raise _unsupported(f"{min(odd)} ran in some forwards and not in others")
+            raise unsupported(f"{min(odd)} ran in some forwards and not in others")
         ids = _stacked(self._recorded, [self._choices[experts.name][0] for experts in ran])
         _require_ids(ids, self._recorded)
         weights = None
@@ -198,7 +198,7 @@ class Recording:
         for what, values in (("experts", counts), ("choices a token", widths)):
             if len(set(values)) > 1:
                 other = next(row for row, value in enumerate(values) if value != values[0])
-                raise _unsupported(
+                raise unsupported(
                     f"{ran[0].name} has {values[0]} {what} and {ran[other].name} {values[other]}; "
                     "a trace has one number for all layers"
                 )
@@ -210,10 +210,6 @@ class Recording:
         if self._writer is None or not self.tokens:
             raise invalid("model", "ran no forward while it was recorded", "a model that is called in the recording")
         self._writer.finish()
-
-    def _drop(self) -> None:
-        if self._writer is not None:
-            self._writer.drop()
 
 
 @public
@@ -260,7 +256,8 @@ def record(
             yield recording
         recording._finish()
     finally:
-        recording._drop()
+        if recording._writer is not None:
+            recording._writer.drop()
 
 
 def _path_of_rank(path: str | os.PathLike[str]) -> str:
@@ -289,14 +286,14 @@ def _checked(metadata: Mapping[str, str]) -> Mapping[str, str]:
 def _layer_numbers(ran: list[Experts]) -> list[int] | None:
     stacks = list(dict.fromkeys(experts.stack for experts in ran))
     if len(stacks) > 1:
-        raise _unsupported(f"experts ran in {stacks[0]} and in {stacks[1]}; record a module that has one of them")
+        raise unsupported(f"experts ran in {stacks[0]} and in {stacks[1]}; record a module that has one of them")
     layers = [experts.layer for experts in ran]
     numbers = [layer for layer in layers if layer is not None]
     if len(numbers) < len(layers):
         return None
     for before, experts in zip(numbers, ran[1:], strict=False):
         if experts.layer == before:
-            raise _unsupported(f"layer {before} of {stacks[0]} has experts twice, {experts.name} among them")
+            raise unsupported(f"layer {before} of {stacks[0]} has experts twice, {experts.name} among them")
     return numbers
 
 
@@ -305,7 +302,7 @@ def _stacked(experts: list[Experts], choices: list[torch.Tensor]) -> torch.Tenso
     flat = [each.reshape(-1, each.shape[-1]) for each in choices]
     for each, one in zip(experts, flat, strict=True):
         if one.shape != flat[0].shape:
-            raise _unsupported(
+            raise unsupported(
                 f"{experts[0].name} chose for {list(flat[0].shape)} tokens and places, {each.name} for {list(one.shape)}"
             )
     device = flat[0].device
@@ -317,22 +314,18 @@ def _require_ids(ids: torch.Tensor, experts: list[Experts]) -> None:
     outside = (ids < -1) | (ids >= count)
     if outside.any():
         token, layer, place = (int(at) for at in outside.nonzero()[0])
-        raise _unsupported(
+        raise unsupported(
             f"{experts[layer].name}: expert id {int(ids[token, layer, place])} of token {token} "
             f"is outside 0..{count - 1}"
         )
 
 
 def _refuse_continuous_batching(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    raise _unsupported("continuous batching mixes requests in a forward; record generate()")
+    raise unsupported("continuous batching mixes requests in a forward; record generate()")
 
 
 def _in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
-
-
-def _unsupported(why: str) -> Unsupported:
-    return Unsupported(why, {"why": why})
 
 
 __all__ = ["Recording", "record"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..errors import Unsupported
+from .._arguments import unsupported
 
 _TOKENS = ("input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds")
 _CACHES = ("cache", "past_key_values")
@@ -44,11 +44,11 @@ class TokenLayout:
         mask = given.get("attention_mask")
         if mask is not None and not (isinstance(mask, torch.Tensor) and mask.dim() == 2):
             shape = f" of shape {list(mask.shape)}" if isinstance(mask, torch.Tensor) else ""
-            raise _unsupported(
+            raise unsupported(
                 f"a {type(mask).__name__}{shape} as attention_mask; [batch, length] says which tokens are padding"
             )
         if mask is not None and (mask < 0).any():
-            raise _unsupported("attention_mask has numbers below 0; 0 says which tokens are padding")
+            raise unsupported("attention_mask has numbers below 0; 0 says which tokens are padding")
         self._mask = None if mask is None else mask.cpu().long()
         self._given = given
 
@@ -66,7 +66,7 @@ class TokenLayout:
         whole = self._shape is not None and self._shape[0] * self._shape[1] == rows
         if self._shape is None or not whole:
             if self._mask is not None and not self._mask.all():
-                raise _unsupported(f"attention_mask of shape {list(self._mask.shape)} for {rows} rows of the experts")
+                raise unsupported(f"attention_mask of shape {list(self._mask.shape)} for {rows} rows of the experts")
             return torch.ones(rows, dtype=torch.bool), torch.tensor([rows])
         batch, length = self._shape
         # With a cache the mask speaks of earlier tokens too.
@@ -90,7 +90,7 @@ class TokenLayout:
         if isinstance(ends, torch.Tensor):
             lengths = ends.cpu().diff()
             if int(ends[-1]) != batch * length:
-                raise _unsupported(
+                raise unsupported(
                     f"cumulative sequence lengths end at {int(ends[-1])}, and the forward has {batch} x {length} tokens"
                 )
             found.append(torch.arange(len(lengths)).repeat_interleave(lengths))
@@ -106,7 +106,3 @@ class TokenLayout:
         steps = positions.cpu().expand(batch, length).reshape(-1)[kept].diff()
         # Without a mask, transformers cuts attention wherever positions do not go on by one.
         return steps != 1 if self._mask is None else steps <= 0
-
-
-def _unsupported(why: str) -> Unsupported:
-    return Unsupported(why, {"why": why})
