@@ -101,8 +101,9 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   for (std::size_t i = 0; i < renewing_.size(); ++i) {
     const std::size_t renewed = std::min(std::size_t{1} << i, all);
     renewing_[i]->plan(counts, with_copies(all - renewed), tried_);
-    if (value(tried_) >= best) continue;
-    best = value(tried_);
+    const auto now = value(tried_);
+    if (now >= best) continue;
+    best = now;
     kept = all - renewed;
     std::swap(plan, tried_);
   }

@@ -1,16 +1,15 @@
 // Borrowed experts that stay in their slots from step to step, while weights do not change.
 //
-// Problem     Slots that are filled anew each step send about a weight a rank; routing changes less than
-// that.
-//             Keep the worst rank within renew_above of the mean, and send few weights.
-// Method      What lies in slots counts as copies at home, between which work moves freely. Where the worst
-//             rank is above renew_above of the mean, level plans with 1, 2, 4, ... of a rank's slots to be
-//             filled anew, beside the most used of what lies there. Of these plans those within renew_above
-//             are taken first, then those that send fewer weights, then the most level. What is not wanted
-//             stays until its slot is.
+// Problem     Slots that are filled anew each step send about a weight a rank, and routing changes less than
+//             that. Keep the worst rank within renew_above of the mean, and send few weights.
+// Method      Experts in slots count as copies at home, between which work moves freely. Where the worst rank
+//             is above renew_above of the mean, level plans with 1, 2, 4, ... of a rank's slots to be filled
+//             anew, beside the most used of those that are full. Of these plans those within renew_above are
+//             taken first, then those that send fewer weights, then the most level. An expert that is not
+//             wanted stays until its slot is.
 // Cost        One plan of level a step; O(log S) more, and new placements, where slots are renewed.
-// Guarantee   Depends on the counts so far alone: every rank has the same. The worst rank is never above the
-//             one with nothing sent, nor above plain EP's.
+// Guarantee   Depends on the counts so far alone: every rank has the same. The worst rank is within
+//             renew_above of the mean, or no higher than with nothing sent and than plain EP's.
 // Source      Ours; docs/algorithms.md#slots-that-stay.
 #pragma once
 
@@ -30,18 +29,18 @@ class HeldSlots {
   // below 1.
   HeldSlots(LayerPlacement homes, const PlannerOptions& options, std::int64_t renew_above_thousandths = 1010);
 
-  // Plans a step, whose homes are those of the experts and what lies in slots.
+  // Plans a step over experts at home and in slots, and fills slots anew where it must.
   void plan(const Counts& counts, StepPlan& plan);
-  // Nothing lies in slots any more.
+  // Empties all slots.
   void clear();
 
-  // What lies in a rank's slots since plan(); ExpertId(-1) where nothing does.
+  // The experts in a rank's slots since plan(), ExpertId(-1) for an empty one.
   std::span<const ExpertId> slots(RankId rank) const {
     return std::span(slots_).subspan(rank.offset() * num_slots(), num_slots());
   }
-  // Of all ranks, [P][slots].
+  // The same of all ranks, [P][slots].
   std::span<const ExpertId> slots() const { return slots_; }
-  // What was sent there for it.
+  // The weights that plan() has sent to slots.
   std::span<const Transfer> sent() const { return sent_; }
 
  private:

@@ -4,7 +4,7 @@
 // Numbering  Rank r has the places r (N + S) and on: its experts at home, ascending, then its slots. What it
 //            borrows for one step lies in the slots in the order of Loan::borrowed.
 // Method     The deal (deal.h) says which of a rank's assignments go where.
-// Cost       O(E + P T) for T transfers; reuses its memory.
+// Cost       The deal's, O(P S), and O(log N) for each piece of it; reuses its memory.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class SlotTables : public Loan {
   const std::vector<std::int64_t>& in_slots() const { return in_slots_; }
   // Whether any rank computes something in a slot: the same on every rank.
   bool moves() const { return moves_; }
-  // In which of this rank's slots what it borrows is to lie, as Loan::borrowed.
+  // This rank's slots that the experts of Loan::borrowed go to, in their order.
   const std::vector<std::int64_t>& borrowed_slots() const { return borrowed_slots_; }
 
  private:

@@ -110,6 +110,8 @@ class StepLayout {
   void set_costs(const SpillCosts& costs) {
     options_.costs = costs;
     planner_ = make_planner(options_);
+    held_.reset();  // decides by costs as well
+    held_plan_ = false;
   }
 
   // The machine by which costs were predicted: its numbers in the order of machine_numbers().
@@ -150,7 +152,7 @@ class StepLayout {
     return route(experts);
   }
 
-  // Where this rank's assignments go under the plan of the counts [P, E], with what is borrowed in slots.
+  // Plans the counts [P, E]: the places of this rank's assignments, with borrowed experts in slots.
   SlotTables slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     held_plan_ = false;
@@ -160,7 +162,7 @@ class StepLayout {
     return slot_tables_;
   }
 
-  // The same with what lies in slots since the last such step; forget_slots() empties them.
+  // The same with experts that stay in slots from one such step to the next; forget_slots() empties them.
   SlotTables held_slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -225,6 +227,7 @@ class StepLayout {
     return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
   }
   std::size_t transfers() const { return held_plan_ ? held_->sent().size() : plan_.transfers().size(); }
+  std::int64_t borrow_slots() const { return options_.borrow_slots; }
   std::size_t decided_transfers() const { return decision_.plan.transfers().size(); }
   bool plans_chunks() const { return decision_.plans_chunks; }
   std::string reason() const { return std::string(name_of(decision_.reason)); }
@@ -420,12 +423,14 @@ void bind_routes(nb::module_& module) {
           [](StepLayout* self, const Placement& placement, int layer, int rank, const std::string& planner,
              std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
              std::optional<std::int64_t> slots) {
-            new (self) StepLayout(placement.layer(layer), rank,
-                                  {.kind = parse_planner(planner),
-                                   .capacity_factor_thousandths = capacity_factor,
-                                   .min_segment = min_segment,
-                                   .imbalance_threshold_thousandths = imbalance_threshold,
-                                   .borrow_slots = slots.value_or(kUnlimitedSlots)});
+            new (self)
+                StepLayout(placement.layer(layer), rank,
+                           {.kind = parse_planner(planner),
+                            .capacity_factor_thousandths = capacity_factor,
+                            .min_segment = min_segment,
+                            .imbalance_threshold_thousandths = imbalance_threshold,
+                            .borrow_slots = slots ? std::min<std::int64_t>(*slots, placement.num_experts())
+                                                  : kUnlimitedSlots});
           },
           nb::arg("placement"), nb::arg("layer"), nb::arg("rank"), nb::arg("planner"),
           nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
@@ -437,6 +442,7 @@ void bind_routes(nb::module_& module) {
       .def("slots", &StepLayout::slots, nb::arg("counts"))
       .def("held_slots", &StepLayout::held_slots, nb::arg("counts"))
       .def("forget_slots", &StepLayout::forget_slots)
+      .def_prop_ro("borrow_slots", &StepLayout::borrow_slots)
       .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),

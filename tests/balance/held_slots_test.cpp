@@ -53,7 +53,7 @@ std::vector<std::vector<ExpertId>> lying_in(const HeldSlots& held, int ranks) {
   return slots;
 }
 
-// What was sent lies there now and did not before; everything else that lies there lay in the same slot.
+// Experts that were sent lie there now and did not before; all others lay in the same slots.
 void expect_slots(const HeldSlots& held, const std::vector<std::vector<ExpertId>>& before,
                   const LayerPlacement& homes) {
   auto lying = lying_in(held, homes.num_ranks());

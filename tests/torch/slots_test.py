@@ -327,6 +327,10 @@ def changed(rank: int, ranks: int) -> str:
         assert step() == first
     with weights_fixed(layer):
         assert step() == first
+    layer = case.layer(slots=2**31 - 1)  # more than there are experts to borrow
+    with weights_fixed(layer):
+        assert layer.slots == layer.num_experts
+        assert step() == first and step() == 0
     return said_by(lambda: weights_fixed(torch.nn.Linear(1, 1)).__enter__(), ek.errors.InvalidArgument)
 
 

@@ -162,7 +162,7 @@ def compare(
     for layer, single in zip(model.layers.values(), alone.layers.values(), strict=True):
         tokens = whole(layer.moe.tokens_per_expert_E)
         dist.all_reduce(tokens)
-        # Of experts, not of places. Checkpointing counts twice; tensor-parallel ranks count the same tokens.
+        # The model counts experts, not places: twice under checkpointing, and on each tensor-parallel rank.
         assert torch.equal(tokens, 2 * tp * single.moe.tokens_per_expert_E), tokens
     for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         assert parameter.grad is not None and single.grad is not None, name

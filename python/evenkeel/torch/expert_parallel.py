@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -178,7 +178,7 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, stock=stock)
-            agreed, cut = self._plan(hidden, ids, top_k_weights, experts, weights, stock is not None)
+            agreed, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
         if self.budget is None and not cut.chunks:
             assert stock is not None
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
@@ -186,23 +186,16 @@ class ExpertParallel:
         made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *weights.values())
         return made
 
-    def _plan(
-        self,
-        hidden: torch.Tensor,
-        ids: torch.Tensor,
-        top_k_weights: torch.Tensor,
-        experts: Experts,
-        weights: Mapping[str, torch.Tensor],
-        has_stock: bool,
-    ) -> tuple[Agreed, Cut]:
+    def _plan(self, given: Given) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
+        hidden, ids, top_k_weights, experts, weights, stock = given
         counts = count(ids, blocks_of(self.budget, self._budget.bins), self.num_experts)
-        agreed, every, own = self._agree(hidden, ids, top_k_weights, experts, weights, has_stock, counts)
-        names, tensors = list(weights), list(weights.values())
+        agreed, every, own = self._agree(given, counts, given.facts(), ids)
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
-            cut.whole(also_if_nothing_moves=not has_stock)
+            cut.whole(also_if_nothing_moves=stock is None)
         else:
+            names, tensors = list(weights), list(weights.values())
             self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
         self._note(cut.last)
         return agreed, cut
@@ -213,25 +206,13 @@ class ExpertParallel:
             self.last_training = last
 
     def _agree(
-        self,
-        hidden: torch.Tensor,
-        ids: torch.Tensor,
-        top_k_weights: torch.Tensor,
-        experts: Experts,
-        weights: Mapping[str, torch.Tensor],
-        has_stock: bool,
-        counts: torch.Tensor,
-        more: Mapping[str, str] = {},  # noqa: B006
-        reads_ids: bool = True,
+        self, given: Given, counts: torch.Tensor, facts: Mapping[str, str], ids: torch.Tensor
     ) -> tuple[Agreed, np.ndarray, np.ndarray]:
-        """The `counts` of all ranks, `[P, ...]`, and this rank's ids, if they are wanted, on the host."""
-        facts = _facts(hidden, ids, top_k_weights, weights) | {"stock": "a callable" if has_stock else "None", **more}
-        wants = None
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, top_k_weights, *weights.values())):
-            wants = ", ".join(name for name, weight in weights.items() if weight.requires_grad) or "none"
-        agreed, every, own = self._agreement.forward(facts, wants, counts, ids if reads_ids else ids[:0])
+        """The `counts` of all ranks, `[P, ...]`, and these `ids` of this rank, on the host."""
+        agreed, every, own = self._agreement.forward(facts, given.wants(), counts, ids)
         if self._predicts:
-            self._predict(any(agreed.training), experts, list(weights), list(weights.values()), hidden)
+            weights = given.weights
+            self._predict(any(agreed.training), given.experts, list(weights), list(weights.values()), given.hidden)
         return agreed, every, own
 
     def _predict(
@@ -312,24 +293,43 @@ class ExpertParallel:
             )
 
 
-def require_callables(stock: Stock | None, **calls: object) -> None:
-    for name, call in {**calls, "stock": stock or require_callables}.items():
-        if not callable(call):
+class Given(NamedTuple):
+    """What a step is given on this rank, besides the layer's options."""
+
+    hidden: torch.Tensor
+    ids: torch.Tensor
+    top_k_weights: torch.Tensor
+    experts: Experts
+    weights: Mapping[str, torch.Tensor]
+    stock: Stock | None
+
+    def facts(self) -> dict[str, str]:
+        """What every rank's call must be given alike."""
+        kind, weights = self.hidden.device.type, self.weights.items()
+        return {
+            "hidden": f"[tokens, {self.hidden.shape[1]}] of {self.hidden.dtype}",
+            "top_k_index": f"[tokens, {self.ids.shape[1]}]",
+            "top_k_weights": str(self.top_k_weights.dtype),
+            "weights": ", ".join(f"{name} {list(weight.shape[1:])} of {weight.dtype}" for name, weight in weights),
+            "autocast": str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off",
+            "stock": "None" if self.stock is None else "a callable",
+        }
+
+    def wants_gradients(self) -> bool:
+        tensors = (self.hidden, self.top_k_weights, *self.weights.values())
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+    def wants(self) -> str | None:
+        """Which weights want gradients; None where the step runs without."""
+        if not self.wants_gradients():
+            return None
+        return ", ".join(name for name, weight in self.weights.items() if weight.requires_grad) or "none"
+
+
+def require_callables(**calls: object) -> None:
+    for name, call in calls.items():
+        if not callable(call) and (name, call) != ("stock", None):
             raise invalid(name, f"is a {type(call).__name__}", "a callable")
-
-
-def _facts(
-    hidden: torch.Tensor, ids: torch.Tensor, top_k_weights: torch.Tensor, weights: Mapping[str, torch.Tensor]
-) -> dict[str, str]:
-    """What every rank's call must be given alike, besides the layer's options."""
-    kind = hidden.device.type
-    return {
-        "hidden": f"[tokens, {hidden.shape[1]}] of {hidden.dtype}",
-        "top_k_index": f"[tokens, {ids.shape[1]}]",
-        "top_k_weights": str(top_k_weights.dtype),
-        "weights": ", ".join(f"{name} {list(weight.shape[1:])} of {weight.dtype}" for name, weight in weights.items()),
-        "autocast": str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off",
-    }
 
 
 _COMPUTED = "float16, bfloat16, float32 or float64"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,13 +25,9 @@ from ._cut import REASONS, Counted, count
 from ._module import layer_of_module
 from ._options import LayerOptions
 from ._slots import SlotStep, places_of, to_device
-from .expert_parallel import ExpertParallel, Stock, require_callables
+from .expert_parallel import ExpertParallel, Given, Stock, require_callables
 
 Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, SlotStep], torch.Tensor]
-
-
-_optimizer_steps = [0]
-"""Of all optimizers while slots stay: a sharded weight that one has changed is gathered anew without a new version."""
 
 
 class ExpertSlots(ExpertParallel):
@@ -39,7 +35,7 @@ class ExpertSlots(ExpertParallel):
 
     Args:
         num_experts: E, over all ranks; every rank has as many.
-        slots: how many experts a rank may borrow in a step. The dispatcher takes them for experts: it is one of
+        slots: how many experts a rank may borrow in a step, of num_experts at most. The dispatcher takes them for experts: it is one of
             `num_places` = E + P slots, of which each rank has `places_here` = E / P + slots.
         planner: "level" or "ep" (nothing moves).
         group, placement, layer, min_segment, imbalance_threshold, costs, name: as for `ExpertParallel`.
@@ -63,16 +59,8 @@ class ExpertSlots(ExpertParallel):
         options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots)
         self._begin(num_experts, group, options, placement, layer, name)
 
-    def _begin(
-        self,
-        num_experts: int,
-        group: dist.ProcessGroup | None,
-        options: LayerOptions,
-        placement: Placement | None,
-        layer: int | None,
-        name: str,
-    ) -> None:
-        super()._begin(num_experts, group, options, placement, layer, name)
+    def _begin(self, *given: Any) -> None:
+        super()._begin(*given)
         natives = np.bincount(self._homes, minlength=self.exchange.ranks)
         if (natives != natives[0]).any():
             raise invalid(
@@ -80,16 +68,15 @@ class ExpertSlots(ExpertParallel):
                 f"{self.num_experts} are at home on {self.exchange.ranks} ranks as {natives.tolist()}",
                 "as many on each rank, which dispatchers take for granted",
             )
-        assert options.slots is not None
-        self.slots = options.slots
+        self.slots = self._layout.borrow_slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here
         self._fixed = 0
         """How many `weights_fixed` this is within."""
         self._lying: list[torch.Tensor] = []
         """The weights in slots that stay, `[slots, ...]` each."""
-        self._versions: object = None
-        """Of the weights that they were copied from."""
+        self._versions: list[tuple[int, int]] | None = None
+        """Of the weights that they were copied from; None where these may have changed."""
 
     @torch.compiler.disable
     def __call__(  # type: ignore[override]
@@ -123,8 +110,9 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
-            stays = self._stays(hidden, top_k_weights, *weights.values())
-            tables = self._tables(hidden, ids, top_k_weights, experts, weights, stock is not None, stays)
+            given = Given(hidden, ids, top_k_weights, experts, weights, stock)
+            stays = self._fixed > 0 and not given.wants_gradients()
+            tables = self._tables(given, stays)
         if stock is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
         with self.exchange.step("forward", device):
@@ -136,15 +124,11 @@ class ExpertSlots(ExpertParallel):
         finally:
             step.end()
 
-    def _stays(self, *tensors: torch.Tensor) -> bool:
-        """Whether this step's slots keep what lies in them."""
-        return self._fixed > 0 and not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
-
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
         versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
-        before, self._versions = self._versions, (_optimizer_steps[0], versions)
-        return before != self._versions
+        before, self._versions = self._versions, versions
+        return before != versions
 
     def _make_slots(self, weights: Sequence[torch.Tensor]) -> None:
         with torch.inference_mode(False):
@@ -154,28 +138,17 @@ class ExpertSlots(ExpertParallel):
         self._layout.forget_slots()
         self._lying, self._versions = [], None
 
-    def _tables(
-        self,
-        hidden: torch.Tensor,
-        ids: torch.Tensor,
-        top_k_weights: torch.Tensor,
-        experts: Experts,
-        weights: Mapping[str, torch.Tensor],
-        has_stock: bool,
-        stays: bool,
-    ) -> _native.SlotTables:
+    def _tables(self, given: Given, stays: bool) -> _native.SlotTables:
         """Where this rank's assignments go, from the counts of all ranks: all that the host reads of a step."""
-        changed = self._changed([*weights.values()]) if stays else False
-        more = {"weights_fixed": str(stays)}
-        counted = torch.cat([count(ids, 1, self.num_experts).view(-1), to_device([changed], ids.device)])
-        _, every, _ = self._agree(
-            hidden, ids, top_k_weights, experts, weights, has_stock, counted, more, reads_ids=False
-        )
+        ids, weights = given.ids, list(given.weights.values())
+        changed = to_device([stays and self._changed(weights)], ids.device)
+        counted = torch.cat([count(ids, 1, self.num_experts).view(-1), changed])
+        facts = given.facts() | {"weights_fixed": str(stays)}
+        _, every, none = self._agree(given, counted, facts, ids[:0])
         if every[:, -1].any():  # on any rank, for which all forget
             self._layout.forget_slots()
-            self._make_slots([*weights.values()])
-        every = every[:, None, :-1]
-        counts = Counted.of(0, len(ids), every, np.empty((0, ids.shape[1]), np.int64)).counts[:, 0]
+            self._make_slots(weights)
+        counts = Counted.of(0, len(ids), every[:, None, :-1], none).counts[:, 0]
         plan = self._layout.held_slots if stays else self._layout.slots
         tables = plan(np.ascontiguousarray(counts))
         at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=self.exchange.ranks)
@@ -214,7 +187,13 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
         raise invalid("model", f"{type(model).__name__} has no layer with slots", "one whose layers are ExpertSlots")
     for layer in layers:
         layer._fixed += 1
-    hook = register_optimizer_step_post_hook(lambda *_: _optimizer_steps.__setitem__(0, _optimizer_steps[0] + 1))
+
+    def changed(*_: object) -> None:
+        """An optimizer's step may be seen by no version: a sharded weight is gathered anew, with the one it had."""
+        for layer in layers:
+            layer._versions = None
+
+    hook = register_optimizer_step_post_hook(changed)
     try:
         yield
     finally:
