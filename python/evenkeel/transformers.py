@@ -245,8 +245,9 @@ class SlotsEP(EvenkeelEP):
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self._as_it_is, self._with_slots = (self.stock(experts, ep_mesh, tp_mesh) for _ in range(2))
-        self._with_slots.num_local_experts = self.layer.places_here
+        self._as_it_is = self.stock(experts, ep_mesh, tp_mesh)
+        self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
+        self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
