@@ -32,7 +32,7 @@ from .step_plan import Planner
 from .torch import ExpertParallel
 from .torch._chunk import Weights
 from .torch._costs import Costs
-from .torch._module import layer_of_module, with_weights
+from .torch._module import holders_of, layer_of_module, with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch.slots import ExpertSlots, layer_with
@@ -163,8 +163,7 @@ def _end_watch() -> None:
 def layers(model: nn.Module) -> list[ExpertParallel]:
     """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
     its last step did, `budgets()` what budgets would do."""
-    modules = instance(model, nn.Module, "model").modules()
-    return [layer_of_module[module] for module in modules if module in layer_of_module]
+    return [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertParallel)]
 
 
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
@@ -178,6 +177,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         self.layer = layer_with(
             self.layer_options, experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made))
         )
+        self.layer.own_tokens = self._own_tokens  # type: ignore[method-assign]
         layer_of_module[experts] = self.layer
         name_at_first_forward(experts, self.layer.exchange)
         _end_watch()
@@ -188,6 +188,11 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         if self.tp_mesh.size() > 1:
             return self._slices(hidden_states, top_k_index, top_k_weights)
         return self._step(hidden_states, top_k_index, top_k_weights)
+
+    def _own_tokens(self, tokens: int) -> slice:
+        """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
+        size = -(-tokens // self.tp_mesh.size())
+        return slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
 
     def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         parameters = self._weights()
@@ -211,7 +216,6 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
                 )
 
     def _slices(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
         parts = [
             DTensor.from_local(tensor, self.tp_mesh, [Replicate()], run_check=False)
             .redistribute(self.tp_mesh, [Shard(0)])
@@ -252,9 +256,7 @@ class SlotsEP(EvenkeelEP):
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
     ) -> torch.Tensor:
-        # Ranks of a TP group hold the same tokens, of which the implementation takes this rank's slice.
-        size = -(-len(hidden_states) // self.tp_mesh.size())
-        own = slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
+        own = self._own_tokens(len(hidden_states))
 
         def carry(_: torch.Tensor, places: torch.Tensor, __: torch.Tensor, run: Any) -> torch.Tensor:
             def experts_forward(rows: torch.Tensor, ids: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:

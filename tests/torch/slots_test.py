@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import evenkeel as ek
 from evenkeel.torch import ExpertSlots, LiveBytes, weights_fixed
 from evenkeel.torch._chunk import Weights
-from evenkeel.torch._exchange import Exchange, to_host
+from evenkeel.torch._exchange import Exchange, HostReads
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
@@ -343,19 +343,19 @@ def messages(rank: int, ranks: int) -> list[list[str]]:
         found[-1].append(f"{phase}, {self.direction}")
         return begin(self, phase, *rest)
 
-    def read(*tensors: torch.Tensor) -> Any:
-        found[-1].append(f"reads {sum(each.numel() for each in tensors)}")
-        return to_host(*tensors)
-
     case = Case(rank, ranks, 5)
     layer = case.layer(imbalance_threshold=1.5)
-    with mock.patch("evenkeel.torch._agreement.to_host", read), mock.patch.object(Exchange, "_begin", recorded):
+    with mock.patch.object(Exchange, "_begin", recorded):
         for ids in (torch.arange(len(case.ids)).view(-1, 1) % layer.num_experts, torch.zeros_like(case.ids[:, :1])):
             case.ids, case.top_k = ids, torch.ones(ids.shape)
             found.append([])
             case.ours(layer)
             found[-1].clear()  # the first step of a layer has room for fewer counts
-            case.ours(layer).sum().backward()
+            before = HostReads.count, HostReads.bytes
+            made = case.ours(layer)
+            found[-1].append(f"{HostReads.count - before[0]} read of {HostReads.bytes - before[1]} bytes")
+            made.sum().backward()
+            assert HostReads.count == before[0] + 1, "backward reads"
     return found
 
 
@@ -433,12 +433,14 @@ class SlotsTest(unittest.TestCase):
 
     def test_a_step_sends_counts_and_what_moves_and_reads_counts_alone(self) -> None:
         for still, moving in run_ranks(2, messages):
-            read = "reads " + str(2 * (8 + 6))  # of both ranks 8 experts' counts and what stands before and behind them
-            self.assertEqual(still, ["counts, forward", read, "dispatcher, forward"])
+            read = (
+                f"1 read of {2 * 4 * (8 + 7)} bytes"  # of both ranks 8 counts, and what stands before and behind them
+            )
+            self.assertEqual(still, ["counts, forward", "dispatcher, forward", read])
             weights = [f"weights, {direction}" for direction in ("forward", "backward") for _ in "12"]
             home = ["weight gradients, backward"] * 2
             self.assertEqual(
-                moving, ["counts, forward", read, *weights[:2], "dispatcher, forward", *weights[2:], *home]
+                moving, ["counts, forward", *weights[:2], "dispatcher, forward", read, *weights[2:], *home]
             )
 
     def test_what_is_refused(self) -> None:

@@ -5,6 +5,7 @@ import torch as torch  # whoever lacks it reads so here, before anything else
 from ._live_bytes import LiveBytes
 from .expert_parallel import Budgets, ExpertParallel, Machine, SpillCosts
 from .recording import Recording, record
+from .routes_ahead import routes_ahead
 from .slots import ExpertSlots, weights_fixed
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Recording",
     "SpillCosts",
     "record",
+    "routes_ahead",
     "weights_fixed",
 ]

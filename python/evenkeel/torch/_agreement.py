@@ -21,10 +21,11 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import invalid
-from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
 
-_HEAD = 3
-"""Numbers before a message's counts: the call's digest, a flag, the digest of which weights want gradients."""
+_HEAD = 5
+"""Numbers before a message's counts, of 32 bits as these: the digests of the call and of which weights want gradients, two
+numbers each, and a flag."""
 
 _SHOWN_CHARACTERS = 160
 
@@ -53,6 +54,16 @@ class Agreed(NamedTuple):
     """A digest of which weights want gradients on these ranks; 0 if there are none."""
 
 
+class Known(NamedTuple):
+    """What the host knows of a step."""
+
+    agreed: Agreed
+    counts: np.ndarray
+    """Of all ranks, `[P, ...]`."""
+    own: np.ndarray
+    """This rank's ids, where they were read."""
+
+
 class Agreement:
     """One layer's part in it; `options` are what the layer was made with, by name."""
 
@@ -67,10 +78,8 @@ class Agreement:
         self._types: dict[int, torch.dtype] = {}
         """Of the experts' outputs, by the kind of step."""
 
-    def forward(
-        self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, ids: torch.Tensor
-    ) -> tuple[Agreed, np.ndarray, np.ndarray]:
-        """Collective: the `counts` of all ranks, `[P, ...]`; and this rank's `ids`, which the host reads with them.
+    def forward(self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, ids: torch.Tensor) -> Known:
+        """Collective: the `counts` of all ranks, and this rank's `ids`, which the host reads with them.
 
         Args:
             facts: what must be alike, by the argument's name; the same names on every rank.
@@ -83,22 +92,29 @@ class Agreement:
         self._steps += 1
         kind = _digest([str(self._of_options), *facts.values()])
         call = self._call(self._steps, "forward", self._given)
-        head = [_digest([call, str(kind)]), wants is not None, 0 if wants is None else _digest([wants])]
+        digests = _digest([call, str(kind)]), 0 if wants is None else _digest([wants])
         state = _state_of(self.exchange.group)
         fit = counts.numel() <= state.room
-        every, own = to_host(self._gather("counts", head, counts if fit else counts[:0]), ids)
-        some = set(every[:, 2].tolist()) - {0}
-        if len(some) > 1 or (every[:, 0] != every[0, 0]).any():
+        own, every = to_host(ids, self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
+        calls, wanted, flags = _heads(every)
+        some = {digest for digest in wanted if digest}
+        if len(some) > 1 or len(set(calls)) > 1:
             facts = {**self._options, **facts} | ({} if wants is None else {"weights.requires_grad": wants})
             place = self._call(self._steps, "forward", self.exchange.layer)
-            raise self._difference("counts", place, facts, ids.device)
+            raise self._difference("counts", place, facts, counts.device)
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:
             (of_all,) = to_host(self.exchange.all_gather("counts", counts))
             state.room = counts.numel()
-        training = tuple(bool(flag) for flag in every[:, 1])
-        agreed = Agreed(self._steps, kind, training, max(some, default=0))
-        return agreed, of_all.reshape(-1, *counts.shape), own
+        agreed = Agreed(self._steps, kind, flags, max(some, default=0))
+        return Known(agreed, of_all.reshape(len(every), *counts.shape), own)
+
+    def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
+        """A step whose counts were known before it; that ranks have these facts alike is compared later."""
+        self._steps += 1
+        kind = _digest([str(self._of_options), *facts.values()])
+        training = (wants is not None,) * self.exchange.ranks
+        return Agreed(self._steps, kind, training, 0 if wants is None else _digest([wants]))
 
     def backward(self, agreed: Agreed, lacks: bool, device: torch.device) -> bool:
         """Collective: whether any rank `lacks` what its forward kept, so that all compute it again.
@@ -110,11 +126,12 @@ class Agreement:
         call, place = (self._call(agreed.step, "backward", name) for name in (self._given, self.exchange.layer))
         if without:
             place += f", which rank{'s' * (len(without) > 1)} {', '.join(map(str, without))} ran without gradients"
-        nothing = torch.empty(0, dtype=torch.int64, device=device)
-        (every,) = to_host(self._gather("agreement", [_digest([call]), lacks, 0], nothing))
-        if (every[:, 0] != every[0, 0]).any():
+        nothing = torch.empty(0, dtype=torch.int32, device=device)
+        (every,) = to_host(self._gather("agreement", (_digest([call]), 0), lacks, nothing))
+        calls, _, flags = _heads(every)
+        if len(set(calls)) > 1:
             raise self._difference("agreement", place, {}, device, without)
-        return bool(every[:, 1].any())
+        return any(flags)
 
     def require_type(self, agreed: Agreed, outputs: torch.Tensor) -> None:
         """Collective at the first step of a kind: the experts' outputs are of one type, by which they travel.
@@ -141,10 +158,10 @@ class Agreement:
         layer = f"layer {name} (number {self._number})" if name else f"layer number {self._number}"
         return f"step {step} of {layer}, {direction}"
 
-    def _gather(self, phase: str, head: Sequence[int], counts: torch.Tensor) -> torch.Tensor:
+    def _gather(self, phase: str, digests: tuple[int, int], flag: bool, counts: torch.Tensor) -> torch.Tensor:
         """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
         message = counts.new_zeros(_HEAD + _state_of(self.exchange.group).room)
-        message[:_HEAD] = torch.tensor(head)
+        message[:_HEAD] = to_device([*np.array(digests).view(np.int32), flag], counts.device, torch.int32)
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
         return self.exchange.all_gather(phase, message)
 
@@ -183,18 +200,24 @@ class Agreement:
 
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""
-        mine = torch.tensor(list(text.encode()), dtype=torch.uint8, device=device)
-        lengths = self.exchange.all_gather(phase, torch.tensor([len(mine)], device=device)).flatten().tolist()
-        padded = mine.new_zeros(max(lengths))
+        mine = to_device([*text.encode()], device, torch.uint8)
+        (lengths,) = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
+        padded = mine.new_zeros(lengths.max())
         padded[: len(mine)] = mine
-        every = self.exchange.all_gather(phase, padded).cpu().numpy()
-        return [row[:length].tobytes().decode() for row, length in zip(every, lengths, strict=True)]
+        (every,) = to_host(self.exchange.all_gather(phase, padded))
+        return [row[:length].tobytes().decode() for row, (length,) in zip(every, lengths, strict=True)]
 
 
 def _state_of(group: dist.ProcessGroup | None) -> _Group:
     group = group or dist.group.WORLD
     assert group is not None
     return _groups.setdefault(group, _Group())
+
+
+def _heads(every: np.ndarray) -> tuple[list[int], list[int], tuple[bool, ...]]:
+    """Of all ranks' messages: the digests of calls, those of which weights want gradients, and the flags."""
+    calls, wants = np.ascontiguousarray(every[:, : _HEAD - 1]).view(np.int64).T
+    return calls.tolist(), wants.tolist(), tuple(flag != 0 for flag in every[:, _HEAD - 1].tolist())
 
 
 def _digest(words: Iterable[str]) -> int:

@@ -19,7 +19,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_
 
 from .. import _native
 from .._arguments import invalid
-from ._exchange import Exchange
+from ._exchange import Exchange, to_device, to_host
 
 if TYPE_CHECKING:
     from ._loan import Loan
@@ -57,7 +57,7 @@ def _on_device(name: str, of: str = "native") -> Any:
     """An array of the routes as a tensor: on a device of its own for as long as it is used, shared on the host."""
 
     def tensor(self: Routes) -> torch.Tensor:
-        return torch.from_numpy(getattr(getattr(self, of), name)).to(self.device)
+        return to_device(getattr(getattr(self, of), name), self.device)
 
     return property(tensor)
 
@@ -92,7 +92,7 @@ class Routes:
         """
         sent, received = ([1 + count for count in counts] for counts in (self.sent_counts, self.received_counts))
         arrived = exchange.all_to_all("routes", self.row_of, sent, received)
-        self.received = self.native.receive(arrived.cpu().numpy(), k)
+        self.received = self.native.receive(*to_host(arrived), k)
         self.received_row_counts: list[int] = self.received.row_counts
 
 
@@ -382,7 +382,7 @@ def add_experts(home: torch.Tensor, slots: ArrayLike, back: torch.Tensor) -> Non
     """Gradients that came home are added at least in f32, one rank after the other, and rounded once."""
     if np.size(slots) == 0:
         return
-    experts, at = (torch.from_numpy(found).to(home.device) for found in np.unique(slots, return_inverse=True))
+    experts, at = (to_device(found, home.device) for found in np.unique(slots, return_inverse=True))
     sum_type = wide(home.dtype)
     sums = home.index_select(0, experts).to(sum_type).index_add_(0, at, back.to(sum_type))
     home.index_copy_(0, experts, sums.to(home.dtype))

@@ -27,19 +27,22 @@ def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
     return 1 if budget is None else math.lcm(*bins) if bins else _BLOCKS
 
 
+def how_many(numbers: torch.Tensor, of: int) -> torch.Tensor:
+    """Of each of 0..of-1; as bincount() says, which waits for a device."""
+    return numbers.new_zeros(of).scatter_add_(0, numbers, torch.ones_like(numbers))
+
+
 def count(ids: torch.Tensor, blocks: int, experts: int) -> torch.Tensor:
-    """`[blocks, E + 2]` of tokens that are cut into blocks: by expert, of ids that are none, and tokens."""
+    """`[blocks, E + 2]` in 32 bits, of tokens that are cut into blocks: by expert, of ids that are none, and tokens."""
     tokens = len(ids)
-    bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
+    bounds = torch.arange(blocks + 1, device=ids.device) * tokens // blocks
     flat = ids.reshape(-1)
     wrong = (flat < -1) | (flat >= experts)
     column = flat.masked_fill(wrong, experts).masked_fill(flat == -1, experts + 1)
     if blocks > 1:
         of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
-        column = column + of_token.repeat_interleave(ids.shape[1]) * (experts + 2)
-    # As bincount() would, which waits for a device.
-    made = column.new_zeros(blocks * (experts + 2)).scatter_add_(0, column, torch.ones_like(column))
-    made = made.view(blocks, experts + 2)
+        column = column + of_token.repeat_interleave(ids.shape[1], output_size=len(flat)) * (experts + 2)
+    made = how_many(column, blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
     made[:, -1] = bounds.diff()
     return made
 
@@ -66,7 +69,7 @@ class Counted(NamedTuple):
             rank = int(bad.argmax())
             why = f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{experts - 1}"
             raise SameOnEveryRank(invalid("top_k_index", why, "ids over all ranks"))
-        by_expert, by_block = (np.ascontiguousarray(found) for found in (counts[:, :, :experts], counts[:, :, -1]))
+        by_expert, by_block = (found.astype(np.int64) for found in (counts[:, :, :experts], counts[:, :, -1]))
         return Counted(begin, end, by_expert, by_block, own)
 
     def without_ids(self) -> Counted:
@@ -134,7 +137,7 @@ class Cut:
                 finer()
                 begin, end = counted.bound(first), counted.bound(last)
                 part = self.ids[begin:end]
-                every, own = to_host(self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))), part)
+                own, every = to_host(part, self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))))
                 self._decide(Counted.of(begin, end, every, own), finer)
 
     def _add(

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import ArrayLike
 from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
@@ -44,10 +45,13 @@ class Exchange:
         try:
             yield
         except SameOnEveryRank as same:
+            same.error.same_on_every_rank = True  # type: ignore[attr-defined]
             raise same.error from None
         except CommError:
             raise
         except BaseException as error:
+            if hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward within this backward
+                raise
             with suppress(CommError):  # the others are gone
                 self._faults(device).failed_here(error)
             raise
@@ -123,13 +127,31 @@ class Exchange:
         return faults_of(self.group, device)
 
 
+class HostReads:
+    """What the host has read of a device's tensors in this process, waiting for the device each time."""
+
+    count = 0
+    bytes = 0
+
+
 def to_host(*tensors: torch.Tensor) -> list[np.ndarray]:
-    """Tensors of one integer type as arrays of their shapes, in one read of the host."""
+    """Tensors as arrays of their shapes, in one read of the host; wider types come first.
+
+    No other function of a step reads what a device made (tools/check_reads.py).
+    """
+    HostReads.count += 1
+    HostReads.bytes += sum(tensor.nbytes for tensor in tensors)
     if tensors[0].device.type == "cpu":
         return [tensor.contiguous().numpy() for tensor in tensors]
-    read = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu()
-    parts = read.split([tensor.numel() for tensor in tensors])
-    return [part.view(tensor.shape).numpy() for part, tensor in zip(parts, tensors, strict=True)]
+    read = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors]).cpu()
+    parts = read.split([tensor.nbytes for tensor in tensors])
+    return [part.view(each.dtype).view(each.shape).numpy() for part, each in zip(parts, tensors, strict=True)]
+
+
+def to_device(numbers: ArrayLike, device: torch.device, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    """Numbers of the host, without waiting for the device; arrays are shared where it is the host."""
+    made = torch.as_tensor(numbers, dtype=dtype)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:

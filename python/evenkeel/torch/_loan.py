@@ -9,7 +9,7 @@ import torch
 
 from .. import _native
 from ._chunk import add_experts, apart, wide
-from ._exchange import Exchange
+from ._exchange import Exchange, to_device
 
 
 class Loan:
@@ -21,7 +21,7 @@ class Loan:
 
     def borrow(self, weights: Sequence[torch.Tensor]) -> None:
         """Posts all; `weights` are those of experts at home."""
-        lent = torch.tensor(self.native.lent, dtype=torch.int64, device=weights[0].device)
+        lent = to_device(self.native.lent, weights[0].device)
         counts = self.native.lent_counts, self.native.borrowed_counts
         for weight in weights:
             mine = weight.detach().index_select(0, lent)

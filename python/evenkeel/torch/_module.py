@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from ._chunk import Weights
 
+Layer = TypeVar("Layer")
+
 layer_of_module: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 """The `ExpertParallel` of an experts module; beside it, since a process group in the module would keep a model from being
 copied."""
+
+
+def holders_of(model: nn.Module, kind: type[Layer]) -> list[tuple[nn.Module, Layer]]:
+    """The layers of this kind that a model has, in its order, each with the first module that has it."""
+    found: dict[Layer, nn.Module] = {}
+    for module in model.modules():
+        for layer in (*vars(module).values(), layer_of_module.get(module)):
+            if isinstance(layer, kind):
+                found.setdefault(layer, module)
+    return [(module, layer) for layer, module in found.items()]
 
 
 def with_weights(experts: nn.Module, weights: Weights) -> nn.Module:

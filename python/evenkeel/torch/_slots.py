@@ -19,7 +19,7 @@ from .. import _native
 from .._arguments import invalid
 from . import _kept
 from ._chunk import Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
-from ._exchange import Exchange
+from ._exchange import Exchange, to_device
 from ._loan import Loan
 from ._random import RandomState
 
@@ -35,12 +35,6 @@ def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
     rule = to_device([[-1, *tables.places], [without, *tables.counts]], ids.device)
     sorted_places = rule[0].repeat_interleave(rule[1], output_size=len(flat))
     return torch.empty_like(flat).scatter_(0, order, sorted_places).view_as(ids)
-
-
-def to_device(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
-    """Whole numbers, without waiting for the device."""
-    made = torch.tensor(numbers, dtype=torch.int64, pin_memory=device.type == "cuda")
-    return made.to(device, non_blocking=True)
 
 
 class _Borrowed:

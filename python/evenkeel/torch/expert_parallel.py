@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -20,12 +19,13 @@ from .. import _native
 from .._arguments import instance, invalid, number, public, quoted
 from ..placement import Placement
 from ..step_plan import Planner
-from ._agreement import Agreed, Agreement
+from ._agreement import Agreed, Agreement, Known
+from ._ahead import LayerAhead
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
 from ._costs import Costs, Machine, SpillCosts, measure_machine, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
-from ._exchange import Exchange
+from ._exchange import Exchange, SameOnEveryRank
 from ._options import LayerOptions, budget_bytes
 from ._random import undisturbed
 from ._step import Chunks, Step
@@ -137,6 +137,10 @@ class ExpertParallel:
         if self.costs is not None and by_gain:
             self._layout.set_costs(*astuple(self.costs))
         self._budget = LayerBudget(self.exchange, self._layout, options)
+        self.ahead: LayerAhead | None = None
+        """This step's routes, within `routes_ahead`."""
+        self.ran_forced = False
+        """Whether the last step had its router forced by a block of these that has ended."""
         self.last: Any = None
         """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work
         goes where it goes: docs/decisions.md), `lacked_memory` (whether work stayed at home that would have moved without
@@ -189,8 +193,7 @@ class ExpertParallel:
     def _plan(self, given: Given) -> tuple[Agreed, Cut]:
         """A step's chunks, alike on every rank: none where `stock` runs it."""
         hidden, ids, top_k_weights, experts, weights, stock = given
-        counts = count(ids, blocks_of(self.budget, self._budget.bins), self.num_experts)
-        agreed, every, own = self._agree(given, counts, given.facts(), ids)
+        agreed, every, own = self._counts(given, given.facts(), reads_ids=True)
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
         if self.budget is None:
             cut.whole(also_if_nothing_moves=stock is None)
@@ -200,20 +203,38 @@ class ExpertParallel:
         self._note(cut.last)
         return agreed, cut
 
+    def own_tokens(self, tokens: int) -> slice:
+        """Of those that the model runs on this rank, which come here."""
+        return slice(tokens)
+
+    keeps_slots = False
+    """Whether what was borrowed stays for the steps that follow."""
+
     def _note(self, last: dict[str, Any]) -> None:
         self.last = last
         if last["training"]:
             self.last_training = last
 
-    def _agree(
-        self, given: Given, counts: torch.Tensor, facts: Mapping[str, str], ids: torch.Tensor
-    ) -> tuple[Agreed, np.ndarray, np.ndarray]:
-        """The `counts` of all ranks, `[P, ...]`, and these `ids` of this rank, on the host."""
-        agreed, every, own = self._agreement.forward(facts, given.wants(), counts, ids)
+    @property
+    def _blocks(self) -> int:
+        """In how many blocks a step's tokens are counted."""
+        return blocks_of(self.budget, self._budget.bins)
+
+    def _counts(
+        self, given: Given, facts: dict[str, str], *, reads_ids: bool, beside: torch.Tensor | None = None
+    ) -> Known:
+        """What all ranks will do, as `count` says it, with a number `beside` it; and this rank's ids, if it `reads_ids`."""
+        ids, wants, known = given.ids if reads_ids else given.ids[:0], given.wants(), None
+        if self.ahead is not None and beside is None:
+            known = self.ahead.known(self._agreement, facts, wants, ids)
+        if known is None:
+            counts = count(given.ids, self._blocks, self.num_experts)
+            message = counts if beside is None else torch.cat([counts.view(-1), beside])
+            known = self._agreement.forward(facts, wants, message, ids)
         if self._predicts:
-            weights = given.weights
-            self._predict(any(agreed.training), given.experts, list(weights), list(weights.values()), given.hidden)
-        return agreed, every, own
+            names, weights = list(given.weights), list(given.weights.values())
+            self._predict(any(known.agreed.training), given.experts, names, weights, given.hidden)
+        return known
 
     def _predict(
         self, training: bool, experts: Experts, names: list[str], weights: list[torch.Tensor], hidden: torch.Tensor
@@ -270,15 +291,24 @@ class ExpertParallel:
                 f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}",
                 "[tokens, k], [tokens, k] and [tokens, hidden]",
             )
-        if index.shape[1] == 0 or index.is_floating_point() or index.dtype == torch.bool:
+        if index.shape[1] == 0 or index.is_floating_point() or index.dtype == torch.bool or index.numel() >= 2**31:
             raise invalid(
-                "top_k_index", f"{tuple(index.shape)} of {index.dtype}", "whole numbers [tokens, k], k from 1"
+                "top_k_index",
+                f"{tuple(index.shape)} of {index.dtype}",
+                "whole numbers [tokens, k], k from 1, fewer than 2^31",
             )
         if not instance(weights, Mapping, "weights"):
             raise invalid("weights", "are none", "at least one, [experts at home, ...]")
         for name, weight in weights.items():
             self._check_weight(f"weights[{quoted(name)}]", weight)
-        return index.detach().to(torch.int64)
+        ids = index.detach().to(torch.int64)
+        again = torch._C._current_graph_task_id() >= 0  # a checkpoint, within backward
+        if again and self.ran_forced and self.ahead is None:
+            layer = f"layer {self.exchange.layer}".strip()
+            why = f"has ended, and backward computes {layer} again, whose router it forced"
+            raise SameOnEveryRank(invalid("routes_ahead", why, "backward within the block"))
+        self.ran_forced = self.ran_forced and again
+        return ids if self.ahead is None else self.ahead.carried_out(ids)
 
     def _check_weight(self, name: str, weight: torch.Tensor) -> None:
         instance(weight, torch.Tensor, name)

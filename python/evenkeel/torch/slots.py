@@ -21,10 +21,11 @@ from .._arguments import instance, invalid, public
 from ..placement import Placement
 from ._chunk import Experts
 from ._costs import Costs
-from ._cut import REASONS, Counted, count
-from ._module import layer_of_module
+from ._cut import REASONS, Counted
+from ._exchange import to_device
+from ._module import holders_of
 from ._options import LayerOptions
-from ._slots import SlotStep, places_of, to_device
+from ._slots import SlotStep, places_of
 from .expert_parallel import ExpertParallel, Given, Stock, require_callables
 
 Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, SlotStep], torch.Tensor]
@@ -111,7 +112,7 @@ class ExpertSlots(ExpertParallel):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
             given = Given(hidden, ids, top_k_weights, experts, weights, stock)
-            stays = self._fixed > 0 and not given.wants_gradients()
+            stays = self.keeps_slots and not given.wants_gradients()
             tables = self._tables(given, stays)
         if stock is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
@@ -123,6 +124,10 @@ class ExpertSlots(ExpertParallel):
             return self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
         finally:
             step.end()
+
+    @property
+    def keeps_slots(self) -> bool:
+        return self._fixed > 0
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
@@ -141,14 +146,14 @@ class ExpertSlots(ExpertParallel):
     def _tables(self, given: Given, stays: bool) -> _native.SlotTables:
         """Where this rank's assignments go, from the counts of all ranks: all that the host reads of a step."""
         ids, weights = given.ids, list(given.weights.values())
-        changed = to_device([stays and self._changed(weights)], ids.device)
-        counted = torch.cat([count(ids, 1, self.num_experts).view(-1), changed])
         facts = given.facts() | {"weights_fixed": str(stays)}
-        _, every, none = self._agree(given, counted, facts, ids[:0])
-        if every[:, -1].any():  # on any rank, for which all forget
+        changed = to_device([self._changed(weights)], ids.device, torch.int32) if stays else None
+        _, every, none = self._counts(given, facts, reads_ids=False, beside=changed)
+        if stays and every[:, -1].any():  # on any rank, for which all forget
             self._layout.forget_slots()
             self._make_slots(weights)
-        counts = Counted.of(0, len(ids), every[:, None, :-1], none).counts[:, 0]
+        of_all = every.reshape(len(every), -1)[:, : self.num_experts + 2]
+        counts = Counted.of(0, len(ids), of_all[:, None], none).counts[:, 0]
         plan = self._layout.held_slots if stays else self._layout.slots
         tables = plan(np.ascontiguousarray(counts))
         at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=self.exchange.ranks)
@@ -182,7 +187,9 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
     Raises:
         InvalidArgument: there are none.
     """
-    layers = [model] if isinstance(model, ExpertSlots) else _slots_of(instance(model, nn.Module, "model"))
+    layers = [model]
+    if not isinstance(model, ExpertSlots):
+        layers = [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertSlots)]
     if not layers:
         raise invalid("model", f"{type(model).__name__} has no layer with slots", "one whose layers are ExpertSlots")
     for layer in layers:
@@ -202,16 +209,6 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
             layer._fixed -= 1
             if not layer._fixed:
                 layer._forget()
-
-
-def _slots_of(model: nn.Module) -> list[ExpertSlots]:
-    found = [
-        layer
-        for module in model.modules()
-        for layer in (*vars(module).values(), layer_of_module.get(module))
-        if isinstance(layer, ExpertSlots)
-    ]
-    return list(dict.fromkeys(found))
 
 
 def layer_with(options: LayerOptions, num_experts: int, group: dist.ProcessGroup | None, name: str) -> ExpertParallel:

@@ -1,0 +1,106 @@
+"""One layer's routes that are known before its step: the ids that are carried out, and the counts of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .._arguments import invalid
+from ._agreement import Agreement, Known
+from ._exchange import to_host
+
+
+class LayerAhead:
+    """`routed` `[tokens, k]` are what its router is to choose, of which `own` come to the layer on this rank."""
+
+    def __init__(
+        self, name: str, routed: torch.Tensor, own: slice, experts: int, replay: bool, keeps_missing: bool
+    ) -> None:
+        self.name, self.routed, self.own, self.experts = name, routed, own, experts
+        self.replay, self.keeps_missing = replay, keeps_missing
+        self.counts: np.ndarray | None = None
+        """Of all ranks; None where the step must be counted, since some token has no ids."""
+        self.found: torch.Tensor | None = None
+        """Of the calls so far, on the device: the first token whose router chose others, and how many such there are."""
+        self.facts = ""
+        """What ranks were to have alike in the last call."""
+        self._forced = False
+
+    def ids(self) -> torch.Tensor:
+        return self.routed[self.own].to(torch.int64)
+
+    def top_k(
+        self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
+    ) -> Any:
+        """Instead of `torch.topk` of the router's scores; None where it is of something else."""
+        tokens, last = self.routed.shape[0], scores.dim() - 1
+        shape = (*scores.shape[:-1], k)
+        if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.experts,):
+            return None
+        if scores.shape[:-1].numel() != tokens:
+            return None
+        routed = self.routed.to(scores.device, torch.int64)
+        ids = routed.clamp(min=0)
+        if self.keeps_missing and self.counts is None:
+            ids = torch.where(_without(routed), scores.topk(k, dim, largest, sorted, **more)[1].view_as(ids), ids)
+        ids = ids.view(shape)
+        self._forced = True
+        return torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
+
+    def carried_out(self, ids: torch.Tensor) -> torch.Tensor:
+        """What the step does in place of these `ids`, which are compared with what was said."""
+        ahead = self.ids().to(ids.device)
+        if ahead.shape != ids.shape:
+            raise invalid(
+                "routed_experts",
+                f"has {list(ahead.shape)} of layer {self.name}, whose step on this rank has {list(ids.shape)}",
+                "[tokens, layers, k] of the tokens that this rank runs",
+            )
+        if self.replay and not self._forced:
+            raise invalid(
+                "replay",
+                f"cannot force what layer {self.name} is given: its router calls no torch.topk of [tokens, {self.experts}] "
+                f"for {ids.shape[1]}",
+                "replay=False and a router that chooses these ids itself",
+            )
+        self._forced = False
+        equal = ahead.unsqueeze(-1) == ids.unsqueeze(-2)
+        in_any_order = (equal.any(-1) & equal.any(-2)).all(-1)
+        same = in_any_order | ((ahead == ids) | (ahead < 0)).all(-1)
+        number = same.to(torch.int32)
+        found = torch.stack([number.cumprod(0).sum(), len(ids) - number.sum()]).to(torch.int32)
+        before = self.found
+        self.found = found if before is None else torch.where(before[1] > 0, before, found)
+        own_order = in_any_order.unsqueeze(-1)
+        return torch.where(own_order | _without(ahead) if self.keeps_missing else own_order, ids, ahead)
+
+    def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None, ids: torch.Tensor) -> Known | None:
+        """What the step's message would say; None where it must be sent. `ids` are read as well, if there are any."""
+        self.facts = repr((facts, wants))
+        if self.counts is None:
+            return None
+        own = to_host(ids)[0] if len(ids) > 0 else np.empty((0, ids.shape[1]), np.int64)
+        return Known(agreement.of_known(facts, wants), self.counts, own)
+
+
+class Forced(TorchFunctionMode):
+    """Within it the router of this layer chooses what is known ahead."""
+
+    def __init__(self, ahead: LayerAhead) -> None:
+        super().__init__()
+        self.ahead = ahead
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.topk, torch.Tensor.topk):
+            made = self.ahead.top_k(*args, **kwargs or {})
+            if made is not None:
+                return made
+        return func(*args, **kwargs or {})
+
+
+def _without(ids: torch.Tensor) -> torch.Tensor:
+    """`[tokens, 1]`, which tokens have no id."""
+    return (ids < 0).all(-1, keepdim=True)

@@ -1,0 +1,188 @@
+"""routes_ahead(): steps whose routing is known before they run, as in training on what a server has sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import nn
+
+from .._arguments import choice, instance, invalid
+from ._ahead import Forced, LayerAhead
+from ._cut import count
+from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._module import holders_of
+from .expert_parallel import ExpertParallel
+
+
+@contextmanager
+def routes_ahead(
+    model: nn.Module,
+    routed_experts: ArrayLike | torch.Tensor,
+    *,
+    replay: bool = True,
+    missing: Literal["router", "drop"] = "router",
+) -> Iterator[None]:
+    """Within it, one forward of `model` and its backward go by these ids: all layers are counted by one message before.
+
+    Inside of layers with slots the host then reads nothing of ours; `ExpertParallel` still reads its own ids, and what
+    arrives. All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
+
+    Args:
+        model: what has our layers, as attributes of its modules or by `evenkeel.transformers`.
+        routed_experts: `[..., layers, k]`, whole numbers of any width: what each token of this rank's micro-batch chose, in
+            the order of the layers' tokens (of transformers `[batch, length, layers, k]`), in each layer of ours, in the
+            model's order. -1 is no expert.
+        replay: the routers choose these ids, with the weights that they give to them. Otherwise they choose for themselves,
+            and it is an error if they choose others.
+        missing: what a token does whose ids are all -1, such as one that was cached: "router": it goes where its router
+            says, and its layer counts as usual, on all ranks; "drop": to no expert.
+
+    Raises:
+        InvalidArgument: on every rank, where the ids of any rank are no experts', or ranks enter it unlike, or, when the block
+            ends, where a router chose others or a layer was not called; on this rank, where tokens, layers or k do not fit,
+            or where `replay` is to force a router that calls no `torch.topk`.
+        CommError: as the layers do.
+    """
+    held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
+    choice(missing, "missing", ("router", "drop"))
+    layers = [layer for _, layer in held]
+    ids = _checked(routed_experts, layers, next((p.device for p in model.parameters()), None))
+    names = {module: name for name, module in model.named_modules()}
+    aheads = [
+        LayerAhead(
+            layer.exchange.layer or names[module],
+            ids[:, i],
+            layer.own_tokens(len(ids)),
+            layer.num_experts,
+            replay,
+            missing == "router",
+        )
+        for i, (module, layer) in enumerate(held)
+    ]
+    with ExitStack() as stack:
+        for group in dict.fromkeys(layer.exchange.group for layer in layers):
+            of_group = [i for i, layer in enumerate(layers) if layer.exchange.group is group]
+            mine = [layers[i] for i in of_group], [aheads[i] for i in of_group]
+            stack.enter_context(_known_on_all_ranks(*mine, ids))
+        if replay:
+            stack.enter_context(_forced(model, [names[module] for module, _ in held], aheads))
+        yield
+
+
+def _checked(routed: Any, layers: Sequence[ExpertParallel], device: torch.device | None) -> torch.Tensor:
+    """`[tokens, layers, k]`."""
+    if not layers:
+        raise invalid("model", "has no layer of ours", "one with ExpertParallel or ExpertSlots")
+    ids = torch.as_tensor(routed)
+    if ids.dim() < 3 or ids.shape[-2] != len(layers) or ids.shape[-1] == 0:
+        raise invalid(
+            "routed_experts", f"is {list(ids.shape)}", f"[..., {len(layers)}, k], of the {len(layers)} layers of ours"
+        )
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise invalid("routed_experts", f"is of {ids.dtype}", "whole numbers")
+    if not ids.dtype.is_signed:
+        ids = ids.to(torch.int32 if ids.element_size() < 4 else torch.int64)
+    return ids.flatten(0, -3).to(device or ids.device)
+
+
+@contextmanager
+def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
+    """These layers, of one group, go by the routes of all ranks. When it ends, what they met is compared."""
+    exchange, agreement = layers[0].exchange, layers[0]._agreement
+    none = ids.new_empty(0, dtype=torch.int32)
+    first = aheads[0]
+    with exchange.step("forward", ids.device):
+        facts = {
+            "routed_experts": f"[tokens, {ids.shape[1]}, {ids.shape[2]}]",
+            "layers": ", ".join(f"{layer.num_experts} in {layer._blocks}" for layer in layers),
+            "replay": str(first.replay),
+            "missing": "router" if first.keeps_missing else "drop",
+            "weights_fixed": str([layer.keeps_slots for layer in layers]),
+        }
+        agreement.forward(facts, None, none, none)
+        _count(exchange, layers, aheads)
+        for layer, ahead in zip(layers, aheads, strict=True):
+            layer.ahead = ahead
+        try:
+            yield
+        finally:
+            for layer, ahead in zip(layers, aheads, strict=True):
+                layer.ahead, layer.ran_forced = None, ahead.replay
+        found = [none.new_tensor([-1, 0]) if ahead.found is None else ahead.found for ahead in aheads]
+        met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
+        every = agreement.forward(met, None, torch.stack(found), none).counts
+        _require_chosen([ahead.name for ahead in aheads], every)
+
+
+def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerAhead]) -> None:
+    """Collective: the counts of all layers, by one message."""
+    numbers = []
+    for layer, ahead in zip(layers, aheads, strict=True):
+        ids = ahead.ids()
+        without = (ids < 0).all(-1).sum(0, keepdim=True).to(torch.int32)
+        numbers += [count(ids, layer._blocks, layer.num_experts).view(-1), without]
+    (every,) = to_host(exchange.all_gather("routes ahead", torch.cat(numbers)))
+    at = 0
+    for layer, ahead in zip(layers, aheads, strict=True):
+        shape = len(every), layer._blocks, layer.num_experts + 2
+        size = layer._blocks * (layer.num_experts + 2)
+        counts, without = every[:, at : at + size].reshape(shape), every[:, at + size]
+        at += size + 1
+        wrong = counts[:, :, layer.num_experts].sum(axis=1)
+        if wrong.any():
+            rank = int(wrong.argmax())
+            why = f"{wrong[rank]} ids of rank {rank} in layer {ahead.name} are outside -1..{layer.num_experts - 1}"
+            raise SameOnEveryRank(invalid("routed_experts", why, "ids over all ranks"))
+        if not (ahead.keeps_missing and without.any()):
+            ahead.counts = counts
+
+
+def _require_chosen(names: list[str], every: np.ndarray) -> None:
+    """`[P, layers, 2]`, as `LayerAhead.found`."""
+    for rank, of_rank in enumerate(every):
+        for name, (first, number) in zip(names, of_rank, strict=True):
+            if first < 0:
+                raise SameOnEveryRank(invalid("model", f"did not call layer {name} on rank {rank}", "a forward of all"))
+            if number:
+                why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, first token {first}"
+                raise SameOnEveryRank(invalid("routed_experts", why, "the same experts, or replay=True"))
+
+
+@contextmanager
+def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Iterator[None]:
+    """A layer's router is looked for in the modules around the layer that are around no other."""
+    paths = [_path(name) for name in names]
+    with ExitStack() as stack:
+        for i, path in enumerate(paths):
+            others = set().union(*(other for j, other in enumerate(paths) if j != i))
+            for name in path - others:
+                module = model.get_submodule(name)
+                modes: list[Forced] = []
+
+                def enter(*_: object, ahead: LayerAhead = aheads[i], modes: list[Forced] = modes) -> None:
+                    modes.append(Forced(ahead))
+                    modes[-1].__enter__()
+
+                def leave(*_: object, modes: list[Forced] = modes) -> None:
+                    modes.pop().__exit__(None, None, None)
+
+                for hook in (
+                    module.register_forward_pre_hook(enter),
+                    module.register_forward_hook(leave, always_call=True),
+                ):
+                    stack.callback(hook.remove)
+        yield
+
+
+def _path(name: str) -> set[str]:
+    """Of a module and all that it is in."""
+    parts = name.split(".") if name else []
+    return {".".join(parts[:length]) for length in range(len(parts) + 1)}
+
+
+__all__ = ["routes_ahead"]

@@ -1,0 +1,207 @@
+"""Routing that is known before the step: forced or checked, and nothing read by the host inside of layers."""
+
+from __future__ import annotations
+
+import unittest
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from processes import run_ranks, said_by
+from slots_test import close, dispatcher, experts
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import evenkeel as ek
+from evenkeel.torch import ExpertParallel, ExpertSlots, routes_ahead
+from evenkeel.torch._exchange import HostReads
+
+EXPERTS, K, WIDTH, LAYERS, TOKENS = 8, 2, 16, 3, 40
+
+
+class Block(nn.Module):
+    """A router as models have them, and experts of ours; `forced` ids are an oracle's way to say what it chooses."""
+
+    def __init__(self, kind: type[ExpertParallel], options: dict[str, Any]) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
+        here = EXPERTS // dist.get_world_size()
+        self.up, self.down = (nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / 4) for _ in "12")
+        own = slice(dist.get_rank() * here, (dist.get_rank() + 1) * here)
+        self.up, self.down = nn.Parameter(self.up[own].detach()), nn.Parameter(self.down[own].detach())
+        self.layer = kind(EXPERTS, imbalance_threshold=1.0, min_segment=1, **options)
+        self.forced: torch.Tensor | None = None
+        self.chosen: torch.Tensor | None = None
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        scores = self.router(hidden).softmax(-1)
+        if self.forced is None:
+            weights, ids = torch.topk(scores, K, dim=-1)
+        else:
+            weights, ids = scores.gather(-1, self.forced.clamp(min=0)), self.forced
+        self.chosen = ids.clone()
+        weights = weights / weights.sum(-1, keepdim=True)
+        given = hidden, ids, weights, experts, {"up": self.up, "down": self.down}
+        if isinstance(self.layer, ExpertSlots):
+            return hidden + self.layer(*given, partial(dispatcher, here=self.layer.places_here))
+        return hidden + self.layer(*given)
+
+
+class Model(nn.Module):
+    def __init__(self, kind: type[ExpertParallel], **options: Any) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.blocks = nn.ModuleList(Block(kind, options) for _ in range(LAYERS))
+        self.around = lambda block, hidden: block(hidden)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            hidden = self.around(block, hidden)
+        return hidden
+
+    def force(self, ids: torch.Tensor | None) -> None:
+        for i, block in enumerate(self.blocks):
+            block.forced = None if ids is None else ids[:, i]
+
+    def made(self, hidden: torch.Tensor) -> list[torch.Tensor]:
+        """Output and gradients."""
+        self.zero_grad()
+        out = self(hidden)
+        out.square().mean().backward()
+        return [out.detach(), *(parameter.grad.clone() for parameter in self.parameters())]
+
+
+def routing(rank: int, collapsed: bool) -> torch.Tensor:
+    random = torch.Generator().manual_seed(rank)
+    ids = torch.rand(TOKENS, LAYERS, EXPERTS, generator=random)
+    if collapsed:
+        ids[:36, :, 0] = 2.0
+    return ids.topk(K).indices
+
+
+def cases(rank: int, ranks: int) -> None:
+    for kind, options in ((ExpertSlots, {"slots": 2}), (ExpertParallel, {}), (ExpertParallel, {"budget": "64KiB"})):
+        model, hidden = Model(kind, **options), torch.randn(TOKENS, WIDTH)
+        for collapsed in (False, True):
+            forced_is_carried_out(model, hidden, routing(rank, collapsed), inside=0 if kind is ExpertSlots else None)
+        recomputed(model, hidden, routing(rank, True))
+        checked(model, hidden)
+    without_ids(Model(ExpertSlots), hidden, routing(rank, True))
+
+
+def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor, inside: int | None) -> None:
+    model.force(ids)
+    model.made(hidden)  # measures
+    right, loads = model.made(hidden), [block.layer.last["rank_loads"] for block in model.blocks]
+    model.force(None)
+    for form in (ids, ids.to(torch.uint8).view(4, 10, LAYERS, K), ids.to(torch.int16).numpy()):
+        with routes_ahead(model, form):
+            before = HostReads.count
+            made = model.made(hidden)
+            if inside is not None:
+                assert HostReads.count == before + inside, f"{HostReads.count - before} reads"
+        close(made, right)
+        assert [block.layer.last["rank_loads"] for block in model.blocks] == loads
+
+
+def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
+    """A checkpoint computes again what was forced, within the block; behind it that is refused."""
+    model.force(ids)
+    right = model.made(hidden)
+    model.force(None)
+    for reentrant in (False, True):
+        model.around = partial(checkpoint, use_reentrant=reentrant)
+        given = hidden.clone().requires_grad_()
+        with routes_ahead(model, ids):
+            close(model.made(given), right)
+            out = model(given)
+        said = said_by(out.sum().backward, ek.InvalidArgument)
+        assert "routes_ahead: has ended, and backward computes layer" in said, said
+        model.around = lambda block, hidden: block(hidden)
+    close(model.made(hidden), model.made(hidden))  # and the layer goes on
+
+
+def checked(model: Model, hidden: torch.Tensor) -> None:
+    """Without replay the router's own ids pass, in any order; others are an error on all ranks."""
+    right = model.made(hidden)
+    ids = torch.stack([block.chosen for block in model.blocks], dim=1)
+    with routes_ahead(model, ids.flip(-1), replay=False):
+        close(model.made(hidden), right)
+    other = ids.clone()
+    if dist.get_rank() == 1:
+        other[7::5, 1, 0] = (other[7::5, 1, 0] + 1 + (other[7::5, 1, 1] == (other[7::5, 1, 0] + 1) % EXPERTS)) % EXPERTS
+    said = said_by(lambda: run_ahead(model, hidden, other, replay=False), ek.InvalidArgument)
+    assert "of layer" in said and "for 7 tokens of rank 1, first token 7;" in said, said
+
+
+def run_ahead(model: Model, hidden: torch.Tensor, ids: Any, **options: Any) -> None:
+    with routes_ahead(model, ids, **options):
+        model(hidden)
+
+
+def without_ids(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
+    """A token without ids goes where its router says, or nowhere; a missing choice of others is none."""
+    model(hidden)
+    own = [block.chosen[:5] for block in model.blocks]
+    model.force(torch.cat([torch.stack(own, 1), ids[5:]]))
+    for _ in "12":  # what the router of a layer chooses depends on the layers before
+        model(hidden)
+    some = ids.clone()
+    some[9, 1, 1] = -1
+    some[:5] = -1
+    for missing in ("router", "drop"):
+        model.force(None)
+        with routes_ahead(model, some, missing=missing):
+            made = model.made(hidden)
+        whole = some.clone()
+        if missing == "router":
+            whole[:5] = torch.stack([block.chosen for block in model.blocks], 1)[:5]
+        model.force(whole)
+        close(made, model.made(hidden))
+
+
+def refused(rank: int, ranks: int, last: str) -> list[str]:
+    """What is said of each, the last of which ends the group."""
+    model, hidden, ids = Model(ExpertSlots), torch.randn(TOKENS, WIDTH), routing(rank, True)
+    wrong = ids.clone()
+    wrong[0, 2, 1] = 8 if rank == 1 else wrong[0, 2, 1]
+
+    def said(ids: Any = ids, model: nn.Module = model, **options: Any) -> str:
+        return said_by(lambda: run_ahead(model, hidden, ids, **options), ek.InvalidArgument, ek.CommError)
+
+    found = [
+        said(wrong),
+        said(replay=rank == 0),
+        said(ids[:, :2]),
+        said(ids.float()),
+        said(missing="none"),
+        said(model=nn.Linear(WIDTH, WIDTH)),
+    ]
+    if last == "tokens":
+        return [*found, said(ids[: TOKENS - rank])]
+    model.force(ids)
+    return [*found, said()]
+
+
+class RoutesAheadTest(unittest.TestCase):
+    def test_what_is_known_ahead_is_what_runs(self) -> None:
+        run_ranks(2, cases)
+
+    def test_what_is_refused(self) -> None:
+        for said in run_ranks(2, refused, "tokens"):
+            self.assertIn("1 ids of rank 1 in layer blocks.2 are outside -1..7", said[0])
+            self.assertIn("replay: is not the same on ranks 0 and 1: rank 0 has True, rank 1 has False", said[1])
+            self.assertIn("is [40, 2, 2]; allowed: [..., 3, k], of the 3 layers of ours", said[2])
+            self.assertIn("routed_experts: is of torch.float32; allowed: whole numbers", said[3])
+            self.assertIn("missing: 'none'; allowed: router, drop", said[4])
+            self.assertIn("model: has no layer of ours", said[5])
+            self.assertIn("has [39, 2] of layer blocks.0, whose step on this rank has [40, 2]", said[6])
+
+    def test_a_router_that_cannot_be_forced(self) -> None:
+        for said in run_ranks(2, refused, "router"):
+            self.assertIn("layer blocks.0 is given: its router calls no torch.topk of [tokens, 8] for 2", said[6])
+
+
+if __name__ == "__main__":
+    unittest.main()
