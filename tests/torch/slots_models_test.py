@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
+from typing import Any
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 from processes import run_ranks
-from tiny_models import make
+from tiny_models import EXPERTS, make
+from tiny_models import TOP_K as K
 from transformers.distributed import DistributedConfig
 
 import evenkeel.transformers
+from evenkeel.torch import routes_ahead
 
 TYPES = [
     "deepseek_v3",
@@ -42,6 +45,40 @@ def row_by_row_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 MATMUL = torch.Tensor.__matmul__
+
+
+class Routers:
+    """What routers choose by topk, in the order of their calls; or what they are told to."""
+
+    def __init__(self, told: torch.Tensor | None = None) -> None:
+        self.told, self.chosen = told, []
+
+    def top_k(self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        made = TOP_K(scores, k, dim, largest, sorted)
+        if (scores.dim(), scores.shape[-1], k) != (2, EXPERTS, K):  # of three dimensions are groups of experts
+            return made
+        if self.told is not None:
+            ids = self.told[:, len(self.chosen)].view(made.indices.shape)
+            made = torch.return_types.topk((scores.gather(-1, ids), ids))
+        self.chosen.append(made.indices.reshape(-1, k))
+        return made
+
+    def __enter__(self) -> Routers:
+        self.patches = [mock.patch("torch.topk", self.top_k), mock.patch("torch.Tensor.topk", self.method)]
+        for patch in self.patches:
+            patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self.patches:
+            patch.stop()
+
+    @property
+    def method(self) -> Any:
+        return lambda scores, *more, **named: self.top_k(scores, *more, **named)
+
+
+TOP_K = torch.topk
 
 
 def compare(rank: int, ranks: int, folder: str, tp: int, slots: int) -> dict[str, str]:
@@ -72,19 +109,28 @@ def compare_type(model_type: str, rank: int, ranks: int, folder: str, tp: int, s
         spread = type(model).from_pretrained(
             path, dtype=torch.float32, distributed_config=config, experts_implementation="eager"
         )
-        made = spread(ids).logits
-        made = made.full_tensor() if hasattr(made, "full_tensor") else made
+        with Routers() as routers:
+            made = logits(spread, ids)
         made.square().mean().backward()
+        others = torch.stack(routers.chosen, dim=1).roll(1, 0)  # each token's ids are those of the one before
+        with Routers(others) if name == "all_to_all" else routes_ahead(spread, others):
+            told = logits(spread, ids)
         grads = {n: p.grad.to_local() for n, p in spread.named_parameters() if "experts" in n and p.grad is not None}
-        found.append((made.detach(), grads))
+        found.append((made.detach(), told.detach(), grads))
     moved = sum(layer.last["transfers"] for layer in evenkeel.transformers.layers(spread))
-    (stock, right), (made, grads) = found
-    if not torch.equal(stock, made):
-        return f"logits off by {float((stock - made).abs().max())} of {float(stock.abs().max())}"
+    (*stock, right), (*made, grads) = found
+    for what, one, other in zip(("logits", "logits of routes ahead"), stock, made, strict=True):
+        if not torch.equal(one, other):
+            return f"{what} off by {float((one - other).abs().max())} of {float(one.abs().max())}"
     for name, grad in grads.items():
         if (grad - right[name]).abs().max() > 2e-5 * right[name].abs().max():
             return f"{name}: gradient off by {float((grad - right[name]).abs().max())}"
     return "" if moved else "nothing moved"
+
+
+def logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = model(ids).logits
+    return made.full_tensor() if hasattr(made, "full_tensor") else made
 
 
 class SlotsModelsTest(unittest.TestCase):
