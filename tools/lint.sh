@@ -57,6 +57,7 @@ tidy_is_clean() {
 
 check clang-format format_is_kept
 check "include directions" tools/check_includes.py
+check "reads of devices" tools/check_reads.py
 check "drawing of folders" tools/draw_folders.py --check
 check ruff python_is_clean
 check sentences sentences_are_short

@@ -1,9 +1,16 @@
 """The examples run on two processes and say what they should."""
 
+import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from tiny_models import Routers
+from transformers import Qwen3MoeForCausalLM
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -27,6 +34,31 @@ class ExamplesTest(unittest.TestCase):
         said = torchrun("slots_layer.py")
         self.assertIn("assignments by rank [512, 512], weights that travelled: 1", said)
         self.assertIn("in three steps without gradients: [1, 0, 0]", said)
+
+    def test_routes_that_are_replayed(self) -> None:
+        """Losses and gradients are those of one process whose routers are told the same."""
+        with tempfile.TemporaryDirectory() as folder:
+            said = torchrun("replay_routes.py", "--folder", folder)
+            model = Qwen3MoeForCausalLM.from_pretrained(f"{folder}/model")
+            sampled = [load_file(f"{folder}/sampled.{rank}.safetensors") for rank in range(2)]
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        lines = re.findall(r"loss (.*), gradient of the first router (.*); weights that travelled: (.*)", said)
+        for loss, router, moved in lines:
+            losses = []
+            for each in sampled:
+                with Routers(each["ids"].flatten(0, 1).long(), experts=16):
+                    logits = model(each["tokens"][:, :-1]).logits
+                losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), each["tokens"][:, 1:].flatten()))
+            mean = (losses[0] + losses[1]) / 2
+            mean.backward()
+            self.assertAlmostEqual(float(loss), mean.item(), delta=1e-5)
+            norm = model.model.layers[0].mlp.gate.weight.grad.norm()
+            self.assertAlmostEqual(float(router), float(norm), delta=2e-3 * float(norm))
+            self.assertGreater(int(moved), 0)
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertEqual(len(lines), 2)
+        self.assertIn("without replay: routed_experts: is not what the router of layer", said)
 
     def test_a_transformers_model(self) -> None:
         said = torchrun("balanced_model.py", "--budget", "16MiB")

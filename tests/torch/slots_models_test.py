@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import tempfile
 import unittest
-from typing import Any
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 from processes import run_ranks
-from tiny_models import EXPERTS, make
-from tiny_models import TOP_K as K
+from tiny_models import Routers, make
 from transformers.distributed import DistributedConfig
 
 import evenkeel.transformers
@@ -45,40 +43,6 @@ def row_by_row_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
 
 
 MATMUL = torch.Tensor.__matmul__
-
-
-class Routers:
-    """What routers choose by topk, in the order of their calls; or what they are told to."""
-
-    def __init__(self, told: torch.Tensor | None = None) -> None:
-        self.told, self.chosen = told, []
-
-    def top_k(self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        made = TOP_K(scores, k, dim, largest, sorted)
-        if (scores.dim(), scores.shape[-1], k) != (2, EXPERTS, K):  # of three dimensions are groups of experts
-            return made
-        if self.told is not None:
-            ids = self.told[:, len(self.chosen)].view(made.indices.shape)
-            made = torch.return_types.topk((scores.gather(-1, ids), ids))
-        self.chosen.append(made.indices.reshape(-1, k))
-        return made
-
-    def __enter__(self) -> Routers:
-        self.patches = [mock.patch("torch.topk", self.top_k), mock.patch("torch.Tensor.topk", self.method)]
-        for patch in self.patches:
-            patch.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for patch in self.patches:
-            patch.stop()
-
-    @property
-    def method(self) -> Any:
-        return lambda scores, *more, **named: self.top_k(scores, *more, **named)
-
-
-TOP_K = torch.topk
 
 
 def compare(rank: int, ranks: int, folder: str, tp: int, slots: int) -> dict[str, str]:

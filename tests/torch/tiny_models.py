@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
@@ -169,3 +170,34 @@ def _model_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
             if found.__name__.endswith(ending) and not found.__name__.endswith("PreTrainedModel"):
                 return found
     raise LookupError(f"{module.__name__} has no model of {config_class.__name__}")
+
+
+class Routers:
+    """What routers of k of so many experts choose by topk, in the order of their calls; or what they are `told`."""
+
+    def __init__(self, told: torch.Tensor | None = None, experts: int = EXPERTS, k: int = TOP_K) -> None:
+        self.told, self.of, self.chosen = told, (2, experts, k), list[torch.Tensor]()
+
+    def top_k(self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        made = _topk(scores, k, dim, largest, sorted)
+        if (scores.dim(), scores.shape[-1], k) != self.of:  # of three dimensions are groups of experts
+            return made
+        if self.told is not None:
+            ids = self.told[:, len(self.chosen)].view(made.indices.shape)
+            made = torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
+        self.chosen.append(made.indices.reshape(-1, k))
+        return made
+
+    def __enter__(self) -> Routers:
+        method = lambda scores, *more, **named: self.top_k(scores, *more, **named)  # noqa: E731  # binds to a tensor
+        self.patches = [mock.patch("torch.topk", self.top_k), mock.patch("torch.Tensor.topk", method)]
+        for patch in self.patches:
+            patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self.patches:
+            patch.stop()
+
+
+_topk = torch.topk

@@ -14,7 +14,7 @@ from torch import nn
 from .._arguments import choice, instance, invalid
 from ._ahead import Forced, LayerAhead
 from ._cut import count
-from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
 from ._module import holders_of
 from .expert_parallel import ExpertParallel
 
@@ -113,7 +113,8 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
         finally:
             for layer, ahead in zip(layers, aheads, strict=True):
                 layer.ahead, layer.ran_forced = None, ahead.replay
-        found = [none.new_tensor([-1, 0]) if ahead.found is None else ahead.found for ahead in aheads]
+        uncalled = to_device([-1, 0], ids.device, torch.int32)
+        found = [uncalled if ahead.found is None else ahead.found for ahead in aheads]
         met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
         every = agreement.forward(met, None, torch.stack(found), none).counts
         _require_chosen([ahead.name for ahead in aheads], every)

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Checks that a step of evenkeel.torch waits for a device only where it says so: in to_host(), which counts.
+
+usage: tools/check_reads.py [ROOT]
+
+On a step's path no source calls what reads a device's tensor, has a size that the device must tell, or copies from memory
+that is not pinned.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+FOLDER = "python/evenkeel/torch"
+STEP = [
+    "_agreement",
+    "_ahead",
+    "_chunk",
+    "_cut",
+    "_exchange",
+    "_loan",
+    "_slots",
+    "_step",
+    "expert_parallel",
+    "routes_ahead",
+    "slots",
+]
+MAY = {"to_host", "to_device", "_checked"}  # which do so for all others; and what takes a caller's array
+
+READS = {"cpu", "item", "numpy", "nonzero", "masked_select", "unique", "argwhere", "bincount", "is_nonzero"}
+COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor"}
+SIZED = {"repeat_interleave"}  # known with output_size=
+OF_HOST = {"np"}  # arrays
+
+
+def found_in(tree):
+    """Line and name of each such call."""
+    may = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in MAY]
+    skipped = {inner for function in may for inner in ast.walk(function)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node in skipped:
+            continue
+        of, name = node.func.value, node.func.attr
+        if isinstance(of, ast.Name) and of.id in OF_HOST:
+            continue
+        copies = name in COPIES and (name == "new_tensor" or (isinstance(of, ast.Name) and of.id == "torch"))
+        unsized = name in SIZED and all(keyword.arg != "output_size" for keyword in node.keywords)
+        if name in READS or copies or unsized:
+            yield node.lineno, name
+
+
+def main(root):
+    said = []
+    for name in STEP:
+        path = Path(root) / FOLDER / f"{name}.py"
+        for line, call in sorted(found_in(ast.parse(path.read_text()))):
+            said.append(
+                f"{path}:{line}: {call}() waits for the device, or copies as if; to_host() and to_device() do it"
+            )
+    print("\n".join(said) or f"{len(STEP)} sources of a step read devices by to_host() alone")
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2] or ["."]))
