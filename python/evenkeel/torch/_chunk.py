@@ -92,7 +92,7 @@ class Routes:
         """
         sent, received = ([1 + count for count in counts] for counts in (self.sent_counts, self.received_counts))
         arrived = exchange.all_to_all("routes", self.row_of, sent, received)
-        self.received = self.native.receive(*to_host(arrived), k)
+        self.received = self.native.receive(to_host(arrived)[0], k)
         self.received_row_counts: list[int] = self.received.row_counts
 
 

@@ -207,8 +207,10 @@ class ExpertParallel:
         """Of those that the model runs on this rank, which come here."""
         return slice(tokens)
 
-    keeps_slots = False
-    """Whether what was borrowed stays for the steps that follow."""
+    @property
+    def keeps_slots(self) -> bool:
+        """Whether what was borrowed stays for the steps that follow."""
+        return False
 
     def _note(self, last: dict[str, Any]) -> None:
         self.last = last

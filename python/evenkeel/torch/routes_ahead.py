@@ -132,14 +132,14 @@ def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerA
     for layer, ahead in zip(layers, aheads, strict=True):
         shape = len(every), layer._blocks, layer.num_experts + 2
         size = layer._blocks * (layer.num_experts + 2)
-        counts, without = every[:, at : at + size].reshape(shape), every[:, at + size]
+        counts, missing = every[:, at : at + size].reshape(shape), every[:, at + size]
         at += size + 1
         wrong = counts[:, :, layer.num_experts].sum(axis=1)
         if wrong.any():
             rank = int(wrong.argmax())
             why = f"{wrong[rank]} ids of rank {rank} in layer {ahead.name} are outside -1..{layer.num_experts - 1}"
             raise SameOnEveryRank(invalid("routed_experts", why, "ids over all ranks"))
-        if not (ahead.keeps_missing and without.any()):
+        if not (ahead.keeps_missing and missing.any()):
             ahead.counts = counts
 
 

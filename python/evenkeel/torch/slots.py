@@ -187,8 +187,9 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
     Raises:
         InvalidArgument: there are none.
     """
-    layers = [model]
-    if not isinstance(model, ExpertSlots):
+    if isinstance(model, ExpertSlots):
+        layers = [model]
+    else:
         layers = [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertSlots)]
     if not layers:
         raise invalid("model", f"{type(model).__name__} has no layer with slots", "one whose layers are ExpertSlots")
