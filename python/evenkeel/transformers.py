@@ -31,6 +31,7 @@ from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel
 from .torch._chunk import Weights
+from .torch._compiled import call_in_graph, number_of
 from .torch._costs import Costs
 from .torch._module import holders_of, layer_of_module, with_weights
 from .torch._names import name_at_first_forward
@@ -180,24 +181,35 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         self.layer.own_tokens = self._own_tokens  # type: ignore[method-assign]
         layer_of_module[experts] = self.layer
         name_at_first_forward(experts, self.layer.exchange)
+        self._number = number_of(self)
         _end_watch()
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
     ) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            weights = [each for each in self.experts._parameters.values() if each is not None]
+            return call_in_graph(self._number, hidden_states, top_k_index, top_k_weights, weights)
+        return self._eager(hidden_states, top_k_index, top_k_weights, self._weights(), with_stock=True)
+
+    def in_graph(
+        self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """The same in a compiled graph, where the module's own parameters are others: without stock, which reads them."""
+        names = (name for name, each in self.experts._parameters.items() if each is not None)
+        return self._eager(hidden, index, top_k_weights, dict(zip(names, weights, strict=True)), with_stock=False)
+
+    def _eager(
+        self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: Weights, with_stock: bool
+    ) -> torch.Tensor:
         if self.tp_mesh.size() > 1:
-            return self._slices(hidden_states, top_k_index, top_k_weights)
-        return self._step(hidden_states, top_k_index, top_k_weights)
+            return self._slices(hidden, index, top_k_weights, weights)
+        return self.layer(hidden, index, top_k_weights, self._run, weights, super().__call__ if with_stock else None)
 
     def _own_tokens(self, tokens: int) -> slice:
         """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
         size = -(-tokens // self.tp_mesh.size())
         return slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
-
-    def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        parameters = self._weights()
-        stock = super().__call__ if self.tp_mesh.size() == 1 else None
-        return self.layer(hidden, index, weights, self._run, parameters, stock)
 
     def _weights(self) -> Weights:
         self._require_plain_weights()
@@ -215,14 +227,16 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
                     "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
                 )
 
-    def _slices(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def _slices(
+        self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: Weights
+    ) -> torch.Tensor:
         parts = [
             DTensor.from_local(tensor, self.tp_mesh, [Replicate()], run_check=False)
             .redistribute(self.tp_mesh, [Shard(0)])
             .to_local()
-            for tensor in (hidden, index, weights)
+            for tensor in (hidden, index, top_k_weights)
         ]
-        made = self._step(*parts)
+        made = self.layer(*parts, self._run, weights)
         whole = DTensor.from_local(
             made.contiguous(),
             self.tp_mesh,
@@ -253,10 +267,10 @@ class SlotsEP(EvenkeelEP):
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 
-    def __call__(
-        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    def _eager(
+        self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: Weights, with_stock: bool
     ) -> torch.Tensor:
-        own = self._own_tokens(len(hidden_states))
+        own = self._own_tokens(len(hidden))
 
         def carry(_: torch.Tensor, places: torch.Tensor, __: torch.Tensor, run: Any) -> torch.Tensor:
             def experts_forward(rows: torch.Tensor, ids: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:
@@ -267,17 +281,15 @@ class SlotsEP(EvenkeelEP):
                 made: torch.Tensor = run(rows, ids.squeeze(-1))
                 return made
 
-            stock, index = copy.copy(self._with_slots), top_k_index.clone()
-            index[own] = places
+            stock, all_places = copy.copy(self._with_slots), index.clone()
+            all_places[own] = places
             stock.experts_forward = experts_forward
-            made: torch.Tensor = stock(hidden_states, index, top_k_weights)
+            made: torch.Tensor = stock(hidden, all_places, top_k_weights)
             return made
 
-        parts = (tensor[own] for tensor in (hidden_states, top_k_index, top_k_weights))
-        return self.layer(
-            *parts,
-            self._run,
-            self._weights(),
-            carry,
-            lambda *_: self._as_it_is(hidden_states, top_k_index, top_k_weights),
-        )
+        def as_it_is(*_: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self._as_it_is(hidden, index, top_k_weights)
+            return made
+
+        parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
+        return self.layer(*parts, self._run, weights, carry, as_it_is if with_stock else None)
