@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
-from evenkeel.torch import ExpertParallel, ExpertSlots, routes_ahead
+from evenkeel.torch import ExpertParallel, ExpertSlots, keep_plans, routes_ahead
 from evenkeel.torch._exchange import HostReads
 
 EXPERTS, K, WIDTH, LAYERS, TOKENS = 8, 2, 16, 3, 40
@@ -109,6 +109,8 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
     """A checkpoint computes again what was forced, within the block; behind it that is refused."""
     model.force(ids)
     right = model.made(hidden)
+    model.around = partial(checkpoint, use_reentrant=False, context_fn=keep_plans)
+    close(model.made(hidden.clone().requires_grad_()), right)
     model.force(None)
     for reentrant in (False, True):
         model.around = partial(checkpoint, use_reentrant=reentrant)

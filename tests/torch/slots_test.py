@@ -15,7 +15,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
-from evenkeel.torch import ExpertSlots, LiveBytes, weights_fixed
+from evenkeel.torch import ExpertSlots, LiveBytes, keep_plans, weights_fixed
 from evenkeel.torch._chunk import Weights
 from evenkeel.torch._exchange import Exchange, HostReads
 
@@ -127,6 +127,12 @@ def modes(rank: int, ranks: int, seed: int) -> None:
         close([each.grad for each in case.inputs() if each.grad is not None], right)
         for each in case.inputs():
             each.grad = None
+    before = HostReads.count
+    again = checkpoint(lambda hidden: case.ours(layer), case.hidden, use_reentrant=False, context_fn=keep_plans)
+    assert torch.equal(again, made)
+    for _ in "12":
+        close([*torch.autograd.grad(again.square().sum(), case.inputs(), retain_graph=True)], right)
+    assert HostReads.count == before + 1
     with save_on_cpu():  # which moves the ticket, so that the experts run again
         offloaded = case.ours(layer)
     close(gradients(offloaded, case), right)

@@ -3,6 +3,7 @@
 import torch as torch  # whoever lacks it reads so here, before anything else
 
 from ._live_bytes import LiveBytes
+from .checkpointing import keep_plans
 from .expert_parallel import Budgets, ExpertParallel, Machine, SpillCosts
 from .recording import Recording, record
 from .routes_ahead import routes_ahead
@@ -16,6 +17,7 @@ __all__ = [
     "Machine",
     "Recording",
     "SpillCosts",
+    "keep_plans",
     "record",
     "routes_ahead",
     "weights_fixed",

@@ -29,6 +29,7 @@ from ._exchange import Exchange, SameOnEveryRank
 from ._options import LayerOptions, budget_bytes
 from ._random import undisturbed
 from ._step import Chunks, Step
+from .checkpointing import within
 
 Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -226,13 +227,19 @@ class ExpertParallel:
         self, given: Given, facts: dict[str, str], *, reads_ids: bool, beside: torch.Tensor | None = None
     ) -> Known:
         """What all ranks will do, as `count` says it, with a number `beside` it; and this rank's ids, if it `reads_ids`."""
-        ids, wants, known = given.ids if reads_ids else given.ids[:0], given.wants(), None
+        ids, wants, known, plans = given.ids if reads_ids else given.ids[:0], given.wants(), None, within()
+        if plans is not None:
+            facts["checkpoint"] = "keeps plans"
+        if plans is not None and plans.again:
+            return plans.take(self)
         if self.ahead is not None and beside is None:
             known = self.ahead.known(self._agreement, facts, wants, ids)
         if known is None:
             counts = count(given.ids, self._blocks, self.num_experts)
             message = counts if beside is None else torch.cat([counts.view(-1), beside])
             known = self._agreement.forward(facts, wants, message, ids)
+        if plans is not None:
+            plans.keep(self, known)
         if self._predicts:
             names, weights = list(given.weights), list(given.weights.values())
             self._predict(any(known.agreed.training), given.experts, names, weights, given.hidden)
