@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -322,6 +323,17 @@ class StepLayout {
   std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
+// `[2, n]`: places, and how many of this rank's assignments go to each, by expert; those without one come
+// first, to -1.
+OutArray<std::int64_t> rule_of(const SlotTables& tables, std::int64_t assignments) {
+  const auto &places = tables.places(), &counts = tables.counts();
+  std::vector<std::int64_t> rule{-1};
+  rule.insert(rule.end(), places.begin(), places.end());
+  rule.push_back(std::accumulate(counts.begin(), counts.end(), assignments, std::minus{}));
+  rule.insert(rule.end(), counts.begin(), counts.end());
+  return to_array(std::move(rule), {2, places.size() + 1});
+}
+
 // A view of numbers of `routes`, which it keeps alive.
 OutArray<std::int64_t> view_of(std::span<std::int64_t> numbers, nb::handle routes) {
   return OutArray<std::int64_t>(numbers.data(), {numbers.size()}, routes);
@@ -410,8 +422,7 @@ void bind_routes(nb::module_& module) {
       .def_ro("lent", &Loan::lent)
       .def_ro("lent_counts", &Loan::lent_counts);
   nb::class_<SlotTables>(module, "SlotTables")
-      .def_prop_ro("places", &SlotTables::places)
-      .def_prop_ro("counts", &SlotTables::counts)
+      .def("rule", &rule_of, nb::arg("assignments"))
       .def_prop_ro("at_home", &SlotTables::at_home)
       .def_prop_ro("in_slots", &SlotTables::in_slots)
       .def_prop_ro("moves", &SlotTables::moves)

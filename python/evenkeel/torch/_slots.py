@@ -31,8 +31,7 @@ def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
     """Of this rank's assignments `[tokens, k]`, where each goes; -1 stays. By operations of the ids' device alone."""
     flat = ids.reshape(-1)
     order = flat.argsort(stable=True)  # those without an expert come first
-    without = len(flat) - sum(tables.counts)
-    rule = to_device([[-1, *tables.places], [without, *tables.counts]], ids.device)
+    rule = to_device(tables.rule(len(flat)), ids.device)
     sorted_places = rule[0].repeat_interleave(rule[1], output_size=len(flat))
     return torch.empty_like(flat).scatter_(0, order, sorted_places).view_as(ids)
 
