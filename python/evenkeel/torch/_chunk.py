@@ -20,6 +20,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_
 from .. import _native
 from .._arguments import invalid
 from ._exchange import Exchange, to_device, to_host
+from ._phase_range import phase_range
 
 if TYPE_CHECKING:
     from ._loan import Loan
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 Weights = dict[str, torch.Tensor]
 Experts = Callable[..., torch.Tensor]
 """experts(rows, slots, weights)"""
+
+AT_HOME, BORROWED = 0, 1
+"""Which experts a call is on."""
+_PARTS = ("experts at home", "borrowed experts")
 
 PIECES = 8
 """Results are weighted and summed in so many pieces: the k weighted rows of all tokens are never there at once."""
@@ -109,7 +114,7 @@ class Part:
 class Computed:
     """What a chunk keeps for backward."""
 
-    parts: list[Part | None]  # at home, borrowed; None where there is no position
+    parts: list[Part | None]  # AT_HOME, BORROWED; None where there is no position
     outputs: torch.Tensor  # [positions, hidden], before weights
 
 
@@ -141,9 +146,9 @@ class Chunk:
         split = self.routes.native_positions
         slots = self.routes.slots
         run = partial(run_part, self.experts, self.names)
-        native = run(rows[:split], slots[:split], weights, wants, keep)
+        native = run(AT_HOME, rows[:split], slots[:split], weights, wants, keep)
         borrowed = list(self.loan.weights() if self.loan is not None else weights)  # of the latter no position reads
-        foreign = run(rows[split:], slots[split:] - weights[0].shape[0], borrowed, wants, keep)
+        foreign = run(BORROWED, rows[split:], slots[split:] - weights[0].shape[0], borrowed, wants, keep)
         outputs = [part[0] for part in (native, foreign) if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
         if not keep:
@@ -210,13 +215,13 @@ class Chunk:
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
         del outputs
 
-        foreign = part_gradients(computed.parts, 1, of_rows[split:])
+        foreign = part_gradients(computed.parts, BORROWED, of_rows[split:])
         if self.loan is not None and foreign is not None:
             self.loan.add(foreign[1:])
             del foreign[1:]
         if self.loan is not None and ends_loan:
             self.loan.give_back(wanted_of(weights, wants))
-        native = part_gradients(computed.parts, 0, of_rows[:split])
+        native = part_gradients(computed.parts, AT_HOME, of_rows[:split])
         del of_rows
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
         grad_hidden = self._rows_home(of_inputs, grad_output)
@@ -266,6 +271,7 @@ class Chunk:
 def run_part(
     experts: Experts,
     names: Sequence[str],
+    which: int,
     rows: torch.Tensor,
     slots: torch.Tensor,
     weights: Sequence[torch.Tensor],
@@ -279,7 +285,8 @@ def run_part(
         return None
 
     def call(rows: torch.Tensor, beside: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        return call_experts(lambda *given: experts(*given, *beside), names, rows, slots, weights)
+        with phase_range(_PARTS[which]):
+            return call_experts(lambda *given: experts(*given, *beside), names, rows, slots, weights)
 
     if not keep:
         with torch.no_grad():
@@ -300,7 +307,8 @@ def part_gradients(parts: list[Part | None], which: int, grads: torch.Tensor) ->
     part, parts[which] = parts[which], None
     if part is None:
         return None
-    made = torch.autograd.grad(part.graph, part.inputs, grads, allow_unused=True)
+    with phase_range(f"gradients of {_PARTS[which]}"):
+        made = torch.autograd.grad(part.graph, part.inputs, grads, allow_unused=True)
     return [
         grads.new_zeros(shape, dtype=dtype) if grad is None else grad
         for grad, (shape, dtype) in zip(made, part.like, strict=True)

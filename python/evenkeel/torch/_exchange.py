@@ -13,6 +13,7 @@ from torch.utils.checkpoint import _StopRecomputationError
 
 from ..errors import CommError
 from ._faults import Faults, Pending, faults_of, is_of_backend, start_gather
+from ._phase_range import phase_range
 
 
 class SameOnEveryRank(Exception):
@@ -67,8 +68,9 @@ class Exchange:
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Rows of dimension 0: the first `sent[0]` go to rank 0, and so on; those from rank 0 come first."""
-        out, pending = self.start(phase, rows, sent, received, out)
-        pending.wait()
+        with phase_range(phase):
+            out, pending = self.start(phase, rows, sent, received, out)
+            pending.wait()
         return out
 
     def start(
@@ -96,7 +98,8 @@ class Exchange:
         """Collectives of somebody else's: what fails there is named as ours is."""
         pending = self._begin(phase, lambda: None, device)
         try:
-            made = work()
+            with phase_range(phase):
+                made = work()
         except _StopRecomputationError:  # a checkpoint has what it wanted
             pending.done()
             raise
@@ -113,7 +116,8 @@ class Exchange:
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
         """`[P, ...]` of equal shapes."""
         every = mine.new_empty((self.ranks, *mine.shape))
-        self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
+        with phase_range(phase):
+            self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
         return every
 
     def end(self, peer: int, why: str, device: torch.device) -> CommError:
@@ -143,7 +147,8 @@ def to_host(*tensors: torch.Tensor) -> list[np.ndarray]:
     HostReads.bytes += sum(tensor.nbytes for tensor in tensors)
     if tensors[0].device.type == "cpu":
         return [tensor.contiguous().numpy() for tensor in tensors]
-    read = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors]).cpu()
+    with phase_range("wait for a device"):
+        read = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors]).cpu()
     parts = read.split([tensor.nbytes for tensor in tensors])
     return [part.view(each.dtype).view(each.shape).numpy() for part, each in zip(parts, tensors, strict=True)]
 

@@ -10,6 +10,7 @@ import torch
 from .. import _native
 from ._chunk import add_experts, apart, wide
 from ._exchange import Exchange, to_device
+from ._phase_range import phase_range
 
 
 class Loan:
@@ -24,14 +25,16 @@ class Loan:
         lent = to_device(self.native.lent, weights[0].device)
         counts = self.native.lent_counts, self.native.borrowed_counts
         for weight in weights:
-            mine = weight.detach().index_select(0, lent)
-            self._pending.append((mine, *self.exchange.start("weights", mine, *counts)))
+            with phase_range("weights"):
+                mine = weight.detach().index_select(0, lent)
+                self._pending.append((mine, *self.exchange.start("weights", mine, *counts)))
 
     def weights(self) -> Iterator[torch.Tensor]:
         """Of the borrowed experts; each is waited for when it is first taken."""
         for i, (_, out, pending) in enumerate(self._pending):
             if pending is not None:
-                pending.wait()
+                with phase_range(f"wait for {pending.place.phase}"):
+                    pending.wait()
                 self._pending[i] = (out, out, None)  # what was lent is gone
             yield out
 
@@ -54,8 +57,9 @@ class Loan:
         borrowed, sums, self._sums = len(self.native.borrowed), self._sums, []
         counts = self.native.borrowed_counts, self.native.lent_counts
         for i, weight in enumerate(wanted):
-            mine = sums[i].to(weight.dtype) if sums else weight.new_zeros((borrowed, *weight.shape[1:]))
-            self._pending.append((mine, *self.exchange.start("weight gradients", mine, *counts)))
+            with phase_range("weight gradients"):
+                mine = sums[i].to(weight.dtype) if sums else weight.new_zeros((borrowed, *weight.shape[1:]))
+                self._pending.append((mine, *self.exchange.start("weight gradients", mine, *counts)))
 
     def take_back(self, homes: Sequence[torch.Tensor]) -> None:
         """Adds what other ranks gave back to the gradients at home."""

@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from .. import _native
 from .._arguments import invalid
 from . import _kept
-from ._chunk import Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
+from ._chunk import AT_HOME, BORROWED, Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
 from ._exchange import Exchange, to_device
 from ._loan import Loan
 from ._random import RandomState
@@ -257,9 +257,9 @@ def _forward(
     (own, *own_beside), (foreign, *foreign_beside) = zip(*map(ctx.cut.split, tensors[: ctx.of_rows]), strict=True)
     own_which, foreign_which, one = ctx.which
     run = partial(run_part, ctx.experts, names, wants=ctx.wants, keep=keep)
-    native = run(own, own_which, weights, beside=own_beside)
+    native = run(AT_HOME, own, own_which, weights, beside=own_beside)
     borrowed = _Borrowed(ctx.step.in_slots_of(loan))
-    moved = run(foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
+    moved = run(BORROWED, foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
     borrowed.weights = []
     made, parts = zip(*(part or (None, None) for part in (native, moved)), strict=True)
     if native is None and moved is None:  # no row, of the type that the experts make of rows
@@ -276,12 +276,12 @@ def _gradients(
     """Of rows, what is beside them, and weights: those of borrowed experts first, which travel while others are made."""
     step: SlotStep = ctx.step
     own, foreign = ctx.cut.split(grad)
-    moved = part_gradients(parts, 1, foreign)
+    moved = part_gradients(parts, BORROWED, foreign)
     wanted = wanted_of(tensors[ctx.of_rows :], ctx.wants)
     if step.sends:
         loan.add([] if moved is None else moved[ctx.of_rows :])
         loan.give_back(wanted)
-    native = part_gradients(parts, 0, own)
+    native = part_gradients(parts, AT_HOME, own)
     homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
     if step.sends:
         loan.take_back(homes)

@@ -27,6 +27,7 @@ from ._costs import Costs, Machine, SpillCosts, measure_machine, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
 from ._exchange import Exchange, SameOnEveryRank
 from ._options import LayerOptions, budget_bytes
+from ._phase_range import phase_range
 from ._random import undisturbed
 from ._step import Chunks, Step
 from .checkpointing import within
@@ -196,11 +197,12 @@ class ExpertParallel:
         hidden, ids, top_k_weights, experts, weights, stock = given
         agreed, every, own = self._counts(given, given.facts(), reads_ids=True)
         cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
-        if self.budget is None:
-            cut.whole(also_if_nothing_moves=stock is None)
-        else:
-            names, tensors = list(weights), list(weights.values())
-            self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
+        with phase_range("plan"):
+            if self.budget is None:
+                cut.whole(also_if_nothing_moves=stock is None)
+            else:
+                names, tensors = list(weights), list(weights.values())
+                self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
         self._note(cut.last)
         return agreed, cut
 

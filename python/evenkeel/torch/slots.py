@@ -25,6 +25,7 @@ from ._cut import REASONS, Counted
 from ._exchange import to_device
 from ._module import holders_of
 from ._options import LayerOptions
+from ._phase_range import phase_range
 from ._slots import SlotStep, places_of
 from .expert_parallel import ExpertParallel, Given, Stock, require_callables
 
@@ -155,7 +156,8 @@ class ExpertSlots(ExpertParallel):
         of_all = every.reshape(len(every), -1)[:, : self.num_experts + 2]
         counts = Counted.of(0, len(ids), of_all[:, None], none).counts[:, 0]
         plan = self._layout.held_slots if stays else self._layout.slots
-        tables = plan(np.ascontiguousarray(counts))
+        with phase_range("plan"):
+            tables = plan(np.ascontiguousarray(counts))
         at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=self.exchange.ranks)
         transfers = self._layout.transfers
         self._note(

@@ -1,0 +1,16 @@
+"""Names a step's phases in the timelines of torch.profiler."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+_NONE = nullcontext()
+
+
+def phase_range(phase: str) -> AbstractContextManager[object]:
+    """Next to nothing where no profiler runs."""
+    if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+        return _NONE
+    return torch.profiler.record_function(f"evenkeel: {phase}")
