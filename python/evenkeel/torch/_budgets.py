@@ -17,11 +17,11 @@ from ._chunk import Experts
 from ._costs import expert_work
 from ._cut import Counted, Cut
 from ._exchange import Exchange, SameOnEveryRank
+from ._last_step import plural
 from ._options import LayerOptions
 from ._phase_bytes import BACKWARD_PHASES, chunk_phases, least_bytes
 from ._random import undisturbed
-
-_logger = logging.getLogger("evenkeel.torch")
+from ._run_log import logger
 
 
 class Budgets(NamedTuple):
@@ -39,11 +39,7 @@ class Budgets(NamedTuple):
 
 
 def _listed(by_chunks: dict[int, int]) -> str:
-    return ", ".join(f"{size} bytes in {_chunks(n)}" for n, size in by_chunks.items())
-
-
-def _chunks(count: int) -> str:
-    return f"{count} chunk{'s' * (count != 1)}"
+    return ", ".join(f"{size} bytes in {plural(n, 'chunk')}" for n, size in by_chunks.items())
 
 
 class ExpertSize(NamedTuple):
@@ -147,6 +143,11 @@ class LayerBudget:
         if self.exchange.rank == 0:
             self._say(step, cut.last, first)
 
+    @property
+    def least(self) -> int:
+        """Of the step that `budgets` is about; 0 before any."""
+        return 0 if self._step is None else self._step.least
+
     def budgets(self) -> Budgets:
         if self._step is None:
             why = 'budgets: no step of this layer has run under a budget, such as "auto"'
@@ -177,15 +178,17 @@ class LayerBudget:
             raise SameOnEveryRank(error)
 
     def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
-        """The first step of each kind in the log; a warning, once, where a step could not be balanced."""
+        """The first step of each kind in a detailed log; a warning, once, where a step could not be balanced."""
         warns = last["lacked_memory"] and not self._warned
-        if not warns and not (first and _logger.isEnabledFor(logging.INFO)):
+        if not warns and not (first and logger.isEnabledFor(logging.DEBUG)):
             return
         found = step.budgets(self._shown)
         layer = f"layer {self.exchange.layer}" if self.exchange.layer else "a layer"
-        of_step = f"{layer}, a step {'with' if step.training else 'without'} gradients in {_chunks(last['chunks'])}"
+        of_step = (
+            f"{layer}, a step {'with' if step.training else 'without'} gradients in {plural(last['chunks'], 'chunk')}"
+        )
         if first:
-            _logger.info("%s: a budget of %d bytes; the least is %d. %s", of_step, self.bytes, found.least, found)
+            logger.debug("%s: a budget of %d bytes; the least is %d. %s", of_step, self.bytes, found.least, found)
         if warns:
             self._warned = True
             warnings.warn(

@@ -26,9 +26,11 @@ from ._chunk import Experts, Weights
 from ._costs import Costs, Machine, SpillCosts, measure_machine, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
 from ._exchange import Exchange, SameOnEveryRank
+from ._last_step import step_in_words
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
 from ._random import undisturbed
+from ._run_log import run_log
 from ._step import Chunks, Step
 from .checkpointing import within
 
@@ -97,7 +99,7 @@ class ExpertParallel:
         num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
-        given = options.costs
+        self.planner, given = options.planner, options.costs
         self.costs = given if isinstance(given, SpillCosts) else None
         """The seconds by which "auto" decides; None before the first step that predicts them."""
         self.machine = given if isinstance(given, Machine) else None
@@ -216,6 +218,7 @@ class ExpertParallel:
         return False
 
     def _note(self, last: dict[str, Any]) -> None:
+        run_log.note(self, last)
         self.last = last
         if last["training"]:
             self.last_training = last
@@ -278,6 +281,18 @@ class ExpertParallel:
             Unsupported: no step has begun under a budget. With "auto" any step runs, and so it says what to choose.
         """
         return self._budget.budgets()
+
+    def _options_in_words(self) -> str:
+        """Its experts and options, as its log has them."""
+        said = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
+        if self.budget is None:
+            return said
+        return f"{said}, budget {'auto, now ' if self._budget.is_auto else ''}{self.budget} bytes"
+
+    def __repr__(self) -> str:
+        name = f"{self.exchange.layer}: " if self.exchange.layer else ""
+        last = "no step yet" if self.last is None else f"last step {step_in_words(self.last)}"
+        return f"{type(self).__name__}({name}{self._options_in_words()}; {last})"
 
     def __deepcopy__(self, memo: object) -> ExpertParallel:
         """Itself: a copy of a model calls the same ranks."""

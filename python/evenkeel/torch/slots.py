@@ -23,6 +23,7 @@ from ._chunk import Experts
 from ._costs import Costs
 from ._cut import REASONS, Counted
 from ._exchange import to_device
+from ._last_step import plural
 from ._module import holders_of
 from ._options import LayerOptions
 from ._phase_range import phase_range
@@ -129,6 +130,9 @@ class ExpertSlots(ExpertParallel):
     @property
     def keeps_slots(self) -> bool:
         return self._fixed > 0
+
+    def _options_in_words(self) -> str:
+        return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""

@@ -1,0 +1,41 @@
+"""What `ExpertParallel.last` says of a step, in numbers that can be drawn and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._costs import SpillCosts
+
+Numbers = dict[str, float | int]
+
+
+def max_over_mean(loads: Sequence[int]) -> float:
+    """1 where there is nothing to compute."""
+    total = sum(loads)
+    return max(loads) * len(loads) / total if total else 1.0
+
+
+def numbers_of(last: Mapping[str, Any], costs: SpillCosts | None) -> Numbers:
+    """The predicted gain is what the worst rank is spared, by the costs; what moving costs is not taken off."""
+    loads, at_home = last["rank_loads"], last["home_loads"]
+    made: Numbers = {
+        "max_over_mean": max_over_mean(loads),
+        "max_over_mean_home": max_over_mean(at_home),
+        "transfers": last["transfers"],
+        "chunks": last["chunks"],
+        "lacked_memory": int(last["lacked_memory"]),
+    }
+    if costs is not None:
+        made["predicted_gain_seconds"] = (max(at_home) - max(loads)) * costs.per_assignment
+    return made
+
+
+def step_in_words(last: Mapping[str, Any]) -> str:
+    loads, at_home = (max_over_mean(last[name]) for name in ("rank_loads", "home_loads"))
+    said = f"{last['reason']}, {plural(last['chunks'], 'chunk')}, {plural(last['transfers'], 'transfer')}"
+    return f"{said}, max/mean {loads:.2f} ({at_home:.2f} at home)"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
