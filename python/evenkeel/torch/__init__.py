@@ -3,6 +3,7 @@
 import torch as torch  # whoever lacks it reads so here, before anything else
 
 from ._live_bytes import LiveBytes
+from ._metrics import metrics
 from .checkpointing import keep_plans
 from .expert_parallel import Budgets, ExpertParallel, Machine, SpillCosts
 from .recording import Recording, record
@@ -18,6 +19,7 @@ __all__ = [
     "Recording",
     "SpillCosts",
     "keep_plans",
+    "metrics",
     "record",
     "routes_ahead",
     "weights_fixed",

@@ -24,14 +24,18 @@ def name_at_first_forward(module: nn.Module, exchange: Exchange) -> None:
         _hook.append(nn.modules.module.register_module_forward_pre_hook(_name))
 
 
+def place_of(path: str) -> str:
+    """Without what wraps modules, whose names begin with _."""
+    return ".".join(part for part in path.split(".") if not part.startswith("_"))
+
+
 def _name(model: nn.Module, arguments: object) -> None:
     if torch.compiler.is_compiling() or model in _seen:
         return
     _seen.add(model)
     for path, module in model.named_modules():
         if path and module in _waiting:
-            parts = [part for part in path.split(".") if not part.startswith("_")]  # what wraps modules begins with _
-            _waiting.pop(module).layer = ".".join(parts)
+            _waiting.pop(module).layer = place_of(path)
     if not _waiting:
         while _hook:
             _hook.pop().remove()

@@ -1,0 +1,86 @@
+"""A model's layers in numbers, for whatever draws or stores them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torch import nn
+
+from .._arguments import instance, invalid, public
+from ._last_step import Numbers, numbers_of
+from ._module import holders_of
+from ._names import place_of
+from .expert_parallel import ExpertParallel
+
+_MORE_IS_BETTER = {"predicted_gain_seconds"}
+
+
+@public
+def metrics(model: nn.Module | ExpertParallel) -> Numbers:
+    """Numbers of each layer's last step, such as "evenkeel/model.layers.3.mlp.experts/max_over_mean".
+
+    A layer's step is its last one with gradients, or the last one while there was none with; before its first step a
+    layer has no numbers. It has the name that errors call it by, or its place in the model where it has none of its own.
+    Beside the layers, "evenkeel/mean/..." and "evenkeel/worst/..." are over all of them. Every rank of a layer's group has
+    the same numbers, without asking another rank or a device.
+
+    Names under a layer:
+        max_over_mean, max_over_mean_home: of the ranks' assignments, as they were computed and with nothing moved.
+        transfers: weights of experts that were sent, over all ranks.
+        chunks: into which the step was cut.
+        lacked_memory: 1 if work stayed at home that would have moved without the budget, else 0.
+        budget_bytes, least_bytes: the budget, and the least that runs every routing; where there is a budget.
+        predicted_gain_seconds: what moving spares the worst rank in one forward and backward, or in forward alone, by
+            `layer.costs`; what moving takes is not taken off. Where there are costs.
+
+    Args:
+        model: what has layers, as attributes of its modules or by `evenkeel.transformers`; or one of them.
+
+    Raises:
+        InvalidArgument: there are none.
+    """
+    by_layer = {name: _numbers(layer) for name, layer in _by_name(model).items()}
+    made = {f"evenkeel/{name}/{what}": number for name, of in by_layer.items() for what, number in of.items()}
+    return made | _over_all([numbers for numbers in by_layer.values() if numbers])
+
+
+def _by_name(model: nn.Module | ExpertParallel) -> dict[str, ExpertParallel]:
+    if isinstance(model, ExpertParallel):
+        return {model.exchange.layer or "layer": model}
+    paths = {module: path for path, module in instance(model, nn.Module, "model").named_modules()}
+    found = {layer: _place(paths[module], module, layer) for module, layer in holders_of(model, ExpertParallel)}
+    if not found:
+        why = f"{type(model).__name__} has no layer of evenkeel's"
+        raise invalid(
+            "model", why, "one with ExpertParallel or ExpertSlots, or that was loaded with evenkeel.transformers"
+        )
+    times = Counter(layer.exchange.layer for layer in found)
+    own = {layer: layer.exchange.layer for layer in found if layer.exchange.layer and times[layer.exchange.layer] == 1}
+    return {own.get(layer, place): layer for layer, place in found.items()}
+
+
+def _place(path: str, module: nn.Module, layer: ExpertParallel) -> str:
+    attribute = next((name for name, value in vars(module).items() if value is layer), "")
+    return ".".join(filter(None, (place_of(path), attribute)))
+
+
+def _numbers(layer: ExpertParallel) -> Numbers:
+    last = layer.last_training or layer.last
+    if last is None:
+        return {}
+    made = numbers_of(last, layer.costs)
+    if layer.budget is not None:
+        made |= {"budget_bytes": layer.budget, "least_bytes": layer._budget.least}
+    return made
+
+
+def _over_all(layers: list[Numbers]) -> Numbers:
+    made: Numbers = {}
+    for what in dict.fromkeys(what for numbers in layers for what in numbers):
+        every = [numbers[what] for numbers in layers if what in numbers]
+        made[f"evenkeel/mean/{what}"] = sum(every) / len(every)
+        made[f"evenkeel/worst/{what}"] = min(every) if what in _MORE_IS_BETTER else max(every)
+    return made
+
+
+__all__ = ["metrics"]
