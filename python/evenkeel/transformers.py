@@ -16,7 +16,7 @@ import copy
 import itertools
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ from ._arguments import choice, instance, invalid, public
 from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
-from .torch import ExpertParallel
+from .torch import ExpertParallel, metrics
 from .torch._chunk import Weights
 from .torch._compiled import call_in_graph, number_of
 from .torch._costs import Costs
@@ -41,6 +41,10 @@ from .torch.slots import ExpertSlots, layer_with
 with needs("transformers", "5.23 or later"):
     from transformers import PreTrainedModel
     from transformers.distributed.expert_parallel import AllToAllEP, EPImplementation, EPImplementationInterface
+    from transformers.trainer_callback import TrainerCallback
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 NAME = "evenkeel"
 
@@ -165,6 +169,38 @@ def layers(model: nn.Module) -> list[ExpertParallel]:
     """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
     its last step did, `budgets()` what budgets would do."""
     return [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertParallel)]
+
+
+@public
+def report_metrics(trainer: Trainer, *, per_layer: bool = False) -> None:
+    """Adds `evenkeel.torch.metrics` to what a Trainer reports to wandb, tensorboard and others whenever it logs a loss.
+
+    Those who report read the numbers in the order of the Trainer's callbacks, so that one in `callbacks=[...]` would come
+    too late: this puts one before all.
+
+    Args:
+        trainer: whose model has layers of ours.
+        per_layer: also the numbers of each layer, not only their means and worst ones.
+
+    Raises:
+        InvalidArgument: the model has none.
+    """
+    handler = getattr(trainer, "callback_handler", None)
+    if handler is None:
+        raise invalid("trainer", f"is a {type(trainer).__name__}", "a transformers Trainer")
+    metrics(trainer.model)  # type: ignore[arg-type]  # refuses None
+    handler.callbacks = [_Metrics(per_layer), *(each for each in handler.callbacks if not isinstance(each, _Metrics))]
+
+
+class _Metrics(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, per_layer: bool) -> None:
+        self.per_layer = per_layer
+
+    def on_log(self, args: Any, state: Any, control: Any, **beside: Any) -> None:
+        logs = beside["logs"]
+        if "loss" in logs:  # not an evaluation's, which are given to its caller
+            found, over_all = metrics(beside["model"]).items(), ("evenkeel/mean/", "evenkeel/worst/")
+            logs.update((name, number) for name, number in found if self.per_layer or name.startswith(over_all))
 
 
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
