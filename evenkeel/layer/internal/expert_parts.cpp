@@ -15,6 +15,17 @@ ExpertGradients gradients_of(const GradientParts& parts) {
   return {parts[0].data(), parts[1].data(), parts[2].data(), parts[3].data()};
 }
 
+ExpertParts parts_of(const ExpertWeights& weights, const ExpertShape& shape) {
+  const auto elements = part_elements(shape);
+  const void* const tensors[] = {weights.gate_up, weights.down, weights.gate_up_bias, weights.down_bias};
+  ExpertParts parts;
+  for (std::size_t part = 0; part < kExpertParts; ++part)
+    if (elements[part] > 0)
+      parts[part] = {static_cast<const std::byte*>(tensors[part]),
+                     static_cast<std::size_t>(elements[part] * bytes_of(shape.type))};
+  return parts;
+}
+
 GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape) {
   const auto elements = part_elements(shape);
   float* const tensors[] = {gradients.gate_up, gradients.down, gradients.gate_up_bias, gradients.down_bias};

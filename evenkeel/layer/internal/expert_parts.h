@@ -13,6 +13,7 @@ namespace evenkeel::internal {
 std::array<std::int64_t, kExpertParts> part_elements(const ExpertShape& shape);
 ExpertWeights weights_of(const ExpertParts& parts);
 ExpertGradients gradients_of(const GradientParts& parts);
+ExpertParts parts_of(const ExpertWeights& weights, const ExpertShape& shape);
 GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape);
 
 }  // namespace evenkeel::internal

@@ -1,175 +1,266 @@
-#include "evenkeel/layer/cpu/internal/backward_pass.h"
-
+// The backward pass of a layer on the CPU: first the chunks that were kept, the last of them first, then the
+// rest, dispatched and computed again. layer/internal/step_story.h has the order of its calls.
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/experts_forward.h"
-#include "evenkeel/layer/cpu/internal/kept_fits.h"
+#include "evenkeel/layer/internal/expert_parts.h"
+#include "evenkeel/layer/internal/step_story.h"
 
 namespace evenkeel::internal {
 
-void BackwardPass::open() {
-  attach_owned_gradients();
-  drop_what_does_not_fit();
-  if (step_.kept.empty()) return;
-  const bool all_kept = step_.decision.chunks.back().kept;
-  borrow(all_kept ? kBackward : again_passes(layer_));
-}
+namespace {
 
-void BackwardPass::borrow(std::span<const Pass> passes) {
-  layer_.clock.enter(Phase::transfer);
-  layer_.borrowed.fetch(step_.decision.plan, layer_.natives.parts(), passes, layer_.transfer);
-  layer_.transfer.open_gradients(step_.decision.plan, layer_.parts.placement);
-  borrowing_ = true;
-}
+class BackwardPass {
+ public:
+  // All must stay until the pass is run.
+  BackwardPass(CpuLayer& layer, SavedStep& step, ConstRows grad_output, const MoeGradients& gradients)
+      : layer_(layer), step_(step), grad_output_(grad_output), gradients_(gradients) {}
 
-// Borrowed weights go, and their gradients travel to their owners.
-void BackwardPass::return_gradients() {
-  if (!borrowing_) return;
-  layer_.clock.leave_chunk(Phase::transfer);
-  layer_.borrowed.release();
-  layer_.transfer.return_gradients(layer_.buffers.owned_gradients);
-  layer_.transfer.finish();
-  borrowing_ = false;
-}
+  void open() {
+    attach_owned_gradients();
+    drop_what_does_not_fit();
+    if (!step_.kept.empty()) borrow(passes_of_kept());
+  }
 
-// Of the rank's own experts: gradients that other ranks compute and send home go there too.
-void BackwardPass::attach_owned_gradients() {
-  for (ExpertId expert : layer_.parts.natives())
-    if (layer_.parts.owns(expert))
-      layer_.buffers.owned_gradients[expert.offset()] =
-          parts_of(gradients_.experts[layer_.natives.index(expert)], layer_.parts.shape.expert);
-}
-
-// Kept chunks are dropped where their backward pass does not fit beside what other steps hold now, or where
-// there is no memory for what the plan borrows.
-void BackwardPass::drop_what_does_not_fit() {
-  if (!layer_.parts.arena.is_bounded() || step_.kept.empty()) return;
-  if (layer_.schedule.fits_everywhere(kept_fits(layer_, step_))) return;
-  step_.kept.clear();
-  for (Chunk& chunk : step_.decision.chunks) chunk.kept = false;
-}
-
-bool BackwardPass::next_chunk() {
-  if (!step_.kept.empty()) {
-    KeptChunk& kept = step_.kept.back();
-    in_flight_.emplace(tokens_of(kept.first_token, kept.dispatched.tokens), std::move(kept.dispatched),
-                       std::move(kept.saved));
-    step_.kept.pop_back();
+  bool next_chunk() {
+    if (!step_.kept.empty()) {
+      KeptChunk& kept = step_.kept.back();
+      in_flight_.emplace(tokens_of(kept.first_token, kept.dispatched.tokens), std::move(kept.dispatched),
+                         std::move(kept.saved));
+      step_.kept.pop_back();
+      return true;
+    }
+    if (!rest_is_planned_ && !plan_rest()) return false;
+    if (rest_chunks_begun_ == step_.decision.chunks.size()) return false;
+    ++rest_chunks_begun_;
     return true;
   }
-  if (!rest_is_planned_ && !plan_rest()) return false;
-  if (rest_chunks_begun_ == step_.decision.chunks.size()) return false;
-  ++rest_chunks_begun_;
-  return true;
-}
 
-// The tokens behind those that were kept go in chunks for which there is memory now. False if there are none.
-bool BackwardPass::plan_rest() {
-  const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
-  if (begin == step_.decision.chunks.end()) return false;
-  rest_begin_ = begin->first_token(step_.top_k.tokens, layer_.schedule.units());
-  plan_rest_again(step_.top_k.part(rest_begin_, step_.top_k.tokens - rest_begin_));
-  if (!borrowing_) borrow(again_passes(layer_));
-  rest_is_planned_ = true;
-  return true;
-}
+  // The gradients of the chunk's results arrive, and what is not there of its rows.
+  void dispatch() {
+    if (rest_is_planned_)
+      dispatch_again();
+    else
+      layer_.clock.enter_chunk(Phase::dispatch);
+    ChunkInFlight& now = *in_flight_;
+    now.incoming =
+        layer_.exchange.dispatch_gradients(now.dispatched, now.tokens.grad_output, now.tokens.top_k.weights);
+    now.computed = layer_.exchange.gradient_buffer(now.dispatched, now.tokens.grad_hidden);
+  }
 
-// Under the plan for which weights are borrowed already, if it fits.
-void BackwardPass::plan_rest_again(const TopK& rest) {
-  StepSchedule& schedule = layer_.schedule;
-  layer_.clock.leave_chunk(Phase::plan);
-  const std::int64_t borrowed =
-      borrowing_ ? borrowing_bytes(layer_, step_.decision.plan, again_passes(layer_)) : 0;
-  if (!borrowing_ || !schedule.decide_rest(rest, borrowed, step_.decision)) {
+  void run_experts() {
+    ChunkInFlight& now = *in_flight_;
+    const bool again = !now.saved.any();
+    collect_groups(again);
+    if (again) layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
+    if (layer_.groups.empty()) return;
+    layer_.clock.enter(Phase::compute);
+    const Workspaces& bytes = step_.decision.workspace;
+    const Buffer workspace =
+        layer_.parts.arena.allocate(again ? bytes.recompute : bytes.backward, "products");
+    layer_.ffn->backward({layer_.groups, now.dispatched.input_row(), now.dispatched.output_row()},
+                         now.dispatched.rows(now.tokens.hidden),
+                         now.dispatched.rows(now.tokens.grad_output, now.incoming.rows),
+                         now.incoming.router.values, now.computed.sums, now.incoming.router.gradients,
+                         workspace.bytes());
+  }
+
+  void combine() {
+    ChunkInFlight& now = *in_flight_;
+    now.saved.release();
+    now.incoming.rows.release();
+    now.dispatched.release_rows();
+    layer_.clock.enter(Phase::combine);
+    layer_.exchange.combine_gradients(now.dispatched, now.computed, now.incoming.router,
+                                      now.tokens.grad_hidden, now.tokens.grad_router_weights);
+    in_flight_.reset();
+  }
+
+  // Borrowed weights go, and their gradients travel to their owners.
+  void return_gradients() {
+    if (!borrowing_) return;
+    layer_.clock.leave_chunk(Phase::transfer);
+    layer_.experts.give_back();
+    layer_.transfer.return_gradients(layer_.owned_gradients);
+    layer_.transfer.finish();
+    borrowing_ = false;
+  }
+
+ private:
+  // A chunk's tokens in the caller's tensors.
+  struct ChunkTokens {
+    TopK top_k;
+    const void* hidden = nullptr;
+    const void* grad_output = nullptr;
+    void* grad_hidden = nullptr;
+    std::span<float> grad_router_weights;
+  };
+  // A chunk on its way. Its buffers go in the reverse order of their coming.
+  struct ChunkInFlight {
+    ChunkTokens tokens;
+    Dispatched dispatched;
+    SavedActivations saved;
+    Exchange::IncomingGradients incoming;
+    Exchange::RowGradients computed;
+  };
+
+  // Of the rank's own experts: gradients that other ranks compute and send home go there too.
+  void attach_owned_gradients() {
+    const auto natives = layer_.parts.natives();
+    for (std::size_t i = 0; i < natives.size(); ++i)
+      if (layer_.parts.owns(natives[i]))
+        layer_.owned_gradients[natives[i].offset()] =
+            parts_of(gradients_.experts[i], layer_.parts.shape.expert);
+  }
+
+  // Kept chunks are dropped where their backward pass does not fit beside what other steps hold now, or where
+  // there is no memory for what the plan borrows.
+  void drop_what_does_not_fit() {
+    if (!layer_.parts.arena.is_bounded() || step_.kept.empty()) return;
+    if (layer_.schedule.fits_everywhere(kept_fits())) return;
+    step_.kept.clear();
+    for (Chunk& chunk : step_.decision.chunks) chunk.kept = false;
+  }
+
+  // Whether the arena has the bytes that backward of the kept chunks asks for; budget/chunk_bytes.h says what
+  // is held when. Gradients arrive when the kept chunks are gone, but what they borrow is not.
+  bool kept_fits() const {
+    ChunkShape shape = layer_.budget.chunk;
+    shape.workspace = step_.decision.workspace;
+    const std::int64_t borrowing = borrowing_bytes(passes_of_kept());
+    const std::int64_t gap = layer_.parts.arena.largest_gap_bytes();
+    std::int64_t gap_behind = gap;
+    for (const KeptChunk& kept : step_.kept) {
+      const ChunkLoad load = kept.dispatched.load();
+      const std::int64_t held = held_bytes(shape, load, load.positions_here);
+      if (borrowing + backward_bytes(shape, load, load.positions_here) - held > gap) return false;
+      gap_behind = std::max(gap_behind, layer_.parts.arena.largest_gap_bytes_without(kept.saved.buffer()));
+    }
+    const bool arrive = layer_.transfer.awaits_gradients(step_.plan(), layer_.parts.placement);
+    return borrowing + (arrive ? shape.gradient_bytes : 0) <= gap_behind;
+  }
+
+  // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
+  std::int64_t borrowing_bytes(std::span<const Pass> passes) const {
+    const WeightTransfer& transfer = layer_.transfer;
+    return transfer.borrows(step_.plan()) * layer_.experts.bytes_each(passes) +
+           transfer.away_bytes(step_.plan(), layer_.parts.placement);
+  }
+
+  // Those that weights are borrowed for where something is computed again.
+  std::span<const Pass> again_passes() const {
+    if (layer_.recompute() == Recompute::whole) return kBackwardWhole;
+    return kBackwardAgain;
+  }
+  std::span<const Pass> passes_of_kept() const {
+    const bool all_kept = step_.decision.chunks.back().kept;
+    return all_kept ? kBackward : again_passes();
+  }
+
+  void borrow(std::span<const Pass> passes) {
+    layer_.clock.enter(Phase::transfer);
+    layer_.experts.borrow(step_.decision.plan, passes, layer_.transfer);
+    layer_.transfer.open_gradients(step_.decision.plan, layer_.parts.placement);
+    borrowing_ = true;
+  }
+
+  // The tokens behind those that were kept go in chunks for which there is memory now. False if there are
+  // none.
+  bool plan_rest() {
+    const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
+    if (begin == step_.decision.chunks.end()) return false;
+    rest_begin_ = begin->first_token(step_.top_k.tokens, layer_.schedule.units());
+    plan_rest_again(rest());
+    if (!borrowing_) borrow(again_passes());
+    rest_is_planned_ = true;
+    return true;
+  }
+
+  // Under the plan for which weights are borrowed already, if it fits.
+  void plan_rest_again(const TopK& rest) {
+    layer_.clock.leave_chunk(Phase::plan);
+    if (borrowing_ && layer_.schedule.decide_backward(rest, borrowing_bytes(again_passes()), step_.decision))
+      return;
     return_gradients();
     layer_.clock.enter(Phase::plan);
-    schedule.decide_backward(rest, step_.decision);
+    layer_.schedule.decide_backward(rest, std::nullopt, step_.decision);
   }
-}
 
-// The gradients of the chunk's results arrive, and what is not there of its rows.
-void BackwardPass::dispatch() {
-  if (rest_is_planned_)
-    dispatch_again();
-  else
-    layer_.clock.enter_chunk(Phase::dispatch);
-  ChunkInFlight& now = *in_flight_;
-  now.incoming =
-      layer_.exchange.dispatch_gradients(now.dispatched, now.tokens.grad_output, now.tokens.top_k.weights);
-  now.computed = layer_.exchange.gradient_buffer(now.dispatched, now.tokens.grad_hidden);
-}
-
-void BackwardPass::dispatch_again() {
-  StepSchedule& schedule = layer_.schedule;
-  layer_.clock.enter_chunk(Phase::plan);
-  const Chunk& chunk = step_.decision.chunks[rest_chunks_begun_ - 1];
-  const std::int64_t rest = step_.top_k.tokens - rest_begin_;
-  const std::int64_t first = chunk.first_token(rest, schedule.units());
-  ChunkInFlight& now =
-      in_flight_.emplace(tokens_of(rest_begin_ + first, chunk.end_token(rest, schedule.units()) - first));
-  const StepPlan& plan = schedule.plan_chunk(now.tokens.top_k, step_.decision);
-  layer_.clock.enter(Phase::dispatch);
-  now.dispatched = layer_.exchange.dispatch(now.tokens.hidden, now.tokens.top_k, schedule.counts(), plan);
-  if (layer_.recompute() == Recompute::whole) compute_forward();
-}
-
-// All that forward computed, as frameworks do that know nothing of the experts within.
-void BackwardPass::compute_forward() {
-  ChunkInFlight& now = *in_flight_;
-  now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};
-  layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
-  ExpertsForward experts(layer_, step_.decision, now.dispatched, now.tokens.hidden, now.saved);
-  experts.compute_waiting();
-  layer_.clock.enter(Phase::combine);
-  experts.compute_rest();
-  layer_.clock.enter(Phase::dispatch);
-}
-
-void BackwardPass::run_experts() {
-  ChunkInFlight& now = *in_flight_;
-  layer_.buffers.groups.collect_backward(now.dispatched, now.saved);
-  const std::span<ExpertGroup> groups = layer_.buffers.groups.groups();
-  const bool again = !now.saved.any();
-  if (again) layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
-  if (groups.empty()) return;
-  layer_.clock.enter(Phase::compute);
-  const Workspaces& bytes = step_.decision.workspace;
-  const Buffer workspace = layer_.parts.arena.allocate(again ? bytes.recompute : bytes.backward, "products");
-  attach_gradients(groups);
-  layer_.ffn->backward(
-      {groups, now.dispatched.input_row(), now.dispatched.output_row()},
-      now.dispatched.rows(now.tokens.hidden), now.dispatched.rows(now.tokens.grad_output, now.incoming.rows),
-      now.incoming.router.values, now.computed.sums, now.incoming.router.gradients, workspace.bytes());
-}
-
-// Owners add to the caller's gradients, everyone else to what will be sent to the owner.
-void BackwardPass::attach_gradients(std::span<ExpertGroup> groups) {
-  const auto away = layer_.transfer.away();
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const ExpertId expert = layer_.buffers.groups.experts()[g];
-    const auto found = std::ranges::find(away, expert, &WeightTransfer::Away::expert);
-    groups[g].gradients =
-        gradients_of(found == away.end() ? layer_.buffers.owned_gradients[expert.offset()] : found->parts);
+  void dispatch_again() {
+    StepSchedule& schedule = layer_.schedule;
+    layer_.clock.enter_chunk(Phase::plan);
+    const Chunk& chunk = step_.decision.chunks[rest_chunks_begun_ - 1];
+    const std::int64_t first = rest_begin_ + chunk.first_token(rest().tokens, schedule.units());
+    ChunkInFlight& now = in_flight_.emplace(tokens_of(first, schedule.part_of(chunk, rest()).tokens));
+    const StepPlan& plan = schedule.plan_chunk(now.tokens.top_k, step_.decision);
+    layer_.clock.enter(Phase::dispatch);
+    now.dispatched = layer_.exchange.dispatch(now.tokens.hidden, now.tokens.top_k, schedule.counts(), plan);
+    if (layer_.recompute() == Recompute::whole) compute_forward();
   }
-}
 
-void BackwardPass::combine() {
-  ChunkInFlight& now = *in_flight_;
-  now.saved.release();
-  now.incoming.rows.release();
-  now.dispatched.release_rows();
-  layer_.clock.enter(Phase::combine);
-  layer_.exchange.combine_gradients(now.dispatched, now.computed, now.incoming.router, now.tokens.grad_hidden,
-                                    now.tokens.grad_router_weights);
-  in_flight_.reset();
-}
+  // All that forward computed, as frameworks do that know nothing of the experts within.
+  void compute_forward() {
+    ChunkInFlight& now = *in_flight_;
+    now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};
+    layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
+    ExpertsForward experts(layer_, step_.decision, now.dispatched, now.tokens.hidden, now.saved);
+    experts.compute_waiting();
+    layer_.clock.enter(Phase::combine);
+    experts.compute_rest();
+    layer_.clock.enter(Phase::dispatch);
+  }
 
-BackwardPass::ChunkTokens BackwardPass::tokens_of(std::int64_t first, std::int64_t count) const {
-  const TopK part = step_.top_k.part(first, count);
-  return {part, layer_.row(step_.hidden, first), layer_.row(grad_output_, first),
-          layer_.row(gradients_.hidden, first),
-          gradients_.router_weights.subspan(static_cast<std::size_t>(first * part.k), part.weights.size())};
+  // All positions of the chunk. Owners add to the caller's gradients, everyone else to what will be sent to
+  // the owner.
+  void collect_groups(bool again) {
+    const auto away = layer_.transfer.away();
+    layer_.groups.clear();
+    for (const auto& [expert, begin, end] : in_flight_->dispatched.groups()) {
+      if (begin >= end) continue;
+      const auto found = std::ranges::find(away, expert, &WeightTransfer::Away::expert);
+      const GradientParts& sums =
+          found == away.end() ? layer_.owned_gradients[expert.offset()] : found->parts;
+      layer_.groups.push_back({.prepared = layer_.experts.of(expert, Pass::backward),
+                               .gradients = gradients_of(sums),
+                               .begin = begin,
+                               .end = end,
+                               .prepared_again = again ? layer_.experts.of(expert, Pass::recompute) : nullptr,
+                               .saved = in_flight_->saved.at(begin)});
+    }
+  }
+
+  TopK rest() const { return step_.top_k.part(rest_begin_, step_.top_k.tokens - rest_begin_); }
+  ChunkTokens tokens_of(std::int64_t first, std::int64_t count) const {
+    const TopK part = step_.top_k.part(first, count);
+    return {part, layer_.row(step_.hidden, first), layer_.row(grad_output_, first),
+            layer_.row(gradients_.hidden, first),
+            gradients_.router_weights.subspan(static_cast<std::size_t>(first * part.k), part.weights.size())};
+  }
+
+  CpuLayer& layer_;
+  SavedStep& step_;
+  ConstRows grad_output_;
+  const MoeGradients& gradients_;
+  bool borrowing_ = false;
+  bool rest_is_planned_ = false;  // then the present chunk is of the rest
+  std::int64_t rest_begin_ = 0;   // the first token of the rest
+  std::size_t rest_chunks_begun_ = 0;
+  std::optional<ChunkInFlight> in_flight_;
+};
+
+}  // namespace
+
+void CpuLayer::backward(StepState& state, ConstRows grad_output, const MoeGradients& gradients) {
+  clock.start(true);
+  BackwardPass pass(*this, static_cast<SavedStep&>(state), grad_output, gradients);
+  run_backward(pass);
+  finish_step();
 }
 
 }  // namespace evenkeel::internal

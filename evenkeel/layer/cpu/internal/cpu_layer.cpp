@@ -9,10 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/layer/cpu/internal/backward_pass.h"
-#include "evenkeel/layer/cpu/internal/forward_pass.h"
-#include "evenkeel/layer/internal/agreement.h"
-#include "evenkeel/layer/internal/step_story.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel::internal {
 
@@ -66,7 +63,8 @@ BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn) {
 }
 
 // Ranks with unlike CPUs may need unlike bytes, but must choose alike.
-void take_the_most(ChunkShape& chunk, Communicator& comm) {
+BudgetShape agreed(BudgetShape budget, Communicator& comm) {
+  ChunkShape& chunk = budget.chunk;
   std::int64_t* const theirs[] = {&chunk.saved_bytes,
                                   &chunk.saved_margin_bytes,
                                   &chunk.workspace.forward,
@@ -83,10 +81,6 @@ void take_the_most(ChunkShape& chunk, Communicator& comm) {
   CpuStream stream;
   comm.all_reduce(most, Reduction::max, stream, "workspaces").wait();
   for (std::size_t i = 0; i < most.size(); ++i) *theirs[i] = most[i];
-}
-
-BudgetShape agreed(BudgetShape budget, Communicator& comm) {
-  take_the_most(budget.chunk, comm);
   return budget;
 }
 
@@ -94,15 +88,6 @@ bool cuts_steps(const LayerParts& layer) {
   const MemoryOptions& options = layer.options.cpu().memory;
   return layer.arena.is_bounded() || options.recompute == Recompute::whole ||
          options.recompute == Recompute::chunk || options.rule.kind != ChunkRule::Kind::exact;
-}
-
-PassBuffers pass_buffers(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
-  const auto experts = static_cast<std::size_t>(num_experts);
-  PassBuffers buffers{.groups = ExpertGroups(natives, borrowed, num_experts),
-                      .owned_gradients = std::vector<GradientParts>(experts),
-                      .split_experts = std::vector<std::uint8_t>(experts)};
-  buffers.result_rows.reserve(experts);
-  return buffers;
 }
 
 }  // namespace
@@ -113,8 +98,7 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       planner(warm_planner(layer.options.planner, layer.placement)),
       bits(common_bits(layer.comm, *ffn)),
       weights_comm(layer.comm.split(0)),
-      natives(*ffn, layer.placement, layer.comm.rank(), layer.options.with_backward),
-      borrowed(*ffn, layer.arena, layer.shape.num_experts),
+      experts(*ffn, layer.arena, layer.placement, layer.comm.rank(), layer.options.with_backward),
       clock(layer.options.cpu().on_phase),
       exchange(layer.comm, stream, layer.arena, layer.shape.expert.hidden, layer.shape.expert.type),
       transfer(*weights_comm, layer.arena, part_elements(layer.shape.expert),
@@ -122,9 +106,12 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),
       schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.cpu().memory,
                cuts_steps(layer)),
-      buffers(pass_buffers(natives, borrowed, layer.shape.num_experts)) {
+      owned_gradients(static_cast<std::size_t>(layer.shape.num_experts)),
+      split_experts(owned_gradients.size()) {
   if (layer.arena.is_bounded()) set_bytes_aside();
   // So that no step takes memory for its first operation or its deal.
+  groups.reserve(2 * owned_gradients.size());  // one is two where its own run is left out
+  result_rows.reserve(owned_gradients.size());
   stream.reserve();
   StepPlan any;
   any.begin(layer.placement);
@@ -152,20 +139,6 @@ void CpuLayer::set_bytes_aside() {
 
 void CpuLayer::set_planner(const PlannerOptions& options) {
   planner = warm_planner(options, parts.placement);
-}
-
-void CpuLayer::forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) {
-  clock.start(false);
-  ForwardPass forward_pass(*this, static_cast<SavedStep&>(state), hidden, top_k, output);
-  run_forward(forward_pass);
-  finish_step();
-}
-
-void CpuLayer::backward(StepState& state, ConstRows grad_output, const MoeGradients& gradients) {
-  clock.start(true);
-  BackwardPass backward_pass(*this, static_cast<SavedStep&>(state), grad_output, gradients);
-  run_backward(backward_pass);
-  finish_step();
 }
 
 void CpuLayer::finish_step() {

@@ -1,5 +1,5 @@
-// The part of a layer that carries out its steps on the CPU. Its passes are forward_pass.h and
-// backward_pass.h.
+// The part of a layer that carries out its steps on the CPU. Its passes are in forward_pass.cpp and
+// backward_pass.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,8 @@
 #include "evenkeel/exchange/exchange.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/exchange/weight_transfer.h"
-#include "evenkeel/layer/cpu/internal/borrowed_experts.h"
-#include "evenkeel/layer/cpu/internal/expert_groups.h"
-#include "evenkeel/layer/cpu/internal/native_experts.h"
 #include "evenkeel/layer/cpu/internal/phase_clock.h"
+#include "evenkeel/layer/cpu/internal/prepared_experts.h"
 #include "evenkeel/layer/cpu/internal/saved_step.h"
 #include "evenkeel/layer/cpu/internal/step_schedule.h"
 #include "evenkeel/layer/internal/layer_backend.h"
@@ -29,19 +27,11 @@
 
 namespace evenkeel::internal {
 
-// Memory that passes and their chunks fill before they read it; reused, so that no step allocates.
-struct PassBuffers {
-  ExpertGroups groups;
-  ResultRows result_rows = {};
-  std::vector<GradientParts> owned_gradients;  // by expert
-  std::vector<std::uint8_t> split_experts;     // by expert
-};
-
 class CpuLayer final : public LayerBackend {
  public:
   explicit CpuLayer(const LayerParts& layer);
 
-  void set_weights(std::span<const ExpertWeights> weights) override { natives.set(weights); }
+  void set_weights(std::span<const ExpertWeights> weights) override { experts.set_natives(weights); }
   void set_planner(const PlannerOptions& options) override;
   StepState* take_state() override { return pool.take(); }
   void give_back(StepState* state) noexcept override { pool.give_back(static_cast<SavedStep*>(state)); }
@@ -52,10 +42,7 @@ class CpuLayer final : public LayerBackend {
   std::int64_t least_budget() const override { return evenkeel::least_budget(budget); }
 
   // Where a token's row begins.
-  const void* row(ConstRows of, std::int64_t token) const {
-    return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
-  }
-  void* row(Rows of, std::int64_t token) const {
+  auto* row(const auto& of, std::int64_t token) const {
     return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
   }
   Recompute recompute() const { return parts.options.cpu().memory.recompute; }
@@ -65,16 +52,19 @@ class CpuLayer final : public LayerBackend {
   std::unique_ptr<Planner> planner;
   const BitwiseReport bits;
   const std::unique_ptr<Communicator> weights_comm;
-  NativeExperts natives;
-  BorrowedExperts borrowed;
+  PreparedExperts experts;
   PhaseClock clock;
   CpuStream stream;
   Exchange exchange;
   WeightTransfer transfer;
   const BudgetShape budget;
   StepSchedule schedule;
-  PassBuffers buffers;
-  Buffer choices;  // of states in flight, where the arena has a budget
+  // What passes and their chunks fill before they read it; reused, so that no step allocates.
+  std::vector<ExpertGroup> groups;  // of one call of the products
+  ResultRows result_rows;
+  std::vector<GradientParts> owned_gradients;  // [E]
+  std::vector<std::uint8_t> split_experts;     // [E]
+  Buffer choices;                              // of states in flight, where the arena has a budget
   StepPool pool;
 
  private:

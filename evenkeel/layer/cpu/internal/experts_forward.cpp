@@ -1,35 +1,22 @@
 #include "evenkeel/layer/cpu/internal/experts_forward.h"
 
+#include <algorithm>
+
 #include "evenkeel/budget/chunk_bytes.h"
 
 namespace evenkeel::internal {
 
-namespace {
-
-// Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
-void open_results(CpuLayer& layer, const StepPlan& plan, const Dispatched& dispatched) {
-  std::vector<std::uint8_t>& split = layer.buffers.split_experts;
-  for (ExpertId expert : indices<ExpertId>(layer.parts.shape.num_experts))
-    split[expert.offset()] = plan.splits(expert, layer.parts.placement) ? 1 : 0;
-  ResultRows& rows = layer.buffers.result_rows;
-  rows.open(dispatched, layer.parts.comm.rank(), split);
-  rows.hold_at_once(results_at_once(layer.budget.chunk, rows.positions_in_runs(), std::ssize(rows.runs())));
-}
-
-}  // namespace
-
 ExpertsForward::ExpertsForward(CpuLayer& layer, const StepDecision& decision, const Dispatched& dispatched,
                                const void* hidden, const SavedActivations& saved)
     : layer_(layer), dispatched_(dispatched), hidden_(hidden), saved_(saved) {
-  open_results(layer, decision.plan, dispatched);
+  open_results(decision.plan);
   layer.clock.enter(Phase::compute);
-  ResultRows& result_rows = layer.buffers.result_rows;
-  in_ranges_ = !result_rows.runs().empty();
+  ResultRows& rows = layer.result_rows;
   ChunkLoad load = dispatched.load();
-  load.own_runs = std::ssize(result_rows.runs());
+  load.own_runs = std::ssize(rows.runs());
   own_rows_ = layer.parts.arena.allocate(chunk_buffers::result_index(load), "result rows");
-  if (in_ranges_) result_rows.fill(own_rows_.as<std::int32_t>());
-  results_ = layer.exchange.result_buffer(result_rows);
+  if (!rows.runs().empty()) rows.fill(own_rows_.as<std::int32_t>());
+  results_ = layer.exchange.result_buffer(rows);
   workspace_ = layer.parts.arena.allocate(decision.workspace.forward, "products");
 }
 
@@ -41,42 +28,64 @@ ExpertsForward::~ExpertsForward() {
   }
 }
 
+// Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
+void ExpertsForward::open_results(const StepPlan& plan) {
+  for (ExpertId expert : indices<ExpertId>(layer_.parts.shape.num_experts))
+    layer_.split_experts[expert.offset()] = plan.splits(expert, layer_.parts.placement) ? 1 : 0;
+  ResultRows& rows = layer_.result_rows;
+  rows.open(dispatched_, layer_.parts.comm.rank(), layer_.split_experts);
+  rows.hold_at_once(results_at_once(layer_.budget.chunk, rows.positions_in_runs(), std::ssize(rows.runs())));
+}
+
 void ExpertsForward::compute_waiting() {
-  layer_.buffers.groups.collect_waiting(dispatched_, layer_.buffers.result_rows, saved_);
+  layer_.groups.clear();
+  const auto runs = layer_.result_rows.runs();
+  for (std::size_t g = 0; g < dispatched_.groups().size(); ++g) {
+    const auto& [expert, begin, end] = dispatched_.groups()[g];
+    const auto run = std::ranges::find(runs, static_cast<std::int32_t>(g), &OwnRun::group);
+    const bool whole = run == runs.end();
+    add_group(expert, begin, whole ? end : run->begin);
+    if (!whole) add_group(expert, run->end, end);
+  }
   multiply();
 }
 
 void ExpertsForward::compute_rest_and_sum(std::span<const float> weights, void* output) {
-  layer_.exchange.return_results(dispatched_, results_, layer_.buffers.result_rows);
-  compute_ranges([&] {
-    layer_.exchange.sum_results(dispatched_, results_, layer_.buffers.result_rows, weights, output);
-  });
-}
-
-void ExpertsForward::compute_rest() {
-  compute_ranges([] {});
-}
-
-template <class Sum>
-void ExpertsForward::compute_ranges(const Sum& sum) {
-  while (layer_.buffers.result_rows.next_range(own_rows_.as<std::int32_t>())) {
-    layer_.clock.enter(Phase::compute);
-    layer_.buffers.groups.collect_range(dispatched_, layer_.buffers.result_rows, saved_);
-    multiply();
-    layer_.clock.enter(Phase::combine);
-    layer_.stream.synchronize();
-    sum();
-  }
+  layer_.exchange.return_results(dispatched_, results_, layer_.result_rows);
+  while (compute_range())
+    layer_.exchange.sum_results(dispatched_, results_, layer_.result_rows, weights, output);
   layer_.stream.synchronize();
 }
 
+// Of the next tokens, when what they wait for is here; false if there are none.
+bool ExpertsForward::compute_range() {
+  if (!layer_.result_rows.next_range(own_rows_.as<std::int32_t>())) return false;
+  layer_.clock.enter(Phase::compute);
+  layer_.groups.clear();
+  for (const OwnRun& run : layer_.result_rows.runs())
+    add_group(dispatched_.groups()[static_cast<std::size_t>(run.group)].expert, run.range_begin,
+              run.range_end);
+  multiply();
+  layer_.clock.enter(Phase::combine);
+  layer_.stream.synchronize();
+  return true;
+}
+
+void ExpertsForward::add_group(ExpertId expert, std::int64_t begin, std::int64_t end) {
+  if (begin < end)
+    layer_.groups.push_back({.prepared = layer_.experts.of(expert, Pass::forward),
+                             .gradients = {},
+                             .begin = begin,
+                             .end = end,
+                             .saved = saved_.at(begin)});
+}
+
 void ExpertsForward::multiply() {
-  const auto groups = layer_.buffers.groups.groups();
-  if (groups.empty()) return;
-  const std::span<const std::int32_t> rows =
-      in_ranges_ ? own_rows_.as<const std::int32_t>() : dispatched_.output_row();
-  layer_.ffn->forward({groups, dispatched_.input_row(), rows}, dispatched_.rows(hidden_), results_.data(),
-                      workspace_.bytes());
+  if (layer_.groups.empty()) return;
+  const auto own_rows = own_rows_.as<const std::int32_t>();
+  const auto rows = layer_.result_rows.runs().empty() ? dispatched_.output_row() : own_rows;
+  layer_.ffn->forward({layer_.groups, dispatched_.input_row(), rows}, dispatched_.rows(hidden_),
+                      results_.data(), workspace_.bytes());
 }
 
 }  // namespace evenkeel::internal

@@ -7,7 +7,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
-#include "evenkeel/layer/cpu/internal/saved_activations.h"
+#include "evenkeel/layer/cpu/internal/saved_step.h"
 #include "evenkeel/step/decide.h"
 
 namespace evenkeel::internal {
@@ -28,18 +28,21 @@ class ExpertsForward {
   // sums.
   void compute_rest_and_sum(std::span<const float> weights, void* output);
   // The rest alone, for what it saves.
-  void compute_rest();
+  void compute_rest() {
+    while (compute_range()) {
+    }
+  }
 
  private:
+  void open_results(const StepPlan& plan);
+  bool compute_range();
+  void add_group(ExpertId expert, std::int64_t begin, std::int64_t end);
   void multiply();
-  template <class Sum>
-  void compute_ranges(const Sum& sum);
 
   CpuLayer& layer_;
   const Dispatched& dispatched_;
   const void* hidden_;
   const SavedActivations& saved_;
-  bool in_ranges_;
   Buffer own_rows_, results_, workspace_;
 };
 

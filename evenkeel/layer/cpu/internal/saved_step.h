@@ -6,15 +6,38 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/layer/cpu/internal/saved_activations.h"
 #include "evenkeel/layer/internal/layer_backend.h"
 #include "evenkeel/step/decide.h"
 
 namespace evenkeel::internal {
+
+// The activations that forward saved of a chunk: of all its positions, or of none.
+class SavedActivations {
+ public:
+  // Of none.
+  SavedActivations() = default;
+  SavedActivations(Arena& arena, const Dispatched& dispatched, const ChunkShape& shape, Lifetime lifetime)
+      : buffer_(arena.allocate(saved_bytes(shape, dispatched.positions_here), "saved activations", lifetime)),
+        bytes_each_(shape.saved_bytes) {}
+
+  bool any() const { return bytes_each_ > 0; }
+  // Of a position; null where none were saved.
+  std::byte* at(std::int64_t position) const {
+    return any() ? buffer_.data() + position * bytes_each_ : nullptr;
+  }
+  const Buffer& buffer() const { return buffer_; }
+  void release() { buffer_.release(); }
+
+ private:
+  Buffer buffer_;
+  std::int64_t bytes_each_ = 0;
+};
 
 // A chunk whose rows and tables stayed.
 struct KeptChunk {
@@ -44,8 +67,26 @@ class StepPool {
   }
 
   // Null where as many are alive as may be.
-  SavedStep* take();
-  void give_back(SavedStep* step) noexcept;
+  SavedStep* take() {
+    if (limited_ && free_choices_.empty()) return nullptr;
+    if (free_.empty()) {
+      free_.reserve(++steps_);
+      free_.push_back(std::make_unique<SavedStep>());
+    }
+    SavedStep* const step = free_.back().release();
+    free_.pop_back();
+    if (limited_) {
+      step->choices = free_choices_.back();
+      free_choices_.pop_back();
+    }
+    return step;
+  }
+  void give_back(SavedStep* step) noexcept {
+    step->kept.clear();
+    step->own_choices = {};
+    if (step->choices != nullptr) free_choices_.push_back(std::exchange(step->choices, nullptr));
+    free_.emplace_back(step);
+  }
 
  private:
   std::vector<std::unique_ptr<SavedStep>> free_;  // has memory for every step there is

@@ -15,13 +15,6 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The smallest multiple of the number of blocks in which a unit is at most one token of a rank.
-static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
-std::int64_t units_of(const BudgetShape& shape, bool cuts) {
-  if (!cuts) return 1;
-  return round_up(shape.max_tokens, kStepBlocks);
-}
-
 void require_experts(const TopK& top_k, int num_experts) {
   for (std::size_t a = 0; a < top_k.experts.size(); ++a)
     if (const std::int32_t expert = top_k.experts[a]; expert < -1 || expert >= num_experts)
@@ -32,6 +25,7 @@ void require_experts(const TopK& top_k, int num_experts) {
 
 }  // namespace
 
+// Of what is cut, a unit is at most one token of a rank: the smallest such multiple of the number of blocks.
 StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement,
                            const BudgetShape& shape, const MemoryOptions& options, bool cuts)
     : comm_(comm),
@@ -39,7 +33,7 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       placement_(placement),
       shape_(shape),
       cuts_(cuts),
-      units_(units_of(shape, cuts)),
+      units_(cuts ? round_up(shape.max_tokens, kStepBlocks) : 1),
       bytes_(shape.chunk, options.recompute),
       decider_(bytes_, {options, step_expert(shape.chunk), units_, shape.chunk.with_backward}, comm.size()),
       memories_(static_cast<std::size_t>(comm.size())),
@@ -51,10 +45,7 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
 void StepSchedule::decide_forward(const TopK& top_k, Planner& planner, StepDecision& decision) {
   require_experts(top_k, placement_.num_experts());
   decision.chunks.reserve(static_cast<std::size_t>(units_));
-  if (cuts_) {
-    gather_memories(top_k, 0);
-    return decide(top_k, {.pass = StepPass::forward, .planner = &planner}, decision);
-  }
+  if (cuts_) return decide(top_k, &planner, std::nullopt, decision);
   gather_counts(top_k, "counts");
   timed([&] { planner.plan(counts_, placement_, decision.plan); });
   decision.reason = reason_of_plan(decision.plan.spilled());
@@ -69,14 +60,9 @@ bool StepSchedule::fits_everywhere(bool fits_here) {
   return misfits[0] == 0;
 }
 
-void StepSchedule::decide_backward(const TopK& rest, StepDecision& decision) {
-  gather_memories(rest, 0);
-  decide(rest, {.pass = StepPass::backward}, decision);
-}
-
-bool StepSchedule::decide_rest(const TopK& rest, std::int64_t borrowed, StepDecision& decision) {
-  gather_memories(rest, borrowed);
-  decide(rest, {.pass = StepPass::backward, .holds_borrowed = true}, decision);
+bool StepSchedule::decide_backward(const TopK& rest, std::optional<std::int64_t> borrowed,
+                                   StepDecision& decision) {
+  decide(rest, nullptr, borrowed, decision);
   return !decision.chunks.empty();
 }
 
@@ -102,13 +88,16 @@ void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
 
 // As many as every rank has memory to count.
 int StepSchedule::num_blocks() const {
+  static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
   const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
   int blocks = kStepBlocks;
   while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
   return blocks;
 }
 
-void StepSchedule::decide(const TopK& top_k, Asked asked, StepDecision& decision) {
+void StepSchedule::decide(const TopK& top_k, Planner* forward, std::optional<std::int64_t> borrowed,
+                          StepDecision& decision) {
+  gather_memories(top_k, borrowed.value_or(0));
   const int experts = placement_.num_experts();
   const int blocks = num_blocks();
   const std::int64_t count = BlockTable::count(comm_.size(), experts, blocks);
@@ -121,9 +110,9 @@ void StepSchedule::decide(const TopK& top_k, Asked asked, StepDecision& decision
       .wait();
   timed([&] {
     table.sum(counts_);
-    decider_.decide(
-        {asked.pass, table, counts_, placement_, memories_, top_k.k, asked.planner, asked.holds_borrowed},
-        decision);
+    const StepPass pass = forward == nullptr ? StepPass::backward : StepPass::forward;
+    decider_.decide({pass, table, counts_, placement_, memories_, top_k.k, forward, borrowed.has_value()},
+                    decision);
   });
   if (!decision.chunks.empty()) follow(decision.plan);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,13 +33,16 @@ class StepSchedule {
   void decide_forward(const TopK& top_k, Planner& planner, StepDecision& decision);
   // Collective. Whether on every rank what it asks about fits.
   bool fits_everywhere(bool fits_here);
-  // Collective. Of what backward has to compute again; the decision is that of forward.
-  void decide_backward(const TopK& rest, StepDecision& decision);
-  // As decide_backward(), but under the step's plan alone, for which this rank holds `borrowed` bytes
-  // already. False if it does not fit.
-  bool decide_rest(const TopK& rest, std::int64_t borrowed, StepDecision& decision);
+  // Collective. Of what backward has to compute again; the decision is that of forward. Where this rank holds
+  // `borrowed` bytes for the step's plan already, under that plan alone: false if it does not fit.
+  bool decide_backward(const TopK& rest, std::optional<std::int64_t> borrowed, StepDecision& decision);
 
   std::int64_t units() const { return units_; }
+  // A chunk's part of a rank's tokens.
+  TopK part_of(const Chunk& chunk, const TopK& all) const {
+    const std::int64_t first = chunk.first_token(all.tokens, units_);
+    return all.part(first, chunk.end_token(all.tokens, units_) - first);
+  }
   // CPU time of the last decision.
   double planning_seconds() const { return planning_seconds_; }
 
@@ -49,12 +53,8 @@ class StepSchedule {
 
  private:
   void gather_counts(const TopK& top_k, const char* name);
-  struct Asked {
-    StepPass pass;
-    Planner* planner = nullptr;
-    bool holds_borrowed = false;
-  };
-  void decide(const TopK& top_k, Asked asked, StepDecision& decision);
+  void decide(const TopK& top_k, Planner* forward, std::optional<std::int64_t> borrowed,
+              StepDecision& decision);
   void follow(const StepPlan& plan);
   void gather_memories(const TopK& top_k, std::int64_t borrowed);
   int num_blocks() const;
