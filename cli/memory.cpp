@@ -16,7 +16,7 @@
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/training_memory/names.h"
 #ifdef EVENKEEL_WITH_LAYER
-#include "evenkeel/layer/training_budget.h"
+#include "evenkeel/layer/chunk_shape.h"
 #endif
 
 namespace evenkeel::cli {

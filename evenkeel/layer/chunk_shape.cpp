@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/internal/expert_parts.h"
 
@@ -50,6 +52,67 @@ BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement,
   for (RankId rank : indices<RankId>(placement.num_ranks()))
     budget.copies = std::max<std::int64_t>(budget.copies, placement.num_copies(rank));
   return budget;
+}
+
+namespace {
+
+std::int64_t divided(std::int64_t number, std::int64_t by) {
+  return (number + by - 1) / by;
+}
+
+ExpertShape expert_shape(const MemoryModel& memory) {
+  const ModelDescription& model = memory.model();
+  ExpertShape shape;
+  shape.hidden = model.hidden;
+  shape.intermediate = model.experts.intermediate;
+  shape.biases = model.experts.biases;
+  shape.type = memory.setup().bytes.activation == 2 ? DataType::bf16 : DataType::f32;
+  return shape;
+}
+
+// Steps of all layers of the stage's fullest piece that wait for backward at once: with full recomputation
+// only the one that was just computed again.
+std::int64_t states_in_flight(const MemoryModel& memory, int stage) {
+  if (memory.setup().full_recompute) return 1;
+  return memory.micro_batches_in_flight(stage) * memory.piece_layers(stage, MemoryModel::Part::experts);
+}
+
+std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
+  const MemorySetup& setup = memory.setup();
+  const ModelDescription& model = memory.model();
+  const ExpertShape expert = expert_shape(memory);
+  const std::int64_t states = states_in_flight(memory, stage);
+  const std::int64_t tokens =
+      divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
+  // No layer is made for more assignments; states are an int.
+  constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30, kMostStates = 1 << 20;
+  if (states > kMostStates || tokens > kMostAssignments / model.experts.top_k / setup.parallel.expert)
+    return std::nullopt;
+  BudgetShape shape;
+  shape.chunk = chunk_shape(
+      {static_cast<int>(model.experts.count), static_cast<int>(model.experts.top_k), expert},
+      static_cast<int>(setup.parallel.expert), *make_cpu_expert_ffn(expert, /*with_backward=*/true), true);
+  shape.max_tokens = tokens;
+  shape.home_experts = divided(model.experts.count, setup.parallel.expert);
+  shape.states_in_flight = static_cast<int>(states);
+  return shape;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage) {
+  const std::int64_t bytes = memory.setup().bytes.activation;
+  const RoutedExperts& experts = memory.model().experts;
+  // The layer runs whole experts.
+  if (memory.setup().parallel.expert_tensor > 1) return std::nullopt;
+  if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4) || !experts.gated || experts.latent > 0)
+    return std::nullopt;
+  try {
+    const auto shape = budget_shape(memory, stage);
+    return shape ? std::optional(least_budget(*shape)) : std::nullopt;
+  } catch (const Unsupported&) {
+    return std::nullopt;  // of the type, on this CPU
+  }
 }
 
 }  // namespace evenkeel

@@ -2,21 +2,55 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/layer/internal/layer_backend.h"
 #include "evenkeel/layer/internal/layer_parts.h"
-#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel {
+
+namespace {
+
+// Throws InvalidArgument where a tensor of the expert is null. `what`: "weights" or "gradients".
+template <class Tensors>
+void require_whole(const Tensors& tensors, std::string_view what, ExpertId expert, bool biases) {
+  const bool whole = tensors.gate_up != nullptr && tensors.down != nullptr &&
+                     (!biases || (tensors.gate_up_bias != nullptr && tensors.down_bias != nullptr));
+  if (!whole)
+    throw InvalidArgument(fmt::format("{} of expert {}", what, expert.value()), "a tensor is missing",
+                          biases ? "gate_up, down and both biases" : "gate_up and down");
+}
+
+}  // namespace
+
+ForwardState::ForwardState(internal::LayerBackend& layer) : step_(layer.take_state(), GiveBack{&layer}) {}
+
+void ForwardState::GiveBack::operator()(internal::StepState* step) const noexcept {
+  layer->give_back(step);
+}
+
+const internal::StepState& ForwardState::held() const {
+  if (step_ == nullptr)
+    throw InvalidArgument("state", "holds no step", "what forward() gave, before backward()");
+  return *step_;
+}
+
+const StepPlan& ForwardState::plan() const {
+  return held().plan();
+}
+
+std::span<const Chunk> ForwardState::chunks() const {
+  return held().chunks();
+}
 
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
                    MoeOptions options)
     : parts_(std::make_unique<internal::LayerParts>(comm, arena, shape, std::move(placement),
                                                     std::move(options))) {
-  internal::require_agreement(comm, parts_->digests());
+  parts_->require_agreement();
   const LayerDevice* const other = parts_->other_device();
   backend_ = other == nullptr ? internal::make_cpu_layer(*parts_) : other->make(*parts_);
 }
@@ -97,7 +131,7 @@ void MoeLayer::require_weights(std::span<const ExpertWeights> weights) const {
     throw InvalidArgument("weights", fmt::format("{} experts", weights.size()),
                           fmt::format("the {} at home on this rank", own.size()));
   for (std::size_t i = 0; i < own.size(); ++i)
-    internal::require_whole(weights[i], "weights", own[i], parts_->shape.expert.biases);
+    require_whole(weights[i], "weights", own[i], parts_->shape.expert.biases);
 }
 
 void MoeLayer::require_rows(const char* name, ConstRows rows, std::int64_t tokens) const {
@@ -139,7 +173,7 @@ void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output
                           fmt::format("of the {} at home on this rank", natives().size()));
   for (std::size_t i = 0; i < natives().size(); ++i)
     if (parts_->owns(natives()[i]))
-      internal::require_whole(gradients.experts[i], "gradients", natives()[i], parts_->shape.expert.biases);
+      require_whole(gradients.experts[i], "gradients", natives()[i], parts_->shape.expert.biases);
   if (gradients.router_weights.size() != top_k.weights.size())
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),

@@ -25,17 +25,23 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/matrix_view.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/budget/memory_options.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/layer/forward_state.h"
-#include "evenkeel/layer/layer_device.h"
 #include "evenkeel/layer/step_statistics.h"
 #include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/step_plan.h"
 #include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
+
+namespace internal {
+class LayerBackend;
+struct LayerParts;
+class StepState;
+}  // namespace internal
 
 struct MoeShape {
   int num_experts = 0;
@@ -54,6 +60,16 @@ struct CpuOptions {
   std::function<void(const StepStatistics&)> on_step = {};
   // Called when a step enters a phase, on the rank's thread.
   std::function<void(const StepMoment&)> on_phase = {};
+};
+
+// Where a layer's steps run, if not on the CPU: layer/cuda/on_gpu.h has one for NVIDIA GPUs.
+class LayerDevice {
+ public:
+  virtual ~LayerDevice() = default;
+  // Of the kind of device and its options, which must be the same on all ranks.
+  virtual std::uint64_t digest() const = 0;
+  // Collective.
+  virtual std::unique_ptr<internal::LayerBackend> make(const internal::LayerParts& layer) const = 0;
 };
 
 struct MoeOptions {
@@ -80,6 +96,32 @@ struct MoeGradients {
   Rows hidden;
   std::span<float> router_weights;
   std::span<const ExpertGradients> experts;
+};
+
+// What forward leaves for backward. Move-only. Several may be in flight; backward consumes one, and dropping
+// one without backward is legal. Must go before the layer that made it, on the layer's thread.
+class ForwardState {
+ public:
+  ForwardState() = default;
+
+  // Holds a step that backward can still consume.
+  explicit operator bool() const { return step_ != nullptr; }
+  // The step's plan, and the chunks in which it was carried out. Throw InvalidArgument where there is no
+  // step; Unsupported on a GPU, where they stay: MoeLayer::report() says what is asked of them mostly.
+  const StepPlan& plan() const;
+  std::span<const Chunk> chunks() const;
+
+ private:
+  friend class MoeLayer;
+
+  struct GiveBack {
+    internal::LayerBackend* layer;  // of a state that holds a step
+    void operator()(internal::StepState* step) const noexcept;
+  };
+  explicit ForwardState(internal::LayerBackend& layer);
+  const internal::StepState& held() const;
+
+  std::unique_ptr<internal::StepState, GiveBack> step_;
 };
 
 class MoeLayer {

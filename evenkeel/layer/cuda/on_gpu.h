@@ -24,7 +24,7 @@
 #include <memory>
 
 #include "evenkeel/device/cuda/stream.h"
-#include "evenkeel/layer/layer_device.h"
+#include "evenkeel/layer/moe_layer.h"
 
 namespace evenkeel {
 

@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel::internal {
 
@@ -95,12 +96,36 @@ std::uint64_t hash_of(const MemoryOptions& memory) {
 
 }  // namespace
 
+std::vector<int> first_to_differ(Communicator& comm, std::span<const Digest> digests) {
+  std::vector<std::uint64_t> mine;
+  for (const Digest& digest : digests) mine.push_back(digest.value);
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(comm.size()));
+  CpuStream stream;
+  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), stream, "agreement")
+      .wait();
+
+  std::vector<int> differing(mine.size(), -1);
+  for (std::size_t i = all.size(); i-- > 0;)
+    if (all[i] != all[i % mine.size()]) differing[i % mine.size()] = static_cast<int>(i / mine.size());
+  return differing;
+}
+
 LayerParts::LayerParts(Communicator& communicator, Arena& memory, const MoeShape& moe, LayerPlacement homes,
                        MoeOptions given)
     : comm(communicator), arena(memory), shape(moe), placement(std::move(homes)), options(std::move(given)) {
   require_layer(*this);
 }
 
+void LayerParts::require_agreement() const {
+  const std::vector<Digest> own = digests();
+  const std::vector<int> differing = first_to_differ(comm, own);
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (differing[i] >= 0)
+      throw InvalidArgument(own[i].what, fmt::format("rank {} has another than rank 0", differing[i]),
+                            "the same on every rank");
+}
+
+// Of all that ranks must build a layer from alike.
 std::vector<Digest> LayerParts::digests() const {
   const ExpertShape& expert = shape.expert;
   const LayerDevice* const other = other_device();

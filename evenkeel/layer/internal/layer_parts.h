@@ -1,15 +1,25 @@
 // The parts of a layer, from its construction on: the same on every device.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
-#include "evenkeel/layer/internal/agreement.h"
 #include "evenkeel/layer/moe_layer.h"
 
 namespace evenkeel::internal {
+
+// One thing that must be equal on all ranks, as a digest.
+struct Digest {
+  std::string what;
+  std::uint64_t value;
+};
+
+// Collective. For each digest, the first rank whose value differs from rank 0's, or -1.
+std::vector<int> first_to_differ(Communicator& comm, std::span<const Digest> digests);
 
 struct LayerParts {
   // Throws InvalidArgument where these make no layer.
@@ -25,14 +35,18 @@ struct LayerParts {
     const auto* const other = std::get_if<std::shared_ptr<const LayerDevice>>(&options.device);
     return other == nullptr ? nullptr : other->get();
   }
-  // Digests of all that ranks must build a layer from alike.
-  std::vector<Digest> digests() const;
+  // Collective. Throws InvalidArgument, the same on all ranks, where they build unlike layers: that names a
+  // rank here, instead of hanging a step later.
+  void require_agreement() const;
 
   Communicator& comm;
   Arena& arena;
   const MoeShape shape;
   const LayerPlacement placement;
   const MoeOptions options;
+
+ private:
+  std::vector<Digest> digests() const;
 };
 
 }  // namespace evenkeel::internal

@@ -13,7 +13,6 @@
 #include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/layer/cuda/chunk_limits.h"
-#include "evenkeel/layer/internal/agreement.h"
 #include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel::internal {
