@@ -44,7 +44,18 @@ class Dispatched {
   std::int64_t positions_elsewhere = 0;
 
   // The same numbers as budget/ counts with; what is of split experts is left at 0.
-  ChunkLoad load() const;
+  ChunkLoad load() const {
+    ChunkLoad load;
+    load.tokens = tokens;
+    load.assignments = std::ssize(row_tokens_);
+    load.assignments_kept = load.assignments - positions_elsewhere;
+    load.positions_here = positions_here;
+    load.rows_here = rows_here;
+    load.rows_received = rows_here - own_rows;
+    load.rows_elsewhere = rows_elsewhere;
+    load.groups = std::ssize(groups_);
+    return load;
+  }
 
   std::span<const Group> groups() const { return groups_; }
   Peer peer(RankId rank) const {
@@ -95,18 +106,5 @@ class Dispatched {
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, row_tokens_;
   Buffer rows_;
 };
-
-inline ChunkLoad Dispatched::load() const {
-  ChunkLoad load;
-  load.tokens = tokens;
-  load.assignments = std::ssize(row_tokens_);
-  load.assignments_kept = load.assignments - positions_elsewhere;
-  load.positions_here = positions_here;
-  load.rows_here = rows_here;
-  load.rows_received = rows_here - own_rows;
-  load.rows_elsewhere = rows_elsewhere;
-  load.groups = std::ssize(groups_);
-  return load;
-}
 
 }  // namespace evenkeel

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
-#include "evenkeel/exchange/internal/dispatch_routes.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
@@ -73,14 +71,6 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   return dispatched;
 }
 
-// Finds the routes of what deal_ says; index messages take no memory after.
-Dispatched Exchange::exchange_indices(const TopK& top_k, Lifetime lifetime) {
-  DispatchRoutes routes(arena_, router_, deal_, comm_.rank(), top_k, lifetime);
-  routes.queue_messages(*slices_);
-  slices_->post(stream_, "dispatch indices").wait();
-  return routes.receive();
-}
-
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name) {
@@ -88,19 +78,13 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
       arena_.allocate(chunk_buffers::rows_to_send(shape_of(dispatched), dispatched.load()), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
-  slices_->send_rows(dispatched, packed.bytes(), row_bytes());
-  slices_->receive_rows(dispatched, received, row_bytes());
+  slices_->rows(Slices::Way::out, dispatched, received, dispatched.own_rows, packed.bytes(), row_bytes());
   slices_->post(stream_, name).wait();
-}
-
-Buffer Exchange::result_buffer(const Dispatched& dispatched) {
-  return arena_.allocate(chunk_buffers::result_rows(dispatched.load(), 0) * row_bytes(), "results");
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                        void* output) {
-  slices_->send_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
-  slices_->receive_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
+  slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes());
   slices_->post(stream_, "combine").wait();
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
@@ -108,14 +92,9 @@ void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std:
                        results.data(), rows::at(output, static_cast<std::int64_t>(t) * hidden_, type_));
 }
 
-Buffer Exchange::result_buffer(const ResultRows& rows) {
-  return arena_.allocate(rows.rows() * row_bytes(), "results");
-}
-
 Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows) {
-  const auto row_of = [&](std::int64_t slot) { return rows.waiting_row(slot); };
-  slices_->send_positions_home(dispatched, results.bytes(), row_bytes(), row_of);
-  slices_->receive_positions_home(dispatched, results.bytes(), row_bytes(), row_of);
+  slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes(),
+                     [&](std::int64_t slot) { return rows.waiting_row(slot); });
   return slices_->post(stream_, "combine");
 }
 
@@ -136,29 +115,22 @@ void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, 
 Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispatched,
                                                          const void* grad_output,
                                                          std::span<const float> weights) {
-  IncomingGradients incoming{
-      arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
-                      "dispatched gradients"),
-      open_weights(dispatched, weights)};
-  slices_->send_positions(dispatched, std::as_bytes(incoming.router.values), sizeof(float));
-  slices_->receive_positions(dispatched, std::as_writable_bytes(incoming.router.values), sizeof(float));
-  slices_->post(stream_, "dispatch router weights").wait();
-  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients");
-  return incoming;
-}
-
-// This rank's own in their places, here and elsewhere.
-Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched,
-                                               std::span<const float> weights) const {
-  const std::int64_t positions = dispatched.positions_here + dispatched.positions_elsewhere;
-  RouterWeights router{
-      arena_.allocate(chunk_buffers::router_weights(dispatched.load()), "router weights"), {}, {}};
-  router.values = router.numbers.as<float>().first(static_cast<std::size_t>(positions));
-  router.gradients = router.numbers.as<float>().subspan(static_cast<std::size_t>(positions));
+  IncomingGradients incoming;
+  RouterWeights& router = incoming.router;
+  incoming.rows = arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
+                                  "dispatched gradients");
+  router.numbers = arena_.allocate(chunk_buffers::router_weights(dispatched.load()), "router weights");
+  const auto positions = static_cast<std::size_t>(dispatched.positions_here + dispatched.positions_elsewhere);
+  router.values = router.numbers.as<float>().first(positions);
+  router.gradients = router.numbers.as<float>().subspan(positions);
+  // This rank's own in their places, here and elsewhere.
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
-  return router;
+  slices_->positions(Slices::Way::out, dispatched, std::as_writable_bytes(router.values), sizeof(float));
+  slices_->post(stream_, "dispatch router weights").wait();
+  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients");
+  return incoming;
 }
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
@@ -196,12 +168,12 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
                                  const RouterWeights& router, void* grad_hidden,
                                  std::span<float> grad_weights) {
   if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
-  const std::int64_t in_place = rows_in_place(dispatched);
-  slices_->send_rows_home(dispatched, in_place, gradients.rows.bytes(), row_bytes());
-  slices_->send_positions_home(dispatched, std::as_bytes(router.gradients), sizeof(float), std::identity());
-  slices_->receive_rows_home(dispatched, in_place, gradients.rows.bytes(), row_bytes());
-  slices_->receive_positions_home(dispatched, std::as_writable_bytes(router.gradients), sizeof(float),
-                                  std::identity());
+  const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // those without space there
+  const std::span<std::byte> here = gradients.rows.bytes();
+  const auto elsewhere =
+      here.subspan(static_cast<std::size_t>((dispatched.rows_here - in_place) * row_bytes()));
+  slices_->rows(Slices::Way::home, dispatched, here, in_place, elsewhere, row_bytes());
+  slices_->positions(Slices::Way::home, dispatched, std::as_writable_bytes(router.gradients), sizeof(float));
   slices_->post(stream_, "combine gradients").wait();
   sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
 }
@@ -214,23 +186,19 @@ void Exchange::sum_gradients(const Dispatched& dispatched, const RowGradients& g
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t) {
     const auto slots = dispatched.row_slot().subspan(t * k, k);
     void* const sum = rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_);
-    if (adds_in_place())
-      add_rows_elsewhere(dispatched, slots, gradients.rows, static_cast<float*>(sum));
-    else
+    if (!adds_in_place()) {
       rows::weighted_sum(hidden_, type_, dispatched.k, slots.data(), nullptr, gradients.rows.data(), sum);
+      continue;
+    }
+    const auto* const received = gradients.rows.as<const float>().data();
+    for (std::int32_t slot : slots)  // to what was computed here
+      if (slot >= dispatched.rows_here)
+        rows::add_scaled(hidden_, received + (slot - dispatched.own_rows) * hidden_, 1.0f,
+                         static_cast<float*>(sum));
   }
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     grad_weights[a] = slots[a] < 0 ? 0.0f : router.gradients[static_cast<std::size_t>(slots[a])];
-}
-
-// To what was computed here, in place.
-void Exchange::add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
-                                  const Buffer& rows, float* sum) const {
-  for (std::int32_t slot : slots)
-    if (slot >= dispatched.rows_here)
-      rows::add_scaled(hidden_, rows.as<const float>().data() + (slot - dispatched.own_rows) * hidden_, 1.0f,
-                       sum);
 }
 
 }  // namespace evenkeel

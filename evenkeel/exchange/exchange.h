@@ -50,7 +50,9 @@ class Exchange {
                       Lifetime lifetime = Lifetime::step);
 
   // Space for results: those computed here, and behind them those to be received.
-  Buffer result_buffer(const Dispatched& dispatched);
+  Buffer result_buffer(const Dispatched& dispatched) {
+    return arena_.allocate(chunk_buffers::result_rows(dispatched.load(), 0) * row_bytes(), "results");
+  }
   // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
@@ -58,7 +60,9 @@ class Exchange {
   // The same in less space and in parts, with the results where `rows` has them: space; the results that
   // wait, once they are there, sent home; and of the tokens of its present range, when those that came home
   // are here and the range's own are, the sums.
-  Buffer result_buffer(const ResultRows& rows);
+  Buffer result_buffer(const ResultRows& rows) {
+    return arena_.allocate(rows.rows() * row_bytes(), "results");
+  }
   Event return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows);
   void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                    std::span<const float> weights, void* output);
@@ -96,16 +100,9 @@ class Exchange {
   Dispatched exchange_indices(const TopK& top_k, Lifetime lifetime);
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
-  RouterWeights open_weights(const Dispatched& dispatched, std::span<const float> weights) const;
   void sum_gradients(const Dispatched& dispatched, const RowGradients& gradients, const RouterWeights& router,
                      void* grad_hidden, std::span<float> grad_weights) const;
-  void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
-                          const Buffer& rows, float* sum) const;
   bool adds_in_place() const { return type_ == DataType::f32; }
-  // Of this rank's rows, those that gradient_buffer() has no space for.
-  std::int64_t rows_in_place(const Dispatched& dispatched) const {
-    return adds_in_place() ? dispatched.own_rows : 0;
-  }
   void round_in_place(std::int64_t count, std::byte* numbers) const;
 
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }

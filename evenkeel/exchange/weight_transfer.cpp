@@ -14,6 +14,21 @@ constexpr std::int64_t kPartAlignment = 32;
 std::int64_t aligned(std::int64_t elements) {
   return round_up(elements, kPartAlignment);
 }
+
+// take(expert, owner, rank) once for each rank that computes some of an expert that another owns, in the
+// plan's order.
+template <class Take>
+void for_each_away(const StepPlan& plan, const LayerPlacement& placement, const Take& take) {
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const RankId owner = placement.owner(expert);
+    const auto segments = plan.segments(expert);
+    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
+      const bool seen =
+          std::ranges::find(segments.begin(), segment, segment->rank, &Segment::rank) != segment;
+      if (segment->rank != owner && !seen) take(expert, owner, segment->rank);
+    }
+  }
+}
 }  // namespace
 
 BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements) {
@@ -32,10 +47,11 @@ WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
       bytes_per_element_(bytes_per_element) {}
 
 template <class Part>
-std::array<Part, kExpertParts> WeightTransfer::rest_parts(Part block, std::int64_t unit) const {
+std::array<Part, kExpertParts> WeightTransfer::parts_in(Part block, std::int64_t unit, std::size_t first,
+                                                        std::size_t end) const {
   std::array<Part, kExpertParts> parts;
   std::int64_t begin = 0;
-  for (std::size_t part = 1; part < kExpertParts; ++part) {
+  for (std::size_t part = first; part < end; ++part) {
     if (elements_[part] > 0)
       parts[part] = block.subspan(static_cast<std::size_t>(begin * unit),
                                   static_cast<std::size_t>(elements_[part] * unit));
@@ -44,27 +60,16 @@ std::array<Part, kExpertParts> WeightTransfer::rest_parts(Part block, std::int64
   return parts;
 }
 
-std::int64_t WeightTransfer::borrows(const StepPlan& plan) const {
-  return std::ranges::count(plan.transfers(), comm_.rank(), &Transfer::to);
-}
-
 std::int64_t WeightTransfer::away_bytes(const StepPlan& plan, const LayerPlacement& placement) const {
-  const RankId me = comm_.rank();
   std::int64_t away = 0;
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const auto segments = plan.segments(expert);
-    if (placement.owner(expert) != me && std::ranges::find(segments, me, &Segment::rank) != segments.end())
-      ++away;
-  }
+  for_each_away(plan, placement, [&](ExpertId, RankId, RankId rank) { away += rank == comm_.rank(); });
   return away * borrowed_.all() * std::int64_t{sizeof(float)};
 }
 
 bool WeightTransfer::awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const {
-  const RankId me = comm_.rank();
-  const auto elsewhere = [&](const Segment& segment) { return segment.rank != me; };
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
-    if (placement.owner(expert) == me && std::ranges::any_of(plan.segments(expert), elsewhere)) return true;
-  return false;
+  bool awaits = false;
+  for_each_away(plan, placement, [&](ExpertId, RankId owner, RankId) { awaits |= owner == comm_.rank(); });
+  return awaits;
 }
 
 void WeightTransfer::reserve(const StepPlan& any) {
@@ -86,13 +91,10 @@ void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> nat
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-ExpertParts WeightTransfer::land(const Transfer& transfer, Landing which, Buffer& landing) {
+ExpertParts WeightTransfer::land(const Transfer& transfer, std::size_t first, std::size_t end,
+                                 Buffer& landing) {
   if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
-  std::array<std::span<std::byte>, kExpertParts> parts;
-  if (which == Landing::gate_up)
-    parts.front() = landing.bytes().first(static_cast<std::size_t>(elements_.front() * bytes_per_element_));
-  else
-    parts = rest_parts(landing.bytes(), bytes_per_element_);
+  const auto parts = parts_in(landing.bytes(), bytes_per_element_, first, end);
   receives_.clear();
   for (const auto& part : parts)
     if (!part.empty()) receives_.push_back({transfer.from, part});
@@ -102,44 +104,27 @@ ExpertParts WeightTransfer::land(const Transfer& transfer, Landing which, Buffer
   return landed;
 }
 
-void WeightTransfer::finish() {
-  sending_.synchronize();
-}
-
 void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   list_gradients(plan, placement);
   gradients_ = arena_.allocate_for<float>(std::ssize(away_) * borrowed_.all(), "foreign weight gradients");
   std::ranges::fill(gradients_.as<float>(), 0.0f);
-  for (std::size_t i = 0; i < away_.size(); ++i) away_[i].parts = gradient_parts(gradient_of(i));
+  for (std::size_t i = 0; i < away_.size(); ++i)
+    away_[i].parts = parts_in(gradient_of(i), 1, 0, kExpertParts);
 }
 
 // Which gradients leave this rank, and which come to it.
 void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& placement) {
-  const RankId me = comm_.rank();
   away_.clear();
   returns_.clear();
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const RankId owner = placement.owner(expert);
-    const auto segments = plan.segments(expert);
-    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
-      const bool seen =
-          std::any_of(segments.begin(), segment, [&](const Segment& s) { return s.rank == segment->rank; });
-      if (segment->rank == owner || seen) continue;
-      if (segment->rank == me) away_.push_back({expert, owner, {}});
-      if (owner == me) returns_.push_back({expert, segment->rank});
-    }
-  }
+  for_each_away(plan, placement, [&](ExpertId expert, RankId owner, RankId rank) {
+    if (rank == comm_.rank()) away_.push_back({expert, owner, {}});
+    if (owner == comm_.rank()) returns_.push_back({expert, rank});
+  });
 }
 
 std::span<float> WeightTransfer::gradient_of(std::size_t away) const {
   const auto each = static_cast<std::size_t>(borrowed_.all());
   return gradients_.as<float>().subspan(away * each, each);
-}
-
-GradientParts WeightTransfer::gradient_parts(std::span<float> block) const {
-  GradientParts parts = rest_parts(block.subspan(static_cast<std::size_t>(borrowed_.gate_up)), 1);
-  parts.front() = block.first(static_cast<std::size_t>(elements_.front()));
-  return parts;
 }
 
 void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
@@ -154,7 +139,7 @@ void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
     const std::span<float> block = arrived.as<float>();
     receives_.assign(1, {home.from, std::as_writable_bytes(block)});
     comm_.send_receive({}, receives_, receiving_, "return gradients").wait();
-    const GradientParts parts = gradient_parts(block);
+    const GradientParts parts = parts_in(block, 1, 0, kExpertParts);
     for (std::size_t part = 0; part < kExpertParts; ++part)
       rows::add_scaled(static_cast<std::int64_t>(parts[part].size()), parts[part].data(), 1.0f,
                        owned[home.expert.offset()][part].data());

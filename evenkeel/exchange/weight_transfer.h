@@ -50,7 +50,9 @@ class WeightTransfer {
   void reserve(const StepPlan& any);
 
   // How many experts this rank borrows under a plan.
-  std::int64_t borrows(const StepPlan& plan) const;
+  std::int64_t borrows(const StepPlan& plan) const {
+    return std::ranges::count(plan.transfers(), comm_.rank(), &Transfer::to);
+  }
   // Bytes that a borrowed expert takes while it is shown to `take`.
   std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
   // The gradients that this rank holds for other ranks under a plan.
@@ -67,12 +69,12 @@ class WeightTransfer {
     Buffer landing;
     for (const Transfer& transfer : plan.transfers()) {
       if (transfer.to != comm_.rank()) continue;
-      for (const Landing part : {Landing::gate_up, Landing::rest})
-        take(transfer.expert, land(transfer, part, landing));
+      take(transfer.expert, land(transfer, 0, 1, landing));
+      take(transfer.expert, land(transfer, 1, kExpertParts, landing));
     }
   }
   // Waits until what was lent has been read.
-  void finish();
+  void finish() { sending_.synchronize(); }
 
   // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
   void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
@@ -91,17 +93,15 @@ class WeightTransfer {
     RankId from;
   };
 
-  enum class Landing { gate_up, rest };
-
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
-  ExpertParts land(const Transfer& transfer, Landing which, Buffer& landing);
+  ExpertParts land(const Transfer& transfer, std::size_t first, std::size_t end, Buffer& landing);
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
-  // One expert's block of the gradients held, and the parts of such a block.
+  // One expert's block of the gradients held.
   std::span<float> gradient_of(std::size_t away) const;
-  GradientParts gradient_parts(std::span<float> block) const;
-  // The parts behind gate_up, within a block; `unit` is what one element takes of the span.
+  // Parts [first, end) of an expert, in a block of them; `unit` is what one element takes of the span.
   template <class Part>
-  std::array<Part, kExpertParts> rest_parts(Part block, std::int64_t unit) const;
+  std::array<Part, kExpertParts> parts_in(Part block, std::int64_t unit, std::size_t first,
+                                          std::size_t end) const;
 
   Communicator& comm_;
   Arena& arena_;

@@ -1,11 +1,17 @@
-#include "evenkeel/exchange/internal/dispatch_routes.h"
-
+// The tables of a Dispatched, in an arena: plan/routes.h numbers what this rank sends, and, from the index
+// messages of the others, what it computes. Kernels make the same numbers (exchange/cuda/internal/), and
+// tests/exchange/cuda compares each. Here sizes are known, and memory is what the routing takes; there many
+// lanes fill arrays of the largest size, and nothing waits for the host.
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "evenkeel/base/carver.h"
 #include "evenkeel/base/check.h"
+#include "evenkeel/exchange/exchange.h"
+#include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
 
@@ -39,133 +45,158 @@ std::span<std::int32_t> message_of(std::span<std::int32_t> all, RankId rank, std
 
 }  // namespace
 
-DispatchRoutes::DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const Deal& deal, RankId me,
-                               const TopK& top_k, Lifetime lifetime)
-    : deal_(deal), me_(me) {
-  made_.tokens = load_.tokens = top_k.tokens;
-  made_.k = top_k.k;
-  load_.assignments = sum(deal.sent());
-  load_.assignments_kept = deal.sent()[me.offset()];
-  load_.groups = std::ssize(deal.experts_here());
-  made_.positions_here = load_.positions_here = sum(deal.received());
-  made_.positions_elsewhere = load_.positions_elsewhere();
-  const ExchangeShape shape{.num_ranks = static_cast<int>(deal.sent().size()), .top_k = top_k.k};
-  // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
-  open_tables(arena, shape, lifetime);
-  open_messages(arena, shape);
-  Dispatched::PeerBegin next;
-  for (RankId rank : indices<RankId>(made_.peers_.size())) {
-    made_.peers_[rank.offset()] = next;
-    next.in_position += narrow(deal.received()[rank.offset()]);
-    if (rank != me) next.out_position += narrow(deal.sent()[rank.offset()]);
-  }
-  const Buffer row_of = arena.allocate(chunk_buffers::routing(load_), "routing");
-  router.send(top_k.experts, top_k.k, deal, me,
-              {.assignments = assignments_,
-               .tokens = made_.row_tokens_,
-               .messages = sent_,
-               .own_message = message_from(me),
-               .result_of = made_.result_slot_,
-               .first_own = narrow(made_.peer(me).in_position),
-               .first_sent = narrow(made_.positions_here),
-               .no_result = -1},
-              row_of.as<std::int32_t>());
-}
-
-void DispatchRoutes::open_tables(Arena& arena, const ExchangeShape& shape, Lifetime lifetime) {
-  const std::int64_t choices = load_.tokens * shape.top_k;
-  made_.tables_ = arena.allocate(chunk_buffers::routes(shape, load_), "routes", lifetime);
-  Carver tables(made_.tables_.data());
-  take(tables, made_.peers_, shape.num_ranks);
-  take(tables, made_.groups_, load_.groups);
-  take(tables, made_.result_slot_, choices);
-  take(tables, made_.row_slot_, choices);
-  take(tables, made_.row_tokens_, load_.assignments);
-  take(tables, made_.input_row_, load_.positions_here);
-  take(tables, made_.output_row_, load_.positions_here);
-  EVENKEEL_CHECK(tables.used() == std::ssize(made_.tables_.bytes()));
-}
-
-void DispatchRoutes::open_messages(Arena& arena, const ExchangeShape& shape) {
-  messages_ = arena.allocate(chunk_buffers::messages(shape, load_), "index messages");
-  Carver tables(messages_.data());
-  take(tables, received_, load_.positions_here + shape.num_ranks);
-  take(tables, sent_, load_.positions_elsewhere() + shape.num_ranks);
-  take(tables, assignments_, load_.assignments);
-  take(tables, taken_, shape.num_ranks);
-  EVENKEEL_CHECK(tables.used() == std::ssize(messages_.bytes()));
-}
-
-std::span<std::int32_t> DispatchRoutes::message_to(RankId rank) const {
-  const Dispatched::Peer peer = made_.peer(rank);
-  return message_of(sent_, rank, peer.out_position, peer.out_positions);
-}
-
-std::span<std::int32_t> DispatchRoutes::message_from(RankId rank) const {
-  const Dispatched::Peer peer = made_.peer(rank);
-  return message_of(received_, rank, peer.in_position, peer.in_positions);
-}
-
-void DispatchRoutes::queue_messages(Slices& slices) {
-  for (RankId rank : slices.others()) {
-    slices.send(rank, std::as_bytes(message_to(rank)));
-    slices.receive(rank, std::as_writable_bytes(message_from(rank)));
-  }
-}
-
-Dispatched DispatchRoutes::receive() {
-  number_rows();
-  find_row_slots();
-  find_inputs();
-  return std::move(made_);
-}
-
-void DispatchRoutes::number_rows() {
-  for (RankId rank : indices<RankId>(made_.peers_.size())) {
-    const auto in = message_from(rank), out = message_to(rank);
-    made_.peers_[rank.offset()].in_row = narrow(made_.rows_here);
-    made_.peers_[rank.offset()].out_row = narrow(made_.rows_elsewhere);
-    if (!in.empty()) EVENKEEL_CHECK(in[0] >= 0 && in[0] < std::ssize(in));
-    made_.rows_here += in.empty() ? 0 : in[0];
-    made_.rows_elsewhere += out.empty() ? 0 : out[0];
-  }
-  made_.own_row = made_.peer(me_).in_row;
-  made_.own_rows = made_.peer(me_).in_rows;
-}
-
-// A row is new in its message where its number is.
-void DispatchRoutes::find_row_slots() {
-  std::ranges::fill(made_.row_slot_, -1);
-  std::span<const std::int32_t> assignments = assignments_;
-  const auto find = [&](std::span<const std::int32_t> message, std::int64_t first_slot) {
-    std::int32_t rows = 0;
-    for (std::size_t i = 1; i < message.size(); ++i)
-      if (message[i] == rows)
-        made_.row_slot_[static_cast<std::size_t>(assignments[i - 1])] = narrow(first_slot + rows++);
-    assignments = assignments.subspan(message.empty() ? 0 : message.size() - 1);
-  };
-  for (RankId rank : indices<RankId>(made_.peers_.size()))
-    find(message_to(rank), made_.rows_here + made_.peer(rank).out_row);
-  find(message_from(me_), made_.own_row);
-}
-
-void DispatchRoutes::find_inputs() {
-  std::int32_t end = 0;  // of the groups so far
-  const auto begin_of = [&](std::size_t group) {
-    const std::int32_t begin = end;
-    end += narrow(sum(deal_.arrivals(group)));
-    made_.groups_[group] = {deal_.experts_here()[group], begin, end};
-    return begin;
-  };
-  for_each_arrival(deal_.arrivals(), taken_, begin_of, [&](const Arrival& run) {
-    const Dispatched::PeerBegin from = made_.peers_[run.source];
-    const auto rows = message_from(RankId(run.source)).subspan(1 + run.first, run.count);
-    for (std::size_t i = 0; i < run.count; ++i) {
-      made_.input_row_[run.at + i] = from.in_row + rows[i];
-      made_.output_row_[run.at + i] = from.in_position + narrow(static_cast<std::int64_t>(run.first + i));
+class DispatchRoutes {
+ public:
+  // Numbers what this rank sends. The tables have the given lifetime; the messages go with this object.
+  // `deal` must stay.
+  DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const Deal& deal, RankId me, const TopK& top_k,
+                 Lifetime lifetime)
+      : deal_(deal), me_(me) {
+    made_.tokens = load_.tokens = top_k.tokens;
+    made_.k = top_k.k;
+    load_.assignments = sum(deal.sent());
+    load_.assignments_kept = deal.sent()[me.offset()];
+    load_.groups = std::ssize(deal.experts_here());
+    made_.positions_here = load_.positions_here = sum(deal.received());
+    made_.positions_elsewhere = load_.positions_elsewhere();
+    const ExchangeShape shape{.num_ranks = static_cast<int>(deal.sent().size()), .top_k = top_k.k};
+    // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
+    open_tables(arena, shape, lifetime);
+    open_messages(arena, shape);
+    Dispatched::PeerBegin next;
+    for (RankId rank : indices<RankId>(made_.peers_.size())) {
+      made_.peers_[rank.offset()] = next;
+      next.in_position += narrow(deal.received()[rank.offset()]);
+      if (rank != me) next.out_position += narrow(deal.sent()[rank.offset()]);
     }
-  });
-  EVENKEEL_CHECK(end == made_.positions_here);
+    const Buffer row_of = arena.allocate(chunk_buffers::routing(load_), "routing");
+    router.send(top_k.experts, top_k.k, deal, me,
+                {.assignments = assignments_,
+                 .tokens = made_.row_tokens_,
+                 .messages = sent_,
+                 .own_message = message_from(me),
+                 .result_of = made_.result_slot_,
+                 .first_own = narrow(made_.peer(me).in_position),
+                 .first_sent = narrow(made_.positions_here),
+                 .no_result = -1},
+                row_of.as<std::int32_t>());
+  }
+
+  // The messages to all peers, and from them.
+  void queue_messages(Slices& slices) {
+    for (RankId rank : slices.others()) {
+      slices.send(rank, std::as_bytes(message_to(rank)));
+      slices.receive(rank, std::as_writable_bytes(message_from(rank)));
+    }
+  }
+
+  // When those are here.
+  Dispatched receive() {
+    number_rows();
+    find_row_slots();
+    find_inputs();
+    return std::move(made_);
+  }
+
+ private:
+  void open_tables(Arena& arena, const ExchangeShape& shape, Lifetime lifetime) {
+    const std::int64_t choices = load_.tokens * shape.top_k;
+    made_.tables_ = arena.allocate(chunk_buffers::routes(shape, load_), "routes", lifetime);
+    Carver tables(made_.tables_.data());
+    take(tables, made_.peers_, shape.num_ranks);
+    take(tables, made_.groups_, load_.groups);
+    take(tables, made_.result_slot_, choices);
+    take(tables, made_.row_slot_, choices);
+    take(tables, made_.row_tokens_, load_.assignments);
+    take(tables, made_.input_row_, load_.positions_here);
+    take(tables, made_.output_row_, load_.positions_here);
+    EVENKEEL_CHECK(tables.used() == std::ssize(made_.tables_.bytes()));
+  }
+
+  void open_messages(Arena& arena, const ExchangeShape& shape) {
+    messages_ = arena.allocate(chunk_buffers::messages(shape, load_), "index messages");
+    Carver tables(messages_.data());
+    take(tables, received_, load_.positions_here + shape.num_ranks);
+    take(tables, sent_, load_.positions_elsewhere() + shape.num_ranks);
+    take(tables, assignments_, load_.assignments);
+    take(tables, taken_, shape.num_ranks);
+    EVENKEEL_CHECK(tables.used() == std::ssize(messages_.bytes()));
+  }
+
+  // The message to / from a rank: the number of its rows, then one number for each position. Empty where
+  // nothing goes.
+  std::span<std::int32_t> message_to(RankId rank) const {
+    const Dispatched::Peer peer = made_.peer(rank);
+    return message_of(sent_, rank, peer.out_position, peer.out_positions);
+  }
+
+  std::span<std::int32_t> message_from(RankId rank) const {
+    const Dispatched::Peer peer = made_.peer(rank);
+    return message_of(received_, rank, peer.in_position, peer.in_positions);
+  }
+
+  void number_rows() {
+    for (RankId rank : indices<RankId>(made_.peers_.size())) {
+      const auto in = message_from(rank), out = message_to(rank);
+      made_.peers_[rank.offset()].in_row = narrow(made_.rows_here);
+      made_.peers_[rank.offset()].out_row = narrow(made_.rows_elsewhere);
+      if (!in.empty()) EVENKEEL_CHECK(in[0] >= 0 && in[0] < std::ssize(in));
+      made_.rows_here += in.empty() ? 0 : in[0];
+      made_.rows_elsewhere += out.empty() ? 0 : out[0];
+    }
+    made_.own_row = made_.peer(me_).in_row;
+    made_.own_rows = made_.peer(me_).in_rows;
+  }
+
+  // A row is new in its message where its number is.
+  void find_row_slots() {
+    std::ranges::fill(made_.row_slot_, -1);
+    std::span<const std::int32_t> assignments = assignments_;
+    const auto find = [&](std::span<const std::int32_t> message, std::int64_t first_slot) {
+      std::int32_t rows = 0;
+      for (std::size_t i = 1; i < message.size(); ++i)
+        if (message[i] == rows)
+          made_.row_slot_[static_cast<std::size_t>(assignments[i - 1])] = narrow(first_slot + rows++);
+      assignments = assignments.subspan(message.empty() ? 0 : message.size() - 1);
+    };
+    for (RankId rank : indices<RankId>(made_.peers_.size()))
+      find(message_to(rank), made_.rows_here + made_.peer(rank).out_row);
+    find(message_from(me_), made_.own_row);
+  }
+
+  void find_inputs() {
+    std::int32_t end = 0;  // of the groups so far
+    const auto begin_of = [&](std::size_t group) {
+      const std::int32_t begin = end;
+      end += narrow(sum(deal_.arrivals(group)));
+      made_.groups_[group] = {deal_.experts_here()[group], begin, end};
+      return begin;
+    };
+    for_each_arrival(deal_.arrivals(), taken_, begin_of, [&](const Arrival& run) {
+      const Dispatched::PeerBegin from = made_.peers_[run.source];
+      const auto rows = message_from(RankId(run.source)).subspan(1 + run.first, run.count);
+      for (std::size_t i = 0; i < run.count; ++i) {
+        made_.input_row_[run.at + i] = from.in_row + rows[i];
+        made_.output_row_[run.at + i] = from.in_position + narrow(static_cast<std::int64_t>(run.first + i));
+      }
+    });
+    EVENKEEL_CHECK(end == made_.positions_here);
+  }
+
+  const Deal& deal_;
+  RankId me_;
+  Dispatched made_;  // until receive() gives it away
+  ChunkLoad load_;   // as far as it is known before the messages are
+  Buffer messages_;
+  std::span<std::int32_t> received_, sent_, assignments_, taken_;  // within
+};
+
+// Finds the routes of what deal_ says; index messages take no memory after.
+Dispatched Exchange::exchange_indices(const TopK& top_k, Lifetime lifetime) {
+  DispatchRoutes routes(arena_, router_, deal_, comm_.rank(), top_k, lifetime);
+  routes.queue_messages(*slices_);
+  slices_->post(stream_, "dispatch indices").wait();
+  return routes.receive();
 }
 
 }  // namespace evenkeel

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,63 +12,64 @@
 
 namespace evenkeel {
 
-// Elements [begin, begin + count) of a table.
-template <class Byte>
-std::span<Byte> slice(std::span<Byte> all, std::int64_t begin, std::int64_t count, std::int64_t bytes_each) {
-  return all.subspan(static_cast<std::size_t>(begin * bytes_each),
-                     static_cast<std::size_t>(count * bytes_each));
-}
-
 class Slices {
  public:
-  // With space for what a step sends and receives at a time.
-  explicit Slices(Communicator& comm);
+  // With space for what a step sends and receives at a time: row gradients and those of router weights.
+  explicit Slices(Communicator& comm) : comm_(comm) {
+    sends_.reserve(2 * static_cast<std::size_t>(comm.size()));
+    receives_.reserve(sends_.capacity());
+    for (RankId rank : indices<RankId>(comm.size()))
+      if (rank != comm.rank()) others_.push_back(rank);
+  }
 
+  const std::vector<RankId>& others() const { return others_; }
   void send(RankId rank, std::span<const std::byte> bytes) { sends_.push_back({rank, bytes}); }
   void receive(RankId rank, std::span<std::byte> bytes) { receives_.push_back({rank, bytes}); }
 
-  // A row of each token that another rank computes, packed, on their way there.
-  void send_rows(const Dispatched& dispatched, std::span<const std::byte> packed, std::int64_t row_bytes);
-  void receive_rows(const Dispatched& dispatched, std::span<std::byte> received, std::int64_t row_bytes);
-  // Values by position, those elsewhere behind those here. The ones elsewhere travel there.
-  void send_positions(const Dispatched& dispatched, std::span<const std::byte> all, std::int64_t bytes_each);
-  void receive_positions(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each);
-  // As above, on the way home; `row_of` says where in `all` a position's value is.
-  template <class RowOf>
-  void send_positions_home(const Dispatched& dispatched, std::span<const std::byte> all,
-                           std::int64_t bytes_each, const RowOf& row_of) {
-    for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
-      send(rank, slice(all, row_of(peer.in_position), peer.in_positions, bytes_each));
-    });
+  // What is elsewhere travels out to where it is computed, and comes here; or what is here travels home.
+  enum class Way { out, home };
+
+  // Rows: those here, of which `own` of this rank are left out, and those elsewhere.
+  void rows(Way way, const Dispatched& dispatched, std::span<std::byte> here, std::int64_t own,
+            std::span<std::byte> elsewhere, std::int64_t row_bytes) {
+    for (RankId rank : others_) {
+      const Dispatched::Peer peer = dispatched.peer(rank);
+      const std::int64_t in_row = peer.in_row - (rank > comm_.rank() ? own : 0);
+      pass(way, rank, slice(here, in_row, peer.in_rows, row_bytes),
+           slice(elsewhere, peer.out_row, peer.out_rows, row_bytes));
+    }
   }
-  template <class RowOf>
-  void receive_positions_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
-                              const RowOf& row_of) {
-    for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
-      const std::int64_t elsewhere = dispatched.positions_here + peer.out_position;
-      receive(rank, slice(all, row_of(elsewhere), peer.out_positions, bytes_each));
-    });
+
+  // Values by position, those elsewhere behind those here; `row_of` says where in `all` a position's value
+  // is.
+  template <class RowOf = std::identity>
+  void positions(Way way, const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
+                 const RowOf& row_of = {}) {
+    for (RankId rank : others_) {
+      const Dispatched::Peer peer = dispatched.peer(rank);
+      const std::int64_t out_position = dispatched.positions_here + peer.out_position;
+      pass(way, rank, slice(all, row_of(peer.in_position), peer.in_positions, bytes_each),
+           slice(all, row_of(out_position), peer.out_positions, bytes_each));
+    }
   }
-  // Rows on the way home: those here, of which `own` of this rank are left out of `all`, and behind them
-  // those elsewhere.
-  void send_rows_home(const Dispatched& dispatched, std::int64_t own, std::span<const std::byte> all,
-                      std::int64_t row_bytes);
-  void receive_rows_home(const Dispatched& dispatched, std::int64_t own, std::span<std::byte> all,
-                         std::int64_t row_bytes);
 
   // Posts what was collected since, as one operation.
-  Event post(Stream& stream, const char* name);
-
-  const std::vector<RankId>& others() const { return others_; }
+  Event post(Stream& stream, const char* name) {
+    const Event event = comm_.send_receive(sends_, receives_, stream, name);
+    sends_.clear();
+    receives_.clear();
+    return event;
+  }
 
  private:
-  template <class Body>
-  void for_each_peer(const Dispatched& dispatched, const Body& body) const {
-    for (RankId rank : others_) body(rank, dispatched.peer(rank));
+  static std::span<std::byte> slice(std::span<std::byte> all, std::int64_t begin, std::int64_t count,
+                                    std::int64_t bytes_each) {
+    return all.subspan(static_cast<std::size_t>(begin * bytes_each),
+                       static_cast<std::size_t>(count * bytes_each));
   }
-  // Where a peer's rows here begin in a table that leaves out `own` of this rank's.
-  std::int64_t row_without(RankId rank, const Dispatched::Peer& peer, std::int64_t own) const {
-    return peer.in_row - (rank > comm_.rank() ? own : 0);
+  void pass(Way way, RankId rank, std::span<std::byte> here, std::span<std::byte> elsewhere) {
+    send(rank, way == Way::out ? elsewhere : here);
+    receive(rank, way == Way::out ? here : elsewhere);
   }
 
   Communicator& comm_;
