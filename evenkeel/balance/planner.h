@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "evenkeel/cost/step_links.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"

@@ -1,7 +1,7 @@
 // A plan's step over links: the bytes that pass between nodes, and the seconds it is predicted to take.
 #pragma once
 
-#include "evenkeel/cost/step_links.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/step_plan.h"
 

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "evenkeel/cost/links.h"
-#include "evenkeel/cost/products.h"
+#include "evenkeel/cost/machine.h"
 
 namespace evenkeel {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "evenkeel/base/error.h"
@@ -54,6 +55,28 @@ void require_machine(const Machine& machine, const char* argument) {
   for (const MachineNumber& number : kNumbers)
     if (const double value = machine.*number.value; !number.allows(value))
       throw InvalidArgument(argument, fmt::format("{} is {}", number.name, value), number.allowed());
+}
+
+ExpertWork expert_work(std::int64_t hidden, std::int64_t intermediate, int matrices,
+                       std::int64_t element_bytes) {
+  const auto elements = static_cast<double>(matrices * hidden * intermediate);
+  return {.elements = elements,
+          .outputs = static_cast<double>((matrices - 1) * intermediate + hidden),
+          .bytes = elements * static_cast<double>(element_bytes)};
+}
+
+double row_seconds(const Machine& machine, const ExpertWork& work) {
+  return 2 * (work.elements + machine.inner_half * work.outputs) / machine.flops_per_second;
+}
+
+double read_seconds(const Machine& machine, double bytes) {
+  return bytes / machine.weight_bytes_per_second;
+}
+
+double expert_seconds(const Machine& machine, const ExpertWork& work, double rows) {
+  const double multiplying = rows * row_seconds(machine, work);
+  const double reading = std::min(rows, 1.0) * read_seconds(machine, work.bytes);
+  return std::max(multiplying, reading) + (1 - machine.overlap) * std::min(multiplying, reading);
 }
 
 }  // namespace evenkeel

@@ -1,11 +1,18 @@
-// A machine in numbers: what a rank's products and links reach, and what a step pays besides. Predicted times
-// come from these numbers by products.h, links.h and spill_costs.h; fit.h finds the numbers from measured
-// times.
+// A machine in numbers: what a rank's products and links reach, and what a step pays besides; and the seconds
+// of the products of experts. Other predicted times come from these numbers by links.h and spill_costs.h;
+// fit.h finds the numbers from measured times.
+//
+// Model     An expert's products of m rows take max(m r, g) + (1 - overlap) min(m r, g): r seconds for a row
+//           among many, g seconds to read the weights. It is the roofline model (Williams, Waterman and
+//           Patterson, 2009) and the part of the shorter time that a machine does not overlap. A product of
+//           inner dimension K runs at K / (K + inner_half) of the machine's rate.
+// Checked   on published times of 14 shapes of gated experts (tests/cost/published_test.cpp).
 //
 // A Topology (topology/topology.h) says which rank is on which node, and what somebody described of single
 // links. Functions that need it take it beside the machine.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -15,7 +22,7 @@ namespace evenkeel {
 
 // The defaults are those of one CPU core, roughly.
 struct Machine {
-  // Products of one rank (products.h).
+  // Products of one rank.
   double flops_per_second = 1.5e11;         // many rows, long inner dimensions
   double inner_half = 0;                    // inner dimension whose products reach half of flops_per_second
   double weight_bytes_per_second = 1.0e10;  // few rows, which wait for their weights
@@ -58,5 +65,22 @@ Machine device_machine(const DevicePreset& device);
 
 // Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.
 void require_machine(const Machine& machine, const char* argument);
+
+// The forward products of one expert.
+struct ExpertWork {
+  double elements = 0;  // weights, each a multiply-add for a row
+  double outputs = 0;   // numbers that the products give for a row
+  double bytes = 0;     // of the weights, as the products read them
+};
+// `matrices`: 3 where the expert is gated (gate, up, down), else 2 (up, down), without biases.
+ExpertWork expert_work(std::int64_t hidden, std::int64_t intermediate, int matrices,
+                       std::int64_t element_bytes);
+
+// One row among many.
+double row_seconds(const Machine& machine, const ExpertWork& work);
+// Reading so many bytes of weights.
+double read_seconds(const Machine& machine, double bytes);
+// One expert's rows. An average below one row reads that part of the weights.
+double expert_seconds(const Machine& machine, const ExpertWork& work, double rows);
 
 }  // namespace evenkeel

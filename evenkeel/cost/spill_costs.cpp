@@ -1,8 +1,28 @@
 #include "evenkeel/cost/spill_costs.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "evenkeel/base/error.h"
 #include "evenkeel/cost/links.h"
 
 namespace evenkeel {
+
+namespace {
+
+// Of the rank that sends or receives the most.
+double most_at_a_rank(std::span<const double> transfers, std::size_t ranks) {
+  std::vector<double> sends(ranks), receives(ranks);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    sends[i / ranks] += transfers[i];
+    receives[i % ranks] += transfers[i];
+  }
+  return std::max(std::ranges::max(sends), std::ranges::max(receives));
+}
+
+}  // namespace
 
 StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool backward) {
   const double gradients = backward ? 4 * expert.elements : 0;
@@ -25,6 +45,42 @@ SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double 
               parts.assignment_seconds + parts.row_ways * row_bytes / machine.link_bytes_per_second,
           .seconds_per_transfer = taken_for_moving * (travelling + parts.packing_seconds),
           .seconds_per_step = taken_for_moving * parts.moving_seconds};
+}
+
+void require_links(const StepLinks& links, const char* argument) {
+  if (!links.topology.description().links.empty())
+    throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
+                          "one link within a node and one across");
+  if (links.topology.devices_per_rank() != 1)
+    throw InvalidArgument(argument, "the topology's ranks are groups of devices", "ranks of one device");
+  if (std::ranges::any_of(links.topology.description().speeds, [](double speed) { return speed != 1; }))
+    throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
+                          "a topology without speeds");
+  if (!links.topology.description().capacities.empty())
+    throw InvalidArgument(argument,
+                          "the topology limits the experts of ranks, but borrowed ones are not counted",
+                          "a topology without rooms, and borrow slots");
+  require_machine(links.machine, argument);
+  for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
+    if (!(size >= 0 && size <= 1e15))
+      throw InvalidArgument(argument, fmt::format("experts or rows of {:g} numbers or bytes", size),
+                            "sizes of 0..1e15");
+}
+
+double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<const double> rows,
+                    std::span<const double> transfers) {
+  const StepParts parts = step_parts(links.machine, links.expert, links.backward);
+  const auto exchange = [&](std::span<const double> items, double item_bytes) {
+    std::vector<double> bytes(items.begin(), items.end());
+    for (double& each : bytes) each *= item_bytes;
+    return exchange_seconds(links.machine, links.topology, bytes);
+  };
+  const double steady = parts.assignment_seconds * static_cast<double>(worst_load) +
+                        parts.row_ways * exchange(rows, links.row_bytes);
+  const double weights = exchange(transfers, parts.borrowed_bytes);
+  const double most = most_at_a_rank(transfers, static_cast<std::size_t>(links.topology.num_ranks()));
+  const double moving = most > 0 ? parts.moving_seconds + most * parts.packing_seconds + weights : 0;
+  return steady + taken_for_moving * moving;
 }
 
 }  // namespace evenkeel

@@ -1,8 +1,12 @@
-// SpillCosts are the seconds by which a planner decides by gain; spill_costs() predicts them for a layer on a
-// machine whose costs are known.
+// The seconds by which a planner decides: SpillCosts, where all links are alike, and StepLinks, where ranks
+// are on several nodes. A machine whose costs are known predicts both for a layer.
 #pragma once
 
-#include "evenkeel/cost/products.h"
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/cost/machine.h"
+#include "evenkeel/topology/topology.h"
 
 namespace evenkeel {
 
@@ -40,5 +44,27 @@ inline constexpr int taken_for_moving = 2;
 // travel; they are packed and read once more than at home. In backward they are packed again, and gradients
 // in f32 are written, travel and are added.
 SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward);
+
+// A step whose ranks are on several nodes, by what travels on which link.
+//
+// Model     Products of the worst rank; rows to their experts and back; borrowed weights, in training their
+//           gradients too. Rows and weights are exchanges of their own (links.h). Packing what is borrowed,
+//           and what moving is taken to cost, are those above.
+struct StepLinks {
+  Topology topology;
+  Machine machine;  // of its links the ramp counts, and how many ranks share a network interface
+  ExpertWork expert;
+  double row_bytes = 0;   // one way
+  bool backward = false;  // the step trains
+};
+
+// Throws InvalidArgument for a topology that gives links by pairs of ranks, speeds, limits of experts or
+// several devices a rank, for a machine out of its ranges, and for sizes below 0.
+void require_links(const StepLinks& links, const char* argument);
+
+// `rows` and `transfers` [P, P] row by sender: assignments, and borrowed experts. Throws InvalidArgument
+// where they are not for the topology's ranks.
+double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<const double> rows,
+                    std::span<const double> transfers);
 
 }  // namespace evenkeel

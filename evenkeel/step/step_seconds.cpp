@@ -17,7 +17,6 @@ StepExpert step_expert(const ChunkShape& shape) {
 StepSeconds::StepSeconds(StepPass pass, const StepExpert& expert, const Machine& machine,
                          const BlockLoads& loads, std::int64_t units, std::int64_t transfers)
     : loads_(loads),
-      units_(units),
       block_units_(units / loads.num_blocks()),
       backward_(pass == StepPass::backward),
       position_(row_seconds(machine, expert.work)),

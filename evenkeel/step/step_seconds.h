@@ -1,7 +1,7 @@
 // The time that a way to carry out a step would take, in seconds: enough to choose between ways, from few
 // numbers.
 //
-// An expert's products take what cost/products.h says. A rank's rows are taken to fall to its experts in
+// An expert's products take what cost/machine.h says. A rank's rows are taken to fall to its experts in
 // every chunk as they do in the whole step.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #include "evenkeel/budget/block_loads.h"
 #include "evenkeel/budget/chunk_planner.h"
-#include "evenkeel/cost/products.h"
+#include "evenkeel/cost/machine.h"
 
 namespace evenkeel {
 
@@ -44,7 +44,6 @@ class StepSeconds {
                    double of_group) const;
 
   const BlockLoads& loads_;
-  std::int64_t units_;
   std::int64_t block_units_;
   bool backward_;
   double position_;    // of one position's forward pass, at its expert with many others

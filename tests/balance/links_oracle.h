@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/cost/step_links.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 

@@ -1,6 +1,6 @@
 // Picoseconds of a step under a plan where links differ, in whole numbers: every rank predicts the same.
 //
-// Problem     What step_seconds() (cost/step_links.h) says of a plan and its deal, to compare plans.
+// Problem     What step_seconds() (cost/spill_costs.h) says of a plan and its deal, to compare plans.
 // Method      Rows of experts at home are added up once a step, by port; of a plan, only those of experts
 // that
 //             it splits are dealt anew.
@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "evenkeel/cost/step_links.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/split_deal.h"

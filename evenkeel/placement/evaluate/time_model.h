@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "evenkeel/cost/products.h"
+#include "evenkeel/cost/machine.h"
 #include "evenkeel/model/model_description.h"
 #include "evenkeel/placement/evaluate/evaluate.h"
 
