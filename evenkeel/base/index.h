@@ -65,6 +65,13 @@ constexpr IndexRange<I> indices(Integer count) {
   return IndexRange<I>(static_cast<std::int32_t>(count));
 }
 
+// Of items that stand group after group, those of one: `begins` has where each group begins, and the end.
+template <class T, class Offset>
+std::span<const T> group_of(const std::vector<T>& items, const std::vector<Offset>& begins,
+                            std::size_t group) {
+  return std::span(items).subspan(begins[group], begins[group + 1] - begins[group]);
+}
+
 // A vector that is opened by one kind of index.
 template <class I, class T>
 class IndexedVector {

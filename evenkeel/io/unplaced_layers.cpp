@@ -7,7 +7,7 @@
 #include <ranges>
 #include <utility>
 
-#include "evenkeel/plan/copy_rule.h"
+#include "evenkeel/plan/dispatch.h"
 
 namespace evenkeel {
 

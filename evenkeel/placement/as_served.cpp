@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "evenkeel/placement/internal/deadline.h"
-#include "evenkeel/plan/copy_rule.h"
+#include "evenkeel/plan/dispatch.h"
 
 namespace evenkeel {
 

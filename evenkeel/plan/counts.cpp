@@ -35,11 +35,6 @@ void Counts::resize(int num_ranks, int num_experts) {
   total_ = 0;
 }
 
-std::span<const std::int64_t> Counts::row(RankId source) const {
-  if (!has_sources()) return {};
-  return std::span(by_source_).subspan(source.offset() * loads_.size(), loads_.size());
-}
-
 void Counts::sum_loads() {
   std::ranges::fill(loads_, 0);
   total_ = 0;

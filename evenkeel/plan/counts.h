@@ -26,7 +26,10 @@ class Counts {
   bool has_sources() const { return !by_source_.empty(); }
 
   std::int64_t at(RankId source, ExpertId expert) const { return row(source)[expert.offset()]; }
-  std::span<const std::int64_t> row(RankId source) const;
+  std::span<const std::int64_t> row(RankId source) const {
+    if (!has_sources()) return {};
+    return std::span(by_source_).subspan(source.offset() * loads_.size(), loads_.size());
+  }
   // All rows, one behind the other, for writing; call sum_loads() after.
   std::span<std::int64_t> rows() { return by_source_; }
   std::span<const std::int64_t> rows() const { return by_source_; }

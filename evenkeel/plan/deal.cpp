@@ -1,7 +1,5 @@
 #include "evenkeel/plan/deal.h"
 
-#include "evenkeel/base/check.h"
-
 namespace evenkeel {
 
 void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {

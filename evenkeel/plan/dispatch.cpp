@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/plan/copy_rule.h"
 #include "evenkeel/plan/internal/python_random.h"
 
 namespace evenkeel {
@@ -153,8 +152,7 @@ CopyShares CopyShares::of_rows(std::span<const int> rows) const {
 }
 
 std::span<const double> CopyShares::of(int layer, ExpertId expert) const {
-  const std::size_t at = static_cast<std::size_t>(layer) * num_experts_ + expert.offset();
-  return std::span(shares_).subspan(begin_[at], begin_[at + 1] - begin_[at]);
+  return group_of(shares_, begin_, static_cast<std::size_t>(layer) * num_experts_ + expert.offset());
 }
 
 }  // namespace evenkeel

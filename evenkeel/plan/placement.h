@@ -30,8 +30,7 @@ class LayerPlacement {
   int num_ranks() const { return static_cast<int>(native_begin_.size()) - 1; }
 
   std::span<const RankId> homes(ExpertId expert) const {
-    return std::span(homes_).subspan(home_begin_[expert.offset()],
-                                     home_begin_[expert.offset() + 1] - home_begin_[expert.offset()]);
+    return group_of(homes_, home_begin_, expert.offset());
   }
   RankId owner(ExpertId expert) const { return homes_[home_begin_[expert.offset()]]; }
   bool is_home(ExpertId expert, RankId rank) const {
@@ -43,8 +42,7 @@ class LayerPlacement {
 
   // The experts at home on a rank, ascending.
   std::span<const ExpertId> natives(RankId rank) const {
-    return std::span(natives_).subspan(native_begin_[rank.offset()],
-                                       native_begin_[rank.offset() + 1] - native_begin_[rank.offset()]);
+    return group_of(natives_, native_begin_, rank.offset());
   }
 
   // Of the rank with the most. O(P).

@@ -8,23 +8,19 @@ namespace evenkeel {
 
 void StepPlan::begin(const LayerPlacement& placement) {
   placement_ = &placement;
-  reserve(placement);
+  // Space for any plan of this library's planners: each copy keeps a home part and ends one remainder, and
+  // every other piece fills one rank for good.
+  most_segments_ = static_cast<std::size_t>(placement.num_ranks());
+  for (RankId rank : indices<RankId>(placement.num_ranks()))
+    most_segments_ += 2 * placement.natives(rank).size();
+  segments_.reserve(most_segments_);
+  transfers_.reserve(most_segments_);
   segments_.clear();
   transfers_.clear();
   first_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   count_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   rank_loads_.assign(static_cast<std::size_t>(placement.num_ranks()), 0);
   last_given_.assign(static_cast<std::size_t>(placement.num_ranks()), ExpertId(-1));
-}
-
-// Space for any plan of this library's planners: each copy keeps a home part and ends one remainder, and
-// every other piece fills one rank for good.
-void StepPlan::reserve(const LayerPlacement& placement) {
-  most_segments_ = static_cast<std::size_t>(placement.num_ranks());
-  for (RankId rank : indices<RankId>(placement.num_ranks()))
-    most_segments_ += 2 * placement.natives(rank).size();
-  segments_.reserve(most_segments_);
-  transfers_.reserve(most_segments_);
 }
 
 void StepPlan::begin_expert(ExpertId expert) {

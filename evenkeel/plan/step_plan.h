@@ -12,6 +12,7 @@
 //             (plan/check.h) recomputes all of it from scratch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -57,6 +58,13 @@ class StepPlan {
   std::span<const Transfer> transfers() const { return transfers_; }
   // Assignments that each rank computes.
   std::span<const std::int64_t> rank_loads() const { return rank_loads_; }
+  // The most that a rank computes, with what it has anyway: `base_load` by rank, or none.
+  std::int64_t worst_load(std::span<const std::int64_t> base_load) const {
+    std::int64_t worst = 0;
+    for (std::size_t r = 0; r < rank_loads_.size(); ++r)
+      worst = std::max(worst, rank_loads_[r] + (base_load.empty() ? 0 : base_load[r]));
+    return worst;
+  }
   // Several ranks compute the expert, or one that is none of its homes.
   bool splits(ExpertId expert, const LayerPlacement& placement) const {
     const auto all = segments(expert);
@@ -70,8 +78,6 @@ class StepPlan {
   friend bool operator==(const StepPlan& a, const StepPlan& b);
 
  private:
-  void reserve(const LayerPlacement& placement);
-
   const LayerPlacement* placement_ = nullptr;  // while filling
   ExpertId current_;
   std::size_t most_segments_ = 0;

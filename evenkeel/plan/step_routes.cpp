@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 
@@ -16,9 +17,7 @@ std::vector<Transfer> sorted_transfers(std::span<const Transfer> transfers, Rank
   std::vector<Transfer> chosen;
   for (const Transfer& transfer : transfers)
     if (transfer.*mine == me) chosen.push_back(transfer);
-  std::ranges::sort(chosen, [&](const Transfer& a, const Transfer& b) {
-    return a.*other != b.*other ? a.*other < b.*other : a.expert < b.expert;
-  });
+  std::ranges::sort(chosen, {}, [&](const Transfer& t) { return std::pair(t.*other, t.expert); });
   return chosen;
 }
 

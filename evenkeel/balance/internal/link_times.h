@@ -16,7 +16,7 @@
 #include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
-#include "evenkeel/plan/split_deal.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::internal {
