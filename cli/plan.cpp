@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
-#include "evenkeel/balance/plan_time.h"
+#include "evenkeel/balance/planner.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"

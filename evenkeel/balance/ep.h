@@ -18,6 +18,9 @@ class Ep final : public Planner {
   std::string_view name() const override { return "ep"; }
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load = {}) override;
+
+  // The same for planners that have decided not to spill. Counts and placement agree: not checked.
+  static void keep_home(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
 };
 
 }  // namespace evenkeel

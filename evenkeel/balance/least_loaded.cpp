@@ -7,7 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "evenkeel/balance/internal/keep_home.h"
+#include "evenkeel/balance/ep.h"
+#include "evenkeel/balance/internal/step_input.h"
 
 namespace evenkeel {
 
@@ -27,7 +28,7 @@ void LeastLoaded::plan(const Counts& counts, const LayerPlacement& placement, St
                        std::span<const std::int64_t> base_load) {
   internal::require_step_input(counts, placement, base_load);
   reserve(counts.num_experts(), counts.num_ranks());
-  if (stays_home(counts)) return internal::keep_home(counts, placement, plan);
+  if (stays_home(counts)) return Ep::keep_home(counts, placement, plan);
   begin(counts, placement, base_load);
   plan.begin(placement);
   for (const auto& [largest_share, expert] : order_) {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/internal/excess_matcher.h"
 #include "evenkeel/balance/internal/free_moves.h"
 #include "evenkeel/balance/internal/home_slots.h"
-#include "evenkeel/balance/internal/keep_home.h"
 #include "evenkeel/balance/internal/link_times.h"
 #include "evenkeel/balance/internal/local_rows.h"
 #include "evenkeel/balance/least_loaded.h"
@@ -40,13 +40,6 @@ struct Step {
   const LayerPlacement& placement;
   std::span<const std::int64_t> base_load;
   StepPlan& plan;
-
-  std::int64_t worst_load() const {
-    std::int64_t worst = 0;
-    for (std::size_t r = 0; r < plan.rank_loads().size(); ++r)
-      worst = std::max(worst, plan.rank_loads()[r] + (base_load.empty() ? 0 : base_load[r]));
-    return worst;
-  }
 };
 
 }  // namespace
@@ -73,20 +66,16 @@ class Level::Search {
     add_home_loads(step);
     const std::int64_t total =
         std::accumulate(step.base_load.begin(), step.base_load.end(), step.counts.total());
-    if (within_threshold(total)) return internal::keep_home(step.counts, step.placement, step.plan);
+    if (within_threshold(total)) return Ep::keep_home(step.counts, step.placement, step.plan);
 
     const std::int64_t ideal = ideal_worst(total, step.base_load);
-    plan_for_load(step, ideal);
+    if (!step.placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
+    const std::int64_t worst = search_worst(ideal);
+    if (worst == ideal || !least_loaded_is_lower(worst, step)) write_moves(step, step.plan, nullptr);
     if (links_) plan_for_time(step, ideal);
   }
 
  private:
-  void plan_for_load(const Step& step, std::int64_t ideal) {
-    if (!step.placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
-    const std::int64_t worst = search_worst(ideal);
-    if (worst == ideal || !least_loaded_is_lower(worst, step)) write_moves(step, step.plan, nullptr);
-  }
-
   // Other plans are taken where they are predicted to take less time: plain EP, and those of worst ranks from
   // the lowest to that of plain EP, of fewer where there are many ranks.
   void plan_for_time(const Step& step, std::int64_t ideal) {
@@ -104,7 +93,7 @@ class Level::Search {
       write_moves(step, tried_, &*links_);
       take_if_faster();
     };
-    internal::keep_home(step.counts, step.placement, tried_);
+    Ep::keep_home(step.counts, step.placement, tried_);
     take_if_faster();
     const std::int64_t largest = std::ranges::max(home_load_);
     const std::int64_t parts = std::clamp<std::int64_t>(256 / std::ssize(home_load_), 1, 4);
@@ -208,7 +197,7 @@ class Level::Search {
   // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
   bool least_loaded_is_lower(std::int64_t worst, const Step& step) {
     least_loaded_.plan(step.counts, step.placement, step.plan, step.base_load);
-    return step.worst_load() < worst && fits_slots(step.plan);
+    return step.plan.worst_load(step.base_load) < worst && fits_slots(step.plan);
   }
 
   bool fits_slots(const StepPlan& plan) {
@@ -217,14 +206,10 @@ class Level::Search {
     return std::ranges::max(borrowed_) <= borrow_slots_;
   }
 
-  void settle_rests() {
+  void write_moves(const Step& step, StepPlan& plan, const LinkTimes* links) {
     rest_.resize(slots_.size());
     std::ranges::transform(slots_.all(), rest_.begin(), &HomeSlots::Slot::share);
     for (const Move& m : moves_) rest_[m.slot.offset()] -= m.amount;
-  }
-
-  void write_moves(const Step& step, StepPlan& plan, const LinkTimes* links) {
-    settle_rests();
     if (step.counts.has_sources()) internal::LocalRows(step.counts, slots_, rest_, moves_, links).improve();
     group_moves(step.counts.num_experts());
     plan.begin(step.placement);

@@ -64,4 +64,19 @@ PlannerOptions::Kind parse_planner(std::string_view name, const std::string& arg
 // costs, or that require_links() refuses.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
+// How long a planner takes for one plan: the median over many, without the first ones, which warm up, since
+// single calls take microseconds. No plan is begun after 50 ms, so that of slow ones the only one counts.
+// `plan` is then the plan.
+double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
+                      StepPlan& plan);
+
+// A plan's step over links: the seconds it is predicted to take, and the bytes that pass between nodes.
+struct PredictedStep {
+  double seconds = 0;              // without rows where counts have no sources
+  double row_bytes_across = 0;     // between nodes, one way
+  double weight_bytes_across = 0;  // in training with gradients
+};
+// O(P^2 + P E). Throws InvalidArgument where ranks are not the topology's.
+PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan);
+
 }  // namespace evenkeel

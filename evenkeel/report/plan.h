@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "evenkeel/balance/predicted_step.h"
+#include "evenkeel/balance/planner.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/balance/predicted_step.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/plan/check.h"
 #include "tests/balance/cases.h"

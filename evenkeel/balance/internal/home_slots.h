@@ -66,8 +66,7 @@ class HomeSlots {
   SlotId end(RankId rank) const { return begin_[rank.offset() + 1]; }
   // The slots of an expert, its owner's first.
   std::span<const SlotId> copies(ExpertId expert) const {
-    return std::span(copies_).subspan(copies_begin_[expert.offset()],
-                                      copies_begin_[expert.offset() + 1] - copies_begin_[expert.offset()]);
+    return group_of(copies_, copies_begin_, expert.offset());
   }
 
  private:

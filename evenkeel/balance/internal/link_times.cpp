@@ -104,10 +104,7 @@ void LinkTimes::pass(RankId from, RankId to, std::int64_t items) {
 }
 
 LinkTimes::Picoseconds LinkTimes::of(const StepPlan& plan) {
-  std::int64_t worst = 0;
-  for (std::size_t rank = 0; rank < num_ranks(); ++rank)
-    worst = std::max(worst, plan.rank_loads()[rank] + (base_load_.empty() ? 0 : base_load_[rank]));
-  return assignment_ * worst + of_rows(plan) + of_moving(plan);
+  return assignment_ * plan.worst_load(base_load_) + of_rows(plan) + of_moving(plan);
 }
 
 LinkTimes::Picoseconds LinkTimes::of_rows(const StepPlan& plan) {

@@ -2,8 +2,7 @@
 //
 // Problem     What step_seconds() (cost/spill_costs.h) says of a plan and its deal, to compare plans.
 // Method      Rows of experts at home are added up once a step, by port; of a plan, only those of experts
-// that
-//             it splits are dealt anew.
+//             that it splits are dealt anew.
 // Cost        O(P E) a step, O(E + P S) a plan for S experts that it splits. No allocation once reserved.
 // Guarantee   That of step_seconds(), but for rounding. Where counts have no sources, without rows.
 #pragma once
@@ -15,8 +14,8 @@
 
 #include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/plan/counts.h"
-#include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::internal {

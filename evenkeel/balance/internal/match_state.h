@@ -8,16 +8,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/balance/internal/home_slots.h"
-#include "evenkeel/balance/internal/move_pairs.h"
-#include "evenkeel/balance/internal/rank_set.h"
 #include "evenkeel/balance/planner.h"
 
 namespace evenkeel::internal {
@@ -35,6 +36,126 @@ enum class Kind {
   closable,         // a sender of which one slot has all of an excess of min_segment or more; by excess
   receiver,         // has spare capacity, and a borrow slot for a move; by spare capacity
   small_with_much,  // a balance below min_segment beside a slot of at least that; all the same number
+};
+
+// Ranks in order of a number that changes, equal numbers in order of ranks: what is nearest to a value,
+// without looking at all. A std::set, whose nodes are kept by rank while the rank is not in it.
+class RankSet {
+ public:
+  void reserve(std::size_t ranks) {
+    while (held_.size() < ranks) {
+      held_.push_back(ranks_.emplace(0, RankId(held_.size())).first);
+      idle_.push_back(ranks_.extract(held_.back()));
+    }
+  }
+  void clear() {
+    for (RankId rank : indices<RankId>(idle_.size())) drop(rank);
+  }
+  // Adds a rank, or changes its number.
+  void set(RankId rank, std::int64_t value) {
+    auto& node = idle_[rank.offset()];
+    if (node.empty()) {
+      if (held_[rank.offset()]->first == value) return;
+      node = ranks_.extract(held_[rank.offset()]);
+    }
+    node.value() = {value, rank};
+    held_[rank.offset()] = ranks_.insert(std::move(node)).position;
+  }
+  // A rank that is not in the set may be dropped.
+  void drop(RankId rank) {
+    auto& node = idle_[rank.offset()];
+    if (node.empty()) node = ranks_.extract(held_[rank.offset()]);
+  }
+
+  // The rank whose number is the least of those from `value` up, or the largest up to it; of equal ones the
+  // first.
+  std::optional<RankId> at_least(std::int64_t value) const {
+    return rank_of(ranks_.lower_bound({value, RankId(0)}));
+  }
+  std::optional<RankId> at_most(std::int64_t value) const {
+    const auto beyond = ranks_.upper_bound({value, RankId(std::numeric_limits<std::int32_t>::max())});
+    if (beyond == ranks_.begin()) return std::nullopt;
+    return at_least(std::prev(beyond)->first);
+  }
+  // The next rank in order of numbers, then of ranks.
+  std::optional<RankId> after(RankId rank) const { return rank_of(std::next(held_[rank.offset()])); }
+
+ private:
+  using Ranks = std::set<std::pair<std::int64_t, RankId>>;
+
+  std::optional<RankId> rank_of(Ranks::iterator at) const {
+    return at == ranks_.end() ? std::nullopt : std::optional(at->second);
+  }
+
+  Ranks ranks_;
+  std::vector<Ranks::iterator> held_;   // [P], of the ranks in the set
+  std::vector<Ranks::node_type> idle_;  // [P], empty for those
+};
+
+// Which moves go from one rank to another: a hash table of their pairs of ranks.
+class MovePairs {
+ public:
+  static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
+
+  void reserve(std::size_t moves) {
+    before_.reserve(moves);
+    used_.reserve(moves);
+    if (places_.size() < 2 * moves) places_.resize(std::bit_ceil(2 * moves));
+  }
+  void clear() {
+    for (std::size_t place : used_) places_[place] = {};
+    used_.clear();
+    before_.clear();
+  }
+  // Where a pair is kept, until the next one is wanted.
+  std::size_t place_of(RankId from, RankId to) {
+    if (2 * (used_.size() + 1) > places_.size()) grow();
+    const std::size_t at = find(key(from, to));
+    if (places_[at].key == 0) {
+      places_[at].key = key(from, to);
+      used_.push_back(at);
+    }
+    return at;
+  }
+  // The next move, number 0, 1, 2 and so on, is of that pair.
+  void add(std::size_t place) {
+    before_.push_back(places_[place].latest);
+    places_[place].latest = static_cast<std::uint32_t>(before_.size() - 1);
+  }
+  // The latest move from a rank to another one, and the one of the same ranks before it; none where there is
+  // none.
+  std::uint32_t latest(std::size_t place) const { return places_[place].latest; }
+  std::uint32_t latest(RankId from, RankId to) const { return latest(find(key(from, to))); }
+  std::uint32_t before(std::uint32_t move) const { return before_[move]; }
+
+ private:
+  struct Place {
+    std::uint64_t key = 0;  // 0: free
+    std::uint32_t latest = none;
+  };
+
+  static std::uint64_t key(RankId from, RankId to) {
+    return ((static_cast<std::uint64_t>(from.offset()) << 32) | to.offset()) + 1;
+  }
+  std::size_t find(std::uint64_t key) const {
+    const std::size_t mask = places_.size() - 1;
+    std::size_t at = (key * 0x9e3779b97f4a7c15ULL >> 20) & mask;
+    while (places_[at].key != 0 && places_[at].key != key) at = (at + 1) & mask;
+    return at;
+  }
+  void grow() {
+    std::vector<Place> few(std::bit_ceil(4 * (used_.size() + 1)));
+    few.swap(places_);
+    for (std::size_t& place : used_) {
+      const std::size_t at = find(few[place].key);
+      places_[at] = few[place];
+      place = at;
+    }
+  }
+
+  std::vector<Place> places_;      // a power of two
+  std::vector<std::size_t> used_;  // of places_
+  std::vector<std::uint32_t> before_;
 };
 
 class MatchState {
@@ -177,8 +298,7 @@ class MatchState {
   // The moves that begin or end at a rank, in order.
   std::span<const std::uint32_t> moves_at(RankId rank) {
     if (!moves_listed_) list_moves();
-    return std::span(of_rank_).subspan(first_of_[rank.offset()],
-                                       first_of_[rank.offset() + 1] - first_of_[rank.offset()]);
+    return group_of(of_rank_, first_of_, rank.offset());
   }
 
   void drop_settled() {

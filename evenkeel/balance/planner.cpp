@@ -1,18 +1,19 @@
-// Turns options into the planner they name, and with costs into one that also asks what moving is worth.
+#include "evenkeel/balance/planner.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <vector>
 
 #include "evenkeel/balance/ep.h"
-#include "evenkeel/balance/internal/keep_home.h"
 #include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/balance/level.h"
-#include "evenkeel/balance/planner.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/plan/deal.h"
 
 namespace evenkeel {
 
@@ -28,17 +29,14 @@ class ByGain final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load) override {
     planner_->plan(counts, placement, plan, base_load);
-    reserve(static_cast<std::size_t>(plan.num_ranks()));
+    // All memory of a shape is taken at its first step, spilled or not.
+    for (auto* by_rank : {&at_home_, &planned_, &sends_, &receives_})
+      by_rank->reserve(static_cast<std::size_t>(plan.num_ranks()));
     if (plan.spilled() && seconds_gained(counts, placement, plan, base_load) <= 0)
-      internal::keep_home(counts, placement, plan);
+      Ep::keep_home(counts, placement, plan);
   }
 
  private:
-  // All memory of a shape is taken at its first step, spilled or not.
-  void reserve(std::size_t ranks) {
-    for (auto* by_rank : {&at_home_, &planned_, &sends_, &receives_}) by_rank->reserve(ranks);
-  }
-
   // Seconds that the plan, which moves something, is predicted to take less than every expert at home does.
   double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
                         std::span<const std::int64_t> base_load) {
@@ -127,6 +125,46 @@ std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
   validate_options(options);
   if (!options.costs || options.kind == PlannerOptions::Kind::ep) return planner_of(options);
   return std::make_unique<ByGain>(planner_of(options), *options.costs);
+}
+
+double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
+                      StepPlan& plan) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::ptrdiff_t warm_ups = 20;
+  constexpr std::ptrdiff_t most = 5000;
+  std::vector<double> us;
+  const auto begin = Clock::now();
+  do {
+    const auto start = Clock::now();
+    planner.plan(counts, placement, plan);
+    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  } while (std::ssize(us) < most && Clock::now() - begin < std::chrono::milliseconds(50));
+  const auto timed = us.begin() + std::min(warm_ups, std::ssize(us) - 1);
+  const auto median = timed + (us.end() - timed) / 2;
+  std::ranges::nth_element(timed, median, us.end());
+  return *median;
+}
+
+PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan) {
+  const auto ranks = static_cast<std::size_t>(counts.num_ranks());
+  std::vector<double> rows(ranks * ranks), transfers(ranks * ranks);
+  Deal deal;
+  for (RankId from : indices<RankId>(counts.has_sources() ? ranks : 0)) {
+    deal.make(counts, plan, from);
+    for (std::size_t to = 0; to < ranks; ++to)
+      rows[from.offset() * ranks + to] = static_cast<double>(deal.sent()[to]);
+  }
+  for (const Transfer& t : plan.transfers()) transfers[t.from.offset() * ranks + t.to.offset()] += 1;
+
+  PredictedStep step{.seconds = step_seconds(links, std::ranges::max(plan.rank_loads()), rows, transfers)};
+  const double borrowed = step_parts(links.machine, links.expert, links.backward).borrowed_bytes;
+  for (RankId from : indices<RankId>(ranks))
+    for (RankId to : indices<RankId>(ranks)) {
+      if (links.topology.same_node(from, to)) continue;
+      step.row_bytes_across += rows[from.offset() * ranks + to.offset()] * links.row_bytes;
+      step.weight_bytes_across += transfers[from.offset() * ranks + to.offset()] * borrowed;
+    }
+  return step;
 }
 
 }  // namespace evenkeel
