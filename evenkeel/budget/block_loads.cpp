@@ -18,24 +18,21 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   sizes_.num_experts = table.num_experts();
   sizes_.top_k = top_k;
   tokens_.assign(tokens.begin(), tokens.end());
-  reserve(static_cast<std::size_t>(table.num_experts()));
+  const auto experts = static_cast<std::size_t>(table.num_experts());
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
+  // Memory for the most blocks of a step and any plan, so that no later step takes any.
+  constexpr std::size_t most_boundaries = kStepBlocks + 1;
+  for (auto* is_summed : {&is_table_summed_, &is_summed_}) is_summed->reserve(most_boundaries);
+  for (auto* sums : {&table_sums_, &sums_}) sums->reserve(most_boundaries * ranks_size());
+  all_tokens_.reserve(most_boundaries);
+  split_.reserve(experts);
+  whole_.reserve(experts);
+  at_home_.reserve(experts * ranks_size());
+  split_sums_.reserve(most_boundaries * ranks_size() * experts);
   is_table_summed_.assign(boundaries, 0);
   table_sums_.resize(boundaries * ranks_size());
   sums_.resize(boundaries * ranks_size());
   all_tokens_.resize(boundaries);
-}
-
-// For the most blocks of a step and any plan, so that no later step takes memory.
-void BlockLoads::reserve(std::size_t experts) {
-  constexpr std::size_t boundaries = kStepBlocks + 1;
-  for (auto* is_summed : {&is_table_summed_, &is_summed_}) is_summed->reserve(boundaries);
-  for (auto* sums : {&table_sums_, &sums_}) sums->reserve(boundaries * ranks_size());
-  all_tokens_.reserve(boundaries);
-  split_.reserve(experts);
-  whole_.reserve(experts);
-  at_home_.reserve(experts * ranks_size());
-  split_sums_.reserve(boundaries * ranks_size() * experts);
 }
 
 // Of the table alone.
@@ -190,23 +187,11 @@ void BlockLoads::add_split(std::size_t split, int block) const {
   }
 }
 
-ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
-  return load(rank, begin, end, Of::these);
-}
-
 PlanExperts BlockLoads::experts() const {
   PlanExperts experts{0, !split_.empty()};
   for (const RankGroups& groups : groups_)
     experts.of_rank = std::max(experts.of_rank, static_cast<std::int64_t>(groups.end - groups.begin));
   return experts;
-}
-
-ChunkLoad BlockLoads::largest(std::int64_t tokens) const {
-  return largest_load(sizes_, tokens, experts());
-}
-
-ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
-  return load(rank, begin, end, Of::any_part);
 }
 
 // In a part, less may be computed here than the rank has itself, so that more goes elsewhere, and of tokens

@@ -37,7 +37,9 @@ class BlockLoads {
   int num_ranks() const { return ranks_; }
   int num_blocks() const { return blocks_; }
   // Blocks [begin, end) of one rank.
-  ChunkLoad load(RankId rank, int begin, int end) const;
+  ChunkLoad load(RankId rank, int begin, int end) const { return load(rank, begin, end, Of::these); }
+  // A load whose bytes no part of these blocks, run as a chunk, exceeds.
+  ChunkLoad bound(RankId rank, int begin, int end) const { return load(rank, begin, end, Of::any_part); }
   // take(rank, the positions computed there), of blocks [begin, end), for each rank.
   template <class Take>
   void for_each_positions(int begin, int end, const Take& take) const {
@@ -60,9 +62,7 @@ class BlockLoads {
   // Of the plan. O(P).
   PlanExperts experts() const;
   // largest_load() under the plan. O(P).
-  ChunkLoad largest(std::int64_t tokens) const;
-  // A load whose bytes no part of these blocks, run as a chunk, exceeds.
-  ChunkLoad bound(RankId rank, int begin, int end) const;
+  ChunkLoad largest(std::int64_t tokens) const { return largest_load(sizes_, tokens, experts()); }
 
  private:
   enum class Of { these, any_part };
@@ -113,7 +113,6 @@ class BlockLoads {
   std::size_t at(int block) const { return static_cast<std::size_t>(block) * ranks_size(); }
   std::size_t split_at(int block) const { return at(block) * split_.size(); }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
-  void reserve(std::size_t experts);
   void begin_plan();
   void sort_experts(const StepPlan& plan);
   template <class ForEachGroup>

@@ -10,10 +10,6 @@ BufferBytes::BufferBytes(const ChunkShape& shape, Recompute recompute)
       shape_(with_workspaces(shape, std::numeric_limits<std::int64_t>::max())),
       whole_again_(recompute == Recompute::whole) {}
 
-std::int64_t BufferBytes::bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign_load) const {
-  return of_chunk(use, load) + foreign(use, foreign_load);
-}
-
 std::int64_t BufferBytes::of_chunk(ChunkUse use, const ChunkLoad& load) const {
   const std::int64_t all = load.positions_here;
   switch (use) {

@@ -12,7 +12,9 @@ class BufferBytes final : public ByteModel {
   // With the most workspace, until a step says what it has.
   BufferBytes(const ChunkShape& shape, Recompute recompute);
 
-  std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const override;
+  std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const override {
+    return of_chunk(use, load) + this->foreign(use, foreign);
+  }
   std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const override;
   std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const override;
   std::int64_t held(const ChunkLoad& load) const override {

@@ -6,11 +6,6 @@ namespace evenkeel {
 
 namespace {
 
-// While the tables are made, beside them.
-std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(load));
-}
-
 std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return whole_lines(chunk_buffers::routes(shape, load));
 }
@@ -21,7 +16,9 @@ std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
 
 // From the tables being made to the rows being here, beside the tables.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(routing_bytes(shape, load),
+  const std::int64_t routing =
+      whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(load));
+  return std::max(routing,
                   received_bytes(shape, load) + whole_lines(chunk_buffers::rows_to_send(shape, load)));
 }
 

@@ -26,46 +26,34 @@ Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds
   return low;
 }
 
-// Cuts runs of blocks, as long as they fit on every rank.
-class Cutter {
- public:
-  Cutter(const ChunkLimits& limits, const BlockLoads& loads) : limits_(limits), loads_(loads) {}
-
-  // The end of the longest run that begins there; `begin` where not even one block fits. The rank for which
-  // the last run was too long is asked first, since mostly it is the one again, and each rank once more after
-  // another has shortened the run: the bytes of a shorter one are mostly fewer, but need not be.
-  int end_of_run(int begin) {
-    int end = loads_.num_blocks();
-    int fit = 0;
-    for (int rank = fullest_; fit < loads_.num_ranks() && end > begin;
-         rank = (rank + 1) % loads_.num_ranks()) {
-      const std::int64_t limit = limits_.limit(RankId(rank));
-      const std::int64_t bytes = bytes_of(RankId(rank), begin, end);
-      if (bytes <= limit) {
-        ++fit;
-        continue;
-      }
-      // Most bytes grow with the blocks.
-      const std::int64_t fixed = limits_.of(RankId(rank), {});
-      const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed, 0) /
-                                             std::max<std::int64_t>(bytes - fixed, 1);
-      end = largest(begin, end - 1, static_cast<int>(guess),
-                    [&](int to) { return bytes_of(RankId(rank), begin, to) <= limit; });
-      fullest_ = rank;
-      fit = 1;
+// The end of the longest run that begins there and fits every rank; `begin` where not even one block fits.
+// `fullest`, the rank for which the last run was too long, is asked first, since mostly it is the one again,
+// and each rank once more after another has shortened the run: the bytes of a shorter one are mostly fewer,
+// but need not be.
+int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin, int& fullest) {
+  const auto bytes_of = [&](int rank, int to) {
+    return limits.of(RankId(rank), loads.load(RankId(rank), begin, to));
+  };
+  int end = loads.num_blocks();
+  int fit = 0;
+  for (int rank = fullest; fit < loads.num_ranks() && end > begin; rank = (rank + 1) % loads.num_ranks()) {
+    const std::int64_t limit = limits.limit(RankId(rank));
+    const std::int64_t bytes = bytes_of(rank, end);
+    if (bytes <= limit) {
+      ++fit;
+      continue;
     }
-    return end;
+    // Most bytes grow with the blocks.
+    const std::int64_t fixed = limits.of(RankId(rank), {});
+    const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed, 0) /
+                                           std::max<std::int64_t>(bytes - fixed, 1);
+    end =
+        largest(begin, end - 1, static_cast<int>(guess), [&](int to) { return bytes_of(rank, to) <= limit; });
+    fullest = rank;
+    fit = 1;
   }
-
- private:
-  std::int64_t bytes_of(RankId rank, int begin, int end) const {
-    return limits_.of(rank, loads_.load(rank, begin, end));
-  }
-
-  const ChunkLimits& limits_;
-  const BlockLoads& loads_;
-  int fullest_ = 0;
-};
+  return end;
+}
 
 }  // namespace
 
@@ -74,10 +62,10 @@ bool cut_into_chunks(const ChunkLimits& limits, const BlockLoads& loads, int beg
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
-  Cutter cutter(limits, loads);
+  int fullest = 0;
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
-    const int end = cutter.end_of_run(begin);
+    const int end = end_of_run(limits, loads, begin, fullest);
     if (end > begin) {
       chunks.push_back({begin * block_units, end * block_units});
       begin = end;
@@ -98,7 +86,8 @@ bool cut_into_chunks(const ChunkLimits& limits, const BlockLoads& loads, int beg
 }
 
 int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin) {
-  return Cutter(limits, loads).end_of_run(begin);
+  int fullest = 0;
+  return end_of_run(limits, loads, begin, fullest);
 }
 
 std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most) {
@@ -108,6 +97,19 @@ std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& 
       if (limits.of(rank, load) > limits.limit(rank)) return false;
     return true;
   });
+}
+
+// A chunk takes what an empty one does, and its share of what the whole step takes besides.
+std::int64_t estimated_chunks(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most) {
+  std::int64_t chunks = 1;
+  for (RankId rank : indices<RankId>(loads.num_ranks())) {
+    const std::int64_t fixed = limits.of(rank, {});
+    const std::int64_t available = limits.limit(rank) - fixed;
+    if (available <= 0) return most;
+    const std::int64_t growing = limits.of(rank, loads.load(rank, 0, loads.num_blocks())) - fixed;
+    chunks = std::max(chunks, (growing + available - 1) / available);
+  }
+  return std::min(chunks, most);
 }
 
 }  // namespace evenkeel

@@ -44,4 +44,8 @@ int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin);
 // not even one is.
 std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most);
 
+// About how many chunks a step would be cut into within the limits, before any boundary is looked at: as if
+// every chunk had the same share of each rank's load. No more than `most`. O(P).
+std::int64_t estimated_chunks(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most);
+
 }  // namespace evenkeel

@@ -8,11 +8,6 @@ namespace evenkeel {
 
 namespace {
 
-// Nothing is cut or given up: a step must fit whole.
-bool is_whole(Recompute recompute) {
-  return recompute == Recompute::none || recompute == Recompute::whole;
-}
-
 // A step always goes through as plain EP, which may share an expert out among its copies.
 ChunkLoad largest_at_home(const BudgetShape& shape, std::int64_t tokens) {
   return largest_load(shape.chunk, tokens, {shape.home_experts, shape.copies > 0});
@@ -26,7 +21,8 @@ std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
 }
 
 std::int64_t least_step_bytes(const BudgetShape& shape) {
-  const bool whole = is_whole(shape.recompute);
+  // Nothing is cut or given up: a step must fit whole.
+  const bool whole = shape.recompute == Recompute::none || shape.recompute == Recompute::whole;
   const ChunkLoad load = largest_at_home(shape, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;
   const std::int64_t saved = kept ? load.positions_here : 0;

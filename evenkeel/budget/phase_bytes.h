@@ -4,7 +4,9 @@
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/budget/byte_model.h"
@@ -20,7 +22,12 @@ struct PhaseBytes {
   std::int64_t per_summed = 0;                     // borrowed experts whose gradients are summed over chunks
   std::int64_t fixed = 0;
 
-  std::int64_t of(const ChunkLoad& load, const ForeignLoad& foreign) const;
+  std::int64_t of(const ChunkLoad& load, const ForeignLoad& foreign) const {
+    return fixed + per_token * load.tokens + per_assignment * load.assignments +
+           per_sent * load.positions_elsewhere() +
+           per_received * (load.positions_here - load.assignments_kept) + per_position * load.positions_here +
+           per_borrowed * foreign.weights + per_lent * foreign.lent + per_summed * foreign.gradients;
+  }
   friend bool operator==(const PhaseBytes&, const PhaseBytes&) = default;
 };
 
@@ -30,7 +37,11 @@ class MeasuredBytes final : public ByteModel {
  public:
   explicit MeasuredBytes(std::vector<PhaseBytes> phases) : phases_(std::move(phases)) {}
 
-  std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const override;
+  std::int64_t bytes(ChunkUse, const ChunkLoad& load, const ForeignLoad& foreign) const override {
+    std::int64_t most = 0;
+    for (const PhaseBytes& phase : phases_) most = std::max(most, phase.of(load, foreign));
+    return most;
+  }
   std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const override {
     return bytes(use, {}, foreign);
   }

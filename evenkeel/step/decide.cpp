@@ -13,7 +13,6 @@ namespace evenkeel {
 
 StepDecider::StepDecider(ByteModel& model, const DecisionOptions& options, int num_ranks)
     : options_(options),
-      plain_planner_(make_planner({PlannerOptions::Kind::ep})),
       ways_(std::make_unique<internal::OnePlan>(model, options_, num_ranks)),
       chunk_plans_(std::make_unique<internal::PlanPerChunk>(model, options_, num_ranks)),
       model_(model) {}
@@ -100,7 +99,7 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   if (!decision.plan.spilled()) return;
   follow_plain(in);
   if (!take_runs_if_faster(StepReason::plain_is_faster, decision)) return;
-  plain_planner_->plan(in.counts, in.homes, decision.plan);
+  plain_planner_.plan(in.counts, in.homes, decision.plan);
 }
 
 bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision) {
@@ -113,11 +112,11 @@ bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision)
   return take_best(0, decision);
 }
 
-StepDecider::EqualChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool stays) {
-  EqualChunks all;
+PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool stays) {
+  PlannedChunks all;
   for (int i = 0; i < count; ++i) {
     const int blocks = in.table.num_blocks(), begin = i * blocks / count, end = (i + 1) * blocks / count;
-    const internal::PlanPerChunk::Run run =
+    const PlannedChunks run =
         stays ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
     all.bytes = std::max(all.bytes, run.bytes);
     all.seconds += run.seconds;
@@ -132,7 +131,7 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
   const std::int64_t blocks = in.table.num_blocks();
   for (const std::int64_t count : counts) {
     if (count > blocks) return false;
-    const EqualChunks all = equal_chunks(in, static_cast<int>(count), stays);
+    const PlannedChunks all = equal_chunks(in, static_cast<int>(count), stays);
     if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::gap).gap) continue;
     if (all.seconds >= decision.seconds) return true;
     decision.chunks.clear();
@@ -156,7 +155,7 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
   StepReason reason = StepReason::nothing_moves;
   for (int begin = 0, end = 0; begin < in.table.num_blocks(); begin = end) {
     bool stays = false;
-    internal::PlanPerChunk::Run run;
+    PlannedChunks run;
     const auto fits = [&](int to) {
       run = chunk_plans_->plan(in, begin, to, false);
       stays = run.bytes > limit && run.moves;
@@ -201,13 +200,13 @@ void StepDecider::take_plain_if_faster(const StepInputs& in, double rest, StepDe
   if (fits && (plain.chunks.empty() || plain.seconds_with(rest) >= decision.seconds)) return;
   decision.reason = fits ? StepReason::plain_is_faster : StepReason::no_memory;
   take_best(rest, decision);
-  plain_planner_->plan(in.counts, in.homes, decision.plan);
+  plain_planner_.plan(in.counts, in.homes, decision.plan);
 }
 
 // Where each expert has one home, plain EP needs no plan to be known.
 void StepDecider::follow_plain(const StepInputs& in) {
   if (in.homes.has_single_homes()) return ways_->stay_home(in.counts);
-  plain_planner_->plan(in.counts, in.homes, plain_plan_);
+  plain_planner_.plan(in.counts, in.homes, plain_plan_);
   ways_->follow(plain_plan_, in.homes);
 }
 

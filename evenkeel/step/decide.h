@@ -6,8 +6,8 @@
 // Method     Candidates are made under the planner's plan and under plain EP (internal/one_plan.h); the
 //            predicted times decide (step_seconds.h). What is not kept is taken to go backward in about as
 //            many chunks as it would be cut into with all the memory, under whichever plan is faster there
-//            (chunk_estimate.h). Where the planner's plan fits as one kept chunk, nothing else is looked at.
-//            Chunks with plans of their own (internal/plan_per_chunk.h) are candidates where the executor
+//            (estimated_chunks()). Where the planner's plan fits as one kept chunk, nothing else is looked
+//            at. Chunks with plans of their own (internal/plan_per_chunk.h) are candidates where the executor
 //            can carry them out.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least memory.
 //            Same inputs, same decision, on every rank: no clock, communicator or arena is asked.
@@ -20,12 +20,12 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/budget/block_table.h"
 #include "evenkeel/budget/byte_model.h"
 #include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/budget/memory_options.h"
-#include "evenkeel/budget/rank_memory.h"
 #include "evenkeel/step/step_reason.h"
 #include "evenkeel/step/step_seconds.h"
 
@@ -46,6 +46,15 @@ struct DecisionOptions {
   // other can plan each chunk as a step of its own; its unit is a block, it keeps a step of one chunk, and
   // its chunks are the same in both passes.
   bool plans_chunks = false;
+};
+
+// A rank's memory as it reports it before a step.
+struct RankMemory {
+  std::int64_t tokens = 0;
+  std::int64_t gap = 0;    // bytes that the step can have
+  std::int64_t least = 0;  // of these, what must be left to other steps when this one waits for backward
+  std::int64_t held = 0;   // the most that it may keep until then
+  std::int64_t table = 0;  // for the table of blocks, before anything is given back
 };
 
 // One decision follows from these alone. What is viewed must stay until it is made.
@@ -78,6 +87,13 @@ struct StepDecision {
   double seconds = 0;  // predicted, of this pass and of the backward pass of all
 };
 
+// Chunks with plans of their own.
+struct PlannedChunks {
+  std::int64_t bytes = 0;  // of the largest, on the rank that needs the most
+  double seconds = 0;      // forward and, if there is one, backward
+  bool moves = false;      // any work
+};
+
 class StepDecider {
  public:
   // The model must outlive this.
@@ -88,14 +104,8 @@ class StepDecider {
   // have plans of their own. Not for two threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
-  // Plans so many chunks, as equal as whole blocks make them, each as a step of its own: the bytes of the
-  // largest on the rank that needs the most, and whether work moves in any.
-  struct EqualChunks {
-    std::int64_t bytes = 0;
-    double seconds = 0;
-    bool moves = false;
-  };
-  EqualChunks equal_chunks(const StepInputs& in, int count, bool stays = false);
+  // Plans so many chunks, as equal as whole blocks make them, each as a step of its own.
+  PlannedChunks equal_chunks(const StepInputs& in, int count, bool stays = false);
 
  private:
   void decide_forward(const StepInputs& in, StepDecision& decision);
@@ -110,7 +120,7 @@ class StepDecider {
   void take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision);
 
   const DecisionOptions options_;
-  std::unique_ptr<Planner> plain_planner_;
+  Ep plain_planner_;
   StepPlan plain_plan_;  // where experts have several homes
   std::unique_ptr<internal::OnePlan> ways_;
   std::unique_ptr<internal::PlanPerChunk> chunk_plans_;

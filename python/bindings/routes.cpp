@@ -219,7 +219,7 @@ class StepLayout {
                                                    const std::vector<std::int64_t>& tokens, std::int64_t k,
                                                    int chunks) {
     const nb::gil_scoped_release release;
-    StepDecider::EqualChunks all;
+    PlannedChunks all;
     ask(counts, tokens, k, [&](const StepInputs& in) { all = decider_->equal_chunks(in, chunks); });
     return {all.bytes, all.moves};
   }

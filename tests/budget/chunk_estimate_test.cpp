@@ -1,6 +1,4 @@
 // The estimate of a cut before it is made, beside the cut.
-#include "evenkeel/budget/chunk_estimate.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <random>
 
 #include "evenkeel/budget/buffer_bytes.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {

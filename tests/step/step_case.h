@@ -10,7 +10,6 @@
 #include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/budget/memory_options.h"
 #include "evenkeel/budget/phase_bytes.h"
-#include "evenkeel/budget/rank_memory.h"
 #include "evenkeel/step/decide.h"
 #include "tests/budget/routed_step.h"
 

@@ -4,15 +4,12 @@
 #include <limits>
 #include <utility>
 
-#include "evenkeel/budget/chunk_estimate.h"
+#include "evenkeel/training_memory/mact.h"
 
 namespace evenkeel::internal {
 
 OnePlan::OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks)
-    : model_(model),
-      options_(options),
-      foreign_(num_ranks),
-      cut_(options.memory.rule, loads_, options.units) {
+    : model_(model), options_(options), foreign_(num_ranks) {
   for (auto* by_rank : {&tokens_, &limits_, &kept_, &kept_with_})
     by_rank->reserve(static_cast<std::size_t>(num_ranks));
   for (Way* way : {&best_, &tried_}) way->chunks.reserve(static_cast<std::size_t>(options.units));
@@ -36,14 +33,59 @@ void OnePlan::read(const StepInputs& in) {
   loads_.read(in.table, in.homes, tokens_, in.top_k);
 }
 
-void OnePlan::follow(const StepPlan& plan, const LayerPlacement& homes) {
-  loads_.follow(plan);
-  foreign_.read(plan, homes);
+// Into chunks as the rule says (equal parts, or MemFine's tuning), or, where one of its parts does not fit
+// and under `exact`, as long as they fit (chunk_planner.h). False if nothing fits.
+bool OnePlan::cut(ChunkUse use, std::vector<Chunk>& chunks) {
+  chunks.clear();
+  return cut_by_rule(use, chunks) || cut_into_chunks(limits(use), loads_, 0, options_.units, chunks);
 }
 
-void OnePlan::stay_home(const Counts& counts) {
-  loads_.stay_home(counts);
-  foreign_.clear();
+// Lowers limits_ to what the parts need, so that more can be kept.
+bool OnePlan::cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks) {
+  if (cuts_exactly()) return false;
+  const ChunkLimits within = limits(use);
+  const std::int64_t count = count_by_rule(use), units = options_.units;
+  for (std::int64_t i = 0; i < count; ++i) chunks.push_back({units * i / count, units * (i + 1) / count});
+  most_.assign(limits_.size(), 0);
+  for (const Chunk& chunk : chunks)
+    for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+      std::int64_t& most = most_[rank.offset()];
+      most = std::max(most, within.of(rank, covering_load(rank, chunk)));
+      if (most > within.limit(rank)) {
+        chunks.clear();
+        return false;
+      }
+    }
+  std::ranges::copy(most_, limits_.begin());
+  return true;
+}
+
+// How many chunks the rule asks for, fit or not; 1 under `exact`. Eq. 8 and 9 of MemFine, with what a
+// received row takes on the rank with the most of them.
+std::int64_t OnePlan::count_by_rule(ChunkUse use) const {
+  const ChunkRule& rule = options_.memory.rule;
+  if (cuts_exactly()) return 1;
+  if (rule.kind == ChunkRule::Kind::equal) return std::clamp<std::int64_t>(rule.count, 1, options_.units);
+  const ChunkLimits within = limits(use);
+  std::int64_t count = 1;
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
+    const std::int64_t fixed = within.of(rank, {});
+    const std::int64_t moving = std::max<std::int64_t>(within.of(rank, load) - fixed, 1);
+    const std::int64_t available = std::max<std::int64_t>(within.limit(rank) - fixed, 0);
+    const auto most_received =
+        static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * available / moving);
+    count = std::max(count, mact(load.positions_here, most_received, rule.bins).chunks);
+  }
+  return std::min(count, options_.units);
+}
+
+// Of the blocks that a chunk touches; no less than the chunk's.
+ChunkLoad OnePlan::covering_load(RankId rank, const Chunk& chunk) const {
+  const auto begin = static_cast<int>(chunk.begin / block_units());
+  const auto end = static_cast<int>((chunk.end + block_units() - 1) / block_units());
+  const bool whole = chunk.begin % block_units() == 0 && chunk.end % block_units() == 0;
+  return whole ? loads_.load(rank, begin, end) : loads_.bound(rank, begin, end);
 }
 
 void OnePlan::find_forward(bool keep_all, double rest) {
@@ -73,7 +115,7 @@ void OnePlan::find_chunks(std::int64_t part, bool keep_all, double rest) {
     const std::int64_t away = model_.foreign(ChunkUse::forward, foreign(rank));
     limits_.push_back(away + (memories_[rank.offset()].gap - away) / part);
   }
-  if (!cut_.cut(limits(ChunkUse::forward), limits_, tried_.chunks)) return;
+  if (!cut(ChunkUse::forward, tried_.chunks)) return;
   if (keeps()) keep_what_fits();
   if (keeps() && cuts_exactly() && !lengthen_the_rest()) return;
   if (keep_all && !tried_.chunks.back().kept) return;
@@ -146,7 +188,7 @@ bool OnePlan::can_keep_next(const Chunk& chunk) {
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const std::size_t r = rank.offset();
     const RankMemory& memory = memories_[r];
-    const ChunkLoad load = cut_.covering_load(rank, chunk);
+    const ChunkLoad load = covering_load(rank, chunk);
     kept_with_[r] += model_.held(load);
     if (kept_with_[r] > std::min({memory.held, memory.gap - memory.least, memory.gap - limits_[r]}) ||
         kept_[r] + model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.gap ||
@@ -191,7 +233,7 @@ void OnePlan::time(StepPass pass, Way& way) const {
 void OnePlan::find_backward() {
   best_.chunks.clear();
   if (!set_backward_limits()) return;
-  if (!cut_.cut(limits(ChunkUse::recompute), limits_, best_.chunks)) return;
+  if (!cut(ChunkUse::recompute, best_.chunks)) return;
   time(StepPass::backward, best_);
 }
 
@@ -221,9 +263,8 @@ bool OnePlan::set_backward_limits() {
 double OnePlan::rest() {
   if (!options_.with_backward) return 0;
   if (!set_backward_limits()) return std::numeric_limits<double>::infinity();
-  const ChunkLimits bytes = limits(ChunkUse::recompute);
-  return seconds(StepPass::backward)
-      .of_equal(std::max(estimated_chunks(bytes, loads_, options_.units), cut_.count_by_rule(bytes)));
+  const std::int64_t estimated = estimated_chunks(limits(ChunkUse::recompute), loads_, options_.units);
+  return seconds(StepPass::backward).of_equal(std::max(estimated, count_by_rule(ChunkUse::recompute)));
 }
 
 }  // namespace evenkeel::internal

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "evenkeel/budget/block_loads.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/step/decide.h"
-#include "evenkeel/step/internal/step_cut.h"
 
 namespace evenkeel::internal {
 
@@ -31,9 +31,15 @@ class OnePlan {
 
   void read(const StepInputs& in);
   // Answers are of this plan from now on.
-  void follow(const StepPlan& plan, const LayerPlacement& homes);
+  void follow(const StepPlan& plan, const LayerPlacement& homes) {
+    loads_.follow(plan);
+    foreign_.read(plan, homes);
+  }
   // Answers are of plain EP from now on, each expert having one home.
-  void stay_home(const Counts& counts);
+  void stay_home(const Counts& counts) {
+    loads_.stay_home(counts);
+    foreign_.clear();
+  }
 
   // These replace best(). Other ways forward are looked for where the whole step cannot be kept; `keep_all`
   // allows only those that keep all for backward.
@@ -52,6 +58,10 @@ class OnePlan {
   bool cuts_exactly() const { return options_.memory.rule.kind == ChunkRule::Kind::exact; }
 
  private:
+  bool cut(ChunkUse use, std::vector<Chunk>& chunks);
+  bool cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks);
+  std::int64_t count_by_rule(ChunkUse use) const;
+  ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
   void find_chunks(std::int64_t part, bool keep_all, double rest);
   void find_kept_prefix(std::int64_t most_behind, double rest);
   bool keeps_prefix(int blocks, std::int64_t most_behind);
@@ -76,9 +86,8 @@ class OnePlan {
   std::span<const RankMemory> memories_;
   BlockLoads loads_;  // under the plan
   ForeignLoads foreign_;
-  StepCut cut_;
   // Reused, so that no step allocates.
-  std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
+  std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_, most_;  // by rank
   Way best_, tried_;
 };
 

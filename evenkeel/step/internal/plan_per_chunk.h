@@ -15,24 +15,21 @@ class PlanPerChunk {
   // All must outlive this.
   PlanPerChunk(const ByteModel& model, const DecisionOptions& options, int num_ranks);
 
-  // One run of blocks.
-  struct Run {
-    std::int64_t bytes = 0;  // on the rank that needs the most
-    double seconds = 0;      // forward and, if there is one, backward
-    bool moves = false;      // any work
-  };
-  // O(the planner + P^2 + E).
-  Run plan(const StepInputs& in, int begin, int end, bool kept);
+  // One run of blocks. O(the planner + P^2 + E).
+  PlannedChunks plan(const StepInputs& in, int begin, int end, bool kept) {
+    return plan(*in.planner, in, begin, end, kept);
+  }
   // The same with nothing moved.
-  Run stay(const StepInputs& in, int begin, int end);
+  PlannedChunks stay(const StepInputs& in, int begin, int end) {
+    return plan(plain_planner_, in, begin, end, false);
+  }
 
  private:
-  void take_run(const StepInputs& in, int begin, int end);
-  Run judge(const StepInputs& in, const StepPlan& plan, bool kept);
+  PlannedChunks plan(Planner& planner, const StepInputs& in, int begin, int end, bool kept);
 
   const ByteModel& model_;
   const DecisionOptions& options_;
-  std::unique_ptr<Planner> plain_planner_;
+  Ep plain_planner_;
   std::vector<std::int32_t> numbers_;  // of the run as one block
   std::vector<std::int64_t> tokens_;   // by rank
   Counts counts_;
