@@ -10,15 +10,18 @@ namespace evenkeel {
 // FNV-1a over the bytes of trivially copyable values.
 class Hash {
  public:
-  template <class T>
-  Hash& add(const T& value) {
-    for (std::byte byte : std::as_bytes(std::span(&value, 1)))
-      state_ = (state_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
+  template <class... Values>
+  Hash& add(const Values&... values) {
+    (add_bytes(std::as_bytes(std::span(&values, 1))), ...);
     return *this;
   }
   std::uint64_t value() const { return state_; }
 
  private:
+  void add_bytes(std::span<const std::byte> bytes) {
+    for (std::byte byte : bytes) state_ = (state_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
+  }
+
   std::uint64_t state_ = 14695981039346656037ull;
 };
 

@@ -73,6 +73,12 @@ Matrix widen(const void* data, std::int64_t count, DataType type) {
   return wide;
 }
 
+Matrix product(std::int64_t M, std::int64_t N, std::int64_t K, const Matrix& a, const Matrix& b) {
+  Matrix c(area(M, N));
+  multiply_dense(M, N, K, a, b, c);
+  return c;
+}
+
 Matrix transposed(const Matrix& in, std::int64_t rows, std::int64_t columns) {
   Matrix out(in.size());
   for (std::int64_t r = 0; r < rows; ++r)
@@ -244,9 +250,8 @@ class Evaluation {
       }
       result_.grad_router_weights[batch.assignments[area(r, 1)]] = dot;
     }
-    Matrix grad_h(area(batch.rows, F()));
-    multiply_dense(batch.rows, F(), D(), grad_y, widen(weights_[batch.expert].down, D() * F(), shape_.type),
-                   grad_h);
+    const ExpertWeights& weights = weights_[batch.expert];
+    const Matrix grad_h = product(batch.rows, F(), D(), grad_y, widen(weights.down, D() * F(), shape_.type));
     Matrix grad_pre(area(batch.rows, W()));
     for (std::int64_t r = 0; r < batch.rows; ++r)
       for (std::int64_t f = 0; f < F(); ++f) {
@@ -256,14 +261,11 @@ class Evaluation {
         if (shape_.activation != Activation::gelu) pre[f] = g * slope.by_gate;
         pre[W() - F() + f] = g * slope.by_up;
       }
-    Matrix grad_x(area(batch.rows, D()));
-    multiply_dense(batch.rows, D(), W(), grad_pre,
-                   widen(weights_[batch.expert].gate_up, W() * D(), shape_.type), grad_x);
+    const Matrix grad_x =
+        product(batch.rows, D(), W(), grad_pre, widen(weights.gate_up, W() * D(), shape_.type));
     DenseResult::Expert grad;
-    grad.gate_up.resize(area(W(), D()));
-    multiply_dense(W(), D(), batch.rows, transposed(grad_pre, batch.rows, W()), batch.x, grad.gate_up);
-    grad.down.resize(area(D(), F()));
-    multiply_dense(D(), F(), batch.rows, transposed(grad_y, batch.rows, D()), batch.h, grad.down);
+    grad.gate_up = product(W(), D(), batch.rows, transposed(grad_pre, batch.rows, W()), batch.x);
+    grad.down = product(D(), F(), batch.rows, transposed(grad_y, batch.rows, D()), batch.h);
     if (shape_.biases) {
       add_columns(grad_pre, W(), grad.gate_up_bias);
       add_columns(grad_y, D(), grad.down_bias);
@@ -273,10 +275,9 @@ class Evaluation {
       for (std::int64_t d = 0; d < D(); ++d)
         result_.grad_hidden[area(token_of(batch, r), D()) + area(d, 1)] += grad_x[area(r, D()) + area(d, 1)];
     DenseResult::Expert& sums = result_.grad_experts[batch.expert];
-    add(std::move(grad.gate_up), sums.gate_up);
-    add(std::move(grad.down), sums.down);
-    add(std::move(grad.gate_up_bias), sums.gate_up_bias);
-    add(std::move(grad.down_bias), sums.down_bias);
+    using Expert = DenseResult::Expert;
+    for (const auto part : {&Expert::gate_up, &Expert::down, &Expert::gate_up_bias, &Expert::down_bias})
+      add(std::move(grad.*part), sums.*part);
   }
 
   static void add(Matrix values, Matrix& sums) {

@@ -8,7 +8,6 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/layer/internal/layer_backend.h"
-#include "evenkeel/layer/internal/layer_parts.h"
 
 namespace evenkeel {
 

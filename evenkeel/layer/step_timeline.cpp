@@ -8,14 +8,6 @@
 
 namespace evenkeel {
 
-std::int64_t StepRecord::peak_bytes() const {
-  return std::ranges::max(in_use);
-}
-
-std::size_t StepRecord::peak_point() const {
-  return static_cast<std::size_t>(std::ranges::max_element(in_use) - in_use.begin());
-}
-
 StepTimeline::StepTimeline(Arena& arena, std::size_t points) : arena_(arena) {
   if (arena.in_use_bytes() > 0)
     throw InvalidArgument("arena", "lends " + format_bytes(arena.in_use_bytes()) + " already",
@@ -26,14 +18,6 @@ StepTimeline::StepTimeline(Arena& arena, std::size_t points) : arena_(arena) {
   alive_.reserve(points);
   record_.in_use.push_back(0);
   arena.watch(this);
-}
-
-StepTimeline::~StepTimeline() {
-  arena_.watch(nullptr);
-}
-
-void StepTimeline::enter(const StepMoment& moment) {
-  moment_ = moment;
 }
 
 void StepTimeline::restart() {

@@ -15,6 +15,7 @@
 //   const StepRecord record = timeline.record();
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,9 +43,11 @@ struct StepRecord {
   std::vector<Stretch> stretches;    // those in which something was lent or given back
   std::vector<Lent> buffers;         // in the order they were lent
 
-  std::int64_t peak_bytes() const;
+  std::int64_t peak_bytes() const { return std::ranges::max(in_use); }
   // The first point with so much in use.
-  std::size_t peak_point() const;
+  std::size_t peak_point() const {
+    return static_cast<std::size_t>(std::ranges::max_element(in_use) - in_use.begin());
+  }
 };
 
 // Watches an arena for as long as it lives; must go before the arena. Used on the arena's thread.
@@ -52,12 +55,12 @@ class StepTimeline final : private ArenaWatcher {
  public:
   // With memory for so many points and buffers. Throws InvalidArgument where the arena lends bytes already.
   explicit StepTimeline(Arena& arena, std::size_t points = 4096);
-  ~StepTimeline();
+  ~StepTimeline() { arena_.watch(nullptr); }
   StepTimeline(const StepTimeline&) = delete;
   StepTimeline& operator=(const StepTimeline&) = delete;
 
   // Buffers that are lent and given back from now on belong to this moment.
-  void enter(const StepMoment& moment);
+  void enter(const StepMoment& moment) { moment_ = moment; }
   // Forgets all but the buffers that are still lent.
   void restart();
   // All points since then. Buffers that are still lent end with the last point.

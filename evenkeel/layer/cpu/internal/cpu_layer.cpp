@@ -149,15 +149,13 @@ void CpuLayer::finish_step() {
 StepReport CpuLayer::report(const StepState& state) {
   const auto& step = static_cast<const SavedStep&>(state);
   const StepPlan& plan = step.plan();
-  StepReport report;
-  report.chunks = static_cast<int>(std::ssize(step.chunks()));
-  report.transfers = static_cast<int>(std::ssize(plan.transfers()));
-  report.reason = step.decision.reason;
-  report.borrowed = static_cast<int>(transfer.borrows(plan));
-  report.weights_sent = report.borrowed;
-  const auto loads = plan.rank_loads();
-  report.rank_loads.assign(loads.begin(), loads.end());
-  return report;
+  const std::int64_t borrowed = transfer.borrows(plan);
+  return {.chunks = static_cast<int>(std::ssize(step.chunks())),
+          .transfers = static_cast<int>(std::ssize(plan.transfers())),
+          .reason = step.decision.reason,
+          .borrowed = static_cast<int>(borrowed),
+          .weights_sent = borrowed,
+          .rank_loads = {plan.rank_loads().begin(), plan.rank_loads().end()}};
 }
 
 }  // namespace evenkeel::internal

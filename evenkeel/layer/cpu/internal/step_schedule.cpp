@@ -72,9 +72,9 @@ void StepSchedule::follow(const StepPlan& plan) {
   covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
 }
 
-void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
+void StepSchedule::gather_memories(std::int64_t tokens, std::int64_t borrowed) {
   RankMemory& mine = memories_[comm_.rank().offset()];
-  mine.tokens = top_k.tokens;
+  mine.tokens = tokens;
   mine.gap = arena_.largest_gap_bytes() + borrowed;
   mine.least = arena_.claimed_step_bytes();
   mine.table = arena_.largest_gap_bytes();
@@ -97,7 +97,7 @@ int StepSchedule::num_blocks() const {
 
 void StepSchedule::decide(const TopK& top_k, Planner* forward, std::optional<std::int64_t> borrowed,
                           StepDecision& decision) {
-  gather_memories(top_k, borrowed.value_or(0));
+  gather_memories(top_k.tokens, borrowed.value_or(0));
   const int experts = placement_.num_experts();
   const int blocks = num_blocks();
   const std::int64_t count = BlockTable::count(comm_.size(), experts, blocks);

@@ -56,7 +56,7 @@ class StepSchedule {
   void decide(const TopK& top_k, Planner* forward, std::optional<std::int64_t> borrowed,
               StepDecision& decision);
   void follow(const StepPlan& plan);
-  void gather_memories(const TopK& top_k, std::int64_t borrowed);
+  void gather_memories(std::int64_t tokens, std::int64_t borrowed);
   int num_blocks() const;
   template <class Work>
   void timed(const Work& work);

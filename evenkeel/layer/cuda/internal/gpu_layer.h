@@ -16,7 +16,6 @@
 #include "evenkeel/layer/cuda/layer_buffers.h"
 #include "evenkeel/layer/cuda/on_gpu.h"
 #include "evenkeel/layer/internal/layer_backend.h"
-#include "evenkeel/layer/internal/layer_parts.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 
 namespace evenkeel::internal {

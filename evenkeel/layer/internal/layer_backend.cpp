@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/layer_parts.h"
+#include "evenkeel/layer/internal/layer_backend.h"
 
 #include <fmt/format.h>
 
@@ -34,9 +34,9 @@ constexpr std::uint64_t kLayerVersion = 1;
 
 std::uint64_t hash_of(const LayerPlacement& placement) {
   Hash hash;
-  hash.add(placement.num_experts()).add(placement.num_ranks());
+  hash.add(placement.num_experts(), placement.num_ranks());
   for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
-    for (RankId home : placement.homes(expert)) hash.add(expert.value()).add(home.value());
+    for (RankId home : placement.homes(expert)) hash.add(expert.value(), home.value());
   return hash.value();
 }
 
@@ -56,42 +56,29 @@ std::uint64_t hash_of(const StepLinks& links) {
   const Topology::Description& topology = links.topology.description();
   Hash hash;
   for (const int node : topology.node_of_rank) hash.add(node);
-  for (const Link& link : {topology.within, topology.across})
-    hash.add(link.gigabytes_per_s).add(link.latency_us);
-  return hash.add(hash_of(links.machine))
-      .add(links.expert.elements)
-      .add(links.expert.outputs)
-      .add(links.expert.bytes)
-      .add(links.row_bytes)
-      .add(links.backward)
+  for (const Link& link : {topology.within, topology.across}) hash.add(link.gigabytes_per_s, link.latency_us);
+  const ExpertWork& expert = links.expert;
+  return hash
+      .add(hash_of(links.machine), expert.elements, expert.outputs, expert.bytes, links.row_bytes,
+           links.backward)
       .value();
 }
 
 std::uint64_t hash_of(const PlannerOptions& planner) {
   const SpillCosts costs = planner.costs.value_or(SpillCosts{});
   return Hash()
-      .add(planner.kind)
-      .add(planner.capacity_factor_thousandths)
-      .add(planner.min_segment)
-      .add(planner.imbalance_threshold_thousandths)
-      .add(planner.borrow_slots)
-      .add(planner.costs.has_value())
-      .add(costs.seconds_per_assignment)
-      .add(costs.seconds_per_transfer)
-      .add(costs.seconds_per_step)
-      .add(planner.links ? hash_of(*planner.links) : 0)
+      .add(planner.kind, planner.capacity_factor_thousandths, planner.min_segment,
+           planner.imbalance_threshold_thousandths, planner.borrow_slots, planner.costs.has_value(),
+           costs.seconds_per_assignment, costs.seconds_per_transfer, costs.seconds_per_step,
+           planner.links ? hash_of(*planner.links) : 0)
       .value();
 }
 
 std::uint64_t hash_of(const MemoryOptions& memory) {
-  Hash hash;
-  hash.add(memory.recompute)
-      .add(memory.rule.kind)
-      .add(memory.rule.count)
-      .add(hash_of(memory.rule.bins))
-      .add(memory.keep_plan)
-      .add(hash_of(memory.cost));
-  return hash.value();
+  return Hash()
+      .add(memory.recompute, memory.rule.kind, memory.rule.count, hash_of(memory.rule.bins), memory.keep_plan,
+           hash_of(memory.cost))
+      .value();
 }
 
 }  // namespace
