@@ -20,7 +20,6 @@
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/topology_file.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 
@@ -61,24 +60,12 @@ StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topo
   if (topology.num_ranks() != counts.num_ranks())
     throw InvalidArgument("--topology", fmt::format("has {} ranks", topology.num_ranks()),
                           fmt::format("{}, as there are", counts.num_ranks()));
-  const Topology::Description& said = topology.description();
-  if (said.links.empty() && said.within == Link{} && said.across == Link{})
-    throw InvalidArgument("--topology", "says nothing of its links", "one with within and across");
-  const ModelDescription model = read_model_description(options.files.model);
-  if (model.dtype_bytes == 0)
-    throw InvalidArgument("--model", "does not say the type of its numbers",
-                          "a config.json with torch_dtype");
-  ExpertSizes sizes = expert_sizes(model, options.rates.expert_bytes, options.loads, counts.num_experts());
-  sizes.work.bytes = *sizes.bytes;
-  StepLinks step{.topology = topology,
-                 .machine = is_given(app, "--cost")
-                                ? read_cost(options.rates.cost)
-                                : device_machine(device_preset(options.rates.device, "--device")),
-                 .expert = sizes.work,
-                 .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
-                 .backward = options.backward};
-  require_links(step, "--topology");
-  return step;
+  const Machine machine = is_given(app, "--cost")
+                              ? read_cost(options.rates.cost)
+                              : device_machine(device_preset(options.rates.device, "--device"));
+  return step_links(topology, machine, read_model_description(options.files.model),
+                    options.rates.expert_bytes, options.loads, counts.num_experts(), options.backward,
+                    "--topology");
 }
 
 // Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
@@ -115,15 +102,7 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
   step.transfer_lower_bound =
       transfer_lower_bound(counts, placement, std::ranges::max(step.plan.rank_loads()));
   make_planner({.kind = PlannerOptions::Kind::ep})->plan(counts, placement, step.plain);
-  if (!links) return step;
-  step.on_links = {predict_step(*links, counts, step.plan), predict_step(*links, counts, step.plain)};
-  step.on_links->knows_rows = counts.has_sources();
-  if (!options.links) return step;
-  StepPlan alike;
-  PlannerOptions without = options;
-  without.links.reset();
-  make_planner(without)->plan(counts, placement, alike);
-  step.on_links->without_links = predict_step(*links, counts, alike);
+  if (links) step.on_links = predict_steps(*links, options, counts, placement, step.plan);
   return step;
 }
 

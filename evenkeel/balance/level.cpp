@@ -50,8 +50,7 @@ class Level::Search {
 
   explicit Search(const PlannerOptions& options)
       : options_(options), least_loaded_(always_planning(options)) {
-    if (options.links) links_.emplace(*options.links);
-    if (links_ && links_->equal()) links_.reset();
+    if (options.links && links_differ(*options.links)) links_.emplace(*options.links);
   }
 
   void plan(const Step& step) {

@@ -145,7 +145,8 @@ double median_plan_us(Planner& planner, const Counts& counts, const LayerPlaceme
   return *median;
 }
 
-PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan) {
+PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan,
+                           std::span<const std::int64_t> base_load) {
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
   std::vector<double> rows(ranks * ranks), transfers(ranks * ranks);
   Deal deal;
@@ -156,15 +157,38 @@ PredictedStep predict_step(const StepLinks& links, const Counts& counts, const S
   }
   for (const Transfer& t : plan.transfers()) transfers[t.from.offset() * ranks + t.to.offset()] += 1;
 
-  PredictedStep step{.seconds = step_seconds(links, std::ranges::max(plan.rank_loads()), rows, transfers)};
+  std::int64_t worst = 0;
+  for (std::size_t r = 0; r < ranks; ++r)
+    worst = std::max(worst, plan.rank_loads()[r] + (base_load.empty() ? 0 : base_load[r]));
+  PredictedStep step{.seconds = step_seconds(links, worst, rows, transfers)};
+  double row_bytes = 0;
   const double borrowed = step_parts(links.machine, links.expert, links.backward).borrowed_bytes;
   for (RankId from : indices<RankId>(ranks))
     for (RankId to : indices<RankId>(ranks)) {
       if (links.topology.same_node(from, to)) continue;
-      step.row_bytes_across += rows[from.offset() * ranks + to.offset()] * links.row_bytes;
+      row_bytes += rows[from.offset() * ranks + to.offset()] * links.row_bytes;
       step.weight_bytes_across += transfers[from.offset() * ranks + to.offset()] * borrowed;
     }
+  if (counts.has_sources()) step.row_bytes_across = row_bytes;
   return step;
+}
+
+PredictedSteps predict_steps(const StepLinks& links, const PlannerOptions& options, const Counts& counts,
+                             const LayerPlacement& placement, const StepPlan& plan,
+                             std::span<const std::int64_t> base_load) {
+  const auto under = [&](const PlannerOptions& other) {
+    StepPlan made;
+    make_planner(other)->plan(counts, placement, made, base_load);
+    return predict_step(links, counts, made, base_load);
+  };
+  PredictedSteps steps{.planned = predict_step(links, counts, plan, base_load),
+                       .plain = under({.kind = PlannerOptions::Kind::ep})};
+  if (options.links) {
+    PlannerOptions alike = options;
+    alike.links.reset();
+    steps.without_links = under(alike);
+  }
+  return steps;
 }
 
 }  // namespace evenkeel

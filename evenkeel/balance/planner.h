@@ -72,11 +72,23 @@ double median_plan_us(Planner& planner, const Counts& counts, const LayerPlaceme
 
 // A plan's step over links: the seconds it is predicted to take, and the bytes that pass between nodes.
 struct PredictedStep {
-  double seconds = 0;              // without rows where counts have no sources
-  double row_bytes_across = 0;     // between nodes, one way
-  double weight_bytes_across = 0;  // in training with gradients
+  double seconds = 0;                           // without rows where counts have no sources
+  std::optional<double> row_bytes_across = {};  // between nodes, one way; where counts have sources
+  double weight_bytes_across = 0;               // in training with gradients
 };
+
 // O(P^2 + P E). Throws InvalidArgument where ranks are not the topology's.
-PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan);
+PredictedStep predict_step(const StepLinks& links, const Counts& counts, const StepPlan& plan,
+                           std::span<const std::int64_t> base_load = {});
+
+struct PredictedSteps {
+  PredictedStep planned, plain;
+  std::optional<PredictedStep> without_links = {};  // of level's plan were all links alike
+};
+
+// The step under `plan`, which these options made, beside those that it is compared with.
+PredictedSteps predict_steps(const StepLinks& links, const PlannerOptions& options, const Counts& counts,
+                             const LayerPlacement& placement, const StepPlan& plan,
+                             std::span<const std::int64_t> base_load = {});
 
 }  // namespace evenkeel

@@ -48,15 +48,18 @@ SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double 
 }
 
 void require_links(const StepLinks& links, const char* argument) {
-  if (!links.topology.description().links.empty())
+  const Topology::Description& topology = links.topology.description();
+  if (!topology.links.empty())
     throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
                           "one link within a node and one across");
-  if (links.topology.devices_per_rank() != 1)
+  if (topology.within == Link{} && topology.across == Link{})
+    throw InvalidArgument(argument, "says nothing of its links", "one with within and across");
+  if (topology.devices_per_rank != 1)
     throw InvalidArgument(argument, "the topology's ranks are groups of devices", "ranks of one device");
-  if (std::ranges::any_of(links.topology.description().speeds, [](double speed) { return speed != 1; }))
+  if (std::ranges::any_of(topology.speeds, [](double speed) { return speed != 1; }))
     throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
                           "a topology without speeds");
-  if (!links.topology.description().capacities.empty())
+  if (!topology.capacities.empty())
     throw InvalidArgument(argument,
                           "the topology limits the experts of ranks, but borrowed ones are not counted",
                           "a topology without rooms, and borrow slots");
@@ -65,6 +68,12 @@ void require_links(const StepLinks& links, const char* argument) {
     if (!(size >= 0 && size <= 1e15))
       throw InvalidArgument(argument, fmt::format("experts or rows of {:g} numbers or bytes", size),
                             "sizes of 0..1e15");
+}
+
+bool links_differ(const StepLinks& links) {
+  const Topology::Description& topology = links.topology.description();
+  return links.topology.num_nodes() > 1 &&
+         (topology.within != topology.across || links.machine.ranks_per_nic != 1);
 }
 
 double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<const double> rows,

@@ -58,9 +58,13 @@ struct StepLinks {
   bool backward = false;  // the step trains
 };
 
-// Throws InvalidArgument for a topology that gives links by pairs of ranks, speeds, limits of experts or
-// several devices a rank, for a machine out of its ranges, and for sizes below 0.
+// Throws InvalidArgument for a topology that says nothing of its links or gives them by pairs of ranks, with
+// speeds, limits of experts or several devices a rank, for a machine out of its ranges, and for negative
+// sizes.
 void require_links(const StepLinks& links, const char* argument);
+
+// Whether a rank reaches another node otherwise than its own: by another link, or by one that it shares.
+bool links_differ(const StepLinks& links);
 
 // `rows` and `transfers` [P, P] row by sender: assignments, and borrowed experts. Throws InvalidArgument
 // where they are not for the topology's ranks.

@@ -54,13 +54,13 @@ Table transfer_table(const StepPlan& plan) {
   return table;
 }
 
-Json predicted_of(const PredictedStep& step, bool knows_rows) {
+Json predicted_of(const PredictedStep& step) {
   return {{"seconds", step.seconds},
           {"weight_bytes_across", step.weight_bytes_across},
-          {"row_bytes_across", knows_rows ? Json(step.row_bytes_across) : Json()}};
+          {"row_bytes_across", step.row_bytes_across ? Json(*step.row_bytes_across) : Json()}};
 }
 
-std::string on_links_text(const PlannedStep::OnLinks& links) {
+std::string on_links_text(const PredictedSteps& links) {
   const auto said = [](const PredictedStep& step) {
     return fmt::format("{:.3f} ms, {} of weights between nodes", 1e3 * step.seconds,
                        format_bytes(std::llround(step.weight_bytes_across)));
@@ -69,7 +69,8 @@ std::string on_links_text(const PlannedStep::OnLinks& links) {
       fmt::format("predicted: {}\n  plain ep: {:.3f} ms", said(links.planned), 1e3 * links.plain.seconds);
   if (links.without_links)
     text += fmt::format("\n  planned as if links were alike: {}", said(*links.without_links));
-  if (!links.knows_rows) text += "\n  without the way of rows, since the loads do not say where tokens are";
+  if (!links.planned.row_bytes_across)
+    text += "\n  without the way of rows, since the loads do not say where tokens are";
   return text + "\n";
 }
 
@@ -91,10 +92,9 @@ std::string to_json(const PlannedStep& step) {
                  {"transfer_lower_bound", step.transfer_lower_bound},
                  {"plan_us", step.plan_us}};
   if (const auto& links = step.on_links) {
-    fields["predicted"] = predicted_of(links->planned, links->knows_rows);
-    fields["predicted_under_ep"] = predicted_of(links->plain, links->knows_rows);
-    if (links->without_links)
-      fields["predicted_without_links"] = predicted_of(*links->without_links, links->knows_rows);
+    fields["predicted"] = predicted_of(links->planned);
+    fields["predicted_under_ep"] = predicted_of(links->plain);
+    if (links->without_links) fields["predicted_without_links"] = predicted_of(*links->without_links);
   }
   return internal::line_of(fields, step.axes);
 }

@@ -18,12 +18,7 @@ struct PlannedStep {
   std::int64_t assignments = 0;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
-  struct OnLinks {
-    PredictedStep planned, plain;
-    std::optional<PredictedStep> without_links = {};  // of level's plan were all links alike
-    bool knows_rows = true;
-  };
-  std::optional<OnLinks> on_links = {};
+  std::optional<PredictedSteps> on_links = {};
   std::map<std::string, std::string> axes = {};  // how loads that nobody named were read, by file
 };
 

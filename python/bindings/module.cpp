@@ -12,8 +12,8 @@ NB_MODULE(_native, module) {
   bind_profile(module);
   bind_recording(module);
   bind_placement(module);
-  bind_plan(module);
   bind_place(module);
+  bind_plan(module);
   bind_cost(module);
   bind_evaluate(module);
   bind_rebalance(module);

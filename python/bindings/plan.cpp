@@ -1,5 +1,6 @@
 // _native.plan: one step plan, written out.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,7 +18,11 @@
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/cost_file.h"
+#include "evenkeel/io/model_config.h"
+#include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/routing/imbalance.h"
+#include "evenkeel/topology/devices.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
 
@@ -31,6 +37,7 @@ struct PlanResult {
   Imbalance even;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
+  std::optional<PredictedSteps> on_links;
 };
 
 using Numbers = std::tuple<int, std::int64_t, std::int64_t>;
@@ -42,8 +49,18 @@ Counts counts_of(const InArray<std::int64_t, 2>& counts) {
   return all;
 }
 
-PlanResult make_plan(const Counts& counts, const Placement* placement, int layer,
-                     const PlannerOptions& options, const std::vector<std::int64_t>& base_load) {
+// `cost` is a file, `device` a preset's name; one of them is given.
+StepLinks links_of_model(const Topology& topology, const std::filesystem::path& model,
+                         std::optional<double> expert_bytes, const std::optional<std::filesystem::path>& cost,
+                         const std::optional<std::string>& device, int num_experts, bool backward) {
+  const Machine machine = cost ? read_cost(cost->string()) : device_machine(device_preset(device.value()));
+  return step_links(topology, machine, read_model_description(model.string()), expert_bytes, "loads",
+                    num_experts, backward);
+}
+
+PlanResult make_plan(const Counts& counts, const Placement* placement, int layer, PlannerOptions options,
+                     const std::vector<std::int64_t>& base_load, const StepLinks* links) {
+  if (links != nullptr && options.kind == PlannerOptions::Kind::level) options.links = *links;
   const LayerPlacement homes = placement != nullptr
                                    ? placement->layer(layer)
                                    : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
@@ -57,6 +74,8 @@ PlanResult make_plan(const Counts& counts, const Placement* placement, int layer
   std::vector<std::int64_t> rank_loads(result.plan.rank_loads().begin(), result.plan.rank_loads().end());
   for (std::size_t r = 0; r < base_load.size(); ++r) rank_loads[r] += base_load[r];
   result.transfer_lower_bound = transfer_lower_bound(counts, homes, std::ranges::max(rank_loads), base_load);
+  if (links != nullptr)
+    result.on_links = predict_steps(*links, options, counts, homes, result.plan, base_load);
   return result;
 }
 
@@ -81,6 +100,12 @@ OutArray<std::int64_t> rank_loads_of(const PlanResult& result) {
   return to_array(result.plan.rank_loads(), {static_cast<std::size_t>(result.plan.num_ranks())});
 }
 
+template <auto step>
+std::optional<PredictedStep> predicted(const PlanResult& result) {
+  if (!result.on_links) return std::nullopt;
+  return (*result.on_links).*step;
+}
+
 }  // namespace
 
 void bind_plan(nb::module_& module) {
@@ -88,6 +113,10 @@ void bind_plan(nb::module_& module) {
       .def_static("of_loads", [](const InArray<std::int64_t, 1>& loads,
                                  int num_ranks) { return Counts::of_loads(values_of(loads), num_ranks); })
       .def_static("of_sources", &counts_of);
+  nb::class_<PredictedStep>(module, "PredictedStep")
+      .def_ro("seconds", &PredictedStep::seconds)
+      .def_ro("weight_bytes_across", &PredictedStep::weight_bytes_across)
+      .def_ro("row_bytes_across", &PredictedStep::row_bytes_across);
   nb::class_<PlanResult>(module, "PlanResult")
       .def_prop_ro("num_experts", [](const PlanResult& result) { return result.plan.num_experts(); })
       .def_prop_ro("num_ranks", [](const PlanResult& result) { return result.plan.num_ranks(); })
@@ -97,26 +126,34 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("relative_excess", [](const PlanResult& result) { return result.even.relative_excess; })
       .def_ro("transfer_lower_bound", &PlanResult::transfer_lower_bound)
       .def_ro("plan_us", &PlanResult::plan_us)
+      .def_prop_ro("predicted", &predicted<&PredictedSteps::planned>)
+      .def_prop_ro("predicted_under_ep", &predicted<&PredictedSteps::plain>)
+      .def_prop_ro("predicted_without_links", &predicted<&PredictedSteps::without_links>)
       .def("segments", &segments_of)
       .def("transfers", &transfers_of)
       .def("rank_loads", &rank_loads_of);
+  nb::class_<StepLinks>(module, "StepLinks")
+      .def_static("of_model", &links_of_model, nb::arg("topology"), nb::arg("model"),
+                  nb::arg("expert_bytes").none(), nb::arg("cost").none(), nb::arg("device").none(),
+                  nb::arg("num_experts"), nb::arg("backward"));
   module.def(
       "plan",
       [](const Counts& counts, const Placement* placement, int layer, const std::string& planner,
          std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
-         const std::vector<std::int64_t>& base_load, std::optional<std::int64_t> borrow_slots) {
+         const std::vector<std::int64_t>& base_load, std::optional<std::int64_t> borrow_slots,
+         const StepLinks* links) {
         return make_plan(counts, placement, layer,
                          {.kind = parse_planner(planner),
                           .capacity_factor_thousandths = capacity_factor,
                           .min_segment = min_segment,
                           .imbalance_threshold_thousandths = imbalance_threshold,
                           .borrow_slots = borrow_slots.value_or(kUnlimitedSlots)},
-                         base_load);
+                         base_load, links);
       },
       nb::arg("counts"), nb::arg("placement").none(), nb::arg("layer"), nb::arg("planner"),
       nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
       nb::arg("imbalance_threshold_thousandths"), nb::arg("base_load"), nb::arg("borrow_slots").none(),
-      nb::call_guard<nb::gil_scoped_release>());
+      nb::arg("links").none(), nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace evenkeel::python

@@ -18,7 +18,7 @@ from .evaluating import Evaluation, evaluate, read_steps
 from .placement import Placement
 from .placing import HeldOut, PlacementQuality, PlaceResult, PlaceVerdict, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
-from .step_plan import Segment, StepPlan, Transfer, plan
+from .step_plan import PredictedStep, Segment, StepPlan, Transfer, plan
 
 __all__ = [
     "BudgetTooSmall",
@@ -34,6 +34,7 @@ __all__ = [
     "PlaceVerdict",
     "Placement",
     "PlacementQuality",
+    "PredictedStep",
     "RoutingProfile",
     "Segment",
     "StepPlan",

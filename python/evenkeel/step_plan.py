@@ -14,13 +14,17 @@ from ._arguments import (
     ArrayLike,
     as_numpy,
     choice,
+    file_path,
     instance,
     integers,
     invalid,
     number,
     public,
     thousandths,
+    words,
 )
+from ._machine import machine_of
+from ._reading import FilePath
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -41,6 +45,16 @@ class Transfer(NamedTuple):
     expert: int
     sender: int
     receiver: int
+
+
+class PredictedStep(NamedTuple):
+    """What a step is predicted to take over the links of a topology."""
+
+    seconds: float
+    weight_bytes_across: float
+    """Bytes of weights between nodes; in training with gradients."""
+    row_bytes_across: float | None
+    """Bytes of rows between nodes, one way of one pass; None where loads do not say from which rank they come."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +80,12 @@ class StepPlan:
     """No plan with this worst rank takes fewer transfers."""
     plan_us: float
     """What this one call of the planner took, in microseconds; a planner that is kept and reused takes less."""
+    predicted: PredictedStep | None = None
+    """With `topology`: this plan's step."""
+    predicted_under_ep: PredictedStep | None = None
+    """With `topology`: with nothing moved."""
+    predicted_without_links: PredictedStep | None = None
+    """With `topology`: as "level" plans where links are alike."""
 
 
 @public
@@ -81,13 +101,19 @@ def plan(
     imbalance_threshold: float = 1.3,
     base_load: ArrayLike | None = None,
     borrow_slots: int | None = None,
+    topology: FilePath | None = None,
+    model: FilePath | None = None,
+    cost: FilePath | None = None,
+    device: str | None = None,
+    expert_bytes: int | None = None,
+    backward: bool = False,
 ) -> StepPlan:
     """Plans one step of one layer.
 
     Args:
         loads: `[E]` the loads of the experts, or `[P, E]` how many of them come from each rank's tokens (which lets
             planners move few rows), or a profile, of which `layer` is taken. numpy, torch or lists.
-        ranks: P; needed unless counts by rank or the placement say it.
+        ranks: P; needed unless counts by rank, the placement or the topology say it.
         planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible worst rank, then few
             transfers).
         placement: the experts' homes; without one, rank r has the r-th part of the experts.
@@ -99,6 +125,13 @@ def plan(
             level; 0 always plans.
         base_load: `[P]` work that each rank has anyway, counted in assignments.
         borrow_slots: level: the most experts that a rank borrows; without it there is no limit. least-loaded refuses one.
+        topology: the ranks' links, as for `place`: the step is predicted on them, and where they differ, level plans for
+            the least time (docs/command-line.md#plan). The arguments below need it.
+        model: the model's config.json, which says how large an expert is; needed beside `topology`.
+        cost: what products take: a file that `evenkeel bench --calibrate` wrote; or instead
+        device: "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption.
+        expert_bytes: one expert's weights, where they are quantized; else by the config's type.
+        backward: the step trains.
 
     Raises:
         InvalidArgument: a load is negative or the total above 2^63 - 1, shapes do not fit, or a parameter is out
@@ -109,8 +142,9 @@ def plan(
         instance(placement, Placement, "placement")
     layer = None if layer is None else number(layer, "layer", 0)
     ranks = None if ranks is None else number(ranks, "ranks", 1, MOST_RANKS)
+    machine = None if topology is None else machine_of(ranks, 1, topology)
     _require_layers(loads, placement, layer)
-    counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
+    counts, experts, num_ranks = _counts(loads, ranks, placement or machine, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
         raise invalid(
             "placement",
@@ -120,6 +154,9 @@ def plan(
     base = [] if base_load is None else integers(base_load, "base_load", 1, "[ranks]").tolist()
     if base_load is not None and not base:
         raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
+    if machine is not None and machine.num_ranks != num_ranks:
+        raise invalid("topology", f"has {machine.num_ranks} ranks", f"{num_ranks}, as there are")
+    links = _links(machine, experts, model, cost, device, expert_bytes, backward)
     made = _native.plan(
         counts,
         None if placement is None else placement._native,
@@ -130,6 +167,7 @@ def plan(
         thousandths(imbalance_threshold, "imbalance_threshold"),
         base,
         None if borrow_slots is None else number(borrow_slots, "borrow_slots", 0, 2**63 - 1),
+        links,
     )
     return StepPlan(
         num_experts=made.num_experts,
@@ -144,7 +182,48 @@ def plan(
         relative_excess=made.relative_excess,
         transfer_lower_bound=made.transfer_lower_bound,
         plan_us=made.plan_us,
+        predicted=_predicted(made.predicted),
+        predicted_under_ep=_predicted(made.predicted_under_ep),
+        predicted_without_links=_predicted(made.predicted_without_links),
     )
+
+
+def _links(
+    topology: _native.Topology | None,
+    num_experts: int,
+    model: FilePath | None,
+    cost: FilePath | None,
+    device: str | None,
+    expert_bytes: int | None,
+    backward: bool,
+) -> _native.StepLinks | None:
+    """The topology's links, and what a step of the model takes there; None without a topology."""
+    instance(backward, bool, "backward")
+    if topology is None:
+        about_links = {"model": model, "cost": cost, "device": device, "expert_bytes": expert_bytes}
+        for name, value in (about_links | {"backward": backward or None}).items():
+            if value is not None:
+                raise invalid(name, "needs topology", "topology beside it, or to leave it out")
+        return None
+    if model is None:
+        raise invalid("topology", "needs model", "model, which says how large an expert is")
+    if cost is not None and device is not None:
+        raise invalid("device", "is what cost says", "to leave it out")
+    if cost is None and device is None:
+        raise invalid("topology", "needs the rates of a rank", "cost or device")
+    return _native.StepLinks.of_model(
+        topology,
+        file_path(model, "model"),
+        None if expert_bytes is None else float(number(expert_bytes, "expert_bytes", 1, 2**62)),
+        None if cost is None else file_path(cost, "cost"),
+        None if device is None else words(device, "device"),
+        num_experts,
+        backward,
+    )
+
+
+def _predicted(step: _native.PredictedStep | None) -> PredictedStep | None:
+    return PredictedStep(step.seconds, step.weight_bytes_across, step.row_bytes_across) if step else None
 
 
 def _placement_row(placement: Placement, loads: ArrayLike | RoutingProfile, layer: int | None) -> int:
@@ -158,9 +237,12 @@ def _placement_row(placement: Placement, loads: ArrayLike | RoutingProfile, laye
 
 
 def _counts(
-    loads: ArrayLike | RoutingProfile, ranks: int | None, placement: Placement | None, layer: int | None
+    loads: ArrayLike | RoutingProfile,
+    ranks: int | None,
+    where: Placement | _native.Topology | None,
+    layer: int | None,
 ) -> tuple[_native.Counts, int, int]:
-    """The counts, and how many experts and ranks they are for."""
+    """The counts, and how many experts and ranks they are for, which `where` says if nothing else does."""
     if isinstance(loads, RoutingProfile):
         loads = loads.loads[_row_of(loads, layer)]
     array = as_numpy(loads, "loads")
@@ -169,10 +251,10 @@ def _counts(
         if ranks is not None and ranks != counts.shape[0]:
             raise invalid("ranks", f"{ranks} ranks, but there are counts of {counts.shape[0]}", "as many as rows")
         return _native.Counts.of_sources(counts), counts.shape[1], counts.shape[0]
-    if ranks is None and placement is None:
+    if ranks is None and where is None:
         raise invalid("ranks", "loads by expert do not say how many there are", "1 or more")
     by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
-    num_ranks = ranks if ranks is not None else placement.num_ranks if placement else 0
+    num_ranks = ranks if ranks is not None else where.num_ranks if where else 0
     return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
 
 
@@ -202,4 +284,4 @@ def _ranges(layers: list[int]) -> str:
     return f"{layers[0]}..{layers[-1]}" if whole else ", ".join(map(str, layers))
 
 
-__all__ = ["Segment", "StepPlan", "Transfer", "plan"]
+__all__ = ["PredictedStep", "Segment", "StepPlan", "Transfer", "plan"]

@@ -121,7 +121,7 @@ TEST(LevelLinks, ThatAreAllAlikeChangeNoPlan) {
   for (int i = 0; i < 500; ++i) {
     const Case c = random_case(random, {.copies = i % 2 == 0, .base_load = true});
     StepLinks links = random_links(random, c.num_ranks, 100, true);
-    links.topology = Topology::uniform(i % 2 == 0 ? 1 : c.num_ranks, i % 2 == 0 ? c.num_ranks : 1);
+    links.topology = Topology::uniform(i % 2 == 0 ? 1 : c.num_ranks, i % 2 == 0 ? c.num_ranks : 1, {2}, {2});
     if (i % 2 != 0) links.machine.ranks_per_nic = 1;
     StepPlan with, without;
     make_planner(level(3, links))->plan(c.counts(), c.placement(), with, c.base_load);
@@ -157,6 +157,7 @@ TEST(LevelLinks, ThatCannotBeAreRefused) {
   EXPECT_THROW(make_planner(level(1, links)), InvalidArgument);
   links.row_bytes = 1;
   for (const Topology::Description& refused : {
+           Topology::Description{.node_of_rank = {0, 1}},
            Topology::Description{.node_of_rank = {0, 1}, .links = {{}, {2, 0}, {1, 0}, {}}},
            Topology::Description{.node_of_rank = {0, 1}, .across = {2}, .speeds = {1, 2}},
            Topology::Description{.node_of_rank = {0, 1}, .across = {2}, .capacities = {4, 4}},

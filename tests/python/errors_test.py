@@ -10,7 +10,7 @@ import sys
 import types
 
 import numpy as np
-from support import RECORDINGS, TRACE, PackageTest
+from support import RECORDINGS, REPOSITORY, TRACE, PackageTest
 
 import evenkeel as ek
 
@@ -49,6 +49,9 @@ def public_calls():
     trace = str(RECORDINGS / "trace.safetensors")
     yield "plan()", ek.plan, {"loads": [1, 2], "ranks": 2}
     yield "plan()", ek.plan, {"loads": profile, "ranks": 2, "layer": 1}
+    model = REPOSITORY / "tests" / "data" / "configs" / "mixtral-8x7b.json"
+    on_links = {"topology": "2x8xh100", "model": model, "device": "h100"}
+    yield "plan()", ek.plan, {"loads": [160] * 8} | on_links
     yield "place()", ek.place, {"profile": profile, "ranks": 2}
     yield "place()", ek.place, {"profile": two, "topology": "8xh100", "across": "sum", "redundant_experts": 6}
     yield "place()", ek.place, {"profile": known, "ranks": 2, "objective": "joint"}

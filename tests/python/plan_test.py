@@ -8,9 +8,11 @@ import subprocess
 import unittest
 
 import numpy as np
-from support import COMMAND, PackageTest
+from support import COMMAND, REPOSITORY, PackageTest
 
 import evenkeel as ek
+
+MODEL = REPOSITORY / "tests" / "data" / "configs" / "mixtral-8x7b.json"
 
 
 def random_loads(seed):
@@ -37,6 +39,64 @@ class Plan(PackageTest):
                     self.assertEqual([[list(s) for s in each] for each in plan.segments], printed["segments"])
                     self.assertEqual([list(t) for t in plan.transfers], printed["transfers"])
                     self.assertEqual(plan.rank_loads.tolist(), printed["rank_loads"])
+
+    def on_links(self, *words, counts, **options):
+        """On two nodes of two ranks with a link a ninth as fast between them: the plan, and what the command prints."""
+        links, loads = self.folder / "links.json", self.folder / "counts.json"
+        links.write_text(json.dumps({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
+                                     "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}}))  # fmt: skip
+        loads.write_text(json.dumps({"counts" if isinstance(counts[0], list) else "loads": counts}))
+        plan = ek.plan(counts, topology=links, model=MODEL, device="h100", **options)
+        words = [COMMAND, "plan", loads, "--topology", links, "--model", MODEL, "--device", "h100", "--json", *words]
+        return plan, json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
+    def test_plans_over_links_and_predicts_as_the_command_does(self):
+        counts = [[4000, 0] + [250] * 6 for _ in range(4)]  # of docs/decisions.md
+        plan, printed = self.on_links("--planner", "level", counts=counts)
+        self.assertEqual(plan.rank_loads.tolist(), [9000, 9000, 2000, 2000])
+        self.assertEqual(f"{plan.predicted.seconds:.6f}", "0.010995")
+        for words, named in [
+            (["--planner", "level", "--backward", "--expert-bytes", "1000000"],
+             {"counts": counts, "backward": True, "expert_bytes": 1_000_000}),
+            (["--planner", "least-loaded"], {"counts": counts, "planner": "least-loaded"}),
+            (["--planner", "level"], {"counts": [16000] + [1000] * 7}),
+            (["--planner", "level"], {"counts": counts}),
+        ]:  # fmt: skip
+            plan, printed = self.on_links(*words, **named)
+            for key in ["predicted", "predicted_under_ep", "predicted_without_links"]:
+                predicted = getattr(plan, key)
+                self.assertEqual(predicted and predicted._asdict(), printed.get(key), (key, words))
+            self.assertEqual([list(t) for t in plan.transfers], printed["transfers"])
+
+    def test_work_that_ranks_have_anyway_takes_time(self):
+        options = {"topology": "2x8xh100", "model": MODEL, "device": "h100", "planner": "ep"}
+        took = [ek.plan([160] * 8, base_load=[n] * 16, **options).predicted.seconds for n in (0, 1000)]
+        self.assertGreater(took[1], 5 * took[0])
+
+    def test_refuses_links_of_which_too_little_or_too_much_is_said(self):
+        options = {"topology": "2x8xh100", "model": MODEL, "device": "h100"}
+        bare = self.folder / "bare.json"
+        bare.write_text('{"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 8}')
+        for changed, message in [
+            ({"topology": None, "ranks": 2}, "model: needs topology"),
+            (
+                {"topology": None, "ranks": 2, "model": None, "device": None, "backward": True},
+                "backward: needs topology",
+            ),
+            ({"model": None}, "topology: needs model"),
+            ({"device": None}, "topology: needs the rates of a rank"),
+            ({"cost": "cost.json"}, "device: is what cost says"),
+            ({"device": "abacus"}, "device: "),
+            ({"expert_bytes": 0}, "expert_bytes: 0"),
+            ({"backward": 1}, "backward: is a int"),
+            ({"topology": bare}, "topology: says nothing of its links"),
+            ({"ranks": 8}, "ranks: 8, but 2x8xh100 has 16"),
+            ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: 8, as there are"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(ek.InvalidArgument, message, ek.plan, [160] * 8, **(options | changed))
+        self.assert_raises(ek.InvalidArgument, "model: has 8 experts", ek.plan, [5, 6], **options)
 
     def test_the_readmes_loads_come_out_level(self):
         plan = ek.plan([49000, 1000, 1000, 1000, 1000, 1000, 1000, 1000], ranks=4)

@@ -19,6 +19,7 @@ placement.save("location.json", format="sglang")
 step = ek.plan([1, 2], ranks=2, planner="level", placement=placement)
 assert_type(step.segments[0][0].rank, int)
 assert_type(step.rank_loads, NDArray[np.int64])
+assert_type(step.predicted, ek.PredictedStep | None)
 
 placed = ek.place(profile, ranks=2, solver="exact")
 assert_type(placed.objective, dict[str, float])

@@ -31,7 +31,6 @@ LinkTimes::LinkTimes(const StepLinks& links)
   const Topology::Description& topology = links.topology.description();
   for (RankId rank : indices<RankId>(links.topology.num_ranks()))
     ranks_of_[node_.emplace_back(links.topology.node_of(rank).offset())].push_back(rank);
-  equal_ = num_nodes() == 1 || (topology.within == topology.across && links.machine.ranks_per_nic == 1);
   const auto wire = [](const Link& link) {
     return Wire{picoseconds(link.latency_us * 1e-6),
                 std::max<std::int64_t>(1, picoseconds(evenkeel::wire_seconds(link, kMebibyte)))};

@@ -29,8 +29,6 @@ class LinkTimes {
   // Throws InvalidArgument ("links").
   explicit LinkTimes(const StepLinks& links);
 
-  // Whether a rank reaches another node as it reaches its own.
-  bool equal() const { return equal_; }
   std::size_t num_ranks() const { return node_.size(); }
   // In order.
   std::span<const RankId> ranks_of(std::size_t node) const { return ranks_of_[node]; }
@@ -72,7 +70,6 @@ class LinkTimes {
 
   std::vector<std::size_t> node_, nic_;        // [P]
   std::vector<std::vector<RankId>> ranks_of_;  // by node
-  bool equal_ = false;
   Wire within_, across_;
   std::int64_t slower_;  // a link across
   std::int64_t ramp_bytes_, row_bytes_, row_ways_, borrowed_bytes_;

@@ -92,6 +92,22 @@ ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> by
   return {.work = work, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
 }
 
+StepLinks step_links(const Topology& topology, const Machine& machine, const ModelDescription& model,
+                     std::optional<double> bytes, const std::string& recording, int num_experts,
+                     bool backward, const char* topology_option) {
+  if (model.dtype_bytes == 0)
+    throw InvalidArgument("model", "does not say the type of its numbers", "a config.json with torch_dtype");
+  const ExpertSizes sizes = expert_sizes(model, bytes, recording, num_experts);
+  StepLinks step{.topology = topology,
+                 .machine = machine,
+                 .expert = sizes.work,
+                 .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
+                 .backward = backward};
+  step.expert.bytes = *sizes.bytes;
+  require_links(step, topology_option);
+  return step;
+}
+
 StepModel step_model(const MachineRates& said, const Topology& topology,
                      const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,
                      const std::string& device_option) {

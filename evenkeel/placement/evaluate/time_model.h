@@ -10,6 +10,7 @@
 #include <string>
 
 #include "evenkeel/cost/machine.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/model/model_description.h"
 #include "evenkeel/placement/evaluate/evaluate.h"
 
@@ -38,6 +39,13 @@ struct ExpertSizes {
 // InvalidArgument ("model") where it has another number of experts than `recording`.
 ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
                          const std::string& recording, int num_experts);
+
+// What a planner that knows the links is told of a step of this model. Throws as above; where neither `bytes`
+// nor the model says the size of its numbers; and as require_links(), which calls the topology
+// `topology_option`.
+StepLinks step_links(const Topology& topology, const Machine& machine, const ModelDescription& model,
+                     std::optional<double> bytes, const std::string& recording, int num_experts,
+                     bool backward, const char* topology_option = "topology");
 
 // Without `sizes` only the link is known, without `tokens_per_step` nothing of a step. Throws InvalidArgument
 // for a device that is not known; the error calls it `device_option`.
