@@ -150,6 +150,23 @@ void write_matrix(const Topology& topology, Json& json) {
   }
 }
 
+Json json_of(const Topology& topology) {
+  const Topology::Description& description = topology.description();
+  Json json{{"format", topology_format},
+            {"node_of_rank", description.node_of_rank},
+            {"devices_per_rank", description.devices_per_rank}};
+  if (!description.name.empty()) json["name"] = description.name;
+  if (description.links.empty()) {
+    json["within"] = json_of(description.within);
+    json["across"] = json_of(description.across);
+  } else {
+    write_matrix(topology, json);
+  }
+  if (!description.speeds.empty()) json["speeds"] = description.speeds;
+  if (!description.capacities.empty()) json["rooms"] = description.capacities;
+  return json;
+}
+
 }  // namespace
 
 Topology read_topology(const ByteSource& source) {
@@ -167,21 +184,12 @@ Topology named_topology(const std::string& name) {
   return read_topology(name);
 }
 
+std::string to_json(const Topology& topology) {
+  return json_of(topology).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 void write_topology(const Topology& topology, const std::string& path) {
-  const Topology::Description& description = topology.description();
-  Json json{{"format", topology_format},
-            {"node_of_rank", description.node_of_rank},
-            {"devices_per_rank", description.devices_per_rank}};
-  if (!description.name.empty()) json["name"] = description.name;
-  if (description.links.empty()) {
-    json["within"] = json_of(description.within);
-    json["across"] = json_of(description.across);
-  } else {
-    write_matrix(topology, json);
-  }
-  if (!description.speeds.empty()) json["speeds"] = description.speeds;
-  if (!description.capacities.empty()) json["rooms"] = description.capacities;
-  write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(path, json_of(topology).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "evenkeel/cost/fit.h"
-#include "evenkeel/cost/spill_costs.h"
+#include "evenkeel/cost/step_links.h"
 #include "evenkeel/io/cost_file.h"
 #include "python/bindings/bind.h"
 
@@ -77,6 +77,11 @@ MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks
   return of;
 }
 
+// Whether level plans otherwise over these links; one that is not measured yet shares no interfaces.
+bool differ(const Topology& topology, const MeasuredMachine* of) {
+  return links_differ({topology, of != nullptr ? of->machine : Machine{}, {}});
+}
+
 std::string shown(const MeasuredMachine& of) {
   std::string text;
   for (const MachineNumber& number : machine_numbers())
@@ -118,6 +123,13 @@ void bind_cost(nb::module_& module) {
   for (const MachineNumber& number : machine_numbers())
     machine.def_prop_ro(number.name,
                         [value = number.value](const MeasuredMachine& self) { return self.machine.*value; });
+  module.def(
+      "require_links",
+      [](const Topology& topology) {
+        require_links({topology, {}, {}}, "topology");
+      },
+      nb::arg("topology"));
+  module.def("links_differ", &differ, nb::arg("topology"), nb::arg("machine").none());
   module.def("fitted_numbers", &fitted_numbers, nb::arg("work"), nb::arg("products"), nb::arg("messages"));
 }
 

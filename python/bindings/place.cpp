@@ -146,7 +146,10 @@ void bind_place(nb::module_& module) {
       .def_static("uniform", &uniform, nb::arg("num_ranks"), nb::arg("num_nodes"))
       .def_static("preset", &preset_topology, nb::arg("name"))
       .def_static("named", [](const std::filesystem::path& name) { return named_topology(name.string()); })
-      .def_prop_ro("num_ranks", &Topology::num_ranks);
+      .def_prop_ro("num_ranks", &Topology::num_ranks)
+      .def("__repr__", [](const Topology& self) { return "Topology(" + to_json(self) + ")"; })
+      .def(
+          "__deepcopy__", [](const nb::object& self, const nb::handle&) { return self; }, nb::arg("memo"));
   bind_quality(module);
   bind_options(module);
   nb::class_<PlaceResult>(module, "PlaceResult")

@@ -1,6 +1,7 @@
 // _native.StepLayout: from the counts of all ranks to what this rank sends, receives, borrows and lends, in
 // one call.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -110,9 +111,7 @@ class StepLayout {
 
   void set_costs(const SpillCosts& costs) {
     options_.costs = costs;
-    planner_ = make_planner(options_);
-    held_.reset();  // decides by costs as well
-    held_plan_ = false;
+    renew_planner();
   }
 
   // The machine by which costs were predicted: its numbers in the order of machine_numbers().
@@ -120,6 +119,12 @@ class StepLayout {
     machine_.emplace();
     for (std::size_t i = 0; i < machine_numbers().size(); ++i)
       (*machine_).*machine_numbers()[i].value = numbers.at(i);
+  }
+
+  // By which level plans, with that machine.
+  void set_links(const Topology& topology, const ExpertWork& expert, double row_bytes, bool training) {
+    options_.links = {topology, machine_.value(), expert, row_bytes, training};
+    renew_planner();
   }
 
   // What a decision under a budget follows from: bytes, an expert's products, and the machine.
@@ -132,7 +137,7 @@ class StepLayout {
     options.with_backward = training;
     options.plans_chunks = true;
     options.memory.cost = machine_of(options.expert);
-    options.memory.keep_plan = !options_.costs;  // nobody has said what this machine takes
+    options.memory.keep_plan = !options_.costs && !machine_;  // nobody has said what this machine takes
     if (!bins.empty()) options.memory.rule = {ChunkRule::Kind::mact, 1, bins};
     MadeOf made_of{phases, options.memory, {elements, outputs, weight_bytes, gradient_bytes}, training};
     if (decider_ && made_of == made_of_) return;  // with its memory
@@ -236,6 +241,11 @@ class StepLayout {
   std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
+  void renew_planner() {
+    planner_ = make_planner(options_);
+    held_.reset();  // plans by the same options
+    held_plan_ = false;
+  }
   void begin_shares() {
     shares_.begin(decision_.plan);
     loan_.read(decision_.plan.transfers(), placement_, rank_);
@@ -455,6 +465,13 @@ void bind_routes(nb::module_& module) {
       .def("forget_slots", &StepLayout::forget_slots)
       .def_prop_ro("borrow_slots", &StepLayout::borrow_slots)
       .def("set_machine", &StepLayout::set_machine, nb::arg("numbers"))
+      .def(
+          "set_links",
+          [](StepLayout& self, const Topology& topology, const std::array<double, 3>& work, double row_bytes,
+             bool training) {
+            self.set_links(topology, {work[0], work[1], work[2]}, row_bytes, training);
+          },
+          nb::arg("topology"), nb::arg("work"), nb::arg("row_bytes"), nb::arg("training"))
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),
            nb::arg("training"))

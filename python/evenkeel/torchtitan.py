@@ -23,6 +23,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from ._arguments import invalid, public
+from ._reading import FilePath
 from ._versions import needs
 from .step_plan import Planner
 from .torch import ExpertParallel
@@ -143,6 +144,7 @@ def balanced_experts(
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
+    topology: FilePath | None = None,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
 ) -> BalancedExperts.Config:
@@ -176,6 +178,7 @@ def balanced_experts(
         budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
+        topology=topology,
         slots=borrow_slots,
     )
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)

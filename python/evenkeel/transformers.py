@@ -26,6 +26,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils.hooks import RemovableHandle
 
 from ._arguments import choice, instance, invalid, public
+from ._reading import FilePath
 from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
@@ -67,6 +68,7 @@ def register(
     budget: int | str | None = None,
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
+    topology: FilePath | None = None,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
     dispatcher: type[EPImplementation] | None = None,
@@ -80,7 +82,8 @@ def register(
         placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
         budget: bytes, "4GiB" or "auto".
-        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs: as for `evenkeel.torch.ExpertParallel`.
+        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology: as for
+            `evenkeel.torch.ExpertParallel`.
         mode: "exchange": rows travel by our own exchange. "slots": by a dispatcher that knows nothing of it, to borrow slots
             beside the experts (`evenkeel.torch.ExpertSlots`); takes no budget, chunk_bins, capacity_factor or
             "least-loaded".
@@ -108,6 +111,7 @@ def register(
         budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
+        topology=topology,
         slots=slots_of(mode, slots),
     )
 

@@ -8,15 +8,17 @@ import tempfile
 import time
 import unittest
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from layer_test import HIDDEN, WIDTH, all_weights, experts, inputs, routing
-from processes import run_ranks
+from layer_test import HIDDEN, WIDTH, all_weights, experts, inputs, one_process, routing
+from processes import run_ranks, said_by
+from slots_test import dispatcher
 
 import evenkeel as ek
-from evenkeel.torch import ExpertParallel, Machine
+from evenkeel.torch import ExpertParallel, ExpertSlots, Machine, SpillCosts, weights_fixed
 from evenkeel.torch._options import LayerOptions
 
 E, K = 8, 3
@@ -65,6 +67,42 @@ def steps(rank: int, ranks: int, costs: Any, training: list[bool]) -> list[Any]:
     return seen
 
 
+TOKENS = 20
+
+
+def over_links(rank: int, ranks: int, layers: list[dict[str, Any]]) -> list[tuple[list[int], str]]:
+    """Of each of these layers, every rank's load in a step in which all tokens choose expert 0, at home on rank 0, and why."""
+    ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
+    hidden, top_k, grad = inputs(3, rank, ids)
+    weights, right = all_weights(3, E), {}
+    own = {name: weight[rank * E // ranks : (rank + 1) * E // ranks] for name, weight in weights.items()}
+    for weight in own.values():
+        weight.requires_grad_()
+    made = []
+    for options in layers:
+        layer = (ExpertSlots if "slots" in options else ExpertParallel)(E, min_segment=1, **options)
+        carry = [partial(dispatcher, here=layer.places_here)] if isinstance(layer, ExpertSlots) else []
+        output = layer(hidden, ids, top_k, experts, own, *carry)
+        assert torch.equal(output, one_process(hidden, ids, top_k, weights)), options
+        for name, gradient in zip(own, torch.autograd.grad(output, [*own.values()], grad), strict=True):
+            torch.testing.assert_close(gradient, right.setdefault(name, gradient))
+        made.append((layer.last["rank_loads"], layer.last["reason"]))
+        if carry:
+            with torch.no_grad(), weights_fixed(layer):
+                assert torch.equal(layer(hidden, ids, top_k, experts, own, *carry), output)
+                assert layer.last["rank_loads"] == made[-1][0], layer.last
+    return made
+
+
+def unlike_links(rank: int, ranks: int, files: list[Path]) -> list[str]:
+    kinds = (ek.errors.InvalidArgument,)
+    ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
+    hidden, top_k, _ = inputs(3, rank, ids)
+    layer = ExpertParallel(2, topology=files[rank])
+    unlike = said_by(lambda: layer(hidden, ids, top_k, experts, all_weights(3, 1)), *kinds)
+    return [unlike, said_by(lambda: ExpertParallel(2, topology="8xh100"), *kinds)]
+
+
 def predicted(training: bool) -> tuple[float, float, float]:
     """By NUMBERS, as docs/formats.md and docs/algorithms.md say it."""
     row, products = 4 * HIDDEN, 2 * (ELEMENTS + 6 * (2 * WIDTH + HIDDEN)) / 1e9
@@ -78,6 +116,58 @@ class CostsTest(unittest.TestCase):
     def setUp(self) -> None:
         self.file = Path(self.enterContext(tempfile.TemporaryDirectory()), "cost.json")
         self.file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS}))
+
+    def links(self, path: str, ranks_per_node: int = 2, **more: Any) -> Path:
+        """Two nodes, of which the ranks reach each other at a tenth of the rate inside."""
+        file = self.file.with_name(path)
+        levels = {"within": {"gigabytes_per_s": 1e-4}, "across": {"gigabytes_per_s": 1e-5}}
+        file.write_text(json.dumps({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": ranks_per_node,
+                                    **levels, **more}))  # fmt: skip
+        return file
+
+    def test_a_hot_expert_is_borrowed_inside_the_node_where_the_link_across_is_slow(self) -> None:
+        links, alike = self.links("links.json"), self.links("alike.json", across={"gigabytes_per_s": 1e-4})
+        self.file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS, "flops_per_second": 1e6}))
+        machine = {"costs": self.file}
+        every, node = [TOKENS] * 4, [2 * TOKENS] * 2 + [0] * 2
+        expected = [
+            (machine, every),
+            (machine | {"topology": alike}, every),
+            (machine | {"topology": links}, node),
+            (machine | {"topology": links, "imbalance_threshold": 1.3}, node),
+            (machine | {"topology": links, "imbalance_threshold": 5.0}, [4 * TOKENS, 0, 0, 0]),
+            (machine | {"topology": links, "budget": "64MiB"}, node),
+            (machine | {"topology": links, "slots": 2}, node),
+            ({"topology": links, "imbalance_threshold": 0.0}, None),  # by whatever is measured
+        ]
+        first, *others = run_ranks(4, over_links, [options for options, _ in expected])
+        for made in others:
+            self.assertEqual(made, first)
+        for (loads, reason), (options, right) in zip(first, expected, strict=True):
+            self.assertEqual(right or loads, loads, options)
+            self.assertEqual(reason, "as planned" if any(loads[1:]) else "nothing moves", options)
+
+    def test_ranks_have_one_topology_for_as_many_ranks(self) -> None:
+        files = [self.links(f"{name}.json", ranks_per_node=1, name=name) for name in "AB"]
+        for unlike, ranks in run_ranks(2, unlike_links, files):
+            self.assertIn("topology: is not the same on ranks 0 and 1: rank 0 has Topology({", unlike)
+            self.assertIn("topology: has 8 ranks; allowed: 2, as the group has", ranks)
+
+    def test_links_beside_which_options_decide_otherwise_are_refused(self) -> None:
+        links = self.links("links.json")
+        for options, message in [
+            ({"planner": "ep"}, "topology: ep does not know links; allowed: level, or no topology"),
+            ({"planner": "least-loaded"}, "topology: least-loaded does not know links"),
+            ({"costs": SpillCosts(1, 1, 1)}, "costs: are seconds, which topology says by link; allowed: a Machine"),
+            ({"topology": self.links("rooms.json", rooms=[2] * 4)}, "topology: the topology limits the experts of ranks"),
+            ({"topology": 3}, "topology: is a int; allowed: a path"),
+            ({"topology": self.links("alike.json", across={"gigabytes_per_s": 1e-4}), "costs": self.file,
+              "imbalance_threshold": 1.3}, "costs: decide nothing beside a threshold"),
+        ]:  # fmt: skip
+            with self.subTest(message=message), self.assertRaisesRegex(ek.errors.InvalidArgument, message):
+                LayerOptions(**({"topology": links} | options))
+        options = LayerOptions(topology="2x8xh100")
+        self.assertIs(copy.deepcopy(options).topology, options.topology)
 
     def test_the_slowest_ranks_numbers_are_measured_alike_and_saved(self) -> None:
         first, second = run_ranks(2, steps, None, [True])

@@ -226,6 +226,7 @@ def refusals(rank: int, ranks: int) -> list[str]:
         (static, {"mode": "slots"}),
         (make_config(2, 1, "partial_dtensor")[0], {"mode": "slots", "budget": "4GiB"}),
         (make_config(2, 1, "partial_dtensor")[0], {"slots": 4}),
+        (make_config(2, 1, "partial_dtensor")[0], {"planner": "ep", "topology": "2x8xh100"}),
     ):
         said.append(said_by(lambda: overridden(config, options), ValueError))  # noqa: B023
     layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
@@ -278,7 +279,7 @@ class TorchtitanTest(unittest.TestCase):
             overridden(make_config(2, 1, "partial_dtensor")[0], {"bugdet": "4GiB"})
 
     def test_what_is_refused(self) -> None:
-        dispatcher, option, size, experts, buffer, static, budget, slots, degree = run_ranks(1, refusals)[0]
+        dispatcher, option, size, experts, buffer, static, budget, slots, links, degree = run_ranks(1, refusals)[0]
         self.assertIn("DeepEPTokenDispatcher.Config, whose place ours takes", dispatcher)
         self.assertIn(
             'allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard"), or mode="slots"', dispatcher
@@ -287,6 +288,7 @@ class TorchtitanTest(unittest.TestCase):
         self.assertIn("non_blocking_capacity_factor: leaves out the host", static)
         self.assertIn("budget: cuts a step into chunks, which slots do not", budget)
         self.assertIn('slots: is of mode="slots", and mode is "exchange"', slots)
+        self.assertIn("topology: ep does not know links", links)
         self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
         self.assertIn('budget: "much" is not a size', size)
         self.assertEqual(degree, "expert_parallel_degree: is 3; allowed: a divisor of 64, the number of experts")

@@ -252,7 +252,8 @@ class TransformersTest(unittest.TestCase):
         said = "placement: .* allowed: none here, and a model loaded from what `evenkeel permute CHECKPOINT"
         with self.assertRaisesRegex(ek.errors.InvalidArgument, said):
             evenkeel.transformers.register(placement=ek.Placement.contiguous(1, 8, 2))
-        for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}):
+        links = {"planner": "ep", "topology": "2x8xh100"}
+        for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}, links):
             with self.assertRaises(ek.errors.InvalidArgument):
                 evenkeel.transformers.register(**options)  # type: ignore[arg-type]
         for options in ({"budget": "4GiB"}, {"chunk_bins": [1]}, {"capacity_factor": 1.5}, {"planner": "least-loaded"}):

@@ -48,8 +48,7 @@ Costs: TypeAlias = SpillCosts | Machine | str | os.PathLike[str]
 
 def spill_costs(machine: Machine, weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool) -> SpillCosts:
     """Predicted for experts of these weights."""
-    row_bytes = hidden.shape[1] * hidden.element_size()
-    return SpillCosts(*machine.spill_costs(expert_work(weights, hidden), row_bytes, training))
+    return SpillCosts(*machine.spill_costs(expert_work(weights, hidden), row_bytes(hidden), training))
 
 
 def measure_machine(
@@ -93,6 +92,10 @@ def expert_work(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> tuple[
     matrices = [size for size, weight in zip(sizes, weights, strict=True) if weight.dim() > 2] or sizes
     outputs = hidden.shape[1] + sum(matrices[:-1]) / hidden.shape[1]
     return sum(matrices), outputs, sum(weight[0].nbytes for weight in weights)
+
+
+def row_bytes(hidden: torch.Tensor) -> int:
+    return hidden.shape[1] * hidden.element_size()
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 
 from .. import _native
 from .._arguments import choice, file_path, invalid, number, quoted, thousandths, words
+from .._machine import machine_of
+from .._reading import FilePath
 from ..step_plan import Planner
 from ._costs import Costs, Machine, SpillCosts
 
@@ -31,6 +33,7 @@ class LayerOptions:
     chunk_bins: Sequence[int] | None = None
     costs: Costs | None = None
     slots: int | None = None
+    topology: FilePath | _native.Topology | None = None
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
@@ -41,6 +44,10 @@ class LayerOptions:
         if self.capacity_thousandths < 1000:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
         self._keep("capacity_factor", self.capacity_thousandths / 1000)
+        if not isinstance(self.costs, SpillCosts | Machine | None):
+            self._keep("costs", Machine(file_path(self.costs, "costs")))
+        if not isinstance(self.topology, _native.Topology | None):
+            self._keep("topology", self._checked_links(self.topology))
         self._check_threshold()
         if self.budget is not None and self.budget != "auto":
             self._keep("budget", number(self.budget, "budget", 1, 2**63 - 1))
@@ -61,10 +68,17 @@ class LayerOptions:
         if self.capacity_factor != 1:
             raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
 
+    def _checked_links(self, topology: FilePath) -> _native.Topology:
+        if self.planner != "level":
+            raise invalid("topology", f"{self.planner} does not know links", "level, or no topology")
+        if isinstance(self.costs, SpillCosts):
+            raise invalid("costs", "are seconds, which topology says by link", "a Machine or its file, or no topology")
+        made = machine_of(None, 1, topology)
+        _native.require_links(made)
+        return made
+
     def _check_threshold(self) -> None:
         threshold: Any = self.imbalance_threshold
-        if not isinstance(self.costs, SpillCosts | Machine | None):
-            self._keep("costs", Machine(file_path(self.costs, "costs")))
         if self.decides_by_gain:
             return
         allowed = "auto, or max/mean from 0"
@@ -74,7 +88,7 @@ class LayerOptions:
         if counted < 0:
             raise invalid("imbalance_threshold", quoted(threshold), allowed)
         self._keep("imbalance_threshold", counted / 1000)
-        if self.costs is not None:
+        if self.costs is not None and self.links is None:
             raise invalid("costs", "decide nothing beside a threshold", 'imbalance_threshold="auto", or no costs')
 
     def _checked_bins(self, bins: Sequence[int]) -> list[int]:
@@ -90,6 +104,13 @@ class LayerOptions:
                 f"ascending numbers of chunks whose least common multiple is at most {_MOST_CHUNKS}, like [1, 2, 4, 8]",
             )
         return counted
+
+    @property
+    def links(self) -> _native.Topology | None:
+        """The topology where a rank reaches other nodes otherwise than its own, so that plans follow from it."""
+        known = self.topology
+        machine = self.costs if isinstance(self.costs, Machine) else None
+        return known if isinstance(known, _native.Topology) and _native.links_differ(known, machine) else None
 
     @property
     def capacity_thousandths(self) -> int:

@@ -17,13 +17,14 @@ import torch.distributed as dist
 
 from .. import _native
 from .._arguments import instance, invalid, number, public, quoted
+from .._reading import FilePath
 from ..placement import Placement
 from ..step_plan import Planner
 from ._agreement import Agreed, Agreement, Known
 from ._ahead import LayerAhead
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
-from ._costs import Costs, Machine, SpillCosts, measure_machine, spill_costs
+from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
 from ._exchange import Exchange, SameOnEveryRank
 from ._last_step import step_in_words
@@ -57,8 +58,11 @@ class ExpertParallel:
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
             MACT, Eq. 9). Where none of them fits, and by default, chunks are as docs/decisions.md says: balanced ones come
             first, and work stays at home where moving it does not fit.
-        costs: for "auto": seconds, or the machine by whose numbers they are predicted: a `Machine`, or the path of its file
+        costs: for "auto" and `topology`: seconds, or the machine by whose numbers they are predicted: a `Machine`, or the path of its file
             of costs (`evenkeel bench --calibrate`, `layer.machine.save()`), equal on all ranks.
+        topology: the links between the group's ranks, in their order: a file or a name, as for `evenkeel.place`. Where links
+            within a node and across differ, "level" plans for the least predicted time, by the machine of `costs` or the
+            measured one; `SpillCosts` are refused.
         name: what errors call this layer.
 
     Every rank of the group makes the same calls in the same order, with equal options.
@@ -79,10 +83,18 @@ class ExpertParallel:
         budget: int | str | None = None,
         chunk_bins: Sequence[int] | None = None,
         costs: Costs | None = None,
+        topology: FilePath | None = None,
         name: str = "",
     ) -> None:
         options = LayerOptions(
-            planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
+            planner,
+            capacity_factor,
+            min_segment,
+            imbalance_threshold,
+            budget_bytes(budget),
+            chunk_bins,
+            costs,
+            topology=topology,
         )
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -101,12 +113,18 @@ class ExpertParallel:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
         self.planner, given = options.planner, options.costs
         self.costs = given if isinstance(given, SpillCosts) else None
-        """The seconds by which "auto" decides; None before the first step that predicts them."""
+        """The seconds by which "auto" decides; None before the first step that predicts them, and where links do."""
         self.machine = given if isinstance(given, Machine) else None
         """The machine by whose numbers they are predicted: given, or measured by the first step."""
         by_gain = options.decides_by_gain and options.planner != "ep"
-        self._predicts = by_gain and self.costs is None and self.exchange.ranks > 1
-        self._predicted_training = False
+        self._links = options.links
+        self._predicts = (by_gain or self._links is not None) and self.costs is None and self.exchange.ranks > 1
+        self._predicted: bool | None = None
+        """Whether costs are of a step with gradients; None before the first."""
+        if isinstance(options.topology, _native.Topology) and options.topology.num_ranks != self.exchange.ranks:
+            raise invalid(
+                "topology", f"has {options.topology.num_ranks} ranks", f"{self.exchange.ranks}, as the group has"
+            )
         if placement is None and layer is not None:
             raise invalid("layer", "is of a placement, and none is given", "a placement, or no layer")
         if placement is None:
@@ -257,11 +275,14 @@ class ExpertParallel:
         if self.machine is None:
             with undisturbed(hidden):
                 self.machine = measure_machine(self.exchange, experts, names, weights, hidden)
-        if self.costs is None or (training and not self._predicted_training):
-            self.costs = spill_costs(self.machine, weights, hidden, training)
-            self._layout.set_costs(*astuple(self.costs))
+        if self._predicted is None or (training and not self._predicted):
             self._layout.set_machine(self.machine.numbers)
-            self._predicted_training = training
+            if self._links is None:
+                self.costs = spill_costs(self.machine, weights, hidden, training)
+                self._layout.set_costs(*astuple(self.costs))
+            else:
+                self._layout.set_links(self._links, expert_work(weights, hidden), row_bytes(hidden), training)
+            self._predicted = training
 
     @property
     def budget(self) -> int | None:

@@ -18,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
 from .._arguments import instance, invalid, public
+from .._reading import FilePath
 from ..placement import Placement
 from ._chunk import Experts
 from ._costs import Costs
@@ -41,7 +42,7 @@ class ExpertSlots(ExpertParallel):
         slots: how many experts a rank may borrow in a step, of num_experts at most. The dispatcher takes them for experts: it is one of
             `num_places` = E + P slots, of which each rank has `places_here` = E / P + slots.
         planner: "level" or "ep" (nothing moves).
-        group, placement, layer, min_segment, imbalance_threshold, costs, name: as for `ExpertParallel`.
+        group, placement, layer, min_segment, imbalance_threshold, costs, topology, name: as for `ExpertParallel`.
     """
 
     @public
@@ -57,9 +58,10 @@ class ExpertSlots(ExpertParallel):
         min_segment: int = 64,
         imbalance_threshold: float | Literal["auto"] = "auto",
         costs: Costs | None = None,
+        topology: FilePath | None = None,
         name: str = "",
     ) -> None:
-        options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots)
+        options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots, topology)
         self._begin(num_experts, group, options, placement, layer, name)
 
     def _begin(self, *given: Any) -> None:
