@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "evenkeel/cost/fit.h"
-#include "evenkeel/cost/step_links.h"
+#include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/io/cost_file.h"
 #include "python/bindings/bind.h"
 
