@@ -224,7 +224,7 @@ install_bindings() {
 has_torch() {
   "$python_dir/bin/python" - 2>/dev/null <<'END'
 from importlib.metadata import version
-for package in ("torch", "accelerate", "matplotlib", "tensorboard", "tqdm"):
+for package in ("torch", "accelerate", "matplotlib", "peft", "tensorboard", "tqdm"):
     version(package)
 raise SystemExit([int(part) for part in version("transformers").split(".")[:2]] < [5, 23])
 END
@@ -235,7 +235,7 @@ install_torch() {
   local pip=("$python_dir/bin/pip" install --quiet --disable-pip-version-check)
   "${pip[@]}" "torch==$torch" ||
     "${pip[@]}" "torch==$torch" --extra-index-url https://download.pytorch.org/whl/cpu || return
-  "${pip[@]}" "transformers>=5.23" accelerate matplotlib tensorboard tqdm
+  "${pip[@]}" "transformers>=5.23" accelerate matplotlib peft tensorboard tqdm
 }
 
 # The other environment's packages are seen, and so PyTorch is not fetched again.

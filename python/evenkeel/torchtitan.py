@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.nn.utils.parametrize import is_parametrized
 
 from ._arguments import invalid, public
 from ._reading import FilePath
@@ -30,7 +31,7 @@ from .torch import ExpertParallel
 from .torch._chunk import Weights
 from .torch._costs import Costs
 from .torch._cut import how_many
-from .torch._module import with_weights
+from .torch._module import weights_of, with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch._slots import SlotStep
@@ -104,7 +105,9 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         hidden, scores, ids = (
             tensor.flatten(0, 1).contiguous() for tensor in (x_BLD, topk_scores_BLK, topk_expert_ids_BLK)
         )
-        weights = {name: _local(parameter) for name, parameter in self.inner_experts.named_parameters(recurse=False)}
+        if is_parametrized(self.inner_experts):
+            raise invalid("inner_experts", "have parametrized weights", "plain parameters: merge what was put on them")
+        weights = {name: _local(weight) for name, weight in weights_of(self.inner_experts).items()}
         if isinstance(self.layer, ExpertSlots):
             out = self.layer(hidden, ids, scores, self._run, weights, self._carry, stock)
         else:

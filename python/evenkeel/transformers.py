@@ -15,13 +15,14 @@ from __future__ import annotations
 import copy
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils.hooks import RemovableHandle
 
@@ -31,10 +32,13 @@ from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel, metrics
-from .torch._chunk import Weights
+from .torch._adapters import by_rank, require_shared
+from .torch._adapters import share_adapters as share_adapters
+from .torch._chunk import Weights, wide
 from .torch._compiled import call_in_graph, number_of
 from .torch._costs import Costs
-from .torch._module import holders_of, layer_of_module, with_weights
+from .torch._exchange import Exchange
+from .torch._module import holders_of, layer_of_module, shared_weights, weights_of, with_weights
 from .torch._names import name_at_first_forward
 from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch.slots import ExpertSlots, layer_with
@@ -207,30 +211,37 @@ class _Metrics(TrainerCallback):  # type: ignore[misc]
             logs.update((name, number) for name, number in found if self.per_layer or name.startswith(over_all))
 
 
-class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
+class EvenkeelEP(EPImplementation):  # type: ignore[misc]
     """One experts module's way to get its tokens, as transformers asks for it."""
 
     layer_options = LayerOptions()
+    stock: type[EPImplementation] = AllToAllEP
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self.experts = experts
+        self.experts, self.names = experts, list(experts._parameters)
+        self._shares = any("." in name for name, _ in experts.named_parameters())
+        self._as_it_is = self.stock(experts, ep_mesh, tp_mesh)
         self.layer = layer_with(
             self.layer_options, experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made))
         )
         self.layer.own_tokens = self._own_tokens  # type: ignore[method-assign]
         layer_of_module[experts] = self.layer
-        name_at_first_forward(experts, self.layer.exchange)
+        name_at_first_forward(experts, self.layer.exchange, require_shared)
         self._number = number_of(self)
         _end_watch()
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
     ) -> torch.Tensor:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and not self._shares and not is_parametrized(self.experts):
             weights = [each for each in self.experts._parameters.values() if each is not None]
             return call_in_graph(self._number, hidden_states, top_k_index, top_k_weights, weights)
-        return self._eager(hidden_states, top_k_index, top_k_weights, self._weights(), with_stock=True)
+        return self._uncompiled(hidden_states, top_k_index, top_k_weights)
+
+    @torch.compiler.disable
+    def _uncompiled(self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor) -> torch.Tensor:
+        return self._eager(hidden, index, top_k_weights, self._weights(), with_stock=True)
 
     def in_graph(
         self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: list[torch.Tensor]
@@ -244,28 +255,47 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
     ) -> torch.Tensor:
         if self.tp_mesh.size() > 1:
             return self._slices(hidden, index, top_k_weights, weights)
-        return self.layer(hidden, index, top_k_weights, self._run, weights, super().__call__ if with_stock else None)
+        stock = self._stock(weights) if with_stock else None
+        return self.layer(hidden, index, top_k_weights, self._run, weights, stock)
 
     def _own_tokens(self, tokens: int) -> slice:
         """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
         size = -(-tokens // self.tp_mesh.size())
         return slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
 
-    def _weights(self) -> Weights:
-        self._require_plain_weights()
-        names = (name for name, parameter in self.experts._parameters.items() if parameter is not None)
-        return {name: getattr(self.experts, name) for name in names}
+    def _stock(self, weights: Weights) -> Callable[..., torch.Tensor]:
+        """The implementation that is not ours, for a step in which nothing moves."""
+        if not self._shares and not is_parametrized(self.experts):
+            return self._as_it_is  # type: ignore[no-any-return]
+        stock = copy.copy(self._as_it_is)
+        stock.experts_forward = partial(self._forward, weights)
+        return stock  # type: ignore[no-any-return]
 
-    def _require_plain_weights(self) -> None:
-        """What is not a parameter of each expert would stay at home when the expert is borrowed."""
+    def _weights(self) -> Weights:
+        """What travels with experts. It is computed here, once a step, so that autograd takes its gradients on."""
         experts = self.experts
-        if is_parametrized(experts):
-            raise invalid("experts", "have parametrized weights", "plain parameters: merge what was put on them")
         for name, buffer in experts.named_buffers():
-            if buffer.dim() > 0 and len(buffer) == experts.num_experts:
+            if buffer.dim() > 0 and len(buffer) == experts.num_experts and not name.startswith("parametrizations."):
                 raise invalid(
                     "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
                 )
+        weights = {name: self._at_home(weight) for name, weight in weights_of(experts, self.names).items()}
+        for name, weight in shared_weights(experts).items():
+            used = _Shared.apply(weight, self.layer.exchange) if torch.is_grad_enabled() else weight
+            weights[name] = used.expand(experts.num_experts, *weight.shape)
+        return weights
+
+    def _at_home(self, weight: torch.Tensor) -> torch.Tensor:
+        """This rank's part of what was computed of sharded weights, as FSDP would gather it and divide its gradient."""
+        if not isinstance(weight, DTensor):
+            return weight
+        mesh = weight.device_mesh
+        whole = weight.redistribute(placements=by_rank(mesh, Replicate()))
+        made: torch.Tensor = whole.to_local(grad_placements=by_rank(mesh, Partial()))
+        batches = mesh.size() // self.tp_mesh.size()
+        if made.requires_grad and batches > 1:
+            made.register_hook(lambda grad: grad / batches)
+        return made
 
     def _slices(
         self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: Weights
@@ -288,22 +318,37 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         return out
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-        """The module's own forward on these rows and weights, each row at one expert, unweighted."""
-        module = with_weights(self.experts, weights)
-        ones = rows.new_ones((len(rows), 1))
-        made: torch.Tensor = type(self.experts).forward(module, rows, slots.unsqueeze(-1), ones)
+        """Each row at one expert, unweighted."""
+        return self._forward(weights, rows, slots.unsqueeze(-1), rows.new_ones((len(rows), 1)))
+
+    def _forward(self, weights: Weights, *rows: torch.Tensor) -> torch.Tensor:
+        """The module's own forward with these weights."""
+        made: torch.Tensor = type(self.experts).forward(with_weights(self.experts, weights), *rows)
         return made
+
+
+class _Shared(torch.autograd.Function):
+    """A weight that the experts of all ranks share: its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: torch.Tensor, exchange: Exchange) -> torch.Tensor:  # type: ignore[override]
+        ctx.exchange = exchange
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        with ctx.exchange.step("backward", grad.device):
+            every = ctx.exchange.all_gather("shared gradients", grad)
+            return every.sum(dim=0, dtype=wide(grad.dtype)).to(grad.dtype), None
 
 
 class SlotsEP(EvenkeelEP):
     """The same over an implementation that is not ours, which takes borrowed experts for more of its own."""
 
-    stock: type[EPImplementation] = AllToAllEP
     layer: ExpertSlots
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self._as_it_is = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 
@@ -327,9 +372,13 @@ class SlotsEP(EvenkeelEP):
             made: torch.Tensor = stock(hidden, all_places, top_k_weights)
             return made
 
+        stock = self._stock(weights)
+
         def as_it_is(*_: torch.Tensor) -> torch.Tensor:
-            made: torch.Tensor = self._as_it_is(hidden, index, top_k_weights)
+            made: torch.Tensor = stock(hidden, index, top_k_weights)
             return made
 
+        if is_parametrized(self.experts):  # computed anew, so that no version says what they were computed of
+            self.layer.weights_changed()
         parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
         return self.layer(*parts, self._run, weights, carry, as_it_is if with_stock else None)

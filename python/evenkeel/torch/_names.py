@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
@@ -10,32 +11,39 @@ from torch.utils.hooks import RemovableHandle
 
 from ._exchange import Exchange
 
-_waiting: WeakKeyDictionary[nn.Module, Exchange] = WeakKeyDictionary()
+Check = Callable[[nn.Module], None]
+
+_waiting: WeakKeyDictionary[nn.Module, tuple[Exchange, Check]] = WeakKeyDictionary()
 _hook: list[RemovableHandle] = []
 _seen: WeakSet[nn.Module] = WeakSet()
 """Modules that contain none of those that wait, which are not looked through in each forward."""
 
 
-def name_at_first_forward(module: nn.Module, exchange: Exchange) -> None:
-    """A module does not know its place: the first forward of one that contains it, the model, tells."""
-    _waiting[module] = exchange
+def name_at_first_forward(module: nn.Module, exchange: Exchange, check: Check = lambda model: None) -> None:
+    """A module does not know its place: the first forward of one that contains it, the model, tells.
+
+    `check` may refuse the model then.
+    """
+    _waiting[module] = exchange, check
     _seen.clear()
     if not _hook:
         _hook.append(nn.modules.module.register_module_forward_pre_hook(_name))
 
 
 def place_of(path: str) -> str:
-    """Without what wraps modules, whose names begin with _."""
-    return ".".join(part for part in path.split(".") if not part.startswith("_"))
+    """Without what wraps modules, whose names begin with _, or PEFT's."""
+    return ".".join(part for part in path.split(".") if not part.startswith("_") and part != "base_layer")
 
 
 def _name(model: nn.Module, arguments: object) -> None:
     if torch.compiler.is_compiling() or model in _seen:
         return
+    found = [(path, module) for path, module in model.named_modules() if path and module in _waiting]
+    for check in {_waiting[module][1] for _, module in found}:
+        check(model)
     _seen.add(model)
-    for path, module in model.named_modules():
-        if path and module in _waiting:
-            _waiting.pop(module).layer = place_of(path)
+    for path, module in found:
+        _waiting.pop(module)[0].layer = place_of(path)
     if not _waiting:
         while _hook:
             _hook.pop().remove()

@@ -142,6 +142,10 @@ class ExpertSlots(ExpertParallel):
         before, self._versions = self._versions, versions
         return before != versions
 
+    def weights_changed(self) -> None:
+        """Says what no version of a tensor does: what stays in slots may be of other weights than the next step's."""
+        self._versions = None
+
     def _make_slots(self, weights: Sequence[torch.Tensor]) -> None:
         with torch.inference_mode(False):
             self._lying = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
@@ -207,7 +211,7 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
     def changed(*_: object) -> None:
         """An optimizer's step may be seen by no version: a sharded weight is gathered anew, with the one it had."""
         for layer in layers:
-            layer._versions = None
+            layer.weights_changed()
 
     hook = register_optimizer_step_post_hook(changed)
     try:

@@ -1,0 +1,105 @@
+"""PEFT's adapters of experts that are spread over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+from .._arguments import instance, invalid, public
+from ._module import layer_of_module
+
+
+@public
+def share_adapters(model: nn.Module) -> None:
+    """Makes PEFT's adapters of experts fit experts that are spread over ranks. Collective; before the optimizer is made.
+
+    PEFT makes them of all experts, on each rank for itself. Afterwards every rank holds the first rank's, whole, as
+    replicated DTensors. Each step takes a rank's part of them, and their gradients are those of all ranks' tokens.
+
+    Args:
+        model: what `get_peft_model` made of a model that was loaded with ours.
+
+    Raises:
+        InvalidArgument: no expert of the model has an adapter.
+    """
+    wrappers = _wrappers(instance(model, nn.Module, "model"))
+    if not wrappers:
+        raise invalid("model", "has no adapters of experts", "one that PEFT has given `target_parameters` of experts")
+    for experts, around in wrappers.items():
+        mesh: DeviceMesh = next(experts.parameters()).device_mesh  # type: ignore[attr-defined]
+        everywhere = [Replicate()] * mesh.ndim
+        for module, name, parameter in _plain_parameters(around):
+            shared = nn.Parameter(distribute_tensor(parameter.detach(), mesh, everywhere))
+            shared.register_hook(lambda grad, everywhere=everywhere: grad.redistribute(placements=everywhere))
+            setattr(module, name, shared.requires_grad_(parameter.requires_grad))
+        if experts not in _adapted:
+            _adapted.add(experts)
+            _adapt_gathered(experts, mesh, around)
+
+
+_adapted: WeakSet[nn.Module] = WeakSet()
+"""Experts whose parameters are gathered before they are adapted."""
+
+
+def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any]) -> None:
+    """Has PEFT adapt what FSDP gathers, of FSDP's type, as a tensor of the adapters' mesh that wants no gradient."""
+    names = list(dict.fromkeys(wrapper.parameter_name for wrapper in around))
+    before: list[dict[str, Any]] = []
+
+    def gather(*_: object) -> None:
+        before.append({name: experts._parameters[name] for name in names})
+        if any(parameter.requires_grad for parameter in before[-1].values()):
+            raise invalid("model", "trains parameters of experts and their adapters", "frozen ones under adapters")
+        if isinstance(experts, FSDPModule):
+            experts.unshard()
+        for name in names:
+            here: Any = experts._parameters[name]
+            whole = DTensor.from_local(here.to_local().detach(), mesh, by_rank(mesh, Replicate()), run_check=False)
+            experts._parameters[name] = nn.Parameter(whole, requires_grad=False)
+
+    def put_back(*_: object) -> None:
+        experts._parameters.update(before.pop())
+
+    around[0].register_forward_pre_hook(gather)
+    around[0].register_forward_hook(put_back, always_call=True)
+
+
+def _wrappers(model: nn.Module) -> dict[nn.Module, list[nn.Module]]:
+    """Experts of ours that PEFT has wrapped, with what is around them, the outermost first."""
+    found: dict[nn.Module, list[nn.Module]] = {}
+    module: Any
+    for module in model.modules():
+        base = module.get_base_layer() if hasattr(module, "parameter_name") else None
+        if isinstance(base, nn.Module) and base in layer_of_module:
+            found.setdefault(base, []).append(module)
+    return found
+
+
+def _plain_parameters(around: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+    """Parameters of each rank's own of what is around experts, each with the module that has it."""
+    inside = [child for wrapper in around for name, child in wrapper.named_children() if name != "base_layer"]
+    for module in (module for child in inside for module in child.modules()):
+        for name, parameter in module.named_parameters(recurse=False):
+            if not isinstance(parameter, DTensor):
+                yield module, name, parameter
+
+
+def require_shared(model: nn.Module) -> None:
+    """Before a first step, since torch would name neither the adapters nor what to do."""
+    if any(True for around in _wrappers(model).values() for _ in _plain_parameters(around)):
+        raise invalid(
+            "model",
+            "has adapters of experts that are of each rank alone",
+            "evenkeel.transformers.share_adapters(model) first, before its optimizer is made",
+        )
+
+
+def by_rank(mesh: DeviceMesh, beside: Any) -> list[Any]:
+    """Placements of experts on a mesh whose dimension `ep` spreads them, and this one on those beside it."""
+    return [Shard(0) if name == "ep" else beside for name in mesh.mesh_dim_names or ()]

@@ -1,0 +1,250 @@
+"""Experts that are frozen, parametrized, adapted by PEFT or share a norm give one process's outputs and gradients."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from processes import run_ranks, said_by
+from safetensors.torch import load_file
+from tiny_models import make
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.nn.utils.parametrize import register_parametrization
+from transformers.distributed import DistributedConfig
+
+import evenkeel as ek
+import evenkeel.transformers
+from evenkeel.torch import ExpertParallel, weights_fixed
+from evenkeel.torch._exchange import Exchange
+
+MOVED: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
+STILL: dict[str, Any] = {"imbalance_threshold": 1e6}
+WAYS: dict[str, dict[str, Any]] = {
+    "exchange": MOVED,
+    "budget": MOVED | {"budget": "2MiB"},
+    "slots": MOVED | {"mode": "slots"},
+    "exchange, nothing moves": STILL,
+    "slots, nothing moves": STILL | {"mode": "slots"},
+}
+TOKENS = 24
+
+
+class Models:
+    """A tiny model spread over ranks, and the same on this rank alone."""
+
+    def __init__(self, folder: str, model_type: str, ranks: int, ep: int | None = None, **options: Any) -> None:
+        evenkeel.transformers.register(**options)
+        kind = type(make(model_type)[0])
+        config = DistributedConfig(tp_size=1, fsdp_size=ranks, ep_size=ep or ranks, ep_implementation="evenkeel")
+        path = os.path.join(folder, model_type)
+        self.alone = kind.from_pretrained(path, dtype=torch.float32)
+        self.spread: Any = kind.from_pretrained(path, dtype=torch.float32, distributed_config=config)
+
+    def both(self) -> tuple[nn.Module, nn.Module]:
+        return self.alone, self.spread
+
+    def require_alike(self, rank: int, ranks: int, names: Callable[[str], bool], moved: bool | None = None) -> None:
+        """Outputs, and gradients of the mean of all ranks' losses for parameters of these names."""
+        ids = torch.randint(1, 64, (ranks, TOKENS), generator=torch.Generator().manual_seed(1))
+        made, want = self.spread(ids[rank : rank + 1])[0], self.alone(ids)[0]
+        loss = torch.randn(want.shape, generator=torch.Generator().manual_seed(2)) / TOKENS
+        (made * loss[rank : rank + 1]).sum().backward()
+        (want * loss).sum().div(ranks).backward()
+        require_near(made, want[rank : rank + 1], "outputs")
+        grads = {name: parameter.grad for name, parameter in self.spread.named_parameters() if names(name)}
+        assert grads
+        for name, parameter in self.alone.named_parameters():
+            if names(name):
+                require_near(grads[name], parameter.grad, name)
+        if moved is not None:
+            assert moved == any(layer.last["transfers"] for layer in evenkeel.transformers.layers(self.spread))
+
+
+def require_near(made: torch.Tensor | None, want: torch.Tensor | None, name: str) -> None:
+    assert made is not None and want is not None, name
+    made = made.full_tensor() if isinstance(made, DTensor) else made
+    off, most = (made - want).abs().max(), want.abs().max()
+    assert most > 0 and off <= 2e-5 * most, f"{name}: off by {off} of {most}"
+
+
+def experts_of(model: nn.Module) -> list[Any]:
+    return [module for name, module in model.named_modules() if name.endswith("experts")]
+
+
+@contextmanager
+def phases() -> Iterator[set[str]]:
+    """What ranks exchange meanwhile."""
+    found, start = set(), Exchange.start
+
+    def noted(self: Exchange, phase: str, *given: Any) -> Any:
+        found.add(phase)
+        return start(self, phase, *given)
+
+    with mock.patch.object(Exchange, "start", noted):
+        yield found
+
+
+class LowRank(nn.Module):
+    """W + B A of each expert, as ranks hold W."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        experts, out, width = weight.shape
+        random = torch.Generator().manual_seed(3)
+
+        def parameter(*shape: int) -> nn.Parameter:
+            made = torch.randn(shape, generator=random) / 4
+            if isinstance(weight, DTensor):
+                made = distribute_tensor(made, weight.device_mesh, [Replicate()] * weight.device_mesh.ndim)
+            return nn.Parameter(made)
+
+        self.a, self.b = parameter(experts, 2, width), parameter(experts, out, 2)
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight + self.b @ self.a
+
+
+def frozen(rank: int, ranks: int, folder: str, way: str) -> None:
+    models = Models(folder, "qwen3_moe", ranks, **WAYS[way])
+    for module in (module for model in models.both() for module in experts_of(model)):
+        module.requires_grad_(False)
+    with phases() as found:
+        models.require_alike(rank, ranks, lambda name: "gate." in name or "q_proj" in name, moved=True)
+    assert "weights" in found and "weight gradients" not in found, found
+
+
+def parametrized(rank: int, ranks: int, folder: str, way: str) -> None:
+    models = Models(folder, "mixtral", ranks, **WAYS[way])
+    for module in (module for model in models.both() for module in experts_of(model)):
+        register_parametrization(module, "gate_up_proj", LowRank(module.gate_up_proj))
+    models.require_alike(rank, ranks, lambda name: "experts" in name, moved="moves" not in way)
+
+
+def shared_norm(rank: int, ranks: int, folder: str, way: str) -> None:
+    models = Models(folder, "muse_spark_text", ranks, **WAYS[way])
+    models.require_alike(rank, ranks, lambda name: "experts" in name, moved="moves" not in way)
+
+
+def changed(rank: int, ranks: int, folder: str) -> None:
+    """What an adapter makes of weights stays in no slot, since nothing says that the adapter has changed."""
+    models = Models(folder, "mixtral", ranks, **WAYS["slots"])
+    for module in (module for model in models.both() for module in experts_of(model)):
+        register_parametrization(module, "gate_up_proj", LowRank(module.gate_up_proj))
+    ids = torch.randint(1, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank))
+    with torch.no_grad(), weights_fixed(models.spread):
+        for _ in range(2):
+            require_near(models.spread(ids)[0], models.alone(ids)[0], "outputs")
+            for module in (module for model in models.both() for module in experts_of(model)):
+                module.parametrizations.gate_up_proj[0].b.mul_(2)
+
+
+def computed(rank: int, ranks: int) -> None:
+    """A layer of one's own takes weights that were computed."""
+    layer = ExpertParallel(4, min_segment=1, imbalance_threshold=0.0)
+    random = torch.Generator().manual_seed(4)
+    base, b, a, hidden = (torch.randn(shape, generator=random) for shape in ((4, 8, 8), (4, 8, 2), (4, 2, 8), (6, 8)))
+    ids = torch.tensor([[0, 1], [0, 1], [0, 2], [1, 0], [3, 1], [0, 1]])
+    router = torch.full(ids.shape, 0.5)
+
+    def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return (weights["w"][slots] @ rows.unsqueeze(-1)).squeeze(-1)
+
+    def leaves(part: slice) -> list[torch.Tensor]:
+        return [each[part].clone().requires_grad_() for each in (b, a)]
+
+    home = slice(rank * 2, rank * 2 + 2)
+    own, whole = leaves(home), leaves(slice(None))
+    layer(hidden, ids, router, experts, {"w": base[home] + own[0] @ own[1]}).square().sum().backward()
+    w = base + whole[0] @ whole[1]
+    outputs = (w[ids] @ hidden[:, None, :, None]).squeeze(-1)
+    (outputs * router.unsqueeze(-1)).sum(dim=1).square().sum().mul(ranks).backward()
+    for made, want in zip(own, whole, strict=True):
+        assert want.grad is not None
+        require_near(made.grad, want.grad[home], "an adapter")
+    assert layer.last["transfers"] > 0
+
+
+def all_of_two(rank: int, ranks: int, folder: str) -> None:
+    for way in ("exchange", "slots"):
+        frozen(rank, ranks, folder, way)
+    for way in ("exchange", "budget", "slots", "exchange, nothing moves"):
+        parametrized(rank, ranks, folder, way)
+    for way in ("budget", "slots", "slots, nothing moves"):
+        shared_norm(rank, ranks, folder, way)
+    changed(rank, ranks, folder)
+    computed(rank, ranks)
+
+
+def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: str, checkpointed: bool) -> None:
+    """By PEFT's LoRA on the parameters of experts and on attention."""
+    from peft import LoraConfig, get_peft_model
+
+    models = Models(folder, model_type, ranks, ep, **WAYS[way])
+    mesh = models.spread.get_input_embeddings().weight.device_mesh
+    targets = ["experts.gate_up_proj", "experts.down_proj"]
+    config = LoraConfig(r=2, target_modules=["q_proj"], target_parameters=targets, init_lora_weights=False)
+    torch.manual_seed(5)
+    models.alone = get_peft_model(models.alone, config)
+    torch.manual_seed(5 + rank)  # ranks' adapters begin unlike
+    models.spread = get_peft_model(models.spread, config)
+    said = said_by(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
+    assert "allowed: evenkeel.transformers.share_adapters(model) first" in said, said
+    evenkeel.transformers.share_adapters(models.spread)
+    for name, module in models.spread.named_modules():
+        if "lora_" in name and isinstance(module, nn.Linear) and ".experts." not in name:
+            dist.broadcast(module.weight.detach(), 0)
+            fully_shard(module, mesh=mesh)
+    if checkpointed:
+        models.spread.gradient_checkpointing_enable()
+        models.spread.enable_input_require_grads()
+        models.spread.train()
+    models.require_alike(rank, ranks, lambda name: "lora" in name, moved=True)
+    saved = os.path.join(folder, f"{way}-{rank}")
+    models.spread.save_pretrained(saved)
+    whole = dict(models.alone.named_parameters())
+    for name, made in load_file(os.path.join(saved, "adapter_model.safetensors")).items():
+        require_near(made, whole[name.replace(".weight", ".default.weight")], name)
+    merged = models.spread.merge_and_unload()
+    ids = torch.arange(1, TOKENS).unsqueeze(0)
+    with torch.no_grad():
+        require_near(merged(ids)[0], models.alone(ids)[0], "merged outputs")
+
+
+def all_adapted(rank: int, ranks: int, folder: str) -> None:
+    adapted(rank, ranks, folder, "mixtral", 2, "budget", checkpointed=True)
+    adapted(rank, ranks, folder, "gpt_oss", 2, "slots", checkpointed=False)
+
+
+class AdaptersTest(unittest.TestCase):
+    folder: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        for model_type in ("qwen3_moe", "mixtral", "gpt_oss", "muse_spark_text"):
+            make(model_type)[0].save_pretrained(os.path.join(cls.folder, model_type))
+
+    def test_frozen_parametrized_and_norm_sharing_experts(self) -> None:
+        run_ranks(2, all_of_two, self.folder)
+
+    @unittest.skipUnless(find_spec("peft"), "peft is not installed")
+    def test_lora_of_experts_is_one_adapter_on_all_ranks(self) -> None:
+        run_ranks(4, all_adapted, self.folder)
+
+    def test_a_model_without_adapters_of_experts_is_refused(self) -> None:
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "model: has no adapters of experts; allowed: one that"):
+            evenkeel.transformers.share_adapters(nn.Linear(2, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
