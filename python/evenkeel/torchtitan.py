@@ -106,7 +106,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             tensor.flatten(0, 1).contiguous() for tensor in (x_BLD, topk_scores_BLK, topk_expert_ids_BLK)
         )
         if is_parametrized(self.inner_experts):
-            raise invalid("inner_experts", "have parametrized weights", "plain parameters: merge what was put on them")
+            raise invalid("inner_experts", "have parametrized weights", "plain parameters: merge them first")
         weights = {name: _local(weight) for name, weight in weights_of(self.inner_experts).items()}
         if isinstance(self.layer, ExpertSlots):
             out = self.layer(hidden, ids, scores, self._run, weights, self._carry, stock)
@@ -162,7 +162,7 @@ def balanced_experts(
     Raises:
         InvalidArgument: an option is out of range or of the other mode, or the experts' dispatcher is none of the mode's.
     """
-    if type(config) is not RoutedExperts.Config:
+    if config._owner is not RoutedExperts:  # a configuration of theirs may be frozen, by torchtitan's LoRA
         raise invalid(
             "routed_experts",
             f"is {type(config).__qualname__}, whose forward would be lost",

@@ -15,10 +15,12 @@ import torch.nn.functional as F
 import torchtitan.tools.utils
 from processes import run_ranks, said_by
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.utils.parametrize import register_parametrization
 
 # torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before more of it is imported.
 torchtitan.tools.utils.device_type, torchtitan.tools.utils.device_module = "cpu", torch.cpu
 
+from torchtitan.components.lora import LoRAConverter  # noqa: E402
 from torchtitan.config import CompileConfig, OverrideConfig, ParallelismConfig, TrainingConfig, apply_overrides, derive  # noqa: E402
 from torchtitan.distributed import ParallelDims  # noqa: E402
 from torchtitan.distributed.activation_checkpoint import FullAC  # noqa: E402
@@ -86,6 +88,9 @@ def build(config: Any) -> Any:
     model = config.build()
     model.init_states()
     with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_b" in name:
+                parameter.fill_(0.01)
         for layer in model.layers.values():
             for parameter in layer.moe.routed_experts.inner_experts.parameters():
                 parameter.mul_(8)  # so that logits depend on the experts
@@ -132,7 +137,9 @@ def batch(rows: int) -> torch.Tensor:
 
 
 def changed(config: Any, kind: str) -> Any:
-    """The model with another dispatcher, or with all tokens at the first expert."""
+    """The model with another dispatcher, with all tokens at the first expert, or with torchtitan's LoRA of attention."""
+    if kind == "lora":
+        return LoRAConverter(LoRAConverter.Config(rank=2, target_modules=["wo"])).convert(config)
     for layer in config.layers:
         experts = layer.moe.routed_experts
         if kind == "padding":
@@ -148,7 +155,8 @@ def compare(
 ) -> None:
     """Fails where logits or gradients are not those of one process, or nothing moved."""
     config, parallelism = make_config(ep, tp, backend)
-    alone = build(changed(config, kind))
+    config = changed(config, kind)
+    alone = build(config)
     model, context = spread(overridden(config, options), parallelism, ranks)
     ids = batch(ranks // tp)
     mine = slice(rank // tp, rank // tp + 1)
@@ -165,6 +173,9 @@ def compare(
         # The model counts experts, not places: twice under checkpointing, and on each tensor-parallel rank.
         assert torch.equal(tokens, 2 * tp * single.moe.tokens_per_expert_E), tokens
     for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
+        assert parameter.requires_grad == single.requires_grad == (kind != "lora" or "lora" in name), name
+        if not parameter.requires_grad:
+            continue
         assert parameter.grad is not None and single.grad is not None, name
         grad, reference = whole(parameter.grad), single.grad
         if backend == "spmd_types":  # gradients as they are before data parallelism adds them
@@ -234,6 +245,17 @@ def refusals(rank: int, ranks: int) -> list[str]:
     return [*said, said_by(lambda: layer.parallelize(mesh), ValueError)]
 
 
+def parametrized(rank: int, ranks: int) -> str:
+    """What the layer says of experts whose weights are computed."""
+    config, parallelism = make_config(ranks, 1, "partial_dtensor")
+    model, context = spread(overridden(config, {}), parallelism, ranks)
+    for layer in model.layers.values():
+        experts = layer.moe.routed_experts.inner_experts
+        register_parametrization(experts, next(iter(experts._parameters)), torch.nn.Identity())
+    with context():
+        return said_by(lambda: model(batch(1)), ValueError)
+
+
 class TorchtitanTest(unittest.TestCase):
     def test_logits_and_gradients(self) -> None:
         for ranks, options, ep, tp, backend in (
@@ -262,6 +284,16 @@ class TorchtitanTest(unittest.TestCase):
         ):
             with self.subTest(ranks=ranks, slots=slots, ep=ep, tp=tp, backend=backend, kind=kind):
                 run_ranks(ranks, compare, SLOTS | {"slots": slots}, ep, tp, backend, kind)
+
+    def test_torchtitans_lora_of_attention_and_frozen_experts(self) -> None:
+        for options in (ALWAYS, SLOTS):
+            run_ranks(2, compare, options, 2, 1, "partial_dtensor", "lora")
+
+    def test_parametrized_experts_are_refused(self) -> None:
+        for said in run_ranks(2, parametrized):
+            self.assertEqual(
+                said, "inner_experts: have parametrized weights; allowed: plain parameters: merge them first"
+            )
 
     def test_slots_over_a_dispatcher_of_ones_own_that_pads(self) -> None:
         for ranks, slots in ((2, 1), (4, 2)):
