@@ -18,6 +18,7 @@ from processes import run_ranks
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import offload_wrapper
 from torch.utils.checkpoint import checkpoint
+from whole_plan_test import cutting, whole
 
 from evenkeel.torch import ExpertParallel
 
@@ -131,13 +132,20 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
     return case
 
 
+def storms(rank: int, ranks: int, folder: str) -> list[str]:
+    """Without a budget, under one whose chunks have plans of their own, and in three chunks that share the step's plan."""
+    made = []
+    for seed in range(len(REGIONS) * len(LOSSES)):
+        made += [storm(rank, ranks, seed, budget, folder) for budget in (None, 100_000)]
+        with cutting(whole(3)):
+            made.append(storm(rank, ranks, seed, 2**40, folder))
+    return made
+
+
 class SavedTensorsTest(unittest.TestCase):
     def test_a_storm_of_hooks_regions_and_backward_passes(self) -> None:
-        cases = []
-        for seed in range(len(REGIONS) * len(LOSSES)):
-            for budget in (None, 100_000):
-                with tempfile.TemporaryDirectory() as folder, self.subTest(seed=seed, budget=budget):
-                    cases += run_ranks(2, storm, seed, budget, folder)
+        with tempfile.TemporaryDirectory() as folder:
+            cases = [case for of_rank in run_ranks(2, storms, folder) for case in of_rank]
         for name in (*HOOKS, *REGIONS, *LOSSES):
             self.assertTrue(any(f", {name}," in case or f": {name}," in case for case in cases), name)
 

@@ -5,7 +5,6 @@ The steps are cut here, whatever the layer's budget would decide.
 
 from __future__ import annotations
 
-import tempfile
 import unittest
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ import torch
 from budget_test import SHAPES, Shape, Step, dropping, experts, said_by_error
 from layer_test import check
 from processes import run_ranks
-from saved_tensors_test import storm
 
 from evenkeel.torch import SpillCosts
 from evenkeel.torch._cut import Cut
@@ -74,11 +72,6 @@ def exact(rank: int, ranks: int, cutter: Cutter, seeds: list[int], planner: str)
     with cutting(cutter):
         options = {"planner": planner, "imbalance_threshold": 0.0, "budget": 2**40}
         return check(rank, ranks, seeds, options, num_experts=8, k=3)
-
-
-def hooked(rank: int, ranks: int, seed: int, folder: str) -> str:
-    with cutting(whole(3)):
-        return storm(rank, ranks, seed, 2**40, folder)
 
 
 class Sent(NamedTuple):
@@ -168,7 +161,12 @@ def bfloat16_sums(rank: int, ranks: int, shape: Shape, chunks: int) -> float:
     return max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found, strict=True))
 
 
-def peak_where_decided(rank: int, ranks: int, shape: Shape, chunks: int, dtype: torch.dtype) -> tuple[int, int, bool]:
+def peaks_where_decided(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int, bool]]:
+    cases = ((2, torch.float32), (4, torch.bfloat16), (8, torch.float32))
+    return [peak_where_decided(rank, shape, chunks, dtype) for chunks, dtype in cases]
+
+
+def peak_where_decided(rank: int, shape: Shape, chunks: int, dtype: torch.dtype) -> tuple[int, int, bool]:
     """The most that a step held, its budget, and whether its chunks shared a plan, where journeys of weights cost much."""
     step = Step(rank, shape)
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 1e-5, 1e-6)}
@@ -198,11 +196,6 @@ class WholePlanTest(unittest.TestCase):
     def test_so_have_steps_in_which_a_chunk_has_a_plan_of_its_own(self) -> None:
         for ranks in (2, 3):
             self.assertGreater(sum(run_ranks(ranks, exact, mixed, list(range(20)), "level")), 0)
-
-    def test_hooks_checkpoints_and_repeated_backward_passes(self) -> None:
-        for seed in range(25):
-            with tempfile.TemporaryDirectory() as folder, self.subTest(seed=seed):
-                run_ranks(2, hooked, seed, folder)
 
     def test_weights_and_their_gradients_travel_once_a_pass(self) -> None:
         for shape, chunks in zip(SHAPES, (2, 8, 4), strict=True):
@@ -234,13 +227,11 @@ class WholePlanTest(unittest.TestCase):
     def test_a_step_holds_no_more_than_its_budget(self) -> None:
         sharing = 0
         for shape in SHAPES:
-            for chunks in (2, 4, 8):
-                for dtype in (torch.float32, torch.bfloat16):
-                    with self.subTest(shape=shape, chunks=chunks, dtype=dtype):
-                        for peak, budget, shares in run_ranks(shape.ranks, peak_where_decided, shape, chunks, dtype):
-                            self.assertLessEqual(peak, budget)
-                            sharing += shares
-        self.assertGreater(sharing, 10)
+            for cases in run_ranks(shape.ranks, peaks_where_decided, shape):
+                for peak, budget, shares in cases:
+                    self.assertLessEqual(peak, budget, f"{shape}")
+                    sharing += shares
+        self.assertGreater(sharing, 5)
 
 
 if __name__ == "__main__":
