@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 import torch
+from processes import run_program
 from safetensors.torch import load_file
 from tiny_models import Routers
 from transformers import Qwen3MoeForCausalLM
@@ -15,11 +16,10 @@ from transformers import Qwen3MoeForCausalLM
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def torchrun(program: str | Path, *options: object, folder: Path | None = None) -> str:
-    """What an example, or another program, says on two processes."""
+def torchrun(program: str, *options: str) -> str:
+    """What an example says on two processes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += map(str, [EXAMPLES / program, *options])
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, EXAMPLES / program, *options], capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise AssertionError(done.stderr[-4000:])
     return done.stdout
@@ -27,18 +27,18 @@ def torchrun(program: str | Path, *options: object, folder: Path | None = None) 
 
 class ExamplesTest(unittest.TestCase):
     def test_a_layer_of_ones_own(self) -> None:
-        said = torchrun("balanced_layer.py")
+        said = run_program(2, EXAMPLES / "balanced_layer.py")
         self.assertIn("assignments by rank [1024, 1024], weights that travelled: 1", said)
 
     def test_a_dispatcher_of_ones_own(self) -> None:
-        said = torchrun("slots_layer.py")
+        said = run_program(2, EXAMPLES / "slots_layer.py")
         self.assertIn("assignments by rank [512, 512], weights that travelled: 1", said)
         self.assertIn("in three steps without gradients: [1, 0, 0]", said)
 
     def test_routes_that_are_replayed(self) -> None:
         """Losses and gradients are those of one process whose routers are told the same."""
         with tempfile.TemporaryDirectory() as folder:
-            said = torchrun("replay_routes.py", "--folder", folder)
+            said = run_program(2, EXAMPLES / "replay_routes.py", "--folder", folder)
             model = Qwen3MoeForCausalLM.from_pretrained(f"{folder}/model")
             sampled = [load_file(f"{folder}/sampled.{rank}.safetensors") for rank in range(2)]
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

@@ -11,7 +11,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from examples_test import torchrun
+from examples_test import EXAMPLES
+from processes import run_program
 
 STEPS, BUDGET_MIB = 10, 30
 
@@ -25,7 +26,8 @@ class TrainMoeTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.out = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         words = ["--steps", STEPS, "--budget", BUDGET_MIB, "--measure-every", 3, "--dtype", "float64", "--out", cls.out]
-        cls.said = {mode: torchrun("train_moe.py", "--mode", mode, *words) for mode in ("plain", "spill", "budget")}
+        program, modes = EXAMPLES / "train_moe.py", ("plain", "spill", "budget")
+        cls.said = {mode: run_program(2, program, "--mode", mode, *words) for mode in modes}
         cls.curves = {mode: json.loads((cls.out / f"{mode}.json").read_text()) for mode in cls.said}
 
     def test_all_modes_have_the_same_loss_curve(self) -> None:

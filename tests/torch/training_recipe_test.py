@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from examples_test import torchrun
 from layer_test import HIDDEN, all_weights, experts, inputs, one_process
-from processes import run_ranks
+from processes import run_program, run_ranks
 from torch.nn.utils import get_total_norm
 from transformers_test import TOKENS, load, save
 
@@ -84,7 +83,7 @@ class TrainingRecipeTest(unittest.TestCase):
     def test_the_page_runs(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "train.py").write_text(PROGRAM, encoding="utf-8")
-            self.assertIn("False [", torchrun(Path(folder, "train.py"), folder=Path(folder)))
+            self.assertIn("False [", run_program(2, Path(folder, "train.py"), folder=Path(folder)))
             names = {path.name for path in Path(folder, "out", "checkpoint-2").iterdir()}
             self.assertIn("model.safetensors", names)
 
