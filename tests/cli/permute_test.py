@@ -191,6 +191,8 @@ class Permute(CommandTest):
     def test_a_kill_leaves_one_folder_beside_and_the_next_run_names_it(self):
         self.begin_and_stop(signal.SIGKILL)
         (left,) = self.folder.glob("out.*.part")
+        shutil.rmtree(self.folder / "in")
+        self.prepare()
         done = self.json(*self.WORDS)
         self.assertEqual(done["leftovers"], [str(left.resolve())])
         self.assertTrue((self.folder / "out" / "model.safetensors").exists())

@@ -234,7 +234,7 @@ class Words(ProcessTest):
             for option in options:
                 with self.subTest(subcommand=subcommand, option=option):
                     self.assert_refused([subcommand, option, ""], 2, "InvalidArgument", f"{option}: ''; allowed: ")
-                    self.assert_refused([subcommand, f"{option}="], 2, "InvalidArgument", f"'{option}=' has no value")
+            self.assert_refused([subcommand, f"{option}="], 2, "InvalidArgument", f"'{option}=' has no value")
             if positionals:
                 words = [subcommand, *[""] * len(positionals)]
                 self.assert_refused(words, 2, "InvalidArgument", "''; allowed: the name of a f")
