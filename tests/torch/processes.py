@@ -14,7 +14,9 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,11 @@ def _rank(
 ) -> None:
     torch.set_num_threads(1)
     try:
-        dist.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=seconds)
-        )
-        dist.barrier()  # else a rank with little to do is gone before the others have connected to it
+        if store:
+            dist.init_process_group(
+                "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=seconds)
+            )
+            dist.barrier()  # else a rank with little to do is gone before the others have connected to it
         queue.put((rank, work(rank, ranks, *args), None))
     except BaseException:
         queue.put((rank, None, traceback.format_exc()))
@@ -43,12 +46,15 @@ def _rank(
         os._exit(0)  # without waiting for a group whose other ranks may be gone
 
 
-def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 60) -> list[Any]:
-    """What `work(rank, ranks, *args)` gives on each rank; the first rank's traceback where one fails."""
+def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 60, grouped: bool = True) -> list[Any]:
+    """What `work(rank, ranks, *args)` gives on each rank; the first rank's traceback where one fails.
+
+    They are a group of gloo's, unless `work` makes its own.
+    """
     context = mp.get_context("fork")
     queue = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
+        store = os.path.join(folder, "store") if grouped else ""
         started = [
             context.Process(target=_rank, args=(rank, ranks, store, seconds, queue, work, args), daemon=True)
             for rank in range(ranks)
@@ -69,44 +75,24 @@ def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float =
     return [answers[rank] for rank in range(ranks)]
 
 
-def _program(rank: int, ranks: int, port: int, said: str, program: str, options: list[str], folder: Path) -> None:
+def _program(rank: int, ranks: int, port: int, program: str, options: list[str], folder: str) -> str:
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in names.items()})
-    sys.argv = [program, *options]
-    sys.path.insert(0, os.path.dirname(program))
-    file = os.open(f"{said}{rank}", os.O_CREAT | os.O_WRONLY)
-    os.dup2(file, 1), os.dup2(file, 2)
+    sys.argv, sys.path[:0] = [program, *options], [os.path.dirname(program)]
     os.chdir(folder)
-    status = 1
-    try:
+    with redirect_stdout(StringIO()) as said:
         runpy.run_path(program, run_name="__main__")
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+    return said.getvalue()
 
 
-def run_program(ranks: int, program: Path, *options: object, folder: Path | None = None, seconds: float = 300) -> str:
-    """What a program says on so many processes that have the environment of torchrun's, without its seconds of imports."""
+def run_program(ranks: int, program: Path, *options: object, folder: Path | None = None) -> str:
+    """What a program says on processes that have the environment of torchrun's, without torchrun's seconds of imports."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as out:
-        shared = (port, os.path.join(out, "rank"), str(program), [*map(str, options)], folder or Path(out))
-        started = [
-            mp.get_context("fork").Process(target=_program, args=(rank, ranks, *shared)) for rank in range(ranks)
-        ]
-        for process in started:
-            process.start()
-        for process in started:
-            process.join(seconds)
-            process.kill()
-        said = [Path(f"{shared[1]}{rank}").read_text() for rank in range(ranks)]
-        if any(process.exitcode != 0 for process in started):
-            raise AssertionError("\n".join(text[-4000:] for text in said))
-    return "".join(said)
+    with tempfile.TemporaryDirectory() as own:
+        words = (str(program), [*map(str, options)], str(folder or own))
+        return "".join(run_ranks(ranks, _program, port, *words, grouped=False))
 
 
 def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
