@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unittest
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ import evenkeel as ek
 from evenkeel.torch import ExpertSlots, LiveBytes, keep_plans, weights_fixed
 from evenkeel.torch._chunk import Weights
 from evenkeel.torch._exchange import Exchange, HostReads
+from evenkeel.torch._slots import SlotStep
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
@@ -27,17 +29,19 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
     return (wide.unsqueeze(1) * down).sum(-1)
 
 
-def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int) -> torch.Tensor:
+def dispatcher(
+    hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int, group: Any = None
+) -> torch.Tensor:
     """All-to-alls of rows sorted by place, with `here` places on each rank."""
-    ranks, k = dist.get_world_size(), places.shape[1]
+    group = group or dist.group.WORLD
+    ranks, k = dist.get_world_size(group), places.shape[1]
     flat = places.reshape(-1)
     order = flat.argsort()
     order = order[flat[order] >= 0]
     sent = flat[order].bincount(minlength=ranks * here).view(ranks, here)
     received = torch.empty_like(sent)
-    dist.all_to_all_single(received, sent)
+    dist.all_to_all_single(received, sent, group=group)
     sizes = received.sum(1).tolist(), sent.sum(1).tolist()
-    group = dist.group.WORLD
     rows = all_to_all_single_autograd(hidden[order // k], *sizes, group)
     slots = torch.arange(here).repeat(ranks).repeat_interleave(received.reshape(-1))
     back = all_to_all_single_autograd(run(rows, slots), *reversed(sizes), group)
@@ -391,6 +395,26 @@ def refused(rank: int, ranks: int) -> list[str]:
     ]
 
 
+def raises_early(rank: int, ranks: int) -> str:
+    """Rank 1's dispatcher raises before rank 0 has sent a weight, which it never does."""
+    case = Case(rank, ranks, 5)
+    layer = case.layer()
+    borrow = SlotStep.borrow
+
+    def late(step: SlotStep, weights: Any) -> Any:
+        time.sleep(1)
+        return borrow(step, weights)
+
+    def raising(*_: Any) -> torch.Tensor:
+        raise ValueError("of its own")
+
+    with mock.patch.object(SlotStep, "borrow", late if rank == 0 else borrow):
+        call = partial(layer, case.hidden, case.ids, case.top_k, experts, case.weights, raising)
+        said = said_by(call, ek.errors.CommError, ValueError)
+    time.sleep(2 * (rank == 0))  # by which rank 1 has its answer, or waits
+    return said
+
+
 class SlotsTest(unittest.TestCase):
     def test_outputs_have_the_dispatchers_bits_and_gradients_its_numbers(self) -> None:
         for ranks in (1, 2, 4):
@@ -448,6 +472,11 @@ class SlotsTest(unittest.TestCase):
             self.assertEqual(
                 moving, ["counts, forward", *weights[:2], "dispatcher, forward", read, *weights[2:], *home]
             )
+
+    def test_what_a_dispatcher_raises_waits_for_no_weight(self) -> None:
+        others, own = run_ranks(2, raises_early)
+        self.assertEqual(own, "of its own")
+        self.assertIn("rank 1 failed (ValueError: of its own)", others)
 
     def test_what_is_refused(self) -> None:
         for rank, said in enumerate(run_ranks(2, refused)):

@@ -123,11 +123,10 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             names, tensors, lying = list(weights), list(weights.values()), self._lying if stays else None
             step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, lying)
-        places = places_of(ids, tables)
-        try:
-            return self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
-        finally:
-            step.end()
+            places = places_of(ids, tables)
+        made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
+        step.end()  # where it fails, other ranks may never send what is waited for here
+        return made
 
     @property
     def keeps_slots(self) -> bool:
