@@ -335,9 +335,14 @@ def faults_of(group: dist.ProcessGroup | None, device: torch.device) -> Faults:
     return found
 
 
+_OF_GLOO = "gloo", "Application timeout caused pair closure"
+"""A source file's path in nearly all of its messages, and the one that says what ended by another collective's timeout."""
+
+
 def is_of_backend(error: BaseException) -> bool:
     """Whether a collective failed, of whatever group."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+    of_gloo = isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_GLOO)
+    return of_gloo or isinstance(error, dist.DistError)
 
 
 def _elsewhere(backward: bool) -> str:
