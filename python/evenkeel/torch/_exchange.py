@@ -111,6 +111,8 @@ class Exchange:
             raise
         finally:
             pending.done()
+        if getattr(made, "grad_fn", None) is not None:
+            made.register_hook(lambda _: pending.faults.enter_backward(phase, self.layer))
         return made
 
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:

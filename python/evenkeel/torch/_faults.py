@@ -122,6 +122,8 @@ class Faults:
         self.unfinished: dict[int, Pending] = {}
         self.last = Place(0, "no collective", "", "forward")
         self.verdict: Verdict | None = None
+        self._in_backward = False
+        """Since its last collective this rank has entered a backward pass of others, which has not ended."""
         self._given_up = False
         """By another rank: others are told its verdict as it was, and this rank does not name itself."""
         self._states: dict[int, State] = {}
@@ -140,13 +142,22 @@ class Faults:
         """Starts a collective; raises where the group has failed already."""
         if self.verdict is not None:
             raise self.error(time.monotonic())
-        self.last = Place(self.last.number + 1, phase, layer, direction)
+        self.last, self._in_backward = Place(self.last.number + 1, phase, layer, direction), False
         pending = self.unfinished[self.last.number] = Pending(self, self.last, on_host)
         try:
             pending.work = start()
         except RuntimeError as error:
             raise self.error(pending.began, error) from error
         return pending
+
+    def enter_backward(self, phase: str, layer: str) -> None:
+        """Of collectives that are not ours: by an error of theirs, which is not seen here, the pass never ends."""
+        self.last = Place(self.last.number, phase, layer, "backward")
+        self._in_backward = True
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)  # type: ignore[attr-defined]
+
+    def _end_backward(self) -> None:
+        self._in_backward = False
 
     def error(self, began: float, cause: BaseException | None = None) -> CommError:
         """What every rank raises; finds the rank at fault where no rank has found it yet."""
@@ -237,7 +248,9 @@ class Faults:
         for pending in list(self.unfinished.values()):
             if not pending.is_finished():
                 return State(pending.place, True, "")
-        return State(self.last, False, _elsewhere(self.last.phase == "stock"))
+        if self.last.phase not in ("stock", "dispatcher"):
+            return State(self.last, False, _elsewhere(backward=False))
+        return State(self.last, False, "a backward pass" if self._in_backward else _elsewhere(backward=True))
 
     def _conclude(self, verdict: Verdict) -> None:
         with self._news:
