@@ -16,8 +16,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
+from functools import partial
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import processes  # noqa: F401  # imports what each rank would else import at its first step
 import torch
 import torch.distributed as dist
+from slots_test import dispatcher
 from storm_runs import DEADLINE, INNOCENT, MARGIN, OWN, PAUSE, PAUSE_AT_DEADLINE, SET_UP, Call, Fault, Run, Spec, steps
 from torch.distributed.device_mesh import init_device_mesh
 from transformers.distributed.expert_parallel import AllToAllEP
@@ -33,10 +35,11 @@ from transformers_test import load
 
 import evenkeel.transformers
 from evenkeel.errors import InvalidArgument
-from evenkeel.torch import ExpertParallel, _faults, expert_parallel
-from evenkeel.torch._cut import Cut
+from evenkeel.torch import ExpertParallel, ExpertSlots, _faults, expert_parallel, routes_ahead
+from evenkeel.torch._cut import Counted
 from evenkeel.torch._exchange import Exchange
 from evenkeel.torch._options import LayerOptions
+from evenkeel.torch._slots import SlotStep
 
 HIDDEN, WIDTH, TOKENS, K = 8, 6, 12, 2
 
@@ -97,12 +100,19 @@ class Layer:
         self.exact, self.exact_grads = self.dense()
         bounded: dict[str, Any] = {"budget": 10**8, "chunk_bins": [spec.chunks]} if spec.chunks else {}
         options = {"planner": "level" if spec.moves else "ep", "imbalance_threshold": 0.0, "min_segment": 1} | bounded
+        options |= {"slots": 4} if spec.slots else {}
+        group = mesh["ep"].get_group()
         if spec.world == "transformers":
-            kind = type("Evenkeel", (evenkeel.transformers.EvenkeelEP,), {"layer_options": LayerOptions(**options)})
+            ours = evenkeel.transformers.SlotsEP if spec.slots else evenkeel.transformers.EvenkeelEP
+            kind = type("Evenkeel", (ours,), {"layer_options": LayerOptions(**options)})
             self.call = kind(self.experts, mesh["ep"], mesh["tp"])
             self.layers = [self.call.layer]
+        elif spec.slots:
+            slots = ExpertSlots(spec.experts, group, name=f"L{number}", **options)
+            self.carry = partial(dispatcher, here=slots.places_here, group=group)
+            self.layers = [slots]
         else:
-            self.layers = [ExpertParallel(spec.experts, mesh["ep"].get_group(), name=f"L{number}", **options)]
+            self.layers = [ExpertParallel(spec.experts, group, name=f"L{number}", **options)]
             self.stock = object.__new__(AllToAllEP)
             self.stock.__dict__ |= {
                 "experts_forward": self.experts.forward,
@@ -139,6 +149,10 @@ class Layer:
     def leaves(self) -> list[torch.Tensor]:
         return [self.hidden, self.top_k, *self.weights.values()]
 
+    def unset_leaves(self) -> list[torch.Tensor]:
+        """Without a gradient where a step failed: a dispatcher of somebody else's has done its part by then."""
+        return [leaf for leaf in self.leaves() if not (self.spec.slots and leaf is self.top_k)]
+
     def forward(self, how: str = "") -> torch.Tensor:
         hidden, top_k, ids, weights = self.hidden, self.top_k, self.ids, dict(self.weights)
         if how in ("hidden", "detached"):
@@ -154,7 +168,7 @@ class Layer:
         if how == "counting":
             expert_parallel.count = _raising  # type: ignore[assignment]
         if how == "planning":
-            Cut.__init__ = _raising  # type: ignore[method-assign,assignment]
+            Counted.of = _raising  # type: ignore[method-assign]
         with ExitStack() as within:
             if how in ("no_grad", "inference_mode"):
                 within.enter_context(getattr(torch, how)())
@@ -162,6 +176,8 @@ class Layer:
                 within.enter_context(torch.autocast("cpu", torch.bfloat16))
             if self.spec.world == "transformers":
                 return self.call(hidden, ids, top_k)
+            if self.spec.slots:
+                return self.layers[0](hidden, ids, top_k, products, weights, self.carry)
             return self.layers[0](hidden, ids, top_k, products, weights, None if self.spec.chunks else self.stock)
 
     def wrong_output(self, made: torch.Tensor, how: str = "") -> str:
@@ -197,18 +213,28 @@ class Model:
             return original(module, hidden, *rest)  # type: ignore[no-any-return]
 
         Qwen3MoeExperts.forward = touched
-        evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0 if spec.moves else 1e6)
+        mode: Any = "slots" if spec.slots else "exchange"
+        evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0 if spec.moves else 1e6, mode=mode)
         self.model = load(CHECKPOINT, "eager", fsdp_size=ranks, ep_size=ep)
         self.layers = evenkeel.transformers.layers(self.model)
         self.ids = torch.randint(0, 64, (ranks, 40), generator=torch.Generator().manual_seed(1))
         self.ids[:, 8:] = 7  # most tokens choose the same experts
         self.mine = self.ids[rank : rank + 1]
         alone = load(CHECKPOINT, "eager").double()
+        chosen: list[torch.Tensor] = []
+        hooks = [
+            module.register_forward_pre_hook(lambda _, given: chosen.append(given[1]))
+            for module in alone.modules()
+            if isinstance(module, Qwen3MoeExperts)
+        ]
         self.exact = alone(self.mine).logits.detach()
+        for hook in hooks:
+            hook.remove()
+        self.routed = torch.stack(chosen, 1)
         sum(alone(batch[None], labels=batch[None]).loss / ranks for batch in self.ids).backward()
         self.exact_grads = {name: p.grad for name, p in alone.named_parameters() if "experts" in name}
 
-    def leaves(self) -> list[torch.Tensor]:
+    def unset_leaves(self) -> list[torch.Tensor]:
         return []  # FSDP sets them as it goes
 
     def forward(self, how: str = "") -> Any:
@@ -278,6 +304,10 @@ class Striker:
             touches.append(self.touch)
         elif fault.phase == "meeting":
             self.after_addresses()
+        elif fault.phase == "dispatcher backward":
+            self.enter_dispatcher()
+        elif (fault.what, fault.phase) in (("raises", "stock"), ("raises", "dispatcher")):
+            self.enter_work()
         else:
             self.enter_phases()
 
@@ -302,11 +332,36 @@ class Striker:
         original = Exchange._begin
 
         def begin(exchange: Exchange, phase: str, *rest: Any) -> Any:
-            if (phase, exchange.direction, exchange.layer) == (self.fault.phase, self.fault.direction, self.layer):
+            if (phase, exchange.direction, exchange.layer) == (self.fault.operation, self.fault.direction, self.layer):
                 self.come()
             return original(exchange, phase, *rest)
 
         Exchange._begin = begin  # type: ignore[method-assign]
+
+    def enter_work(self) -> None:
+        """Of somebody else's, which has begun."""
+        original = Exchange.watch
+
+        def watch(exchange: Exchange, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> Any:
+            def touched() -> torch.Tensor:
+                if (phase, exchange.layer) == (self.fault.phase, self.layer):
+                    self.come()
+                return work()
+
+            return original(exchange, phase, touched, device)
+
+        Exchange.watch = watch  # type: ignore[method-assign]
+
+    def enter_dispatcher(self) -> None:
+        """In backward, behind all that is ours."""
+        original = SlotStep.__call__
+
+        def run(step: SlotStep, rows: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+            if step.exchange.layer == self.layer and rows.requires_grad:
+                rows = Failing.apply(rows, self.come)
+            return original(step, rows, *rest)
+
+        SlotStep.__call__ = run  # type: ignore[method-assign]
 
     def come(self) -> None:
         self.left -= 1
@@ -357,6 +412,7 @@ class Rank:
             self.steps = [Layer(spec, n, rank % ep, ep, self.mesh) for n, spec in enumerate(run.layers)]
         self.layers = [layer for step in self.steps for layer in step.layers]
         self.open: list[list[Any]] = [[] for _ in self.steps]
+        self.within = ExitStack()
         self.wrong = ""
         self.refused = ""
         self.met: BaseException | None = None
@@ -390,15 +446,30 @@ class Rank:
             for fault in self.run.faults:
                 if fault.rank == self.rank:
                     Striker(fault, self.layers, self.began)
+        elif which == "ahead":
+            self.within.enter_context(self.routes_ahead())
+        elif which == "compared":
+            self.within.close()
         elif which == "add":  # the gradients of both halves
             for weight in step.weights.values():
                 dist.all_reduce(weight.grad, group=self.mesh["dp"].get_group())
 
+    def routes_ahead(self) -> AbstractContextManager[None]:
+        if isinstance(self.steps[0], Model):
+            return routes_ahead(self.steps[0].model, self.steps[0].routed)
+        around = torch.nn.Module()
+        for step in self.steps:
+            holder = torch.nn.Module()
+            holder.layer = step.layers[0]
+            around.add_module(str(step.number), holder)
+        return routes_ahead(around, torch.stack([step.ids for step in self.steps], 1), replay=False)
+
     def outcome(self, script: list[Call]) -> Outcome:
         error, message, data, trace, call = "", "", {}, "", script[0]
         try:
-            for call in script:
-                self.play(call)
+            with self.within:
+                for call in script:
+                    self.play(call)
             error, message = "InvalidArgument" if self.refused else "", self.refused
         except BaseException as met:
             self.met = met
@@ -406,7 +477,7 @@ class Rank:
             trace = traceback.format_exc()
         seconds = time.time() - (self.began.value or self.at)
         if error == "CommError" and call[0] == "backward" and not self.wrong:
-            left = any(leaf.grad is not None for leaf in self.steps[call[1]].leaves())
+            left = any(leaf.grad is not None for leaf in self.steps[call[1]].unset_leaves())
             self.wrong = "a gradient of the step that failed is set" if left else ""
         names = [layer.exchange.layer for layer in self.layers]
         return Outcome(self.rank, error, message, data, seconds, names, self.wrong, trace)

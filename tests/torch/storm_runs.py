@@ -20,7 +20,7 @@ OWN = "of its own"
 INNOCENT = ("paused", "holds")
 LOST = ("killed", "stopped", "ends", "orphaned")
 
-FORWARD = ["counts", "routes", "weights", "dispatch", "combine", "experts"]
+FORWARD = ["routes ahead", "counts", "routes", "weights", "dispatch", "combine", "experts"]
 BACKWARD = [
     "agreement",
     "gradient dispatch",
@@ -30,7 +30,9 @@ BACKWARD = [
     "gradient return",
     "experts backward",
 ]
-ONCE = ["counts", "agreement", "stock", "experts backward"]
+OF_SLOTS = ["routes ahead", "counts", "weights", "dispatcher", "experts"]
+OF_SLOTS_BACKWARD = ["weights backward", "weight gradients", "experts backward", "dispatcher backward"]
+ONCE = ["routes ahead", "counts", "agreement", "stock", "experts backward"]
 """In a step; other phases come with every chunk."""
 
 Call = tuple[str, int, str]
@@ -38,12 +40,16 @@ Call = tuple[str, int, str]
 
 
 class Spec(NamedTuple):
-    """A layer: `moves` says whether its steps move weights, or run the framework's own collectives."""
+    """A layer: `moves` says whether its steps move weights, or run the framework's own collectives.
+
+    With slots, rows travel by collectives that are not ours in any case.
+    """
 
     world: str  # layer, transformers, model
     experts: int
     chunks: int  # 0: no budget
     moves: bool
+    slots: bool = False
 
 
 class Fault(NamedTuple):
@@ -59,7 +65,11 @@ class Fault(NamedTuple):
 
     @property
     def direction(self) -> str:
-        return "backward" if self.phase in BACKWARD else "forward"
+        return "backward" if self.phase in BACKWARD + OF_SLOTS_BACKWARD else "forward"
+
+    @property
+    def operation(self) -> str:
+        return self.phase.removesuffix(" backward")
 
 
 class Promise(NamedTuple):
@@ -126,11 +136,22 @@ def changed_script(script: list[Call], kind: str, layers: int, seeded: random.Ra
                 return made
 
 
-MOVING = FORWARD + BACKWARD
-PLACES = [(True, phase) for phase in MOVING] + [
-    (False, phase) for phase in ("counts", "stock", "experts", "experts backward")
+class Place(NamedTuple):
+    """Where a rank fails in a step."""
+
+    slots: bool
+    moves: bool
+    phase: str
+
+
+MOVING = [Place(False, True, phase) for phase in FORWARD + BACKWARD]
+MOVING += [Place(True, True, phase) for phase in OF_SLOTS + OF_SLOTS_BACKWARD]
+STILL = [
+    Place(slots, False, phase)
+    for slots in (False, True)
+    for phase in ("counts", "stock", "experts", "experts backward")
 ]
-"""Whether the step moves weights, and where a rank fails in it."""
+PLACES = MOVING + STILL
 
 ALONE = ["counting", "planning", "arguments"]
 """Where a rank fails before anything of a step is sent, or before its rows are."""
@@ -165,8 +186,9 @@ class Draft:
         self.seed, self.kind, self.seeded = seed, CYCLE[seed % SAMPLE], random.Random(seed)
         self.turn = seed // SAMPLE * CYCLE.count(self.kind) + CYCLE[: seed % SAMPLE].count(self.kind)
         self.ranks = self.seeded.choice([2, 3, 4])
-        self.step = 5 * self.turn + CYCLE.index(self.kind)  # through all places, whose number is prime
+        self.step = 5 * self.turn + CYCLE.index(self.kind)  # through all places, whose number 5 does not divide
         self.odd = 0
+        self.ahead = False
         self.layers: list[Spec] = []
         self.arm: list[Call] = [("arm", 0, "")]
 
@@ -182,27 +204,65 @@ class Draft:
         named = Run(self.seed, self.kind, self.ranks, self.layers, scripts, promise, list(faults), odd)
         return named._replace(**drawn | more)
 
-    def draw_layers(self, moves: bool, least: int = 1, most: int = 3, mixed: bool = False) -> None:
-        """`mixed`: all but one layer may move weights or not."""
+    def draw_layers(
+        self, moves: bool, least: int = 1, most: int = 3, mixed: bool = False, slots: bool | None = None
+    ) -> None:
+        """`mixed`: all but one layer may move weights or not, and have slots or not; None: each of them may."""
         seeded, count = self.seeded, self.seeded.randint(least, most)
         self.odd, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
         for n in range(count):
-            move = moves if n == self.target or not mixed else seeded.random() < 0.5
+            drawn = n != self.target and mixed
+            move = seeded.random() < 0.5 if drawn else moves
+            with_slots = seeded.random() < 0.3 if drawn or slots is None else slots
             world = seeded.choice(["layer", "transformers"])
-            self.layers.append(Spec(world, seeded.choice([12, 24, 48]), seeded.choice([0, 0, 1, 2, 3]) * move, move))
+            chunks = seeded.choice([0, 0, 1, 2, 3]) * move * (not with_slots)
+            self.layers.append(Spec(world, seeded.choice([12, 24, 48]), chunks, move, with_slots))
+
+    def draw_place(self, places: list[Place], most: int = 3) -> str:
+        """The layers, and the phase in which the odd rank fails."""
+        slots, moves, phase = places[self.step % len(places)]
+        self.draw_layers(moves, most=most, mixed=not phase.startswith("experts"), slots=slots)
+        self.ahead = phase == "routes ahead" or self.seeded.random() < 0.2
+        target = self.layers[self.target]
+        return "dispatcher" if phase == "stock" and target.slots and target.world == "layer" else phase
 
     def round(self) -> list[Call]:
-        """Each layer's forward and backward, one layer after the other or backward last."""
+        """Each layer's forward and backward, one layer after the other or backward last; with routes ahead in one block."""
         numbers = list(range(len(self.layers)))
-        if self.turn % 2:
-            return steps(numbers)
-        return [("forward", n, "") for n in numbers] + [("backward", n, "") for n in reversed(numbers)]
+        calls: list[Call] = [("forward", n, "") for n in numbers] + [("backward", n, "") for n in reversed(numbers)]
+        calls = steps(numbers) if self.turn % 2 else calls
+        return [("ahead", 0, ""), *calls, ("compared", 0, "")] if self.ahead else calls
+
+    @property
+    def has_slots(self) -> bool:
+        return any(spec.slots for spec in self.layers)
 
     def fault(self, what: str, phase: str, **given: Any) -> Fault:
-        chunks = 1 if phase in ONCE else max(1, self.layers[self.target].chunks)
+        times, layer = 1 if phase in ONCE else max(1, self.layers[self.target].chunks), self.target
+        if self.ahead and phase in ("counts", "routes ahead"):  # of the block, which has counts as it ends too
+            times, layer = 1 + (phase == "counts"), 0
         after = 0.0 if self.seeded.random() < 0.2 else 0.2
-        drawn = {"rank": self.odd, "nth": self.seeded.randrange(chunks), "layer": self.target, "after": after}
+        drawn = {"rank": self.odd, "nth": self.seeded.randrange(times), "layer": layer, "after": after}
         return Fault(what, phase=phase, **drawn | given)
+
+    def promise(self, fault: Fault, rank: int | None = None) -> Promise:
+        """What comes of a fault; `rank` is what its group calls the rank, if that is another name."""
+        of_layer = self.layers[self.target]
+        rank = fault.rank if rank is None else rank
+        own = fault.error.__name__ if fault.what == "raises" else ""
+        others_carry = of_layer.slots or not of_layer.moves
+        if others_carry and fault.phase in ("experts backward", "dispatcher backward"):
+            return Promise(peers=(-1, rank), or_torchs=True, own=own)
+        if others_carry and fault.what == "late" and fault.phase in ("experts", "weights backward"):
+            return Promise(peers=(-1, rank))  # it is in what others carry, for all that is known
+        named = rf"rank {rank}( \(global rank {fault.rank}\))?"
+        if own:
+            waits_there = others_carry and fault.phase in ("weights", "stock", "dispatcher", "experts")
+            seconds = DEADLINE + MARGIN if waits_there else DEADLINE / 2
+            return Promise(peers=(rank,), says=rf"{named} failed \({own}: .*{OWN}", seconds=seconds, own=own)
+        says = "has not come to" if fault.what == "late" else f"{named} does not answer"
+        place = fault.after > 0 and not fault.phase.startswith("experts")
+        return Promise(peers=(rank,), says=says, place=place)
 
     def play(self, promise: Promise, *faults: Fault, **more: Any) -> Run:
         """All ranks play one script, in which the faults come."""
@@ -210,36 +270,25 @@ class Draft:
         return self.run([script] * self.ranks, promise, *faults, **more)
 
 
-def gone(draft: Draft, what: str) -> Run:
-    moves, phase = PLACES[draft.step % len(PLACES)]
-    draft.draw_layers(moves, mixed=not phase.startswith("experts"))
-    fault = draft.fault(what, phase)
-    if (moves, phase) == (False, "experts backward"):
-        return draft.play(Promise(peers=(-1, fault.rank), or_torchs=True), fault)
-    if (what, moves, phase) == ("late", False, "experts"):  # of a step that all are in
-        return draft.play(Promise(peers=(-1, fault.rank)), fault)
-    says = "has not come to" if what == "late" else f"rank {fault.rank} does not answer"
-    place = fault.after > 0 and not phase.startswith("experts")
-    return draft.play(Promise(peers=(fault.rank,), says=says, place=place), fault)
+def gone(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
+    """Or it raises: in the experts, in a dispatcher, or between collectives."""
+    phase = draft.draw_place(places)
+    error = draft.seeded.choice(ERRORS)
+    fault = draft.fault(what, phase, error=error)
+    return draft.play(draft.promise(fault), fault)
 
 
 def at_any_moment(draft: Draft) -> Run:
     """In training, or in steps without gradients, of which some are the framework's own."""
     trains = draft.seeded.random() < 0.5
     draft.draw_layers(True, mixed=not trains)
+    draft.ahead = trains and draft.seeded.random() < 0.3
     fault = draft.fault(["killed", "stopped", "ends"][draft.turn % 3], "any moment", after=draft.seeded.uniform(0, 0.5))
     calls = draft.round() if trains else [("forward", n, "no_grad") for n in range(len(draft.layers))]
     promise = Promise(peers=(fault.rank,), says=f"rank {fault.rank} does not answer")
+    if trains and draft.has_slots:
+        promise = Promise(peers=(-1, fault.rank), or_torchs=True)
     return draft.run([draft.arm + calls * 1000] * draft.ranks, promise, fault)
-
-
-def raises(draft: Draft) -> Run:
-    """In the experts, or between collectives."""
-    phase, error = MOVING[draft.step % len(MOVING)], draft.seeded.choice(ERRORS)
-    draft.draw_layers(True, mixed=not phase.startswith("experts"))
-    fault = draft.fault("raises", phase, error=error)
-    says = rf"rank {fault.rank} failed \({error.__name__}: .*{OWN}"
-    return draft.play(Promise(peers=(fault.rank,), says=says, seconds=DEADLINE / 2, own=error.__name__), fault)
 
 
 def raises_alone(draft: Draft) -> Run:
@@ -248,28 +297,26 @@ def raises_alone(draft: Draft) -> Run:
     own = "InvalidArgument" if how == "arguments" else "MemoryError"
     scripts = [draft.arm + draft.round() for _ in range(draft.ranks)]
     scripts[draft.odd] = [*draft.arm, ("forward", 0, how)]
-    in_stock = how == "planning" and not draft.layers[0].moves  # where the others are by then
+    first = draft.layers[0]
+    in_stock = how == "planning" and (first.slots or not first.moves)  # where the others are by then
     seconds = DEADLINE + MARGIN if in_stock else DEADLINE / 2
     promise = Promise(peers=(draft.odd,), says=rf"rank {draft.odd} failed \({own}: ", seconds=seconds, own=own)
     return draft.run(scripts, promise, warm=draft.seeded.random() < 0.7)
 
 
-def raises_in_stock(draft: Draft) -> Run:
-    draft.draw_layers(False)
-    error = draft.seeded.choice(ERRORS)
-    fault = draft.fault("raises", "experts backward" if draft.turn % 4 == 3 else "experts", error=error)
-    if fault.direction == "backward":
-        return draft.play(Promise(peers=(-1, fault.rank), or_torchs=True, own=error.__name__), fault)
-    says = rf"rank {fault.rank} failed \({error.__name__}: .*{OWN}"
-    return draft.play(Promise(peers=(fault.rank,), says=says, own=error.__name__), fault)
+def different_calls(
+    draft: Draft, script: list[Call], changed: list[Call], says: str = "", named: bool = False, slots: bool = False
+) -> Run:
+    """The odd rank is named where it differs from most, or by what says so.
 
-
-def different_calls(draft: Draft, script: list[Call], changed: list[Call], says: str = "", named: bool = False) -> Run:
-    """The odd rank is named where it differs from most, or by what says so."""
+    `slots`: some may be in a backward pass of somebody else's collectives, which is not compared.
+    """
     scripts = [draft.arm + script for _ in range(draft.ranks)]
     scripts[draft.odd] = draft.arm + changed
     peers = (draft.odd,) if named or draft.ranks > 2 else (-1,)
     promise = Promise(peers=peers, says=says or "are at different calls", seconds=DEADLINE, alike=True)
+    if slots:
+        promise = Promise(peers=(-1, draft.odd), or_torchs=True)
     return draft.run(scripts, promise)
 
 
@@ -277,12 +324,13 @@ def other_calls(draft: Draft) -> Run:
     draft.draw_layers(True, least=2, most=4)
     numbers = draft.seeded.choices(range(len(draft.layers)), k=4)
     script = [*steps(numbers), ("forward", 0, "")]
-    return different_calls(draft, script, changed_script(script, draft.kind, len(draft.layers), draft.seeded))
+    changed = changed_script(script, draft.kind, len(draft.layers), draft.seeded)
+    return different_calls(draft, script, changed, slots=draft.has_slots)
 
 
 def backward_passes(draft: Draft) -> Run:
     """Swapped or skipped on one rank."""
-    draft.draw_layers(True, least=2)
+    draft.draw_layers(True, least=2, slots=False)
     numbers = list(range(len(draft.layers)))
     script = [*(("forward", n, "") for n in numbers), *(("backward", n, "") for n in reversed(numbers))]
     changed = list(script)
@@ -302,7 +350,8 @@ def without_gradients(draft: Draft) -> Run:
         draft.layers = [spec._replace(world="layer") for spec in draft.layers]
     last = ("forward", draft.seeded.randrange(len(draft.layers)), "")
     says = f"backward, which rank {draft.odd} ran without gradients"
-    return different_calls(draft, [*steps([n]), last], [("forward", n, how), last], says, named=True)
+    changed: list[Call] = [("forward", n, how), last]
+    return different_calls(draft, [*steps([n]), last], changed, says, named=True, slots=draft.layers[n].slots)
 
 
 def without_gradients_in_stock(draft: Draft) -> Run:
@@ -329,47 +378,42 @@ def unlike(draft: Draft) -> Run:
 def while_innocent(draft: Draft) -> Run:
     """A rank dies while another is paused, or holds the interpreter; at once, or as the deadline passes."""
     draft.ranks = draft.seeded.choice([3, 4])
-    draft.draw_layers(True)
-    phase = MOVING[draft.step % len(MOVING)]
+    phase = draft.draw_place(MOVING)
     victim = draft.fault(draft.seeded.choice(["killed", "stopped", "ends", "raises"]), phase, after=0.3)
     innocent = (victim.rank + draft.seeded.randrange(1, draft.ranks)) % draft.ranks
     after = draft.seeded.choice([0.05, DEADLINE - 0.5, DEADLINE]) if victim.what == "stopped" else 0.05
     other = victim._replace(what=draft.kind, rank=innocent, after=after)
-    return draft.play(gone_or_failed(victim), victim, other)
-
-
-def gone_or_failed(fault: Fault) -> Promise:
-    own = "ValueError" if fault.what == "raises" else ""
-    says = "failed" if own else "does not answer"
-    return Promise(peers=(fault.rank,), says=f"rank {fault.rank} {says}", own=own)
+    promise = draft.promise(victim)
+    return draft.play(promise._replace(seconds=DEADLINE + MARGIN, place=False), victim, other)
 
 
 def in_time(draft: Draft) -> Run:
     """A rank lets the others wait, for less than the deadline: all goes well."""
-    draft.draw_layers(True)
-    fault = draft.fault(["slow", "paused", "holds"][draft.turn % 3], MOVING[draft.step % len(MOVING)])
+    phase = draft.draw_place(MOVING)
+    fault = draft.fault(["slow", "paused", "holds"][draft.turn % 3], phase)
     return draft.play(Promise("", seconds=4 * DEADLINE), fault)
 
 
 def several(draft: Draft) -> Run:
     draft.ranks = 4
-    draft.draw_layers(True)
-    phase = MOVING[draft.step % len(MOVING)]
+    phase = draft.draw_place(MOVING)
     first = draft.fault(draft.seeded.choice(["killed", "stopped"]), phase, after=0.2)
     other = first._replace(rank=(first.rank + draft.seeded.randrange(1, 4)) % 4)
+    promise = draft.promise(first)
+    says = "does not answer, nor does rank"
     if draft.turn % 3 == 2:  # of two faults either may be met first
-        other = other._replace(what="raises")
-        return draft.play(Promise(peers=(first.rank, other.rank), own="ValueError"), first, other)
-    return draft.play(Promise(peers=(first.rank, other.rank), says="does not answer, nor does rank"), first, other)
+        other, says = other._replace(what="raises"), ""
+    promise = promise._replace(says="" if promise.or_torchs else says, place=False)
+    own = "ValueError" if other.what == "raises" else ""
+    return draft.play(promise._replace(peers=(*promise.peers, other.rank), own=own), first, other)
 
 
 def first_step(draft: Draft) -> Run:
     """Before the group's first collective has ended, no rank can be named; after it, any."""
     draft.draw_layers(True, most=1)
-    what, phase = (
-        draft.seeded.choice(["killed", "stopped"]),
-        ["addresses", "meeting", "routes", "types"][draft.turn % 4],
-    )
+    what = draft.seeded.choice(["killed", "stopped"])
+    of_step = ["weights", "dispatcher"] if draft.has_slots else ["routes", "types"]
+    phase = ["addresses", "meeting", *of_step][draft.turn % 4]
     fault = draft.fault(what, phase, nth=0, after=0.2)
     peer, says = fault.rank, "does not answer"
     if phase in ("addresses", "meeting"):
@@ -381,16 +425,17 @@ def first_step(draft: Draft) -> Run:
 def halves(draft: Draft) -> Run:
     """Experts over pairs of ranks, whose gradients are added between the pairs by collectives that are not ours."""
     draft.ranks = 4
-    draft.draw_layers(True, most=2)
-    fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), MOVING[draft.step % len(MOVING)])
+    fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), draft.draw_place(MOVING, most=2))
+    promise = draft.promise(fault, fault.rank % 2)
     if draft.turn % 3 == 2:
         fault = Fault("killed", draft.odd, "any moment", after=draft.seeded.uniform(0, 0.5))
+        promise = draft.promise(fault, fault.rank % 2)
+        if any(spec.slots or not spec.moves for spec in draft.layers):
+            promise = Promise(peers=(-1, fault.rank % 2))
     script: list[Call] = []
     for call in draft.round():
         script += [call, ("add", call[1], "")] if call[0] == "backward" else [call]
-    own = "ValueError" if fault.what == "raises" else ""
-    says = rf"rank {fault.rank % 2}( \(global rank {fault.rank}\))? (failed|does not answer)"
-    promise = Promise(peers=(fault.rank % 2,), or_torchs=True, says=says, own=own)
+    promise = promise._replace(or_torchs=True, place=False, seconds=DEADLINE + MARGIN)
     more = (
         {"ends": True} if fault.phase == "any moment" else {}
     )  # else the other half waits for whom its own error stopped
@@ -398,19 +443,18 @@ def halves(draft: Draft) -> Run:
 
 
 def in_a_model(draft: Draft) -> Run:
-    moves, phase = PLACES[draft.step % len(PLACES)]
+    slots, moves, phase = PLACES[draft.step % len(PLACES)]
     draft.ranks = draft.seeded.choice([2, 4])
     apart = draft.ranks == 4 and draft.seeded.random() < 0.5
-    draft.layers = [Spec("model", 8, 0, moves)]
+    draft.layers = [Spec("model", 8, 0, moves, slots)]
     draft.odd, draft.target = draft.seeded.randrange(draft.ranks), 0
+    draft.ahead = phase == "routes ahead" or draft.seeded.random() < 0.2
     fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), phase, after=0.2)
-    if fault.what == "raises" and phase in ("stock", "counts"):
-        fault = fault._replace(phase="experts")
-    own = "ValueError" if fault.what == "raises" else ""
     named = fault.rank % (draft.ranks // (1 + apart))
-    peers = (-1, named) if (moves, fault.phase) == (False, "experts backward") else (named,)
-    says = rf"rank {named}( \(global rank {fault.rank}\))? (failed|does not answer)|no rank"
-    return draft.play(Promise(peers=peers, or_torchs=True, says=says, own=own), fault, apart=apart)
+    promise = draft.promise(fault, named)
+    says = promise.says and f"{promise.says}|no rank"
+    promise = promise._replace(or_torchs=True, says=says, place=False, seconds=DEADLINE + MARGIN)
+    return draft.play(promise, fault, apart=apart)
 
 
 KINDS: dict[str, Callable[[Draft], Run]] = {
@@ -420,9 +464,9 @@ KINDS: dict[str, Callable[[Draft], Run]] = {
     "ends": lambda draft: gone(draft, "ends"),
     "orphaned": lambda draft: gone(draft, "orphaned"),
     "any moment": at_any_moment,
-    "raises": raises,
+    "raises": lambda draft: gone(draft, "raises", MOVING),
     "raises alone": raises_alone,
-    "raises in stock": raises_in_stock,
+    "raises in stock": lambda draft: gone(draft, "raises", STILL),
     "order": other_calls,
     "less": other_calls,
     "more": other_calls,
