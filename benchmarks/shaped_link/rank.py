@@ -245,9 +245,8 @@ class Ours(EvenkeelEP):
         super().__init__(experts, ep_mesh, tp_mesh)
         self.layer.exchange = CountedExchange(ep_mesh.get_group(), self.layer.exchange.layer)
 
-    def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        parameters = dict(self.experts.named_parameters(recurse=False))
-        made: torch.Tensor = self.layer(hidden, index, weights, self._run, parameters)
+    def _eager(self, *given: Any, with_stock: bool) -> torch.Tensor:
+        made = super()._eager(*given, with_stock=False)
         clock.transfers += self.layer.last["transfers"]
         clock.home_loads.append(self.layer.last["home_loads"])
         clock.rank_loads.append(self.layer.last["rank_loads"])
