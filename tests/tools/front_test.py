@@ -86,7 +86,7 @@ class Front(unittest.TestCase):
         """What is to be linted, by name, all compiled alike."""
         for tool in ["lint.sh", "tidy.py"]:
             shutil.copy(REPOSITORY / "tools" / tool, self.folder / "tools")
-        for check in ["check_includes.py", "draw_folders.py", "sentence_lengths.py"]:
+        for check in ["check_includes.py", "check_reads.py", "draw_folders.py", "sentence_lengths.py"]:
             self.stand_in(f"tools/{check}")
         self.stand_in("stand-ins/clang-format-16")
         self.stand_in("stand-ins/cmake")
