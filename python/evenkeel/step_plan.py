@@ -123,7 +123,7 @@ def plan(
         min_segment: a rank borrows an expert for no fewer assignments than this, but for its last piece (m).
         imbalance_threshold: below this max/mean nothing is moved (lambda), of experts for least-loaded, of ranks for
             level; 0 always plans.
-        base_load: `[P]` work that each rank has anyway, counted in assignments.
+        base_load: `[P]` work that each rank has anyway, counted in assignments. What the result says of loads leaves it out.
         borrow_slots: level: the most experts that a rank borrows; without it there is no limit. least-loaded refuses one.
         topology: the ranks' links, as for `place`: the step is predicted on them, and where they differ, level plans for
             the least time (docs/command-line.md#plan). The arguments below need it.

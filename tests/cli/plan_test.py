@@ -66,6 +66,7 @@ class Plan(CommandTest):
             ([*words[:3], "bare.json", *words[4:]], "--topology: says nothing of its links"),
             ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
             ([*words, "--cost", "c.json"], "--device: is what --cost says"),
+            ([*words, "--expert-bytes", "0"], "--expert-bytes: 0; allowed: 1 byte or more"),
             (words[:4] + words[6:], "--topology: needs --model"),
             (words[:-2], "--topology: needs the rates of a rank"),
             ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),
