@@ -155,6 +155,8 @@ def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
     if not isinstance(model, PreTrainedModel) or "ep_dispatch_experts" not in (model.ep_plan or {}).values():
         return
     _end_watch()
+    if holders_of(model, ExpertParallel):
+        return
     config = getattr(model.config, "distributed_config", None)
     said = "no distributed_config"
     if config is not None:
@@ -349,6 +351,7 @@ class SlotsEP(EvenkeelEP):
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
+        self.layer.carries_none = False  # as transformers' own do not
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 

@@ -49,10 +49,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, kind: type[ExpertParallel], **options: Any) -> None:
+    def __init__(self, kind: type[ExpertParallel], layers: int = LAYERS, **options: Any) -> None:
         super().__init__()
         torch.manual_seed(5)
-        self.blocks = nn.ModuleList(Block(kind, options) for _ in range(LAYERS))
+        self.blocks = nn.ModuleList(Block(kind, options) for _ in range(layers))
         self.around = lambda block, hidden: block(hidden)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,8 @@ def cases(rank: int, ranks: int) -> None:
             forced_is_carried_out(model, hidden, routing(rank, collapsed), inside=0 if kind is ExpertSlots else None)
         recomputed(model, hidden, routing(rank, True))
         checked(model, hidden)
-    without_ids(Model(ExpertSlots), hidden, routing(rank, True))
+    for layers in (1, LAYERS):
+        without_ids(Model(ExpertSlots, layers), hidden, routing(rank, True)[:, :layers])
 
 
 def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor, inside: int | None) -> None:
@@ -117,11 +118,24 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
         given = hidden.clone().requires_grad_()
         with routes_ahead(model, ids):
             close(model.made(given), right)
+        with routes_ahead(model, ids):
             out = model(given)
+        with torch.no_grad():
+            model(hidden)
         said = said_by(out.sum().backward, ek.InvalidArgument)
         assert "routes_ahead: has ended, and backward computes layer" in said, said
+        first, second = (given.detach() + i for i in range(2))
+        with routes_ahead(model, ids):
+            out = model(first.requires_grad_())
+        said = said_by(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
+        assert "is not what the router of layer" in said, said
         model.around = lambda block, hidden: block(hidden)
     close(model.made(hidden), model.made(hidden))  # and the layer goes on
+
+
+def backward_in_another(model: Model, hidden: torch.Tensor, ids: torch.Tensor, before: torch.Tensor) -> None:
+    with routes_ahead(model, ids.roll(1, 0)):
+        (model(hidden.requires_grad_()).sum() + before.sum()).backward()
 
 
 def checked(model: Model, hidden: torch.Tensor) -> None:
@@ -130,6 +144,9 @@ def checked(model: Model, hidden: torch.Tensor) -> None:
     ids = torch.stack([block.chosen for block in model.blocks], dim=1)
     with routes_ahead(model, ids.flip(-1), replay=False):
         close(model.made(hidden), right)
+    for wrong in (ids[..., [0, 0]], torch.cat([ids[..., :1], ids[..., 1:] * 0 - 1], -1)):
+        said = said_by(lambda: run_ahead(model, hidden, wrong, replay=False), ek.InvalidArgument)  # noqa: B023
+        assert "for 40 tokens of rank 0, first token 0" in said, said
     other = ids.clone()
     if dist.get_rank() == 1:
         other[7::5, 1, 0] = (other[7::5, 1, 0] + 1 + (other[7::5, 1, 1] == (other[7::5, 1, 0] + 1) % EXPERTS)) % EXPERTS
@@ -150,12 +167,14 @@ def without_ids(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
     for _ in "12":  # what the router of a layer chooses depends on the layers before
         model(hidden)
     some = ids.clone()
-    some[9, 1, 1] = -1
+    some[9, -1, 1] = -1
     some[:5] = -1
     for missing in ("router", "drop"):
         model.force(None)
+        model.around = partial(checkpoint, use_reentrant=False)
         with routes_ahead(model, some, missing=missing):
             made = model.made(hidden)
+        model.around = lambda block, hidden: block(hidden)
         whole = some.clone()
         if missing == "router":
             whole[:5] = torch.stack([block.chosen for block in model.blocks], 1)[:5]

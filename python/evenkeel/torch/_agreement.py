@@ -78,12 +78,20 @@ class Agreement:
         self._types: dict[int, torch.dtype] = {}
         """Of the experts' outputs, by the kind of step."""
 
-    def forward(self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, ids: torch.Tensor) -> Known:
+    def forward(
+        self,
+        facts: Mapping[str, str],
+        wants: str | None,
+        counts: torch.Tensor,
+        ids: torch.Tensor,
+        what: str = "forward",
+    ) -> Known:
         """Collective: the `counts` of all ranks, and this rank's `ids`, which the host reads with them.
 
         Args:
             facts: what must be alike, by the argument's name; the same names on every rank.
             wants: which weights want gradients; None where this rank runs without, which ranks need not share.
+            what: the call, in words.
 
         Raises:
             InvalidArgument: on every rank, where one rank's fact is not another's.
@@ -91,7 +99,7 @@ class Agreement:
         """
         self._steps += 1
         kind = _digest([str(self._of_options), *facts.values()])
-        call = self._call(self._steps, "forward", self._given)
+        call = self._call(self._steps, what, self._given)
         digests = _digest([call, str(kind)]), 0 if wants is None else _digest([wants])
         state = _state_of(self.exchange.group)
         fit = counts.numel() <= state.room
@@ -100,7 +108,7 @@ class Agreement:
         some = {digest for digest in wanted if digest}
         if len(some) > 1 or len(set(calls)) > 1:
             facts = {**self._options, **facts} | ({} if wants is None else {"weights.requires_grad": wants})
-            place = self._call(self._steps, "forward", self.exchange.layer)
+            place = self._call(self._steps, what, self.exchange.layer)
             raise self._difference("counts", place, facts, counts.device)
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:

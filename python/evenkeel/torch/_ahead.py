@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._arguments import invalid
 from ._agreement import Agreement, Known
-from ._exchange import to_host
+from ._exchange import SameOnEveryRank, to_host
 
 
 class LayerAhead:
@@ -23,19 +23,24 @@ class LayerAhead:
         self.replay, self.keeps_missing = replay, keeps_missing
         self.counts: np.ndarray | None = None
         """Of all ranks; None where the step must be counted, since some token has no ids."""
+        self.is_whole = True
+        """Whether each choice of each rank is an expert: a framework's own step may not know how to leave one out."""
         self.found: torch.Tensor | None = None
         """Of the calls so far, on the device: the first token whose router chose others, and how many such there are."""
         self.facts = ""
         """What ranks were to have alike in the last call."""
         self._forced = False
+        self._hidden: torch.Tensor | None = None
+        """`[tokens]`, what a checkpoint's second run is told by from another block's: a number of each row of the forward."""
 
     def ids(self) -> torch.Tensor:
         return self.routed[self.own].to(torch.int64)
 
     def top_k(
-        self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
+        self, input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
     ) -> Any:
         """Instead of `torch.topk` of the router's scores; None where it is of something else."""
+        scores = input
         tokens, last = self.routed.shape[0], scores.dim() - 1
         shape = (*scores.shape[:-1], k)
         if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.experts,):
@@ -50,8 +55,8 @@ class LayerAhead:
         self._forced = True
         return torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
 
-    def carried_out(self, ids: torch.Tensor) -> torch.Tensor:
-        """What the step does in place of these `ids`, which are compared with what was said."""
+    def carried_out(self, ids: torch.Tensor, hidden: torch.Tensor, again: bool) -> torch.Tensor:
+        """What the step does in place of these `ids`, which are compared with what was said; `again` within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
             raise invalid(
@@ -63,19 +68,33 @@ class LayerAhead:
             raise invalid(
                 "replay",
                 f"cannot force what layer {self.name} is given: its router calls no torch.topk of [tokens, {self.experts}] "
-                f"for {ids.shape[1]}",
-                "replay=False and a router that chooses these ids itself",
+                f"for {ids.shape[1]}, was compiled, or is run again by a checkpoint within its module",
+                "replay=False and a router that chooses these ids itself, no compiled router, and checkpoints of whole modules",
             )
         self._forced = False
-        equal = ahead.unsqueeze(-1) == ids.unsqueeze(-2)
-        in_any_order = (equal.any(-1) & equal.any(-2)).all(-1)
-        same = in_any_order | ((ahead == ids) | (ahead < 0)).all(-1)
-        number = same.to(torch.int32)
+        in_any_order = (ahead.sort(-1).values == ids.sort(-1).values).all(-1)
+        same = in_any_order | _without(ahead)[:, 0]
+        if self.replay:
+            same |= ((ahead == ids) | (ahead < 0)).all(-1)
+        number = (same & self._is_of_this_block(hidden, again)).to(torch.int32)
         found = torch.stack([number.cumprod(0).sum(), len(ids) - number.sum()]).to(torch.int32)
         before = self.found
         self.found = found if before is None else torch.where(before[1] > 0, before, found)
         own_order = in_any_order.unsqueeze(-1)
         return torch.where(own_order | _without(ahead) if self.keeps_missing else own_order, ids, ahead)
+
+    def _is_of_this_block(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
+        """`[tokens]`; what backward runs again has the rows of the block's one forward."""
+        rows = hidden.detach().float().sum(-1)
+        if not again and self._hidden is not None:
+            raise SameOnEveryRank(
+                invalid("routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward")
+            )
+        if not again:
+            self._hidden = rows
+        if self._hidden is None:
+            raise SameOnEveryRank(invalid("routes_ahead", _OTHER.format(self.name), _BACKWARD))
+        return (rows - self._hidden).abs() <= 0.05 * self._hidden.abs().mean()
 
     def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None, ids: torch.Tensor) -> Known | None:
         """What the step's message would say; None where it must be sent. `ids` are read as well, if there are any."""
@@ -99,6 +118,10 @@ class Forced(TorchFunctionMode):
             if made is not None:
                 return made
         return func(*args, **kwargs or {})
+
+
+_OTHER = "has the backward pass of another forward, which computes layer {} again"
+_BACKWARD = "each backward within the block of its forward"
 
 
 def _without(ids: torch.Tensor) -> torch.Tensor:

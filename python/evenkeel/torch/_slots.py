@@ -133,6 +133,7 @@ class SlotStep:
         self.at_home, self.in_slots = tables.at_home, tables.in_slots
         self.homes = len(weights[0])
         self.loan = self.borrow(weights)
+        self._has_run = False
 
     def borrow(self, weights: Sequence[torch.Tensor]) -> Loan:
         loan = Loan(self.exchange, self.native, several=False)
@@ -148,6 +149,10 @@ class SlotStep:
         for lying, new in zip(self.lying, came, strict=False):  # none where nothing was sent
             lying.index_copy_(0, to_device(self.borrowed_slots, lying.device), new)
         return list(self.lying)
+
+    def require_run(self) -> None:
+        if not self._has_run:
+            raise invalid("dispatcher", f"did not call run on rank {self.exchange.rank}", "one call of run a step")
 
     def end(self) -> None:
         """Nothing is under way any more."""
@@ -199,6 +204,11 @@ class SlotStep:
     def _run(
         self, cut: _Rows | _PaddedRows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any
     ) -> torch.Tensor:
+        if self._has_run:
+            raise invalid(
+                "dispatcher", f"calls run a second time on rank {self.exchange.rank}", "one call of run a step"
+            )
+        self._has_run = True
         self.keeps = torch.is_grad_enabled()  # within a node it never is
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
         return made

@@ -204,6 +204,8 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, stock=stock)
+            if self.ahead is not None and not self.ahead.is_whole:
+                stock = None
             agreed, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
         if self.budget is None and not cut.chunks:
             assert stock is not None
@@ -230,6 +232,9 @@ class ExpertParallel:
         """Of those that the model runs on this rank, which come here."""
         return slice(tokens)
 
+    carries_none = True
+    """Whether a token may have fewer experts than others."""
+
     @property
     def keeps_slots(self) -> bool:
         """Whether what was borrowed stays for the steps that follow."""
@@ -251,8 +256,7 @@ class ExpertParallel:
     ) -> Known:
         """What all ranks will do, as `count` says it, with a number `beside` it; and this rank's ids, if it `reads_ids`."""
         ids, wants, known, plans = given.ids if reads_ids else given.ids[:0], given.wants(), None, within()
-        if plans is not None:
-            facts["checkpoint"] = "keeps plans"
+        facts["checkpoint"] = "keeps no plans" if plans is None else "keeps plans"
         if plans is not None and plans.again:
             return plans.take(self)
         if self.ahead is not None and beside is None:
@@ -354,8 +358,8 @@ class ExpertParallel:
             layer = f"layer {self.exchange.layer}".strip()
             why = f"has ended, and backward computes {layer} again, whose router it forced"
             raise SameOnEveryRank(invalid("routes_ahead", why, "backward within the block"))
-        self.ran_forced = self.ran_forced and again
-        return ids if self.ahead is None else self.ahead.carried_out(ids)
+        self.ran_forced = self.ran_forced and (again or not torch.is_grad_enabled())
+        return ids if self.ahead is None else self.ahead.carried_out(ids, hidden, again)
 
     def _check_weight(self, name: str, weight: torch.Tensor) -> None:
         instance(weight, torch.Tensor, name)

@@ -104,7 +104,7 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
             "missing": "router" if first.keeps_missing else "drop",
             "weights_fixed": str([layer.keeps_slots for layer in layers]),
         }
-        agreement.forward(facts, None, none, none)
+        agreement.forward(facts, None, none, none, "the beginning of routes_ahead")
         _count(exchange, layers, aheads)
         for layer, ahead in zip(layers, aheads, strict=True):
             layer.ahead = ahead
@@ -112,11 +112,11 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
             yield
         finally:
             for layer, ahead in zip(layers, aheads, strict=True):
-                layer.ahead, layer.ran_forced = None, ahead.replay
+                layer.ahead, layer.ran_forced = None, ahead.replay and torch.is_grad_enabled()
         uncalled = to_device([-1, 0], ids.device, torch.int32)
         found = [uncalled if ahead.found is None else ahead.found for ahead in aheads]
         met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
-        every = agreement.forward(met, None, torch.stack(found), none).counts
+        every = agreement.forward(met, None, torch.stack(found), none, "the end of routes_ahead").counts
         _require_chosen([ahead.name for ahead in aheads], every)
 
 
@@ -128,7 +128,7 @@ def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerA
         without = (ids < 0).all(-1).sum(0, keepdim=True).to(torch.int32)
         numbers += [count(ids, layer._blocks, layer.num_experts).view(-1), without]
     (every,) = to_host(exchange.all_gather("routes ahead", torch.cat(numbers)))
-    at = 0
+    at, k = 0, aheads[0].routed.shape[1]
     for layer, ahead in zip(layers, aheads, strict=True):
         shape = len(every), layer._blocks, layer.num_experts + 2
         size = layer._blocks * (layer.num_experts + 2)
@@ -141,6 +141,11 @@ def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerA
             raise SameOnEveryRank(invalid("routed_experts", why, "ids over all ranks"))
         if not (ahead.keeps_missing and missing.any()):
             ahead.counts = counts
+        chosen = counts[:, :, : layer.num_experts].sum() + k * missing.sum() * ahead.keeps_missing
+        ahead.is_whole = chosen == k * counts[:, :, -1].sum()
+        if not (ahead.is_whole or layer.carries_none):
+            why = f"has -1 in layer {ahead.name}, whose dispatcher carries an expert of each choice"
+            raise SameOnEveryRank(invalid("routed_experts", why, 'ids for all choices, or mode="exchange"'))
 
 
 def _require_chosen(names: list[str], every: np.ndarray) -> None:
@@ -160,17 +165,19 @@ def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Ite
     paths = [_path(name) for name in names]
     with ExitStack() as stack:
         for i, path in enumerate(paths):
+            modes: list[Forced | None] = []
             others = set().union(*(other for j, other in enumerate(paths) if j != i))
             for name in path - others:
                 module = model.get_submodule(name)
-                modes: list[Forced] = []
 
-                def enter(*_: object, ahead: LayerAhead = aheads[i], modes: list[Forced] = modes) -> None:
-                    modes.append(Forced(ahead))
-                    modes[-1].__enter__()
+                def enter(*_: object, ahead: LayerAhead = aheads[i], modes: list[Forced | None] = modes) -> None:
+                    modes.append(None if modes else Forced(ahead))  # within a module around the layer it is there
+                    if modes[-1] is not None:
+                        modes[-1].__enter__()
 
-                def leave(*_: object, modes: list[Forced] = modes) -> None:
-                    modes.pop().__exit__(None, None, None)
+                def leave(*_: object, modes: list[Forced | None] = modes) -> None:
+                    if (mode := modes.pop()) is not None:
+                        mode.__exit__(None, None, None)
 
                 for hook in (
                     module.register_forward_pre_hook(enter),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
+from weakref import ref
 
 import numpy as np
 import torch
@@ -80,7 +81,7 @@ class ExpertSlots(ExpertParallel):
         """How many `weights_fixed` this is within."""
         self._lying: list[torch.Tensor] = []
         """The weights in slots that stay, `[slots, ...]` each."""
-        self._versions: list[tuple[int, int]] | None = None
+        self._versions: list[tuple[ref[torch.Tensor], int]] | None = None
         """Of the weights that they were copied from; None where these may have changed."""
 
     @torch.compiler.disable
@@ -115,6 +116,8 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
+            if self.ahead is not None and not self.ahead.is_whole:
+                stock = None
             given = Given(hidden, ids, top_k_weights, experts, weights, stock)
             stays = self.keeps_slots and not given.wants_gradients()
             tables = self._tables(given, stays)
@@ -125,6 +128,7 @@ class ExpertSlots(ExpertParallel):
             step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, lying)
             places = places_of(ids, tables)
         made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
+        step.require_run()
         step.end()  # where it fails, other ranks may never send what is waited for here
         return made
 
@@ -136,10 +140,16 @@ class ExpertSlots(ExpertParallel):
         return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
-        versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
-        before, self._versions = self._versions, versions
-        return before != versions
+        """Whether what lies in slots may be of other weights than these, as far as torch counts changes.
+
+        Other tensors may have the memory and the version of some that are gone, so these are to be the same tensors.
+        """
+        before = self._versions
+        self._versions = [(ref(weight), -1 if weight.is_inference() else weight._version) for weight in weights]
+        return before is None or any(
+            was() is not weight or version != now or now < 0
+            for weight, (was, version), (_, now) in zip(weights, before, self._versions, strict=True)
+        )
 
     def weights_changed(self) -> None:
         """Says what no version of a tensor does: what stays in slots may be of other weights than the next step's."""
