@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils.hooks import RemovableHandle
@@ -381,7 +382,7 @@ class SlotsEP(EvenkeelEP):
             made: torch.Tensor = stock(hidden, index, top_k_weights)
             return made
 
-        if is_parametrized(self.experts):  # computed anew, so that no version says what they were computed of
+        if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # no version says what they are of
             self.layer.weights_changed()
         parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
         return self.layer(*parts, self._run, weights, carry, as_it_is if with_stock else None)

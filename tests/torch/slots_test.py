@@ -337,6 +337,14 @@ def changed(rank: int, ranks: int) -> str:
         assert step() == first
     with weights_fixed(layer):
         assert step() == first
+        kept = case.weights
+        wide = {"up": torch.randn(case.here, 4096, 16), "down": torch.randn(case.here, 16, 4096)}
+        for _ in "123":  # weights computed anew, of what changes, where those before them lay
+            case.weights = {name: weight * 1.0 for name, weight in wide.items()}
+            assert step() == first
+            for weight in wide.values():
+                weight.mul_(2)
+        case.weights = kept
     layer = case.layer(slots=2**31 - 1)  # more than there are experts to borrow
     with weights_fixed(layer):
         assert layer.slots == layer.num_experts

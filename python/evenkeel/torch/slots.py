@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
-from weakref import ref
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
@@ -81,7 +81,7 @@ class ExpertSlots(ExpertParallel):
         """How many `weights_fixed` this is within."""
         self._lying: list[torch.Tensor] = []
         """The weights in slots that stay, `[slots, ...]` each."""
-        self._versions: list[tuple[ref[torch.Tensor], int]] | None = None
+        self._versions: list[tuple[object, ...]] | None = None
         """Of the weights that they were copied from; None where these may have changed."""
 
     @torch.compiler.disable
@@ -140,16 +140,9 @@ class ExpertSlots(ExpertParallel):
         return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Whether what lies in slots may be of other weights than these, as far as torch counts changes.
-
-        Other tensors may have the memory and the version of some that are gone, so these are to be the same tensors.
-        """
-        before = self._versions
-        self._versions = [(ref(weight), -1 if weight.is_inference() else weight._version) for weight in weights]
-        return before is None or any(
-            was() is not weight or version != now or now < 0
-            for weight, (was, version), (_, now) in zip(weights, before, self._versions, strict=True)
-        )
+        """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
+        before, self._versions = self._versions, [_version(weight) for weight in weights]
+        return before != self._versions or any(weight.is_inference() for weight in weights)
 
     def weights_changed(self) -> None:
         """Says what no version of a tensor does: what stays in slots may be of other weights than the next step's."""
@@ -191,6 +184,13 @@ class ExpertSlots(ExpertParallel):
             }
         )
         return tables
+
+
+def _version(weight: torch.Tensor) -> tuple[object, ...]:
+    """Another one after each change that torch counts. The storage is held weakly: its successor has another place."""
+    count = 0 if weight.is_inference() else weight._version
+    view = weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
+    return StorageWeakRef(weight.untyped_storage()), count, *view
 
 
 @contextmanager
