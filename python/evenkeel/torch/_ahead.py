@@ -40,8 +40,7 @@ class LayerAhead:
         self, input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
     ) -> Any:
         """Instead of `torch.topk` of the router's scores; None where it is of something else."""
-        scores = input
-        tokens, last = self.routed.shape[0], scores.dim() - 1
+        scores, tokens, last = input, self.routed.shape[0], input.dim() - 1
         shape = (*scores.shape[:-1], k)
         if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.experts,):
             return None
@@ -85,7 +84,7 @@ class LayerAhead:
 
     def _is_of_this_block(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
         """`[tokens]`; what backward runs again has the rows of the block's one forward."""
-        rows = hidden.detach().float().sum(-1)
+        rows = hidden.detach().sum(-1, dtype=torch.float32)
         if not again and self._hidden is not None:
             raise SameOnEveryRank(
                 invalid("routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward")
@@ -94,7 +93,8 @@ class LayerAhead:
             self._hidden = rows
         if self._hidden is None:
             raise SameOnEveryRank(invalid("routes_ahead", _OTHER.format(self.name), _BACKWARD))
-        return (rows - self._hidden).abs() <= 0.05 * self._hidden.abs().mean()
+        other = (rows - self._hidden).abs() > 0.05 * self._hidden.abs().mean()  # NaN is not another
+        return ~other
 
     def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None, ids: torch.Tensor) -> Known | None:
         """What the step's message would say; None where it must be sent. `ids` are read as well, if there are any."""

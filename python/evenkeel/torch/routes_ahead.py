@@ -156,7 +156,13 @@ def _require_chosen(names: list[str], every: np.ndarray) -> None:
                 raise SameOnEveryRank(invalid("model", f"did not call layer {name} on rank {rank}", "a forward of all"))
             if number:
                 why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, first token {first}"
-                raise SameOnEveryRank(invalid("routed_experts", why, "the same experts, or replay=True"))
+                raise SameOnEveryRank(
+                    invalid(
+                        "routed_experts",
+                        why,
+                        "the same experts, or replay=True; and each backward within the block of its forward",
+                    )
+                )
 
 
 @contextmanager
