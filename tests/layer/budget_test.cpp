@@ -109,7 +109,7 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicyAndAnAmpleOneMeansOneChunk) {
   for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none}) {
     const MoeResult ample = run(problem, options_of(kGenerous, true, recompute));
     EXPECT_EQ(ample.chunks, 1u);
-    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 2) {
+    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 1) {
       const std::int64_t budget = grown(ample.least_budget, 1.5, step);
       const MoeResult tight = bounded.expect_kept(options_of(budget, true, recompute));
       const bool cuts = recompute == Recompute::automatic || recompute == Recompute::chunk;
@@ -134,13 +134,12 @@ TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
       const Bounded bounded(problem, options);
       const std::int64_t gradient = 3 * 96 * 128 * std::int64_t{sizeof(float)};
       const std::int64_t least = least_of(problem, options);
-      // Every eighth of a gradient comes up, in one gradient or another.
-      for (int step = 0; step < 56; step += kThreadsAreWatched ? 15 : 3) {
+      for (int step = 0; step < 56; step += kThreadsAreWatched ? 16 : 1) {
         options.budget = least + step * gradient / 8;
         if (bounded.expect_kept(options).transfers > 0) ++borrowing;
       }
     }
-  EXPECT_GT(borrowing, kThreadsAreWatched ? 4 : 4 * 12);
+  EXPECT_GT(borrowing, kThreadsAreWatched ? 4 : 4 * 36);
 }
 
 // Of many experts even the counts of one block may take more than a step's rows.
@@ -170,7 +169,7 @@ TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
   options.planner.min_segment = 1;
   const std::int64_t least = least_of(problem, options);
   for (std::int64_t count : {3, 7, 45})
-    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 2) {
+    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 1) {
       options.budget = grown(least, 1.5, step);
       options.memory.rule = {ChunkRule::Kind::equal, count, {}};
       for (std::int64_t peak : run(problem, options).peak_bytes) EXPECT_LE(peak, options.budget);
@@ -182,7 +181,7 @@ TEST(ChunkRule, IsFollowedWhereItFitsAndChangesNoNumber) {
   const Bounded bounded(problem);
   for (std::int64_t budget : {Arena::kNoBudget, kGenerous})
     for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none})
-      for (std::int64_t count : {1, 3, 50}) {
+      for (std::int64_t count : {1, 3, 8, 50}) {
         RunOptions options = options_of(budget, true, recompute);
         options.memory.rule = {ChunkRule::Kind::equal, count, {}};
         EXPECT_EQ(bounded.expect_kept(options).chunks, static_cast<std::size_t>(count));

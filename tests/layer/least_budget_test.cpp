@@ -92,24 +92,27 @@ void expect_within(const BudgetShape& shape, std::int64_t bound, std::int64_t sh
 
 TEST(LeastBudgetOfALayer,
      IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeedAndATenthOfWhatManyRowsNeedAlone) {
-  for_each_layer({{768, 768}, {2048, 1024}}, [](const ExpertShape& expert, const BudgetShape& shape) {
-    // All but the tables of a chunk.
-    expect_within(shape, lower_bound(shape, operands_of(expert)), 20);
-    const bool many_rows = shape.chunk.num_ranks >= 8 && shape.chunk.top_k >= 4;
-    if (shape.chunk.with_backward && many_rows) expect_within(shape, lower_bound(shape, {}), 10);
-  });
+  for_each_layer({{768, 768}, {1536, 768}, {2048, 1024}, {1024, 512}},
+                 [](const ExpertShape& expert, const BudgetShape& shape) {
+                   // All but the tables of a chunk.
+                   expect_within(shape, lower_bound(shape, operands_of(expert)), 20);
+                   const bool many_rows = shape.chunk.num_ranks >= 8 && shape.chunk.top_k >= 4;
+                   if (shape.chunk.with_backward && many_rows)
+                     expect_within(shape, lower_bound(shape, {}), 10);
+                 });
 }
 
 // Their rows take little beside the counts of a step, which then need not be gathered in blocks; and numbers
 // weigh more.
 TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATenth) {
-  for_each_layer({{128, 64}, {256, 256}, {512, 256}}, [](const ExpertShape& expert, BudgetShape shape) {
-    const PassNumbers numbers = expert.hidden < 256 ? numbers_of(shape.chunk) : PassNumbers{};
-    for (std::int64_t max_tokens : {1, 64, 2048}) {
-      shape.max_tokens = max_tokens;
-      expect_within(shape, lower_bound(shape, operands_of(expert), numbers), 10);
-    }
-  });
+  for_each_layer({{128, 64}, {128, 128}, {256, 256}, {512, 256}},
+                 [](const ExpertShape& expert, BudgetShape shape) {
+                   const PassNumbers numbers = expert.hidden < 256 ? numbers_of(shape.chunk) : PassNumbers{};
+                   for (std::int64_t max_tokens : {1, 64, 2048}) {
+                     shape.max_tokens = max_tokens;
+                     expect_within(shape, lower_bound(shape, operands_of(expert), numbers), 10);
+                   }
+                 });
 }
 
 // The products that are fastest would take more than all else together.
