@@ -111,13 +111,11 @@ INSTANTIATE_TEST_SUITE_P(InChunks, Allocation,
                                             ::testing::Values(DataType::f32, DataType::bf16),
                                             ::testing::Values(true), ::testing::Values(3),
                                             ::testing::Values(0)));
-constexpr auto kLevel = PlannerOptions::Kind::level;
 INSTANTIATE_TEST_SUITE_P(Budgets, Allocation,
-                         ::testing::Values(std::tuple(kLevel, DataType::f32, false, 1, 100),
-                                           std::tuple(kLevel, DataType::bf16, false, 3, 100),
-                                           std::tuple(kLevel, DataType::f32, false, 3, 150),
-                                           std::tuple(kLevel, DataType::bf16, false, 1, 300),
-                                           std::tuple(kLevel, DataType::f32, false, 1, 1000)));
+                         ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
+                                            ::testing::Values(DataType::f32, DataType::bf16),
+                                            ::testing::Values(false), ::testing::Values(1, 3),
+                                            ::testing::Values(100, 150, 300, 1000)));
 
 }  // namespace
 }  // namespace evenkeel::testing

@@ -291,27 +291,24 @@ constexpr ExpertShape kOtherExperts[] = {{48, 120, Activation::clamped_swiglu, t
 
 class PredictedOf : public ::testing::TestWithParam<std::tuple<ExpertShape, Kind>> {
  protected:
-  // Steps of three and six ranks, under each policy; of two that follow, one is of one chunk and one of
-  // `chunks`.
+  // Steps of three and six ranks, each in one chunk and in `chunks`.
   void expect_steps_predicted(std::initializer_list<Recompute> policies, std::int64_t chunks,
                               std::uint64_t seed, ToldOf told_of) const {
     const auto [expert, kind] = GetParam();
     const auto products = make_cpu_expert_ffn(expert, true);
-    for (int ranks = 3; ranks <= (kThreadsAreWatched ? 3 : 6); ranks += 3) {
-      int turn = ranks / 3;
-      for (Recompute recompute : policies) {
-        const std::int64_t count = ++turn % 2 == 0 ? 1 : chunks;
-        StepSetup setup{case_of(ranks, expert, seed), options_of(kind, recompute, count)};
-        const bool by_blocks = told_of == ToldOf::blocks;
-        if (by_blocks) setup.budget = std::int64_t{1} << 28;  // so that steps are counted by blocks
-        const Measured measured = measure(setup);
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count) + " chunks");
-        expect_predicted(measured.peaks, Prediction(setup, measured, told_of).peaks(),
-                         !by_blocks                ? 0
-                         : measured.plan.spilled() ? 0.65
-                                                   : 0.02);
-      }
-    }
+    for (int ranks = 3; ranks <= (kThreadsAreWatched ? 3 : 6); ranks += 3)
+      for (Recompute recompute : policies)
+        for (std::int64_t count : {std::int64_t{1}, chunks}) {
+          StepSetup setup{case_of(ranks, expert, seed), options_of(kind, recompute, count)};
+          const bool by_blocks = told_of == ToldOf::blocks;
+          if (by_blocks) setup.budget = std::int64_t{1} << 28;  // so that steps are counted by blocks
+          const Measured measured = measure(setup);
+          SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count) + " chunks");
+          expect_predicted(measured.peaks, Prediction(setup, measured, told_of).peaks(),
+                           !by_blocks                ? 0
+                           : measured.plan.spilled() ? 0.65
+                                                     : 0.02);
+        }
   }
 };
 
