@@ -20,7 +20,7 @@ from evenkeel.torch import Budgets, ExpertParallel, LiveBytes, SpillCosts
 from evenkeel.torch._chunk import Weights
 
 ROOT = Path(__file__).parents[2]
-TIMES_LEAST = (1.0, 1.5, 4.0)
+TIMES_LEAST = (1.0, 1.1, 1.5, 2.0, 4.0)
 
 
 class Shape(NamedTuple):
@@ -225,7 +225,7 @@ class BudgetTest(unittest.TestCase):
                 with self.subTest(shape=shape, budget=did[0].budget, said=said):
                     self.check(said, did)
                     lacking += did[0].lacked_memory
-            self.assertIn(lacking, range(1, len(answers[0][1]) - 3))
+            self.assertIn(lacking, range(2, len(answers[0][1]) - 3))
 
     def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
         """`did` by rank."""
@@ -270,14 +270,14 @@ class BudgetTest(unittest.TestCase):
             self.assertTrue(same)
 
     def test_the_first_rank_logs_the_first_step_of_each_kind(self) -> None:
-        ((training, _, without), said), other = run_ranks(2, logged, SHAPES[0])
+        (training, _, without), said = run_ranks(2, logged, SHAPES[0])[0]
         self.assertTrue(training.startswith("layer 7, a step with gradients in 1 chunk: a budget of 1073741824 bytes;"))
         self.assertTrue(training.endswith(said), "also after a step without")
         self.assertTrue(
             without.startswith("layer 7, a step without gradients in 1 chunk: a budget of 1073741824 bytes;")
         )
         self.assertFalse(without.endswith(said))
-        self.assertEqual(other, ([], said))
+        self.assertEqual(run_ranks(2, logged, SHAPES[0])[1], ([], said))
 
     def test_bins_are_the_numbers_of_chunks(self) -> None:
         for said, chunks in run_ranks(2, with_bins, SHAPES[0]):
