@@ -65,7 +65,7 @@ constexpr IndexRange<I> indices(Integer count) {
   return IndexRange<I>(static_cast<std::int32_t>(count));
 }
 
-// Of items that stand group after group, those of one: `begins` has where each group begins, and the end.
+// The items of one group, where items stand group after group: group g is begins[g]..begins[g + 1].
 template <class T, class Offset>
 std::span<const T> group_of(const std::vector<T>& items, const std::vector<Offset>& begins,
                             std::size_t group) {

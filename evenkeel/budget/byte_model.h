@@ -19,7 +19,7 @@ struct ForeignLoad {
   std::int64_t lent = 0;       // experts that it owns, once for each other rank that computes gradients of it
 };
 
-// Of all ranks.
+// Foreign loads of all ranks under a plan.
 class ForeignLoads {
  public:
   explicit ForeignLoads(int num_ranks) : loads_(static_cast<std::size_t>(num_ranks)) {}

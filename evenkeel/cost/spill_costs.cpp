@@ -12,7 +12,7 @@ namespace evenkeel {
 
 namespace {
 
-// Of the rank that sends or receives the most.
+// Transfers of the rank that sends or receives the most.
 double most_at_a_rank(std::span<const double> transfers, std::size_t ranks) {
   std::vector<double> sends(ranks), receives(ranks);
   for (std::size_t i = 0; i < transfers.size(); ++i) {

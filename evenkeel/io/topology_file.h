@@ -16,7 +16,7 @@ Topology read_topology(const ByteSource& source);
 // opened, with the names that there are.
 Topology named_topology(const std::string& name);
 
-// What write_topology() writes, in one line.
+// The text of a topology file, in one line.
 std::string to_json(const Topology& topology);
 void write_topology(const Topology& topology, const std::string& path);
 

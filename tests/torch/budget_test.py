@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from processes import run_ranks, said_by
+from processes import lines_of_log, run_ranks, said_by
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -182,12 +182,7 @@ def checkpointed_while_auto_grows(rank: int, ranks: int, shape: Shape) -> tuple[
 
 def logged(rank: int, ranks: int, shape: Shape) -> tuple[list[str], str]:
     """The detailed log of two training steps and one without gradients, and what was said of them."""
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("evenkeel.torch")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    lines = lines_of_log(logging.DEBUG)
     step = Step(rank, shape)
     layer = step.layer(budget="1GiB", name="7")
     for gradients in (True, True, False):

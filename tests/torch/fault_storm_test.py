@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-from processes import PAGE, require_documented
+from processes import PAGE, chosen_seeds, require_documented
 from storm_ranks import CHECKPOINT, Outcome, on_rank
 from storm_runs import CYCLE, INNOCENT, LOST, OWN, PLACES, SAMPLE, SET_UP, Draft, Promise, Run
 from transformers_test import save
@@ -186,10 +186,7 @@ class FaultStormTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    chosen: list[int] = []
-    for argument in sys.argv[1:]:
-        first, _, last = argument.partition("-")
-        chosen += range(int(first), int(last or first) + 1)
+    chosen = chosen_seeds(sys.argv[1:])
     if not chosen:
         unittest.main()
     start = time.monotonic()

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 import transformers as T
 from layer_test import all_weights, experts, inputs
-from processes import run_ranks, said_by
+from processes import lines_of_log, run_ranks, said_by
 from slots_test import dispatcher
 from torch import nn
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
@@ -69,12 +69,7 @@ class Reporter(T.TrainerCallback):  # type: ignore[misc]
 def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
     """All that is said on this rank; numbers are compared here."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "localhost"}
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("evenkeel.torch")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    lines = lines_of_log(logging.INFO)
 
     model = Model()
     assert metrics(model) == {}

@@ -6,6 +6,7 @@ anew: the parent computes no gradients and has no group and no threads.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import runpy
@@ -13,7 +14,7 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from datetime import timedelta
 from io import StringIO
@@ -102,6 +103,26 @@ def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
     except kinds as error:
         return str(error)
     return "nothing"
+
+
+def chosen_seeds(arguments: Sequence[str]) -> list[int]:
+    """Of a command line such as `17 30-59`."""
+    chosen: list[int] = []
+    for argument in arguments:
+        first, _, last = argument.partition("-")
+        chosen += range(int(first), int(last or first) + 1)
+    return chosen
+
+
+def lines_of_log(level: int) -> list[str]:
+    """What the log of `evenkeel.torch` says from now on, from this level."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("evenkeel.torch")
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    return lines
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"

@@ -97,11 +97,14 @@ def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor,
     right, loads = model.made(hidden), [block.layer.last["rank_loads"] for block in model.blocks]
     model.force(None)
     for form in (ids, ids.to(torch.uint8).view(4, 10, LAYERS, K), ids.to(torch.int16).numpy()):
+        around = HostReads.count
         with routes_ahead(model, form):
             before = HostReads.count
             made = model.made(hidden)
             if inside is not None:
                 assert HostReads.count == before + inside, f"{HostReads.count - before} reads"
+            around += HostReads.count - before
+        assert HostReads.count == around + 3, "two reads before the layers, one when the block ends"
         close(made, right)
         assert [block.layer.last["rank_loads"] for block in model.blocks] == loads
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from processes import run_ranks, said_by
+from processes import chosen_seeds, run_ranks, said_by
 from slots_test import Case, close, gradients
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -144,10 +144,7 @@ class SlotsStormTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    chosen: list[int] = []
-    for argument in sys.argv[1:]:
-        first, _, last = argument.partition("-")
-        chosen += range(int(first), int(last or first) + 1)
+    chosen = chosen_seeds(sys.argv[1:])
     if not chosen:
         unittest.main()
     for each in chosen:

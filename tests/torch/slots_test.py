@@ -377,6 +377,21 @@ def messages(rank: int, ranks: int) -> list[list[str]]:
     return found
 
 
+def runs_otherwise(rank: int, ranks: int, times: int) -> str:
+    """What is said where a dispatcher calls run so many times."""
+    case = Case(rank, ranks, 5)
+    layer = case.layer()
+
+    def carry(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any) -> torch.Tensor:
+        def again(rows: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+            return torch.stack([run(rows, slots) for _ in range(times)] or [rows]).sum(0)
+
+        return dispatcher(hidden, places, top_k, again, layer.places_here)
+
+    call = partial(layer, case.hidden, case.ids, case.top_k, experts, case.weights, carry)
+    return said_by(call, ek.errors.InvalidArgument, ek.errors.CommError)
+
+
 def refused(rank: int, ranks: int) -> list[str]:
     """What every rank says alike, after which the group goes on; and last what a rank says of its own dispatcher."""
     case = Case(rank, ranks, 3)
@@ -395,6 +410,7 @@ def refused(rank: int, ranks: int) -> list[str]:
             for make in (
                 lambda: case.layer(planner="least-loaded"),
                 lambda: case.layer(slots=0),
+                lambda: case.layer(slots=None),
                 lambda: ExpertSlots(3),
             )
         ),
@@ -491,11 +507,17 @@ class SlotsTest(unittest.TestCase):
             self.assertRegex(said[0], "8 expert ids of rank 0 are outside -1..")
             self.assertEqual(said[1], "planner: 'least-loaded'; allowed: ep, level")
             self.assertEqual(said[2], "slots: 0; allowed: 1..2147483647")
-            self.assertIn("3 are at home on 2 ranks as [1, 2]; allowed: as many on each rank", said[3])
+            self.assertIn("slots: None; allowed", said[3])
+            self.assertIn("3 are at home on 2 ranks as [1, 2]; allowed: as many on each rank", said[4])
             self.assertRegex(
-                said[4], f"dispatcher: brought 3 rows to rank {rank}; allowed: 8, one for each|rank . failed"
+                said[5], f"dispatcher: brought 3 rows to rank {rank}; allowed: 8, one for each|rank . failed"
             )
-            self.assertEqual(said[5], "dispatcher: is a NoneType; allowed: a callable")
+            self.assertEqual(said[6], "dispatcher: is a NoneType; allowed: a callable")
+
+    def test_a_dispatcher_calls_run_once(self) -> None:
+        for times, what in ((0, "did not call run"), (2, "calls run a second time")):
+            for rank, said in enumerate(run_ranks(2, runs_otherwise, times)):
+                self.assertRegex(said, f"dispatcher: {what} on rank {rank}|rank {1 - rank} failed")
 
 
 if __name__ == "__main__":

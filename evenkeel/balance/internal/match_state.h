@@ -107,7 +107,7 @@ class MovePairs {
     used_.clear();
     before_.clear();
   }
-  // Where a pair is kept, until the next one is wanted.
+  // The place that keeps a pair; it may move when the next pair is asked for.
   std::size_t place_of(RankId from, RankId to) {
     if (2 * (used_.size() + 1) > places_.size()) grow();
     const std::size_t at = find(key(from, to));

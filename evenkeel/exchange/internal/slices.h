@@ -26,7 +26,8 @@ class Slices {
   void send(RankId rank, std::span<const std::byte> bytes) { sends_.push_back({rank, bytes}); }
   void receive(RankId rank, std::span<std::byte> bytes) { receives_.push_back({rank, bytes}); }
 
-  // What is elsewhere travels out to where it is computed, and comes here; or what is here travels home.
+  // `out` brings rows of other ranks here, where they are computed. `home` takes their results from here to
+  // the ranks that they are of.
   enum class Way { out, home };
 
   // Rows: those here, of which `own` of this rank are left out, and those elsewhere.

@@ -32,7 +32,7 @@ double critical_seconds(Step step) {
   return all;
 }
 
-// Of all ranks.
+// CPU seconds of all ranks.
 double cpu_seconds(Step step) {
   return sum(step, [](const RankSample& s) {
     double all = 0;

@@ -204,8 +204,7 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, stock=stock)
-            if self.ahead is not None and not self.ahead.is_whole:
-                stock = None
+            stock = self._able(stock)
             agreed, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
         if self.budget is None and not cut.chunks:
             assert stock is not None
@@ -227,6 +226,10 @@ class ExpertParallel:
                 self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
         self._note(cut.last)
         return agreed, cut
+
+    def _able(self, stock: Stock | None) -> Stock | None:
+        """None where routes are known ahead with choices of no expert, which `stock` may not know how to leave out."""
+        return stock if self.ahead is None or self.ahead.is_whole else None
 
     def own_tokens(self, tokens: int) -> slice:
         """Of those that the model runs on this rank, which come here."""

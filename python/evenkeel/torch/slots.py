@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
-from .._arguments import instance, invalid, public
+from .._arguments import instance, invalid, number, public
 from .._reading import FilePath
 from ..placement import Placement
 from ._chunk import Experts
@@ -62,6 +62,7 @@ class ExpertSlots(ExpertParallel):
         topology: FilePath | None = None,
         name: str = "",
     ) -> None:
+        slots = number(slots, "slots", 1, 2**31 - 1)  # None is for layers without
         options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots, topology)
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -116,8 +117,7 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
-            if self.ahead is not None and not self.ahead.is_whole:
-                stock = None
+            stock = self._able(stock)
             given = Given(hidden, ids, top_k_weights, experts, weights, stock)
             stays = self.keeps_slots and not given.wants_gradients()
             tables = self._tables(given, stays)
@@ -128,7 +128,8 @@ class ExpertSlots(ExpertParallel):
             step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, lying)
             places = places_of(ids, tables)
         made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
-        step.require_run()
+        with self.exchange.step("forward", device):
+            step.require_run()
         step.end()  # where it fails, other ranks may never send what is waited for here
         return made
 
@@ -199,7 +200,7 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
 
     Decoding then sends few weights: a slot is filled anew only where the worst rank would be above 1.01 times the mean.
     Each layer holds its own slots until the end. Every rank enters and leaves at the same step. A weight that is changed
-    in place, as by an optimizer, empties them. What torch does not count must not change weights within it: `.data`, another
+    in place, as by an optimizer, empties them, and so does another tensor in its place. What torch does not count must not change weights within it: `.data`, another
     library's kernels.
 
     Args:

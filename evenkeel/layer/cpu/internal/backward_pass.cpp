@@ -110,7 +110,7 @@ class BackwardPass {
     Exchange::RowGradients computed;
   };
 
-  // Of the rank's own experts: gradients that other ranks compute and send home go there too.
+  // The layer's owned gradients are this step's, so that what other ranks send home is added to them.
   void attach_owned_gradients() {
     const auto natives = layer_.parts.natives();
     for (std::size_t i = 0; i < natives.size(); ++i)

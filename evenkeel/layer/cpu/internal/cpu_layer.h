@@ -28,8 +28,7 @@
 
 namespace evenkeel::internal {
 
-// Where a rank is within a step, and where its CPU time goes: each stretch of the thread's counts to the
-// phase entered last.
+// PhaseClock knows the phase that a rank is in, and adds the thread's CPU time to the phase entered last.
 class PhaseClock {
  public:
   // `on_phase`, if any, is told of every phase when it begins.
