@@ -250,6 +250,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: list[torch.Tensor]
     ) -> torch.Tensor:
         """The same in a compiled graph, where the module's own parameters are others: without stock, which reads them."""
+        self._require_no_buffers()
         names = (name for name, each in self.experts._parameters.items() if each is not None)
         return self._eager(hidden, index, top_k_weights, dict(zip(names, weights, strict=True)), with_stock=False)
 
@@ -276,17 +277,22 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
 
     def _weights(self) -> Weights:
         """What travels with experts. It is computed here, once a step, so that autograd takes its gradients on."""
+        self._require_no_buffers()
         experts = self.experts
-        for name, buffer in experts.named_buffers():
-            if buffer.dim() > 0 and len(buffer) == experts.num_experts and not name.startswith("parametrizations."):
-                raise invalid(
-                    "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
-                )
         weights = {name: self._at_home(weight) for name, weight in weights_of(experts, self.names).items()}
         for name, weight in shared_weights(experts).items():
             used = _Shared.apply(weight, self.layer.exchange) if torch.is_grad_enabled() else weight
             weights[name] = used.expand(experts.num_experts, *weight.shape)
         return weights
+
+    def _require_no_buffers(self) -> None:
+        """What is not a weight of each expert would stay at home when the expert is borrowed."""
+        for name, buffer in self.experts.named_buffers():
+            of_each = buffer.dim() > 0 and len(buffer) == self.experts.num_experts
+            if of_each and not name.startswith("parametrizations."):
+                raise invalid(
+                    "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
+                )
 
     def _at_home(self, weight: torch.Tensor) -> torch.Tensor:
         """This rank's part of what was computed of sharded weights, as FSDP would gather it and divide its gradient."""

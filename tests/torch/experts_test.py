@@ -371,14 +371,16 @@ def unlike(rank: int, ranks: int) -> list[str]:
     return said
 
 
-def not_plain(rank: int, ranks: int) -> str:
-    """What is said of experts that have more than parameters."""
+def not_plain(rank: int, ranks: int) -> list[str]:
+    """What is said of experts that have more than parameters, outside of a compiled graph and in one."""
     mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("ep", "tp"))
     module = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=2))
     module.register_buffer("scales", torch.ones(2, 3))
     rows, ids = torch.randn(4, 8), torch.zeros((4, 1), dtype=torch.int64)
     layer = EvenkeelEP(module, mesh["ep"], mesh["tp"])
-    return said_by(lambda: layer(rows, ids, torch.ones(4, 1)), ek.errors.InvalidArgument)
+    given = rows, ids, torch.ones(4, 1)
+    calls = (lambda: layer(*given), lambda: layer.in_graph(*given, [*module.parameters()]))
+    return [said_by(call, ek.errors.InvalidArgument) for call in calls]
 
 
 def all_gradients(rank: int, ranks: int) -> list[int]:
@@ -434,7 +436,8 @@ class ExpertsTest(unittest.TestCase):
         self.assertEqual(run_ranks(2, copied), [True, True])
 
     def test_weights_that_would_stay_at_home_are_refused(self) -> None:
-        self.assertIn("have a buffer of each expert, scales", run_ranks(1, not_plain)[0])
+        for said in run_ranks(1, not_plain)[0]:
+            self.assertIn("have a buffer of each expert, scales", said)
 
     def test_a_chunk_that_is_computed_again_draws_the_same_random_numbers(self) -> None:
         for ranks in (1, 2):
