@@ -52,19 +52,19 @@ def budgets(config: dict[str, Any], ranks: int, tokens: int) -> Budgets:
     width = config.get("moe_intermediate_size") or config["intermediate_size"]
     placement = Placement.contiguous(1, experts, ranks)
     layout = _native.StepLayout(placement._native, 0, 0, "level", 1000, 64, 1000)
-    phases = phases_of(-(-experts // ranks), hidden, width, k)
+    phases = phases_of(experts, ranks, hidden, width, k)
     counts = np.full((ranks, BLOCKS, experts), round(tokens * k * (1 - HOT) / BLOCKS / experts), dtype=np.int64)
     counts[:, :, 0] = tokens * k // BLOCKS - counts[:, :, 1:].sum(axis=2)
     of_blocks = np.full((ranks, BLOCKS), tokens // BLOCKS, dtype=np.int64)
-    counted = Counted(0, tokens, counts, of_blocks, np.zeros((0, k)))
+    counted = Counted(0, tokens, counts, of_blocks, np.zeros((ranks, BLOCKS, 0)))
     step = CountedStep(layout, phases, ExpertSize(0, 0, 0, 0), counted, k, training=True)
     step.set_budget(0, None)
     return step.budgets(CHUNKS)
 
 
-def phases_of(experts: int, hidden: int, width: int, k: int) -> list[_native.PhaseBytes]:
-    """Of a layer with so many experts at home, and f32 router weights."""
-    config = Qwen3MoeConfig(hidden_size=hidden, moe_intermediate_size=width, num_experts=experts)
+def phases_of(experts: int, ranks: int, hidden: int, width: int, k: int) -> list[_native.PhaseBytes]:
+    """Of a layer with f32 router weights, on the rank with the most experts at home."""
+    config = Qwen3MoeConfig(hidden_size=hidden, moe_intermediate_size=width, num_experts=-(-experts // ranks))
     config._experts_implementation = "grouped_mm"
     with torch.device("meta"):
         module = Qwen3MoeExperts(config).to(torch.bfloat16)
@@ -76,7 +76,7 @@ def phases_of(experts: int, hidden: int, width: int, k: int) -> list[_native.Pha
         return out
 
     own = dict(module.named_parameters())
-    return chunk_phases(run, list(own), list(own.values()), row, torch.float32, k, training=True)
+    return chunk_phases(run, list(own), list(own.values()), row, torch.float32, k, ranks, training=True)
 
 
 if __name__ == "__main__":

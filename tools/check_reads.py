@@ -19,6 +19,7 @@ STEP = [
     "_cut",
     "_exchange",
     "_loan",
+    "_routes",
     "_slots",
     "_step",
     "expert_parallel",

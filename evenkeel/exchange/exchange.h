@@ -116,7 +116,7 @@ class Exchange {
   std::int64_t hidden_;
   DataType type_;
   Deal deal_;
-  Router<std::int32_t> router_;
+  Router router_;
   std::unique_ptr<Slices> slices_;
   std::vector<std::int32_t> token_rows_;  // of one token's results
   std::vector<std::int64_t> chosen_;      // [E] by this rank's tokens

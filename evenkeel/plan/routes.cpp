@@ -1,6 +1,6 @@
 #include "evenkeel/plan/routes.h"
 
-#include <type_traits>
+#include <cstdint>
 
 #include "evenkeel/base/error.h"
 
@@ -16,17 +16,15 @@ namespace {
 // Numbers the rows of the positions to one rank, of which `assignments` has what each is, from `first` on.
 // Fills the message to this rank; returns the number behind the last row. A token whose row_of is below
 // `first` has no row there yet.
-template <class Index>
-Index number_rows(std::span<const Index> assignments, int k, Index first, std::span<Index> tokens,
-                  std::span<Index> row_of, std::span<Index> message) {
-  using Unsigned = std::make_unsigned_t<Index>;
-  Index rows = first;
+std::int32_t number_rows(std::span<const std::int32_t> assignments, int k, std::int32_t first,
+                         std::span<std::int32_t> tokens, std::span<std::int32_t> row_of,
+                         std::span<std::int32_t> message) {
+  std::int32_t rows = first;
   for (std::size_t i = 0; i < assignments.size(); ++i) {
-    const auto token =
-        static_cast<std::size_t>(static_cast<Unsigned>(assignments[i]) / static_cast<Unsigned>(k));
-    Index& row = row_of[token];
+    const auto token = static_cast<std::uint32_t>(assignments[i]) / static_cast<std::uint32_t>(k);
+    std::int32_t& row = row_of[token];
     if (row < first) {
-      tokens[static_cast<std::size_t>(rows)] = static_cast<Index>(token);
+      tokens[static_cast<std::size_t>(rows)] = static_cast<std::int32_t>(token);
       row = rows++;
     }
     message[i + 1] = row - first;
@@ -37,15 +35,14 @@ Index number_rows(std::span<const Index> assignments, int k, Index first, std::s
 
 }  // namespace
 
-template <class Index>
-void Router<Index>::send(std::span<const Index> experts, int k, const Deal& deal, RankId me,
-                         const SentRoutes<Index>& routes, std::span<Index> row_of) {
+void Router::send(std::span<const std::int32_t> experts, int k, const Deal& deal, RankId me,
+                  const SentRoutes& routes, std::span<std::int32_t> row_of) {
   open_cursors(deal, me, routes);
   place(experts, routes);
-  std::ranges::fill(row_of, Index{-1});
-  std::span<const Index> assignments = routes.assignments;
-  std::span<Index> messages = routes.messages;
-  Index rows = 0;
+  std::ranges::fill(row_of, std::int32_t{-1});
+  std::span<const std::int32_t> assignments = routes.assignments;
+  std::span<std::int32_t> messages = routes.messages;
+  std::int32_t rows = 0;
   for (RankId rank : indices<RankId>(deal.sent().size())) {
     const std::size_t count = rank == me ? 0 : static_cast<std::size_t>(deal.sent()[rank.offset()]);
     rows = number_rows(assignments.first(count), k, rows, routes.tokens, row_of, messages);
@@ -56,13 +53,12 @@ void Router<Index>::send(std::span<const Index> experts, int k, const Deal& deal
     number_rows(assignments, k, rows, routes.tokens, row_of, routes.own_message);
 }
 
-template <class Index>
-void Router<Index>::open_cursors(const Deal& deal, RankId me, const SentRoutes<Index>& routes) {
+void Router::open_cursors(const Deal& deal, RankId me, const SentRoutes& routes) {
   destinations_.resize(deal.sent().size());
-  Index sent = 0;
+  std::int32_t sent = 0;
   for (RankId rank : indices<RankId>(destinations_.size())) {
     destinations_[rank.offset()] = {sent, routes.first_sent};
-    if (rank != me) sent += static_cast<Index>(deal.sent()[rank.offset()]);
+    if (rank != me) sent += static_cast<std::int32_t>(deal.sent()[rank.offset()]);
   }
   destinations_[me.offset()] = {sent, routes.first_own - sent};
   cursors_.resize(deal.num_experts());
@@ -70,20 +66,18 @@ void Router<Index>::open_cursors(const Deal& deal, RankId me, const SentRoutes<I
     cursors_[expert.offset()] = {.rest = deal.pieces(expert)};
 }
 
-template <class Index>
-void Router<Index>::open_piece(Cursor& cursor) const {
+void Router::open_piece(Cursor& cursor) const {
   if (cursor.rest.empty()) throw_not_counted();
   const Deal::Piece& piece = cursor.rest.front();
   const Destination& to = destinations_[piece.rank.offset()];
-  cursor = {static_cast<Index>(piece.count), static_cast<Index>(to.begin + piece.before), to.to_result,
-            cursor.rest.subspan(1)};
+  cursor = {static_cast<std::int32_t>(piece.count), static_cast<std::int32_t>(to.begin + piece.before),
+            to.to_result, cursor.rest.subspan(1)};
 }
 
-template <class Index>
-void Router<Index>::place(std::span<const Index> experts, const SentRoutes<Index>& routes) {
+void Router::place(std::span<const std::int32_t> experts, const SentRoutes& routes) {
   std::size_t left = routes.assignments.size();
   for (std::size_t at = 0; at < experts.size(); ++at) {
-    const Index expert = experts[at];
+    const std::int32_t expert = experts[at];
     if (expert == -1) {
       routes.result_of[at] = routes.no_result;
       continue;
@@ -93,14 +87,11 @@ void Router<Index>::place(std::span<const Index> experts, const SentRoutes<Index
     if (cursor.left == 0) open_piece(cursor);
     --cursor.left;
     --left;
-    const Index position = cursor.position++;
-    routes.assignments[static_cast<std::size_t>(position)] = static_cast<Index>(at);
+    const std::int32_t position = cursor.position++;
+    routes.assignments[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(at);
     routes.result_of[at] = position + cursor.to_result;
   }
   if (left != 0) throw_not_counted();
 }
-
-template class Router<std::int32_t>;
-template class Router<std::int64_t>;
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// The numbering of a step's rows and positions: between processes (plan/step_routes.h), within one
-// (exchange/), and as the oracle of the tables that kernels make (exchange/cuda/).
+// The numbering of a step's rows and positions within one process (exchange/), and the oracle of the tables
+// that kernels make (exchange/cuda/).
 //
 // Words      A position is one assignment where it is computed. A row is one token's hidden state: it goes to
 //            a rank once, however many of its positions are there.
@@ -22,21 +22,19 @@ namespace evenkeel {
 
 // What a rank sends, in the caller's memory. Of a Deal of P ranks, A is this rank's assignments; its own
 // positions and rows, which stay where they are, come last.
-template <class Index>
 struct SentRoutes {
-  std::span<Index> assignments;  // [A] of each position: token * k + place
-  std::span<Index> tokens;       // [A] of each row; beyond the number of rows nothing is written
-  std::span<Index> messages;     // [A - own + P] by rank, with nothing but the number 0 to this rank
-  std::span<Index>
+  std::span<std::int32_t> assignments;  // [A] of each position: token * k + place
+  std::span<std::int32_t> tokens;       // [A] of each row; beyond the number of rows nothing is written
+  std::span<std::int32_t> messages;     // [A - own + P] by rank, with nothing but the number 0 to this rank
+  std::span<std::int32_t>
       own_message;  // [own + 1] what would be sent to this rank; empty where own rows are not numbered
 
   // Where each assignment's result is, [tokens * k]: this rank's own positions are numbered from first_own,
   // the others from first_sent; an assignment without an expert has no_result.
-  std::span<Index> result_of;
-  Index first_own = 0, first_sent = 0, no_result = 0;
+  std::span<std::int32_t> result_of;
+  std::int32_t first_own = 0, first_sent = 0, no_result = 0;
 };
 
-template <class Index>
 class Router {
  public:
   // Takes the memory that any deal of so many experts and ranks needs; send() does so itself.
@@ -48,31 +46,28 @@ class Router {
   // Fills the routes of this rank's choices `experts`, [tokens * k], -1 for none, dealt as `deal` says;
   // `row_of` [tokens] is overwritten. Throws InvalidArgument where these choices are not those that the deal
   // counts.
-  void send(std::span<const Index> experts, int k, const Deal& deal, RankId me,
-            const SentRoutes<Index>& routes, std::span<Index> row_of);
+  void send(std::span<const std::int32_t> experts, int k, const Deal& deal, RankId me,
+            const SentRoutes& routes, std::span<std::int32_t> row_of);
 
  private:
   struct Destination {
-    Index begin = 0;      // its first position
-    Index to_result = 0;  // from a position to its result
+    std::int32_t begin = 0;      // its first position
+    std::int32_t to_result = 0;  // from a position to its result
   };
   // Where an expert's next assignment goes.
   struct Cursor {
-    Index left = 0;  // of the present piece of the deal
-    Index position = 0;
-    Index to_result = 0;
+    std::int32_t left = 0;  // of the present piece of the deal
+    std::int32_t position = 0;
+    std::int32_t to_result = 0;
     std::span<const Deal::Piece> rest;  // pieces behind the present one
   };
-  void open_cursors(const Deal& deal, RankId me, const SentRoutes<Index>& routes);
+  void open_cursors(const Deal& deal, RankId me, const SentRoutes& routes);
   void open_piece(Cursor& cursor) const;
-  void place(std::span<const Index> experts, const SentRoutes<Index>& routes);
+  void place(std::span<const std::int32_t> experts, const SentRoutes& routes);
 
   std::vector<Destination> destinations_;  // [P]
   std::vector<Cursor> cursors_;            // [E]
 };
-
-extern template class Router<std::int32_t>;
-extern template class Router<std::int64_t>;
 
 // The positions [first, first + count) of those that rank `source` sends are of one expert of those
 // computed here, and computed one after the other from place `at` on.
@@ -86,10 +81,10 @@ struct Arrival {
 
 // Calls body(Arrival) for a deal's `arrivals` [experts here][P]; begin_of(index), called in
 // ascending order, is the place where an expert's first position is computed. `taken` [P] is overwritten.
-template <class Index, class BeginOf, class Body>
-void for_each_arrival(std::span<const std::int32_t> arrivals, std::span<Index> taken, const BeginOf& begin_of,
-                      const Body& body) {
-  std::ranges::fill(taken, Index{0});
+template <class BeginOf, class Body>
+void for_each_arrival(std::span<const std::int32_t> arrivals, std::span<std::int32_t> taken,
+                      const BeginOf& begin_of, const Body& body) {
+  std::ranges::fill(taken, std::int32_t{0});
   auto arrival = arrivals.begin();
   for (std::size_t expert = 0; arrival != arrivals.end(); ++expert) {
     auto at = static_cast<std::size_t>(begin_of(expert));
@@ -97,7 +92,7 @@ void for_each_arrival(std::span<const std::int32_t> arrivals, std::span<Index> t
       const auto count = static_cast<std::size_t>(*arrival++);
       if (count == 0) continue;
       body(Arrival{expert, source, static_cast<std::size_t>(taken[source]), count, at});
-      taken[source] += static_cast<Index>(count);
+      taken[source] += static_cast<std::int32_t>(count);
       at += count;
     }
   }

@@ -13,9 +13,9 @@
 
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/loan.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
-#include "evenkeel/plan/step_routes.h"
 
 namespace evenkeel {
 

@@ -12,7 +12,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -26,8 +25,9 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/budget/phase_bytes.h"
 #include "evenkeel/budget/shares.h"
+#include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/route_tables.h"
 #include "evenkeel/plan/slot_tables.h"
-#include "evenkeel/plan/step_routes.h"
 #include "evenkeel/step/decide.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
@@ -37,63 +37,6 @@ namespace nb = nanobind;
 namespace evenkeel::python {
 
 namespace {
-
-struct BothRoutes {
-  StepRoutes sent;
-  ReceivedRoutes received;
-};
-
-// Routes whose memory goes back to where it came from: fresh pages for every step would take longer than
-// filling them.
-class RoutesPool {
- public:
-  BothRoutes take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return {};
-    BothRoutes routes = std::move(free_.back());
-    free_.pop_back();
-    return routes;
-  }
-  void give_back(BothRoutes routes) {
-    const std::lock_guard lock(mutex_);
-    if (free_.size() < most_free) free_.push_back(std::move(routes));
-  }
-
- private:
-  static constexpr std::size_t most_free = 4;
-  std::mutex mutex_;
-  std::vector<BothRoutes> free_;
-};
-
-struct PooledRoutes {
-  explicit PooledRoutes(std::shared_ptr<RoutesPool> from) : pool(std::move(from)), routes(pool->take()) {}
-  PooledRoutes(PooledRoutes&&) = default;
-  ~PooledRoutes() {
-    if (pool) pool->give_back(std::move(routes));
-  }
-
-  // Of a chunk that borrows with others, slots of borrowed experts count those of all chunks.
-  void renumber_slots() {
-    if (borrowed_places.empty()) return;
-    for (std::int64_t& slot : routes.received.slots)
-      if (slot >= natives) slot = natives + borrowed_places[static_cast<std::size_t>(slot - natives)];
-  }
-
-  std::shared_ptr<RoutesPool> pool;
-  BothRoutes routes;
-  std::int64_t natives = 0;
-  std::vector<std::int64_t> borrowed_places;  // by the chunk's own number
-};
-
-// Where each of these experts is among those of a loan, which come in the same order.
-std::vector<std::int64_t> places_in(const Loan& loan, std::span<const std::int64_t> experts) {
-  std::vector<std::int64_t> places;
-  for (std::size_t at = 0; const std::int64_t expert : experts) {
-    while (loan.borrowed[at] != expert) ++at;
-    places.push_back(static_cast<std::int64_t>(at));
-  }
-  return places;
-}
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.
 class StepLayout {
@@ -146,16 +89,13 @@ class StepLayout {
     decider_ = std::make_unique<StepDecider>(*bytes_, options, placement_.num_ranks());
   }
 
-  // The plan of the counts [P, E] as a step of its own, `stays`: with nothing moved, and this rank's routes;
-  // nothing if no work moves and that is not wanted.
-  std::optional<PooledRoutes> step(const InArray<std::int64_t, 2>& experts,
-                                   const InArray<std::int64_t, 2>& counts, bool stays,
-                                   bool also_if_nothing_moves) {
+  // The plan of the counts [P, E] as a step of its own, `stays`: with nothing moved, and this rank's runs.
+  RouteTables step(const InArray<std::int64_t, 2>& counts, bool stays) {
     const nb::gil_scoped_release release;
     take(counts);
     (stays ? *stay_ : *planner_).plan(counts_, placement_, plan_);
-    if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
-    return route(experts);
+    step_loan_.read(plan_.transfers(), placement_, rank_);
+    return route(step_loan_);
   }
 
   // Plans the counts [P, E]: the places of this rank's assignments, with borrowed experts in slots.
@@ -208,15 +148,12 @@ class StepLayout {
     begin_shares();
   }
 
-  // This rank's routes of the next chunk under the decided plan; `counts` are the chunk's.
-  PooledRoutes share(const InArray<std::int64_t, 2>& experts, const InArray<std::int64_t, 2>& counts) {
+  // This rank's runs of the next chunk under the decided plan; `counts` are the chunk's.
+  RouteTables share(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
     shares_.next(counts_, placement_, plan_);
-    PooledRoutes made = route(experts);
-    made.natives = natives();
-    made.borrowed_places = places_in(loan_, made.routes.sent.borrowed);
-    return made;
+    return route(loan_);
   }
 
   // Bytes of the largest of so many equal chunks, balanced, and whether work moves in any.
@@ -238,6 +175,7 @@ class StepLayout {
   bool plans_chunks() const { return decision_.plans_chunks; }
   std::string reason() const { return std::string(name_of(decision_.reason)); }
   const Loan& loan() const { return loan_; }
+  const Loan& step_loan() const { return step_loan_; }
   std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
@@ -265,11 +203,10 @@ class StepLayout {
     std::ranges::copy(values_of(counts), counts_.rows().begin());
     counts_.sum_loads();
   }
-  PooledRoutes route(const InArray<std::int64_t, 2>& experts) {
-    PooledRoutes made(pool_);
-    router_.send(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
-                 made.routes.sent);
-    return made;
+  RouteTables route(const Loan& loan) {
+    deal_.make(counts_, plan_, rank_);
+    tables_.make(deal_, placement_, rank_, loan);
+    return tables_;
   }
   template <class Ask>
   void ask(const InArray<std::int64_t, 3>& counts, const std::vector<std::int64_t>& tokens, std::int64_t k,
@@ -320,17 +257,18 @@ class StepLayout {
   MadeOf made_of_;
   std::unique_ptr<StepDecider> decider_;
   StepDecision decision_;
-  Loan loan_;  // of the decided plan
+  Loan loan_;       // of the decided plan
+  Loan step_loan_;  // of the last step()
   ChunkShares shares_;
   std::vector<std::int32_t> numbers_;
   std::vector<RankMemory> memories_;
   Counts counts_;
   StepPlan plan_;
-  StepRouter router_;
+  Deal deal_;
+  RouteTables tables_;
   SlotTables slot_tables_;
   std::optional<HeldSlots> held_;
   bool held_plan_ = false;  // the last plan is of slots that stay
-  std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
 // `[2, n]`: places, and how many of this rank's assignments go to each, by expert; those without one come
@@ -344,63 +282,46 @@ OutArray<std::int64_t> rule_of(const SlotTables& tables, std::int64_t assignment
   return to_array(std::move(rule), {2, places.size() + 1});
 }
 
-// A view of numbers of `routes`, which it keeps alive.
-OutArray<std::int64_t> view_of(std::span<std::int64_t> numbers, nb::handle routes) {
-  return OutArray<std::int64_t>(numbers.data(), {numbers.size()}, routes);
+// `[2, n]`: from each assignment's place, in the order of experts, to its position, and how many assignments
+// that is of; those without an expert come first, and their positions last.
+OutArray<std::int64_t> sent_rule(const RouteTables& tables, std::int64_t assignments) {
+  std::vector<std::int64_t> steps{0}, counts{assignments};
+  for (const RouteTables::SentRun& run : tables.sent) counts.front() -= run.count;
+  steps.front() = assignments - counts.front();
+  for (std::int64_t at = counts.front(); const RouteTables::SentRun& run : tables.sent) {
+    steps.push_back(run.first - at);
+    counts.push_back(run.count);
+    at += run.count;
+  }
+  const std::size_t runs = counts.size();
+  steps.insert(steps.end(), counts.begin(), counts.end());
+  return to_array(std::move(steps), {2, runs});
 }
-template <auto member>
-OutArray<std::int64_t> array_of(nb::handle_t<PooledRoutes> self) {
-  return view_of(nb::cast<PooledRoutes&>(self).routes.sent.*member, self);
-}
-template <auto member>
-OutArray<std::int64_t> received_array(nb::handle_t<ReceivedRoutes> self) {
-  return view_of(nb::cast<ReceivedRoutes&>(self).*member, self);
-}
-template <auto member>
-auto value_of(const PooledRoutes& self) {
-  return self.routes.sent.*member;
+
+// `[3, n]`: from each place in the order of computing to its position's number, its slot, and of how many.
+OutArray<std::int64_t> computed_rule(const RouteTables& tables) {
+  std::vector<std::int64_t> rule, slots, counts;
+  for (std::int64_t at = 0; const RouteTables::ComputedRun& run : tables.computed) {
+    rule.push_back(run.first - at);
+    slots.push_back(run.slot);
+    counts.push_back(run.count);
+    at += run.count;
+  }
+  rule.insert(rule.end(), slots.begin(), slots.end());
+  rule.insert(rule.end(), counts.begin(), counts.end());
+  return to_array(std::move(rule), {3, counts.size()});
 }
 
 }  // namespace
 
 void bind_routes(nb::module_& module) {
-  nb::class_<ReceivedRoutes>(module, "ReceivedRoutes")
-      .def_prop_ro("row_counts", [](const ReceivedRoutes& self) { return self.row_counts; })
-      .def_prop_ro("order", &received_array<&ReceivedRoutes::order>)
-      .def_prop_ro("computed_at", &received_array<&ReceivedRoutes::computed_at>)
-      .def_prop_ro("slots", &received_array<&ReceivedRoutes::slots>)
-      .def_prop_ro("pool_rows", &received_array<&ReceivedRoutes::pool_rows>);
-  nb::class_<PooledRoutes>(module, "StepRoutes")
-      .def_prop_ro("sent_rows", &array_of<&StepRoutes::sent_rows>)
-      .def_prop_ro("sent_row_counts", &value_of<&StepRoutes::sent_row_counts>)
-      .def_prop_ro("sent_positions",
-                   [](nb::handle_t<PooledRoutes> self) {
-                     auto& sent = nb::cast<PooledRoutes&>(self).routes.sent;
-                     return view_of(std::span(sent.assignments).first(sent.num_sent()), self);
-                   })
-      .def_prop_ro("own_positions",
-                   [](nb::handle_t<PooledRoutes> self) {
-                     auto& sent = nb::cast<PooledRoutes&>(self).routes.sent;
-                     return view_of(std::span(sent.assignments).subspan(sent.num_sent()), self);
-                   })
-      .def_prop_ro("row_of", &array_of<&StepRoutes::row_of>)
-      .def_prop_ro("sent_counts", &value_of<&StepRoutes::sent_counts>)
-      .def_prop_ro("received_counts", &value_of<&StepRoutes::received_counts>)
-      .def_prop_ro("native_positions", &value_of<&StepRoutes::native_positions>)
-      .def_prop_ro("borrowed", &value_of<&StepRoutes::borrowed>)
-      .def_prop_ro("borrowed_counts", &value_of<&StepRoutes::borrowed_counts>)
-      .def_prop_ro("lent", &array_of<&StepRoutes::lent>)
-      .def_prop_ro("lent_counts", &value_of<&StepRoutes::lent_counts>)
-      .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>)
-      .def_prop_ro("moves_weights", &value_of<&StepRoutes::moves_weights>)
-      .def(
-          "receive",
-          [](PooledRoutes& self, const InArray<std::int64_t, 1>& arrived, int k) -> ReceivedRoutes& {
-            receive_routes(self.routes.sent, values_of(arrived), k, self.routes.received);
-            self.renumber_slots();
-            return self.routes.received;
-          },
-          nb::arg("arrived"), nb::arg("k"), nb::rv_policy::reference_internal);
+  nb::class_<RouteTables>(module, "RouteTables")
+      .def("sent_rule", &sent_rule, nb::arg("assignments"))
+      .def("computed_rule", &computed_rule)
+      .def_ro("sent_counts", &RouteTables::sent_counts)
+      .def_ro("received_counts", &RouteTables::received_counts)
+      .def_ro("own", &RouteTables::own)
+      .def_ro("native_positions", &RouteTables::native_positions);
 
   module.def("parse_bytes",
              [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });
@@ -475,17 +396,17 @@ void bind_routes(nb::module_& module) {
       .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"), nb::arg("bins"),
            nb::arg("elements"), nb::arg("outputs"), nb::arg("weight_bytes"), nb::arg("gradient_bytes"),
            nb::arg("training"))
-      .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("stays"),
-           nb::arg("also_if_nothing_moves"))
+      .def("step", &StepLayout::step, nb::arg("counts"), nb::arg("stays"))
       .def("decide", &StepLayout::decide, nb::arg("counts"), nb::arg("tokens"), nb::arg("k"))
       .def("plan_shares", &StepLayout::plan_shares, nb::arg("counts"))
-      .def("share", &StepLayout::share, nb::arg("experts"), nb::arg("counts"))
+      .def("share", &StepLayout::share, nb::arg("counts"))
       .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
            nb::arg("k"), nb::arg("chunks"))
       .def_prop_ro("refine", &StepLayout::refine)
       .def_prop_ro("plans_chunks", &StepLayout::plans_chunks)
       .def_prop_ro("reason", &StepLayout::reason)
       .def_prop_ro("loan", &StepLayout::loan, nb::rv_policy::copy)
+      .def_prop_ro("step_loan", &StepLayout::step_loan, nb::rv_policy::copy)
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
       .def_prop_ro("decided_transfers", &StepLayout::decided_transfers)

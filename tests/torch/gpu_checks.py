@@ -36,7 +36,8 @@ from evenkeel import _native
 from evenkeel.torch import ExpertParallel, ExpertSlots, LiveBytes, routes_ahead
 from evenkeel.torch._chunk import Experts, Weights
 from evenkeel.torch._cut import how_many
-from evenkeel.torch._exchange import HostReads
+from evenkeel.torch._exchange import HostReads, on_host
+from evenkeel.torch._routes import Sent
 from evenkeel.torch._slots import places_of
 
 RANKS = 4
@@ -240,7 +241,7 @@ def reads(rank: int, ranks: int, device: torch.device, waits: list[str]) -> list
             found.append(Line(f"{what}: waits for the GPU", (len(waits) - before[1]) / ranks, "a rank", at_most))
         BARRIER.wait()
 
-    for kind, forward, backward, known in ((SLOTS, 1, 0, 0), (PARALLEL, 2, 1, 2)):
+    for kind, forward, backward in ((SLOTS, 1, 0), (PARALLEL, 2, int(on_host(device)))):
         case = Case(rank, shape, device, torch.float32, 0.95)
         model, layer = nn.Module(), kind.layer(shape.experts, min_segment=1)
         model.layer = layer  # type: ignore[assignment]
@@ -251,7 +252,7 @@ def reads(rank: int, ranks: int, device: torch.device, waits: list[str]) -> list
             case.gradients(made, case.weights)
         with (
             routes_ahead(model, case.ids[:, None], replay=False),
-            counted(f"{kind.name}, forward, routes ahead", known),
+            counted(f"{kind.name}, forward, routes ahead", 0),
         ):
             case.step(layer, one_order)
     return found
@@ -298,7 +299,7 @@ def microseconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def planning(device: torch.device) -> list[Line]:
-    """What a step with slots does besides sending: its plan, and places of this rank's ids."""
+    """What a step does besides sending: its plan, and places or indices of this rank's ids."""
     found, tokens, k = [], 4096, 8
     for experts, ranks in ((128, 8), (384, 64)):
         random = np.random.default_rng(ranks)
@@ -313,6 +314,8 @@ def planning(device: torch.device) -> list[Line]:
         of = f"{experts} experts on {ranks} ranks"
         found.append(Line(f"plan of {of}", microseconds(plan, torch.device("cpu")), "us"))
         found.append(Line(f"places of {tokens} x {k} assignments, {of}", microseconds(places, device), "us"))
+        sent = partial(Sent, layout.step(counts, False), ids.to(device))
+        found.append(Line(f"indices of what is sent, {of}", microseconds(sent, device), "us"))
     return found
 
 

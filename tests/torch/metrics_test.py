@@ -208,7 +208,17 @@ class MetricsTest(unittest.TestCase):
 
     def test_a_profile_has_the_phases(self) -> None:
         of_both = {
-            *("counts", "plan", "routes", "weights", "dispatch", "wait for weights", "experts at home", "combine"),
+            *(
+                "counts",
+                "plan",
+                "rows",
+                "routes",
+                "weights",
+                "dispatch",
+                "wait for weights",
+                "experts at home",
+                "combine",
+            ),
             *("agreement", "gradient dispatch", "router weights", "router gradients", "weight gradients"),
             *("gradients of experts at home", "gradient return", "wait for weight gradients", "dispatcher"),
         }

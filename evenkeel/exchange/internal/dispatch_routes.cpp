@@ -49,7 +49,7 @@ class DispatchRoutes {
  public:
   // Numbers what this rank sends. The tables have the given lifetime; the messages go with this object.
   // `deal` must stay.
-  DispatchRoutes(Arena& arena, Router<std::int32_t>& router, const Deal& deal, RankId me, const TopK& top_k,
+  DispatchRoutes(Arena& arena, Router& router, const Deal& deal, RankId me, const TopK& top_k,
                  Lifetime lifetime)
       : deal_(deal), me_(me) {
     made_.tokens = load_.tokens = top_k.tokens;

@@ -13,7 +13,8 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +22,10 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import invalid
-from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
+from ._exchange import Exchange, SameOnEveryRank, on_host, to_device, to_host
+
+if TYPE_CHECKING:
+    from ._cut import Cut
 
 _HEAD = 5
 """Numbers before a message's counts, of 32 bits as these: the digests of the call and of which weights want gradients, two
@@ -54,14 +58,17 @@ class Agreed(NamedTuple):
     """A digest of which weights want gradients on these ranks; 0 if there are none."""
 
 
-class Known(NamedTuple):
+@dataclass
+class Known:
     """What the host knows of a step."""
 
     agreed: Agreed
     counts: np.ndarray
     """Of all ranks, `[P, ...]`."""
-    own: np.ndarray
-    """This rank's ids, where they were read."""
+    cut: Cut | None = None
+    """Its chunks, where they are known before the step or by a forward that a checkpoint runs again."""
+    ids: torch.Tensor | None = None
+    """Those that were counted in such a forward."""
 
 
 class Agreement:
@@ -83,10 +90,9 @@ class Agreement:
         facts: Mapping[str, str],
         wants: str | None,
         counts: torch.Tensor,
-        ids: torch.Tensor,
         what: str = "forward",
     ) -> Known:
-        """Collective: the `counts` of all ranks, and this rank's `ids`, which the host reads with them.
+        """Collective: the `counts` of all ranks.
 
         Args:
             facts: what must be alike, by the argument's name; the same names on every rank.
@@ -103,7 +109,7 @@ class Agreement:
         digests = _digest([call, str(kind)]), 0 if wants is None else _digest([wants])
         state = _state_of(self.exchange.group)
         fit = counts.numel() <= state.room
-        own, every = to_host(ids, self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
+        every = to_host(self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
         calls, wanted, flags = _heads(every)
         some = {digest for digest in wanted if digest}
         if len(some) > 1 or len(set(calls)) > 1:
@@ -112,10 +118,10 @@ class Agreement:
             raise self._difference("counts", place, facts, counts.device)
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:
-            (of_all,) = to_host(self.exchange.all_gather("counts", counts))
+            of_all = to_host(self.exchange.all_gather("counts", counts))
             state.room = counts.numel()
         agreed = Agreed(self._steps, kind, flags, max(some, default=0))
-        return Known(agreed, of_all.reshape(len(every), *counts.shape), own)
+        return Known(agreed, of_all.reshape(len(every), *counts.shape))
 
     def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
         """A step whose counts were known before it; that ranks have these facts alike is compared later."""
@@ -127,15 +133,19 @@ class Agreement:
     def backward(self, agreed: Agreed, lacks: bool, device: torch.device) -> bool:
         """Collective: whether any rank `lacks` what its forward kept, so that all compute it again.
 
+        A device is not waited for: there, ranks are taken to make the same calls, as the collectives of devices do.
+
         Raises:
             CommError: on every rank, where ranks are at different calls.
         """
+        if not on_host(device):
+            return lacks
         without = [rank for rank, training in enumerate(agreed.training) if not training]
         call, place = (self._call(agreed.step, "backward", name) for name in (self._given, self.exchange.layer))
         if without:
             place += f", which rank{'s' * (len(without) > 1)} {', '.join(map(str, without))} ran without gradients"
         nothing = torch.empty(0, dtype=torch.int32, device=device)
-        (every,) = to_host(self._gather("agreement", (_digest([call]), 0), lacks, nothing))
+        every = to_host(self._gather("agreement", (_digest([call]), 0), lacks, nothing))
         calls, _, flags = _heads(every)
         if len(set(calls)) > 1:
             raise self._difference("agreement", place, {}, device, without)
@@ -209,10 +219,10 @@ class Agreement:
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
         """Every rank's text."""
         mine = to_device([*text.encode()], device, torch.uint8)
-        (lengths,) = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
+        lengths = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
         padded = mine.new_zeros(lengths.max())
         padded[: len(mine)] = mine
-        (every,) = to_host(self.exchange.all_gather(phase, padded))
+        every = to_host(self.exchange.all_gather(phase, padded))
         return [row[:length].tobytes().decode() for row, (length,) in zip(every, lengths, strict=True)]
 
 

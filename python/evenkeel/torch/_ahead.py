@@ -10,7 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from .._arguments import invalid
 from ._agreement import Agreement, Known
-from ._exchange import SameOnEveryRank, to_host
+from ._cut import Cut
+from ._exchange import SameOnEveryRank
 
 
 class LayerAhead:
@@ -23,6 +24,8 @@ class LayerAhead:
         self.replay, self.keeps_missing = replay, keeps_missing
         self.counts: np.ndarray | None = None
         """Of all ranks; None where the step must be counted, since some token has no ids."""
+        self.cut: Cut | None = None
+        """Its one chunk, where the plan is known as well."""
         self.is_whole = True
         """Whether each choice of each rank is an expert: a framework's own step may not know how to leave one out."""
         self.found: torch.Tensor | None = None
@@ -96,13 +99,12 @@ class LayerAhead:
         other = (rows - self._hidden).abs() > 0.05 * self._hidden.abs().mean()  # NaN is not another
         return ~other
 
-    def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None, ids: torch.Tensor) -> Known | None:
-        """What the step's message would say; None where it must be sent. `ids` are read as well, if there are any."""
+    def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None) -> Known | None:
+        """What the step's message would say; None where it must be sent."""
         self.facts = repr((facts, wants))
         if self.counts is None:
             return None
-        own = to_host(ids)[0] if len(ids) > 0 else np.empty((0, ids.shape[1]), np.int64)
-        return Known(agreement.of_known(facts, wants), self.counts, own)
+        return Known(agreement.of_known(facts, wants), self.counts, self.cut)
 
 
 class Forced(TorchFunctionMode):

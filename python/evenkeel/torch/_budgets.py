@@ -127,15 +127,12 @@ class LayerBudget:
         first = key not in self._phases
         if first:
             with undisturbed(hidden):
-                own = chunk_phases(
-                    experts, names, weights, hidden, routed, k, training=agreed.training[self.exchange.rank]
-                )
-            if training and not agreed.training[self.exchange.rank]:
+                here = agreed.training[self.exchange.rank]
+                own = chunk_phases(experts, names, weights, hidden, routed, k, self.exchange.ranks, training=here)
+            if training and not here:
                 own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
             self._phases[key] = self._most_of_ranks(own, hidden.device)
-        step = CountedStep(
-            self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted.without_ids(), k, training
-        )
+        step = CountedStep(self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted, k, training)
         if training or self._step is None or not self._step.training:
             self._step = step
         self._set_bytes(step)

@@ -1,8 +1,6 @@
 """One chunk of a step, forward and backward: rows out, experts, results home, and the same for gradients.
 
-Numbering is the routes' (evenkeel/plan/routes.h): a position is one assignment where it is computed; positions here
-are this rank's own first, then those received. `pool` holds the rows that positions read: this rank's tokens, then the
-rows received.
+_routes.py says what positions, rows and the pool are.
 """
 
 from __future__ import annotations
@@ -10,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
-from .. import _native
 from .._arguments import invalid
-from ._exchange import Exchange, to_device, to_host
+from ._exchange import Exchange, to_device
 from ._phase_range import phase_range
+from ._routes import Indices, Routes, Rows
 
 if TYPE_CHECKING:
     from ._loan import Loan
@@ -58,49 +56,6 @@ def source(value: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _on_device(name: str, of: str = "native") -> Any:
-    """An array of the routes as a tensor: on a device of its own for as long as it is used, shared on the host."""
-
-    def tensor(self: Routes) -> torch.Tensor:
-        return to_device(getattr(getattr(self, of), name), self.device)
-
-    return property(tensor)
-
-
-class Routes:
-    """The routes of one chunk; evenkeel/plan/step_routes.h says what each is."""
-
-    sent_rows = _on_device("sent_rows")
-    sent_positions = _on_device("sent_positions")
-    row_of = _on_device("row_of")
-    own_positions = _on_device("own_positions")
-    result_of = _on_device("result_of")
-    order = _on_device("order", "received")
-    computed_at = _on_device("computed_at", "received")
-    slots = _on_device("slots", "received")
-    pool_rows = _on_device("pool_rows", "received")
-
-    def __init__(self, native: _native.StepRoutes, device: torch.device, tokens: int) -> None:
-        self.native, self.device, self.tokens = native, device, tokens
-        self.sent_row_counts = native.sent_row_counts
-        self.sent_counts = native.sent_counts
-        self.received_counts = native.received_counts
-        self.native_positions = native.native_positions
-        self.moves_weights = native.moves_weights
-        self.own = native.own_positions.size
-
-    def find_rows(self, exchange: Exchange, k: int) -> None:
-        """What is computed here, and which pool row each position reads: `received`.
-
-        The second and last thing that the host reads of a step. The counts alone do not say it, since a token's row goes
-        to a rank once.
-        """
-        sent, received = ([1 + count for count in counts] for counts in (self.sent_counts, self.received_counts))
-        arrived = exchange.all_to_all("routes", self.row_of, sent, received)
-        self.received = self.native.receive(to_host(arrived)[0], k)
-        self.received_row_counts: list[int] = self.received.row_counts
-
-
 @dataclass
 class Part:
     """One call of the experts: on rows of experts at home, or of borrowed ones."""
@@ -114,6 +69,7 @@ class Part:
 class Computed:
     """What a chunk keeps for backward."""
 
+    at: Indices
     parts: list[Part | None]  # AT_HOME, BORROWED; None where there is no position
     outputs: torch.Tensor  # [positions, hidden], before weights
 
@@ -127,24 +83,22 @@ class Chunk:
         experts: Experts,
         names: Sequence[str],
         routes: Routes,
-        k: int,
         loan: Loan | None,
     ) -> None:
-        self.exchange, self.experts, self.names, self.routes, self.k = exchange, experts, tuple(names), routes, k
+        self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
         self.loan = loan
         """None where no rank borrows weights."""
 
     # Forward.
 
     def compute(
-        self, hidden: torch.Tensor, weights: Sequence[torch.Tensor], wants: Sequence[bool], keep: bool
+        self, at: Indices, hidden: torch.Tensor, weights: Sequence[torch.Tensor], wants: Sequence[bool], keep: bool
     ) -> tuple[torch.Tensor, Computed | None]:
         """Outputs of the positions computed here, in their order; `wants` says which weights want gradients."""
-        pool = self._dispatch("dispatch", hidden)
-        rows = pool.index_select(0, self.routes.pool_rows)
+        pool = self._dispatch("dispatch", at, hidden)
+        rows = pool.index_select(0, at.pool_rows)
         del pool
-        split = self.routes.native_positions
-        slots = self.routes.slots
+        split, slots = self.routes.native_positions, at.slots
         run = partial(run_part, self.experts, self.names)
         native = run(AT_HOME, rows[:split], slots[:split], weights, wants, keep)
         borrowed = list(self.loan.weights() if self.loan is not None else weights)  # of the latter no position reads
@@ -153,39 +107,40 @@ class Chunk:
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
         if not keep:
             return made, None
-        return made, Computed([None if part is None else part[1] for part in (native, foreign)], made)
+        return made, Computed(at, [None if part is None else part[1] for part in (native, foreign)], made)
 
-    def combine(self, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
+    def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
         """Results home; each token's are weighted and added in the order of its top-k into `out` [tokens, hidden]."""
-        routes, computed_at = self.routes, self.routes.computed_at
-        sent, own = sum(routes.sent_counts), routes.own
+        routes, computed_at = self.routes, at.computed_at
+        sent, own, k = sum(routes.sent_counts), routes.own, top_k_weights.shape[1]
         results = outputs.new_empty((sent + own + 1, outputs.shape[1]))
         back = outputs.index_select(0, computed_at[own:])
         self.exchange.all_to_all("combine", back, routes.received_counts, routes.sent_counts, results[:sent])
         del back
         torch.index_select(outputs, 0, computed_at[:own], out=results[sent : sent + own])
         results[-1].zero_()
-        result_of = routes.result_of
         size = max(1, -(-routes.tokens // PIECES))
         for begin in range(0, routes.tokens, size):
             end = min(routes.tokens, begin + size)
-            of_tokens = results.index_select(0, result_of[begin * self.k : end * self.k])
-            of_tokens = of_tokens.view(end - begin, self.k, -1) * top_k_weights[begin:end].unsqueeze(-1)
+            of_tokens = results.index_select(0, at.result_of[begin * k : end * k])
+            of_tokens = of_tokens.view(end - begin, k, -1) * top_k_weights[begin:end].unsqueeze(-1)
             out[begin:end] = of_tokens.sum(dim=1)
 
-    def _dispatch(self, phase: str, rows: torch.Tensor) -> torch.Tensor:
+    @property
+    def _rows(self) -> Rows:
+        assert self.routes.rows is not None  # once its indices are made
+        return self.routes.rows
+
+    def _dispatch(self, phase: str, at: Indices, rows: torch.Tensor) -> torch.Tensor:
         """`[tokens + rows received, hidden]`."""
-        routes = self.routes
-        received = sum(routes.received_row_counts)
-        pool = rows.new_empty((routes.tokens + received, rows.shape[1]))
-        pool[: routes.tokens] = rows
-        sent = rows.index_select(0, routes.sent_rows)
-        self.exchange.all_to_all(phase, sent, routes.sent_row_counts, routes.received_row_counts, pool[routes.tokens :])
+        pool = rows.new_empty((len(rows) + sum(self._rows.received), rows.shape[1]))
+        pool[: len(rows)] = rows
+        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, pool[len(rows) :])
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
         """No row, of the type that the experts make of rows: every rank must send the same."""
-        row, slot = hidden.new_zeros((1, hidden.shape[1])), self.routes.slots.new_zeros(1)
+        row, slot = hidden.new_zeros((1, hidden.shape[1])), torch.zeros(1, dtype=torch.int64, device=hidden.device)
         with torch.no_grad():
             return call_experts(self.experts, self.names, row, slot, weights)[:0]
 
@@ -204,14 +159,13 @@ class Chunk:
 
         Those of borrowed weights go to the loan, and home where it ends.
         """
-        routes = self.routes
-        split = routes.native_positions
-        pool = self._dispatch("gradient dispatch", grad_output)
-        of_rows = pool.index_select(0, routes.pool_rows)
+        at, split = computed.at, self.routes.native_positions
+        pool = self._dispatch("gradient dispatch", at, grad_output)
+        of_rows = pool.index_select(0, at.pool_rows)
         del pool
         outputs, computed.outputs = computed.outputs, computed.outputs.new_empty(0)
-        router = self._to_positions(top_k_weights.reshape(-1))
-        grad_router = self._to_assignments((of_rows * outputs).sum(dim=-1, dtype=wide(of_rows.dtype)))
+        router = self._to_positions(at, top_k_weights.reshape(-1))
+        grad_router = self._to_assignments(at, (of_rows * outputs).sum(dim=-1, dtype=wide(of_rows.dtype)))
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
         del outputs
 
@@ -224,47 +178,46 @@ class Chunk:
         native = part_gradients(computed.parts, AT_HOME, of_rows[:split])
         del of_rows
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
-        grad_hidden = self._rows_home(of_inputs, grad_output)
+        grad_hidden = self._rows_home(at, of_inputs, grad_output)
 
         homes = [torch.zeros_like(weight) for weight in wanted_of(weights, wants)] if native is None else native[1:]
         del native, foreign, of_inputs
         of_wanted = iter(apart(homes))  # they are added to, by loans and by other chunks
         return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
 
-    def _rows_home(self, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
+    def _rows_home(self, at: Indices, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
         """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
-        routes = self.routes
-        received = sum(routes.received_row_counts)
-        shape = (routes.tokens + received, grad_output.shape[1])
+        tokens = len(grad_output)
+        shape = (tokens + sum(self._rows.received), grad_output.shape[1])
         pool = grad_output.new_zeros(shape, dtype=wide(grad_output.dtype))
         begin = 0
         for grads in of_inputs:
-            _add_rows(pool, routes.pool_rows[begin : begin + grads.shape[0]], grads)
+            _add_rows(pool, at.pool_rows[begin : begin + grads.shape[0]], grads)
             begin += grads.shape[0]
-        away = pool[routes.tokens :].to(grad_output.dtype)
-        back = self.exchange.all_to_all("gradient return", away, routes.received_row_counts, routes.sent_row_counts)
-        home = pool[: routes.tokens]
-        _add_rows(home, routes.sent_rows, back)
+        away = pool[tokens:].to(grad_output.dtype)
+        back = self.exchange.all_to_all("gradient return", away, self._rows.received, self._rows.sent)
+        home = pool[:tokens]
+        _add_rows(home, at.sent_rows, back)
         return home
 
-    def _to_positions(self, by_assignment: torch.Tensor) -> torch.Tensor:
+    def _to_positions(self, at: Indices, by_assignment: torch.Tensor) -> torch.Tensor:
         """One number of each assignment to where it is computed, in the order of computing."""
         routes = self.routes
         received = self.exchange.all_to_all(
-            "router weights", by_assignment[routes.sent_positions], routes.sent_counts, routes.received_counts
+            "router weights", by_assignment[at.sent_positions], routes.sent_counts, routes.received_counts
         )
-        return torch.cat([by_assignment[routes.own_positions], received])[routes.order]
+        return torch.cat([by_assignment[at.own_positions], received])[at.order]
 
-    def _to_assignments(self, by_position: torch.Tensor) -> torch.Tensor:
+    def _to_assignments(self, at: Indices, by_position: torch.Tensor) -> torch.Tensor:
         """The way back: `[tokens * k]`, zeros for assignments without an expert."""
         routes = self.routes
-        numbered = by_position[routes.computed_at]
+        numbered = by_position[at.computed_at]
         back = self.exchange.all_to_all(
             "router gradients", numbered[routes.own :], routes.received_counts, routes.sent_counts
         )
-        made = by_position.new_zeros(routes.result_of.numel())
-        made[routes.sent_positions] = back
-        made[routes.own_positions] = numbered[: routes.own]
+        made = by_position.new_zeros(at.result_of.numel())
+        made[at.sent_positions] = back
+        made[at.own_positions] = numbered[: routes.own]
         return made
 
 

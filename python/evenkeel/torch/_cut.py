@@ -11,9 +11,9 @@ import torch
 
 from .. import _native
 from .._arguments import invalid
-from ._chunk import Routes
-from ._exchange import Exchange, SameOnEveryRank, to_host
+from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
 from ._loan import Loan
+from ._routes import Routes, Rows
 
 _BLOCKS = 32
 """Under a budget tokens are counted in so many blocks, of which chunks are made."""
@@ -32,19 +32,26 @@ def how_many(numbers: torch.Tensor, of: int) -> torch.Tensor:
     return numbers.new_zeros(of).scatter_add_(0, numbers, torch.ones_like(numbers))
 
 
-def count(ids: torch.Tensor, blocks: int, experts: int) -> torch.Tensor:
-    """`[blocks, E + 2]` in 32 bits, of tokens that are cut into blocks: by expert, of ids that are none, and tokens."""
+def count(ids: torch.Tensor, blocks: int, experts: int, homes: np.ndarray | None = None) -> torch.Tensor:
+    """`[blocks, E + 2]` in 32 bits, of tokens that are cut into blocks: by expert, of ids that are none, and tokens.
+
+    With `homes`, the rank of each expert, `[blocks, E + 2 + P]`: behind them, tokens with an expert at home on each rank.
+    """
     tokens = len(ids)
     bounds = torch.arange(blocks + 1, device=ids.device) * tokens // blocks
     flat = ids.reshape(-1)
     wrong = (flat < -1) | (flat >= experts)
     column = flat.masked_fill(wrong, experts).masked_fill(flat == -1, experts + 1)
-    if blocks > 1:
-        of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
-        column = column + of_token.repeat_interleave(ids.shape[1], output_size=len(flat)) * (experts + 2)
-    made = how_many(column, blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
+    of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
+    of_block = of_token.repeat_interleave(ids.shape[1], output_size=len(flat)) * (experts + 2)
+    made = how_many(column + of_block, blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
     made[:, -1] = bounds.diff()
-    return made
+    if homes is None:
+        return made
+    ranks = int(homes.max()) + 1
+    home = to_device(np.append(homes, [ranks, ranks]), ids.device)[column].view(ids.shape)
+    goes = made.new_zeros((tokens, ranks + 1)).scatter_(1, home, 1)
+    return torch.cat([made, made.new_zeros((blocks, ranks + 1)).index_add_(0, of_token, goes)[:, :ranks]], dim=1)
 
 
 class Counted(NamedTuple):
@@ -54,27 +61,22 @@ class Counted(NamedTuple):
     end: int
     counts: np.ndarray  # [P, blocks, E]
     tokens: np.ndarray  # [P, blocks]
-    own: np.ndarray  # this rank's ids
+    rows: np.ndarray  # [P, blocks, P], tokens with an expert at home on each rank; [P, blocks, 0] if not counted
 
     @staticmethod
-    def of(begin: int, end: int, counts: np.ndarray, own: np.ndarray) -> Counted:
-        """From what `count` gave on every rank, `[P, blocks, E + 2]`.
+    def of(begin: int, end: int, counts: np.ndarray, experts: int) -> Counted:
+        """From what `count` gave on every rank.
 
         Raises:
             InvalidArgument: on every rank, if an id of any is no expert's.
         """
-        experts = counts.shape[2] - 2
         bad = counts[:, :, experts].sum(axis=1)
         if bad.any():
             rank = int(bad.argmax())
             why = f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{experts - 1}"
             raise SameOnEveryRank(invalid("top_k_index", why, "ids over all ranks"))
-        by_expert, by_block = (found.astype(np.int64) for found in (counts[:, :, :experts], counts[:, :, -1]))
-        return Counted(begin, end, by_expert, by_block, own)
-
-    def without_ids(self) -> Counted:
-        """What may be kept after the step."""
-        return self._replace(own=self.own[:0].copy())
+        parts = counts[:, :, :experts], counts[:, :, experts + 1], counts[:, :, experts + 2 :]
+        return Counted(begin, end, *(found.astype(np.int64) for found in parts))
 
     def asked(self) -> tuple[np.ndarray, list[int]]:
         """The counts, and each rank's tokens."""
@@ -106,9 +108,9 @@ class Cut:
             "home_loads": [0] * exchange.ranks,
         }
 
-    def whole(self, also_if_nothing_moves: bool) -> None:
-        """One chunk; none where nothing moves, unless that is wanted."""
-        self._add(self.counted, 0, 1, also_if_nothing_moves=also_if_nothing_moves)
+    def whole(self) -> None:
+        """One chunk."""
+        self._add(self.counted, 0, 1)
         self._note(REASONS[self.last["transfers"] > 0])
 
     def decide(self, finer: Callable[[], None]) -> None:
@@ -137,8 +139,9 @@ class Cut:
                 finer()
                 begin, end = counted.bound(first), counted.bound(last)
                 part = self.ids[begin:end]
-                own, every = to_host(part, self.exchange.all_gather("counts", count(part, _BLOCKS, len(self.homes))))
-                self._decide(Counted.of(begin, end, every, own), finer)
+                counts = count(part, _BLOCKS, len(self.homes), self.homes)
+                every = to_host(self.exchange.all_gather("counts", counts))
+                self._decide(Counted.of(begin, end, every, len(self.homes)), finer)
 
     def _add(
         self,
@@ -146,7 +149,6 @@ class Cut:
         first: int,
         last: int,
         *,
-        also_if_nothing_moves: bool = True,
         stays: bool = False,
         loan: Loan | None = None,
         shares: bool = False,
@@ -157,18 +159,23 @@ class Cut:
         """
         start, stop = counted.bound(first), counted.bound(last)
         run = slice(first, last)
-        own = np.ascontiguousarray(counted.own[start - counted.begin : stop - counted.begin])
         counts = np.ascontiguousarray(counted.counts[:, run].sum(axis=1))
-        native: _native.StepRoutes | None
-        if shares:
-            native = self.layout.share(own, counts)
-        else:
-            native = self.layout.step(own, counts, stays, also_if_nothing_moves)
+        tables = self.layout.share(counts) if shares else self.layout.step(counts, stays)
+        moves = self.layout.transfers > 0
+        if not shares:
             self.last["transfers"] += self.layout.transfers
-        if counted.tokens[:, run].any() or counted.tokens.shape[1] == 1:
-            self._report(counts)
-            if native is not None:
-                self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start), loan))
+            loan = Loan(self.exchange, self.layout.step_loan, several=False) if moves else None
+        if not counted.tokens[:, run].any() and counted.tokens.shape[1] > 1:
+            return
+        self._report(counts)
+        rows = None if moves else self._rows_at_home(counted.rows[:, run].sum(axis=1))
+        self.chunks.append((start, stop, Routes(tables, stop - start, rows), loan))
+
+    def _rows_at_home(self, goes: np.ndarray) -> Rows:
+        """Where nothing moves; `goes` `[P, P]` are the tokens of each rank with an expert at home on each."""
+        goes = goes * (1 - np.eye(len(goes), dtype=np.int64))
+        me = self.exchange.rank
+        return Rows(goes[me].tolist(), goes[:, me].tolist())
 
     def _note(self, reason: str) -> None:
         self.last["reason"] = max(self.last["reason"], reason, key=REASONS.index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import torch
@@ -140,19 +140,17 @@ class HostReads:
     bytes = 0
 
 
-def to_host(*tensors: torch.Tensor) -> list[np.ndarray]:
-    """Tensors as arrays of their shapes, in one read of the host; wider types come first.
+def on_host(device: torch.device) -> bool:
+    """Whether the host reads its tensors without waiting."""
+    return device.type == "cpu"
 
-    No other function of a step reads what a device made (tools/check_reads.py).
-    """
+
+def to_host(tensor: torch.Tensor) -> np.ndarray:
+    """A read of the host. No other function of a step reads what a device made (tools/check_reads.py)."""
     HostReads.count += 1
-    HostReads.bytes += sum(tensor.nbytes for tensor in tensors)
-    if tensors[0].device.type == "cpu":
-        return [tensor.contiguous().numpy() for tensor in tensors]
-    with phase_range("wait for a device"):
-        read = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors]).cpu()
-    parts = read.split([tensor.nbytes for tensor in tensors])
-    return [part.view(each.dtype).view(each.shape).numpy() for part, each in zip(parts, tensors, strict=True)]
+    HostReads.bytes += tensor.nbytes
+    with nullcontext() if on_host(tensor.device) else phase_range("wait for a device"):
+        return tensor.cpu().contiguous().numpy()
 
 
 def to_device(numbers: ArrayLike, device: torch.device, dtype: torch.dtype = torch.int64) -> torch.Tensor:

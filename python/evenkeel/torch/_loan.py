@@ -14,7 +14,7 @@ from ._phase_range import phase_range
 
 
 class Loan:
-    def __init__(self, exchange: Exchange, native: _native.Loan | _native.StepRoutes, several: bool = True) -> None:
+    def __init__(self, exchange: Exchange, native: _native.Loan, several: bool = True) -> None:
         """Of `several` chunks the gradients are summed at least in f32; those of one go home as they are."""
         self.exchange, self.native, self.several = exchange, native, several
         self._pending: list[tuple[torch.Tensor, torch.Tensor, Any]] = []

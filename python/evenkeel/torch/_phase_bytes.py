@@ -15,9 +15,11 @@ from ._live_bytes import LiveBytes
 _MOST_ROWS = 8192
 """A cap, so that a first call stays short; experts that need more rows to outweigh their weights are counted on these."""
 
-_INDEX = 96
-"""Bytes of index arrays and numbers that go with each row, on a device of its own."""
+_NUMBERS = 48
+"""Bytes of numbers that go with each row that a phase holds."""
 
+_INDICES = {"assignment": 16, "sent": 8, "position": 32}
+"""Bytes of indices, which a chunk holds in all phases (_routes.py)."""
 
 BACKWARD_PHASES = 7
 """How many phases `chunk_phases` adds for training."""
@@ -103,9 +105,10 @@ def chunk_phases(
     hidden: torch.Tensor,
     routed: torch.dtype,
     k: int,
+    ranks: int,
     training: bool,
 ) -> list[_native.PhaseBytes]:
-    """The phases of `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
+    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
     taken = measure_experts(experts, names, weights, hidden, training)
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
     wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, and results of f32 router weights
@@ -117,14 +120,15 @@ def chunk_phases(
     def phase(experts_hold: Line, **each: int) -> _native.PhaseBytes:
         """With weights that travel; a borrowed expert takes what one at home does, and its weights."""
         borrowed = expert + -(-experts_hold.fixed // weights[0].shape[0])
-        each = {name: size + _INDEX for name, size in each.items() if name != "fixed"} | {
-            "fixed": experts_hold.fixed + each.get("fixed", 0)
-        }
-        each["position"] = each.get("position", _INDEX) + experts_hold.per_row
-        return _native.PhaseBytes(**{"borrowed": borrowed, "lent": expert} | each)
+        fixed = experts_hold.fixed + each.pop("fixed", 0)
+        each = {name: size + _NUMBERS for name, size in ({"position": 0} | each).items()}
+        each = {name: each.get(name, 0) + _INDICES.get(name, 0) for name in {*each, *_INDICES}}
+        each["position"] += experts_hold.per_row
+        return _native.PhaseBytes(**{"borrowed": borrowed, "lent": expert, "fixed": fixed} | each)
 
     nothing = Line(0, 0)
     forward = [
+        phase(nothing, token=8 * ranks, assignment=16, sent=36, received=12, position=8),
         phase(nothing, token=row, sent=row, received=row),
         phase(nothing, token=row, received=row, position=row),
         phase(taken.forward, position=row),

@@ -22,6 +22,7 @@ from ._chunk import AT_HOME, BORROWED, Experts, Part, apart, call_experts, part_
 from ._exchange import Exchange, to_device
 from ._loan import Loan
 from ._random import RandomState
+from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """What says each row's expert: of rows of experts at home, of those of slots, and of one row at the first expert."""
@@ -29,11 +30,8 @@ Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
     """Of this rank's assignments `[tokens, k]`, where each goes; -1 stays. By operations of the ids' device alone."""
-    flat = ids.reshape(-1)
-    order = flat.argsort(stable=True)  # those without an expert come first
-    rule = to_device(tables.rule(len(flat)), ids.device)
-    sorted_places = rule[0].repeat_interleave(rule[1], output_size=len(flat))
-    return torch.empty_like(flat).scatter_(0, order, sorted_places).view_as(ids)
+    order, places = in_order(ids, tables.rule(ids.numel()))
+    return torch.empty_like(order).scatter_(0, order, places).view_as(ids)
 
 
 class _Borrowed:

@@ -9,11 +9,12 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _kept
-from ._agreement import Agreed, Agreement
-from ._chunk import Chunk, Computed, Experts, Routes, wide
+from ._agreement import Agreement, Known
+from ._chunk import Chunk, Computed, Experts, wide
 from ._exchange import Exchange
 from ._loan import Loan
 from ._random import RandomState
+from ._routes import Routes
 
 
 class Chunks:
@@ -25,22 +26,20 @@ class Chunks:
         experts: Experts,
         names: Sequence[str],
         pieces: list[tuple[int, int, Routes, Loan | None]],
-        k: int,
         agreement: Agreement,
-        agreed: Agreed,
+        known: Known,
     ) -> None:
-        self.exchange, self.agreement, self.agreed = exchange, agreement, agreed
+        self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
+        self.counted = hash(known.counts.tobytes())
         self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks: list[tuple[int, int, Chunk]] = []
         for begin, end, routes, loan in pieces:
-            if loan is None and routes.moves_weights:
-                loan = Loan(exchange, routes.native, several=False)
-            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, k, loan)))
+            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan)))
+        self.bounds = [(begin, end) for begin, end, _ in self.chunks]
         # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
         self.ends = [None if loan in loans[i + 1 :] else loan for i, loan in enumerate(loans)]
-        self.k = k
         self.random: dict[int, RandomState] = {}  # by chunk, of those that are computed again
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
 
@@ -50,9 +49,14 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+        ctx: Any,
+        step: Chunks,
+        ids: torch.Tensor,
+        hidden: torch.Tensor,
+        top_k_weights: torch.Tensor,
+        *weights: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
+        ctx.step, ctx.wants = step, ctx.needs_input_grad[4:]
         keep = step.keeps and any(ctx.needs_input_grad)
         kind = hidden.device.type
         step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
@@ -60,21 +64,21 @@ class Step(torch.autograd.Function):
         kept = []
         with step.exchange.step("forward", hidden.device):
             for i, (begin, end, chunk) in enumerate(step.chunks):
-                chunk.routes.find_rows(step.exchange, step.k)
                 if (loan := step.begins[i]) is not None:
                     loan.borrow(weights)
+                at = chunk.routes.open(step.exchange, ids[begin:end])
                 if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
                     step.random[i] = RandomState(hidden)
-                outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
+                outputs, computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep)
                 step.agreement.require_type(step.agreed, outputs)
                 if out is None:
                     out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
-                chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
+                chunk.combine(at, outputs, top_k_weights[begin:end], out[begin:end])
                 kept.append(computed)
-                del outputs, computed  # before the next chunk
+                del at, outputs, computed  # before the next chunk
                 if (loan := step.ends[i]) is not None:
                     loan.release()
-        ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
+        ctx.save_for_backward(ids, hidden, top_k_weights, *weights, _kept.keep((step, kept)))
         assert out is not None
         return out
 
@@ -86,12 +90,14 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        step: Chunks = ctx.step
-        hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
-        kept: list[Computed | None] = _kept.take(ticket) or []
-        if len(kept) != len(step.chunks):  # a checkpoint ran the step again, under another budget since
-            kept = [None] * len(step.chunks)
-        if step.chunks and step.agreement.backward(step.agreed, None in kept, hidden.device):
+        ids, hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
+        again: tuple[Chunks, list[Computed | None]] | None = _kept.take(ticket)
+        step, kept = again or (ctx.step, [])
+        if step.counted == ctx.step.counted and step.bounds != ctx.step.bounds:
+            # A checkpoint ran the step again, under another budget since: random numbers are those of the forward's chunks.
+            step, kept = ctx.step, []
+        lacks = not kept or None in kept
+        if step.chunks and step.agreement.backward(step.agreed, lacks, hidden.device):
             kept = [None] * len(step.chunks)  # alike on all ranks, since computing again sends rows
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
@@ -105,8 +111,9 @@ class Step(torch.autograd.Function):
             if computed is None and (loan := step.begins[i]) is not None:
                 loan.borrow(weights)
             if computed is None:
+                at = chunk.routes.open(step.exchange, ids[begin:end])
                 with torch.autocast(kind, dtype, enabled), step.random[i].again():
-                    computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
+                    computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
             of_hidden, of_router, made = chunk.gradients(
                 computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants, step.ends[i] is not None
@@ -129,4 +136,4 @@ class Step(torch.autograd.Function):
             of_weights[j] = None if total is None else total.to(weight.dtype)
         if not step.chunks:
             of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
-        return (None, grad_hidden, grad_router, *of_weights)
+        return (None, None, grad_hidden, grad_router, *of_weights)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -20,7 +21,7 @@ from .._arguments import instance, invalid, number, public, quoted
 from .._reading import FilePath
 from ..placement import Placement
 from ..step_plan import Planner
-from ._agreement import Agreed, Agreement, Known
+from ._agreement import Agreement, Known
 from ._ahead import LayerAhead
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
@@ -205,27 +206,48 @@ class ExpertParallel:
             ids = self._ids(hidden, top_k_index, top_k_weights, weights)
             require_callables(experts=experts, stock=stock)
             stock = self._able(stock)
-            agreed, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
-        if self.budget is None and not cut.chunks:
-            assert stock is not None
+            known, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
+        if stock is not None and self.budget is None and not cut.last["transfers"]:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
-        step = Chunks(self.exchange, experts, list(weights), cut.chunks, ids.shape[1], self._agreement, agreed)
-        made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *weights.values())
+        step = Chunks(self.exchange, experts, list(weights), cut.chunks, self._agreement, known)
+        made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
         return made
 
-    def _plan(self, given: Given) -> tuple[Agreed, Cut]:
-        """A step's chunks, alike on every rank: none where `stock` runs it."""
-        hidden, ids, top_k_weights, experts, weights, stock = given
-        agreed, every, own = self._counts(given, given.facts(), reads_ids=True)
-        cut = Cut(self.exchange, self._layout, self._homes, ids, Counted.of(0, len(ids), every, own))
-        with phase_range("plan"):
-            if self.budget is None:
-                cut.whole(also_if_nothing_moves=stock is None)
-            else:
-                names, tensors = list(weights), list(weights.values())
-                self._budget.cut(cut, agreed, experts, names, tensors, hidden, top_k_weights.dtype)
+    def _plan(self, given: Given) -> tuple[Known, Cut]:
+        """A step's chunks, alike on every rank."""
+        hidden, ids, top_k_weights, experts, weights, _ = given
+        known = self._counts(given, given.facts())
+        if known.cut is not None:
+            cut = known.cut
+            cut.ids = ids if known.ids is None else known.ids
+            cut.last["training"] = torch.is_grad_enabled()
+        else:
+            cut = known.cut = self._cut(ids, known.counts)
+            with phase_range("plan"):
+                if self.budget is None:
+                    cut.whole()
+                else:
+                    names, tensors = list(weights), list(weights.values())
+                    self._budget.cut(cut, known.agreed, experts, names, tensors, hidden, top_k_weights.dtype)
         self._note(cut.last)
-        return agreed, cut
+        return known, cut
+
+    def _cut(self, ids: torch.Tensor, counts: np.ndarray) -> Cut:
+        counted = Counted.of(0, len(ids), counts, self.num_experts)
+        return Cut(self.exchange, self._layout, self._homes, ids, counted)
+
+    def count(self, ids: torch.Tensor) -> torch.Tensor:
+        """What the message of a step says of its ids."""
+        return count(ids, self._blocks, self.num_experts, self._homes if self.sends_rows else None)
+
+    def plan_ahead(self, ahead: LayerAhead) -> Cut | None:
+        """Of a step that is known ahead; None where it follows from more than counts, which the step knows."""
+        unpredicted = self._predicts and (self._predicted is None or (torch.is_grad_enabled() and not self._predicted))
+        if ahead.counts is None or self.budget is not None or unpredicted or not self.sends_rows:
+            return None
+        cut = self._cut(ahead.ids(), ahead.counts)
+        cut.whole()
+        return cut
 
     def _able(self, stock: Stock | None) -> Stock | None:
         """None where routes are known ahead with choices of no expert, which `stock` may not know how to leave out."""
@@ -235,6 +257,8 @@ class ExpertParallel:
         """Of those that the model runs on this rank, which come here."""
         return slice(tokens)
 
+    sends_rows = True
+    """Whether rows travel by the layer itself."""
     carries_none = True
     """Whether a token may have fewer experts than others."""
 
@@ -254,21 +278,20 @@ class ExpertParallel:
         """In how many blocks a step's tokens are counted."""
         return blocks_of(self.budget, self._budget.bins)
 
-    def _counts(
-        self, given: Given, facts: dict[str, str], *, reads_ids: bool, beside: torch.Tensor | None = None
-    ) -> Known:
-        """What all ranks will do, as `count` says it, with a number `beside` it; and this rank's ids, if it `reads_ids`."""
-        ids, wants, known, plans = given.ids if reads_ids else given.ids[:0], given.wants(), None, within()
+    def _counts(self, given: Given, facts: dict[str, str], beside: torch.Tensor | None = None) -> Known:
+        """What all ranks will do, as `count` says it, with a number `beside` it."""
+        wants, known, plans = given.wants(), None, within()
         facts["checkpoint"] = "keeps no plans" if plans is None else "keeps plans"
         if plans is not None and plans.again:
             return plans.take(self)
         if self.ahead is not None and beside is None:
-            known = self.ahead.known(self._agreement, facts, wants, ids)
+            known = self.ahead.known(self._agreement, facts, wants)
         if known is None:
-            counts = count(given.ids, self._blocks, self.num_experts)
+            counts = self.count(given.ids)
             message = counts if beside is None else torch.cat([counts.view(-1), beside])
-            known = self._agreement.forward(facts, wants, message, ids)
+            known = self._agreement.forward(facts, wants, message)
         if plans is not None:
+            known.ids = given.ids.clone()
             plans.keep(self, known)
         if self._predicts:
             names, weights = list(given.weights), list(given.weights.values())

@@ -13,9 +13,9 @@ from torch import nn
 
 from .._arguments import choice, instance, invalid
 from ._ahead import Forced, LayerAhead
-from ._cut import count
 from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
 from ._module import holders_of
+from ._routes import Sent, read_rows
 from .expert_parallel import ExpertParallel
 
 
@@ -29,8 +29,8 @@ def routes_ahead(
 ) -> Iterator[None]:
     """Within it, one forward of `model` and its backward go by these ids: all layers are counted by one message before.
 
-    Inside of layers with slots the host then reads nothing of ours; `ExpertParallel` still reads its own ids, and what
-    arrives. All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
+    Inside of layers the host then reads nothing of ours; of `ExpertParallel` that needs no budget, and costs that are known
+    (given, or measured by a step before). All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
 
     Args:
         model: what has our layers, as attributes of its modules or by `evenkeel.transformers`.
@@ -94,7 +94,6 @@ def _checked(routed: Any, layers: Sequence[ExpertParallel], device: torch.device
 def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
     """These layers, of one group, go by the routes of all ranks. When it ends, what they met is compared."""
     exchange, agreement = layers[0].exchange, layers[0]._agreement
-    none = ids.new_empty(0, dtype=torch.int32)
     first = aheads[0]
     with exchange.step("forward", ids.device):
         facts = {
@@ -103,9 +102,11 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
             "replay": str(first.replay),
             "missing": "router" if first.keeps_missing else "drop",
             "weights_fixed": str([layer.keeps_slots for layer in layers]),
+            "gradients": "enabled" if torch.is_grad_enabled() else "disabled",
         }
-        agreement.forward(facts, None, none, none, "the beginning of routes_ahead")
+        agreement.forward(facts, None, ids.new_empty(0, dtype=torch.int32), "the beginning of routes_ahead")
         _count(exchange, layers, aheads)
+        _plan(exchange, layers, aheads)
         for layer, ahead in zip(layers, aheads, strict=True):
             layer.ahead = ahead
         try:
@@ -116,7 +117,7 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
         uncalled = to_device([-1, 0], ids.device, torch.int32)
         found = [uncalled if ahead.found is None else ahead.found for ahead in aheads]
         met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
-        every = agreement.forward(met, None, torch.stack(found), none, "the end of routes_ahead").counts
+        every = agreement.forward(met, None, torch.stack(found), "the end of routes_ahead").counts
         _require_chosen([ahead.name for ahead in aheads], every)
 
 
@@ -126,13 +127,12 @@ def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerA
     for layer, ahead in zip(layers, aheads, strict=True):
         ids = ahead.ids()
         without = (ids < 0).all(-1).sum(0, keepdim=True).to(torch.int32)
-        numbers += [count(ids, layer._blocks, layer.num_experts).view(-1), without]
-    (every,) = to_host(exchange.all_gather("routes ahead", torch.cat(numbers)))
+        numbers += [layer.count(ids).view(-1), without]
+    every = to_host(exchange.all_gather("routes ahead", torch.cat(numbers)))
     at, k = 0, aheads[0].routed.shape[1]
-    for layer, ahead in zip(layers, aheads, strict=True):
-        shape = len(every), layer._blocks, layer.num_experts + 2
-        size = layer._blocks * (layer.num_experts + 2)
-        counts, missing = every[:, at : at + size].reshape(shape), every[:, at + size]
+    for i, (layer, ahead) in enumerate(zip(layers, aheads, strict=True)):
+        size = numbers[2 * i].numel()
+        counts, missing = every[:, at : at + size].reshape(len(every), layer._blocks, -1), every[:, at + size]
         at += size + 1
         wrong = counts[:, :, layer.num_experts].sum(axis=1)
         if wrong.any():
@@ -142,10 +142,22 @@ def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerA
         if not (ahead.keeps_missing and missing.any()):
             ahead.counts = counts
         chosen = counts[:, :, : layer.num_experts].sum() + k * missing.sum() * ahead.keeps_missing
-        ahead.is_whole = chosen == k * counts[:, :, -1].sum()
+        ahead.is_whole = chosen == k * counts[:, :, layer.num_experts + 1].sum()
         if not (ahead.is_whole or layer.carries_none):
             why = f"has -1 in layer {ahead.name}, whose dispatcher carries an expert of each choice"
             raise SameOnEveryRank(invalid("routed_experts", why, 'ids for all choices, or mode="exchange"'))
+
+
+def _plan(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerAhead]) -> None:
+    """Collective: the plans of all layers whose steps would read rows, and the numbers of these, by one message."""
+    for layer, ahead in zip(layers, aheads, strict=True):
+        ahead.cut = layer.plan_ahead(ahead)
+    cuts = [ahead.cut for ahead in aheads if ahead.cut is not None and ahead.cut.last["transfers"]]
+    if cuts:
+        routes = [cut.chunks[0][2] for cut in cuts]
+        sent = [Sent(each.tables, cut.ids).row_counts for cut, each in zip(cuts, routes, strict=True)]
+        for each, rows in zip(routes, read_rows(exchange, sent), strict=True):
+            each.rows = rows
 
 
 def _require_chosen(names: list[str], every: np.ndarray) -> None:

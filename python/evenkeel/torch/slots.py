@@ -85,6 +85,8 @@ class ExpertSlots(ExpertParallel):
         self._versions: list[tuple[object, ...]] | None = None
         """Of the weights that they were copied from; None where these may have changed."""
 
+    sends_rows = False
+
     @torch.compiler.disable
     def __call__(  # type: ignore[override]
         self,
@@ -120,7 +122,7 @@ class ExpertSlots(ExpertParallel):
             stock = self._able(stock)
             given = Given(hidden, ids, top_k_weights, experts, weights, stock)
             stays = self.keeps_slots and not given.wants_gradients()
-            tables = self._tables(given, stays)
+            ids, tables = self._tables(given, stays)
         if stock is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
         with self.exchange.step("forward", device):
@@ -157,17 +159,18 @@ class ExpertSlots(ExpertParallel):
         self._layout.forget_slots()
         self._lying, self._versions = [], None
 
-    def _tables(self, given: Given, stays: bool) -> _native.SlotTables:
-        """Where this rank's assignments go, from the counts of all ranks: all that the host reads of a step."""
+    def _tables(self, given: Given, stays: bool) -> tuple[torch.Tensor, _native.SlotTables]:
+        """This rank's ids, and where they go, from the counts of all ranks: all that the host reads of a step."""
         ids, weights = given.ids, list(given.weights.values())
         facts = given.facts() | {"weights_fixed": str(stays)}
         changed = to_device([self._changed(weights)], ids.device, torch.int32) if stays else None
-        _, every, none = self._counts(given, facts, reads_ids=False, beside=changed)
+        known = self._counts(given, facts, beside=changed)
+        every = known.counts
         if stays and every[:, -1].any():  # on any rank, for which all forget
             self._layout.forget_slots()
             self._make_slots(weights)
         of_all = every.reshape(len(every), -1)[:, : self.num_experts + 2]
-        counts = Counted.of(0, len(ids), of_all[:, None], none).counts[:, 0]
+        counts = Counted.of(0, len(ids), of_all[:, None], self.num_experts).counts[:, 0]
         plan = self._layout.held_slots if stays else self._layout.slots
         with phase_range("plan"):
             tables = plan(np.ascontiguousarray(counts))
@@ -184,7 +187,7 @@ class ExpertSlots(ExpertParallel):
                 "home_loads": at_home.astype(np.int64).tolist(),
             }
         )
-        return tables
+        return ids if known.ids is None else known.ids, tables
 
 
 def _version(weight: torch.Tensor) -> tuple[object, ...]:

@@ -1,0 +1,127 @@
+"""The indices of one chunk's rows and positions. Runs of them follow from counts, which the host knows
+(evenkeel/plan/route_tables.h); a sort of the ids on their own device does the rest.
+
+A position is one assignment where it is computed. A row is one token's hidden state: it goes to a rank once, however many
+of its positions are there. Rows sent are in the order of destinations, then of tokens. Positions here are numbered: this
+rank's own first, then those received. The pool is what positions read: this rank's tokens, then the rows received.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from numpy.typing import ArrayLike
+
+from .. import _native
+from ._exchange import Exchange, to_device, to_host
+
+
+class Rows(NamedTuple):
+    """How many of a chunk go to each rank from this one, and come from it."""
+
+    sent: list[int]
+    received: list[int]
+
+
+@dataclass
+class Indices:
+    """All on the device, for as long as the chunk is computed; of a chunk that is kept, until backward."""
+
+    sent_positions: torch.Tensor
+    """Of positions sent, and of own ones: the assignment, token * k + place."""
+    own_positions: torch.Tensor
+    result_of: torch.Tensor
+    """Of each assignment, among results of positions sent, of own ones, and a row of zeros for those without an expert."""
+    sent_rows: torch.Tensor
+    """Tokens."""
+    order: torch.Tensor
+    """Numbers of the positions here in the order of computing: experts at home, then borrowed ones."""
+    computed_at: torch.Tensor
+    """Its inverse."""
+    slots: torch.Tensor
+    """In the order of computing, as the rows of the pool that positions read."""
+    pool_rows: torch.Tensor
+
+
+def in_order(ids: torch.Tensor, rule: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
+    """Assignments in the order of their experts, those without one first, and the rule's number for each of these."""
+    order = ids.reshape(-1).argsort(stable=True)
+    numbers, counts = to_device(rule, ids.device)
+    return order, _spread(numbers, counts, len(order))
+
+
+def _spread(numbers: torch.Tensor, counts: torch.Tensor, total: int) -> torch.Tensor:
+    return numbers.repeat_interleave(counts, output_size=total)
+
+
+def _inverse(order: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+
+
+class Sent:
+    """What this rank sends of a chunk with these ids `[tokens, k]`."""
+
+    def __init__(self, tables: _native.RouteTables, ids: torch.Tensor) -> None:
+        tokens, k = ids.shape
+        self.positions = sum(tables.sent_counts)
+        order, step = in_order(ids, tables.sent_rule(ids.numel()))
+        step += torch.arange(ids.numel(), device=ids.device)
+        self.position_of = torch.empty_like(step).scatter_(0, order, step)
+        self.assignments = torch.empty_like(order).scatter_(0, step, order)
+        del order, step
+        ranks = torch.arange(len(tables.sent_counts), device=ids.device)
+        rank = _spread(ranks, to_device(tables.sent_counts, ids.device), self.positions)
+        self.token = self.assignments[: self.positions] // k
+        sends = ids.new_zeros((len(ranks), tokens), dtype=torch.int32).index_put_(
+            (rank, self.token), torch.ones((), dtype=torch.int32, device=ids.device)
+        )
+        self.row_counts = sends.sum(1, dtype=torch.int32)
+        """`[P]`"""
+        self.row_of = sends.cumsum(1, dtype=torch.int32)[rank, self.token] - 1
+        """Of each position sent, among the rows that go to its rank."""
+        before = self.row_counts.cumsum(0) - self.row_counts
+        self.rows = torch.empty_like(self.token).scatter_(0, self.row_of + before[rank], self.token)
+        """Tokens, and behind the last row anything."""
+
+
+class Routes:
+    """One chunk's, as far as the host knows them."""
+
+    def __init__(self, tables: _native.RouteTables, tokens: int, rows: Rows | None) -> None:
+        self.tables, self.tokens, self.rows = tables, tokens, rows
+        """`rows` are known where nothing moves, or from before; else the first `open` reads them."""
+        self.sent_counts, self.received_counts = tables.sent_counts, tables.received_counts
+        self.own, self.native_positions = tables.own, tables.native_positions
+
+    def open(self, exchange: Exchange, ids: torch.Tensor) -> Indices:
+        """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once."""
+        sent, device = Sent(self.tables, ids), ids.device
+        if self.rows is None:
+            (self.rows,) = read_rows(exchange, [sent.row_counts])
+        row_of = exchange.all_to_all("routes", sent.row_of, self.sent_counts, self.received_counts)
+        begins = [self.tokens + sum(self.rows.received[:rank]) for rank in range(exchange.ranks)]
+        begin_of, positions = to_device([begins, self.received_counts], device)
+        own = sent.assignments[sent.positions : sent.positions + self.own]
+        pool_rows = torch.cat([own // ids.shape[1], row_of + _spread(begin_of, positions, len(row_of))])
+        rule = to_device(self.tables.computed_rule(), device)
+        order = _spread(rule[0], rule[2], len(pool_rows)) + torch.arange(len(pool_rows), device=device)
+        return Indices(
+            sent_positions=sent.assignments[: sent.positions],
+            own_positions=own,
+            result_of=sent.position_of.clamp_(max=sent.positions + self.own),
+            sent_rows=sent.rows[: sum(self.rows.sent)],
+            order=order,
+            computed_at=_inverse(order),
+            slots=_spread(rule[1], rule[2], len(order)),
+            pool_rows=pool_rows[order],
+        )
+
+
+def read_rows(exchange: Exchange, row_counts: list[torch.Tensor]) -> list[Rows]:
+    """Collective, and read by the host: of each of these chunks, whose rows this rank sends so, `[P]` each."""
+    sent = torch.stack(row_counts, dim=1)
+    ones = [1] * exchange.ranks
+    both = to_host(torch.stack([sent, exchange.all_to_all("rows", sent, ones, ones)]))
+    return [Rows(*both[:, :, i].tolist()) for i in range(len(row_counts))]
