@@ -67,9 +67,7 @@ void add_rank_rates(CLI::App& app, TimeModel& options) {
   add_text(app, "--expert-bytes", "SIZE",
            "One expert's weights, where they are quantized; else by the config's type",
            [&options](const std::string& text) {
-             const std::int64_t bytes = parse_bytes(text, "--expert-bytes");
-             if (bytes == 0) throw InvalidArgument("--expert-bytes", text, "1 byte or more");
-             options.expert_bytes = static_cast<double>(bytes);
+             options.expert_bytes = static_cast<double>(parse_bytes(text, "--expert-bytes"));
            });
 }
 
