@@ -26,6 +26,7 @@ struct ConvertArguments {
 
 void run(const CLI::App& app, const ConvertArguments& options) {
   require_one_numbering(app);
+  require_not_read(options.out, "output", {options.in}, options.files.model_files());
   ConvertOptions how{.reading = options.files.reading(), .to = {}, .placement = options.files.placement()};
   how.placement.num_ranks = options.ranks;
   how.placement.layer_updates_per_iter = options.layer_updates_per_iter;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/options.h"
@@ -84,13 +85,17 @@ void add_axes_of(std::span<const Recording> recordings, std::map<std::string, st
     if (!each.axes.empty()) axes[each.name] = each.axes;
 }
 
-void require_no_recording(const std::string& output, const std::vector<std::string>& recordings) {
-  for (const std::string& each : recordings) {
-    std::error_code not_there;
-    if (std::filesystem::equivalent(output, each, not_there))
-      throw InvalidArgument("--output", fmt::format("{} is a recording that is read", output),
-                            "another file");
-  }
+void require_not_read(const std::string& output, const std::string& argument,
+                      const std::vector<std::string>& recordings, const std::vector<std::string>& others) {
+  namespace fs = std::filesystem;
+  std::error_code not_there;
+  const auto is_output = [&](const fs::path& file) { return fs::equivalent(output, file, not_there); };
+  const auto is_in = [&](const fs::path& folder) {
+    return std::ranges::any_of(fs::directory_iterator(folder, not_there), is_output);
+  };
+  for (const auto* read : {&recordings, &others})
+    if (std::ranges::any_of(*read, is_output) || (read == &recordings && std::ranges::any_of(*read, is_in)))
+      throw InvalidArgument(argument, fmt::format("{} is a file that is read", output), "another file");
 }
 
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks) {

@@ -25,6 +25,8 @@ struct FileArguments {
   // Both read the model's config. Throw InvalidArgument.
   ReadOptions reading() const;
   PlacementFormatOptions placement() const;
+  // --model, which may be the folder of the config.
+  std::vector<std::string> model_files() const { return {model, model + "/config.json"}; }
 };
 
 // --num-experts; --axes with --columns and --as; --moe-layers with --model; --num-hidden-layers.
@@ -41,8 +43,10 @@ void say_notes(std::span<const Recording> recordings);
 // How numbers that nobody named were read, by file.
 void add_axes_of(std::span<const Recording> recordings, std::map<std::string, std::string>& axes);
 
-// Throws InvalidArgument where writing `output` would replace one of the recordings.
-void require_no_recording(const std::string& output, const std::vector<std::string>& recordings);
+// Throws InvalidArgument where writing `output`, which `argument` names, would replace a file that is read: a
+// recording, one in the folder of a recording, or one of the others.
+void require_not_read(const std::string& output, const std::string& argument,
+                      const std::vector<std::string>& recordings, const std::vector<std::string>& others);
 
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});

@@ -67,9 +67,7 @@ void add_rank_rates(CLI::App& app, TimeModel& options) {
   add_text(app, "--expert-bytes", "SIZE",
            "One expert's weights, where they are quantized; else by the config's type",
            [&options](const std::string& text) {
-             const std::int64_t bytes = parse_bytes(text, "--expert-bytes");
-             if (bytes == 0) throw InvalidArgument("--expert-bytes", text, "1 byte or more");
-             options.expert_bytes = static_cast<double>(bytes);
+             options.expert_bytes = static_cast<double>(parse_bytes(text, "--expert-bytes"));
            });
 }
 
@@ -100,8 +98,7 @@ void require_time_model(const CLI::App& app, const TimeModel& options, const std
   }
   if (model.empty())
     for (const char* option : kTimeOptions)
-      if (option != std::string_view("--horizon"))
-        refuse_if_given(app, option, "needs --model, which says how large an expert is");
+      refuse_if_given(app, option, "needs --model, which says how large an expert is");
   if (!options.tokens_per_step && !step_tokens)
     for (const char* option : {"--cost", "--tflops"})
       refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");

@@ -150,8 +150,10 @@ void validate_format(const CLI::App& app, const PlaceArguments& options) {
                           fmt::format("free, but {} gives every rank equally many experts", name_of(format)),
                           "equal, or --format evenkeel");
   if (options.output.empty()) refuse_if_given(app, "--format", "has no meaning without --output");
-  require_no_recording(options.output, options.inputs);
-  require_no_recording(options.output, options.judge);
+  for (const auto& recordings : {options.inputs, options.judge})
+    require_not_read(options.output, "--output", recordings, options.files.model_files());
+  require_not_read(options.output, "--output", {},
+                   {options.from, options.machine.topology, options.time.cost});
 }
 
 // No option is ignored: what the others leave without a meaning is refused.

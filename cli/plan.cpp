@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
+#include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
@@ -101,8 +102,11 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
   step.plan_us = median_plan_us(*planner, counts, placement, step.plan);
   step.transfer_lower_bound =
       transfer_lower_bound(counts, placement, std::ranges::max(step.plan.rank_loads()));
-  make_planner({.kind = PlannerOptions::Kind::ep})->plan(counts, placement, step.plain);
-  if (links) step.on_links = predict_steps(*links, options, counts, placement, step.plan);
+  if (options.kind == PlannerOptions::Kind::ep)
+    step.plain = step.plan;
+  else
+    Ep::keep_home(counts, placement, step.plain);
+  if (links) step.on_links = predict_steps(*links, options, counts, placement, step.plan, step.plain);
   return step;
 }
 
@@ -119,6 +123,7 @@ void run(const CLI::App& app, const PlanArguments& options) {
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
   PlannerOptions planning = options.parameters;
   planning.kind = options.planner.front();
+  if (planning.kind == PlannerOptions::Kind::ep) refuse_if_given(app, "--borrow-slots", "ep borrows nothing");
   std::optional<StepLinks> links;
   if (topology) links = links_of(app, options, *topology, counts);
   if (planning.kind == PlannerOptions::Kind::level) planning.links = links;

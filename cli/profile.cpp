@@ -71,7 +71,7 @@ void run(const CLI::App& app, const ProfileArguments& options) {
   const ModeOfSources mode(options.traces);
   if (!options.output.empty()) {
     format = format_of(options.output);
-    require_no_recording(options.output, options.traces);
+    require_not_read(options.output, "--output", options.traces, options.files.model_files());
     require_writable(options.output);
   }
   require_one_numbering(app);

@@ -107,7 +107,10 @@ def main() -> None:
         folder = Path(name)
         make_inputs(folder)
         subprocess.run(
-            [binaries[0], "profile", "trace.npy", "-o", "profile.npz"], cwd=folder, check=True, capture_output=True
+            [binaries[0], "profile", "trace.npy", "--axes", "tokens,layers,k", "-o", "profile.npz"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
         )
         for row in ROWS:
             before, after = (

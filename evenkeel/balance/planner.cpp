@@ -174,19 +174,16 @@ PredictedStep predict_step(const StepLinks& links, const Counts& counts, const S
 }
 
 PredictedSteps predict_steps(const StepLinks& links, const PlannerOptions& options, const Counts& counts,
-                             const LayerPlacement& placement, const StepPlan& plan,
+                             const LayerPlacement& placement, const StepPlan& plan, const StepPlan& plain,
                              std::span<const std::int64_t> base_load) {
-  const auto under = [&](const PlannerOptions& other) {
-    StepPlan made;
-    make_planner(other)->plan(counts, placement, made, base_load);
-    return predict_step(links, counts, made, base_load);
-  };
   PredictedSteps steps{.planned = predict_step(links, counts, plan, base_load),
-                       .plain = under({.kind = PlannerOptions::Kind::ep})};
+                       .plain = predict_step(links, counts, plain, base_load)};
   if (options.links) {
     PlannerOptions alike = options;
     alike.links.reset();
-    steps.without_links = under(alike);
+    StepPlan made;
+    make_planner(alike)->plan(counts, placement, made, base_load);
+    steps.without_links = predict_step(links, counts, made, base_load);
   }
   return steps;
 }

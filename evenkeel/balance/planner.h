@@ -86,9 +86,10 @@ struct PredictedSteps {
   std::optional<PredictedStep> without_links = {};  // of level's plan were all links alike
 };
 
-// The step under `plan`, which these options made, beside those that it is compared with.
+// The step under `plan`, which these options made, beside those that it is compared with: `plain`, of ep, is
+// one.
 PredictedSteps predict_steps(const StepLinks& links, const PlannerOptions& options, const Counts& counts,
-                             const LayerPlacement& placement, const StepPlan& plan,
+                             const LayerPlacement& placement, const StepPlan& plan, const StepPlan& plain,
                              std::span<const std::int64_t> base_load = {});
 
 }  // namespace evenkeel

@@ -38,12 +38,6 @@ double port_seconds(const Machine& machine, const Link& link, double bytes) {
 
 }  // namespace
 
-Topology uniform_topology(const Machine& machine, int num_nodes, int ranks_per_node) {
-  return Topology::uniform(num_nodes, ranks_per_node,
-                           link_of(machine.link_bytes_per_second, machine.link_seconds),
-                           link_of(machine.nic_bytes_per_second, machine.nic_seconds));
-}
-
 std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology) {
   const auto shared = static_cast<int>(machine.ranks_per_nic);
   std::vector<int> in_node(static_cast<std::size_t>(topology.num_nodes()));

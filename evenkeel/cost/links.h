@@ -16,10 +16,6 @@
 
 namespace evenkeel {
 
-// The machine's link between two ranks of a node, and of two nodes. Throws InvalidArgument for rates that no
-// Topology has.
-Topology uniform_topology(const Machine& machine, int num_nodes, int ranks_per_node);
-
 // Bytes alone, without latency and ramp.
 double wire_seconds(const Link& link, double bytes);
 // One message between two ranks of a node, such as weights. None takes no time.

@@ -36,8 +36,8 @@ nb::dict data_of(const Error& error) {
 }
 
 // An argument's name in the library and the command, and its name in Python's functions.
-constexpr std::array<std::pair<std::string_view, const char*>, 3> renamed = {
-    {{"as", "as_"}, {"from", "from_"}, {"moe_layers", "layers"}}};
+constexpr std::array<std::pair<std::string_view, const char*>, 4> renamed = {
+    {{"as", "as_"}, {"from", "from_"}, {"moe_layers", "layers"}, {"groups", "num_groups"}}};
 
 void raise(const Error& error) {
   const nb::object type = nb::module_::import_("evenkeel.errors").attr(error.type().c_str());

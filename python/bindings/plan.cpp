@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
@@ -74,8 +75,10 @@ PlanResult make_plan(const Counts& counts, const Placement* placement, int layer
   std::vector<std::int64_t> rank_loads(result.plan.rank_loads().begin(), result.plan.rank_loads().end());
   for (std::size_t r = 0; r < base_load.size(); ++r) rank_loads[r] += base_load[r];
   result.transfer_lower_bound = transfer_lower_bound(counts, homes, std::ranges::max(rank_loads), base_load);
-  if (links != nullptr)
-    result.on_links = predict_steps(*links, options, counts, homes, result.plan, base_load);
+  if (links == nullptr) return result;
+  StepPlan plain;
+  Ep::keep_home(counts, homes, plain);
+  result.on_links = predict_steps(*links, options, counts, homes, result.plan, plain, base_load);
   return result;
 }
 

@@ -8,7 +8,8 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -33,6 +34,17 @@ def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
     return InvalidArgument(
         f"{argument}: {why}; allowed: {allowed}{said}", {"argument": argument, "why": why, "allowed": allowed}
     )
+
+
+@contextmanager
+def called(argument: str, *names: str) -> Iterator[None]:
+    """Within it, what the library says of these names of its own is said of the argument that was given."""
+    try:
+        yield
+    except InvalidArgument as error:
+        if error.data["argument"] not in names:
+            raise
+        raise invalid(argument, str(error.data["why"]), str(error.data["allowed"])) from None
 
 
 def unsupported(why: str) -> Unsupported:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, as_given, floats, number, public
+from ._arguments import ArrayLike, as_given, called, floats, number, public
 
 if TYPE_CHECKING:
     import torch
@@ -52,13 +52,14 @@ def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num
         InvalidArgument: sizes that do not divide each other, or a weight that is negative or not finite.
         Infeasible: fewer replicas than experts.
     """
-    maps: Maps = _native.rebalance_experts(
-        floats(weight, "weight", 2, "[layers, experts]"),
-        number(num_replicas, "num_replicas", 1),
-        number(num_groups, "num_groups", 1),
-        number(num_nodes, "num_nodes", 1),
-        number(num_gpus, "num_gpus", 1),
-    )
+    with called("weight", "loads", "experts", "num_layers"):
+        maps: Maps = _native.rebalance_experts(
+            floats(weight, "weight", 2, "[layers, experts]"),
+            number(num_replicas, "num_replicas", 1),
+            number(num_groups, "num_groups", 1),
+            number(num_nodes, "num_nodes", 1),
+            number(num_gpus, "num_gpus", 1),
+        )
     return as_given(weight, *maps)
 
 

@@ -15,6 +15,7 @@ from ._arguments import (
     MOST_RANKS,
     ArrayLike,
     as_numpy,
+    called,
     choice,
     file_path,
     integers,
@@ -56,7 +57,8 @@ class Placement:
         highest = max((rank for layer in lists for ranks in layer for rank in ranks), default=0)
         # A negative rank is for the library to name.
         ranks = number(max(highest, 0) + 1 if num_ranks is None else num_ranks, "num_ranks", 1, MOST_RANKS)
-        native = _native.Placement.of_homes(lists, ranks)
+        with called("homes", "placement", "experts"):
+            native = _native.Placement.of_homes(lists, ranks)
         self._take(native if layers is None else native.numbered(said_layers(layers)))
 
     def _take(

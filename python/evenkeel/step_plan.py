@@ -13,6 +13,7 @@ from ._arguments import (
     MOST_RANKS,
     ArrayLike,
     as_numpy,
+    called,
     choice,
     file_path,
     instance,
@@ -124,7 +125,7 @@ def plan(
         imbalance_threshold: below this max/mean nothing is moved (lambda), of experts for least-loaded, of ranks for
             level; 0 always plans.
         base_load: `[P]` work that each rank has anyway, counted in assignments. What the result says of loads leaves it out.
-        borrow_slots: level: the most experts that a rank borrows; without it there is no limit. least-loaded refuses one.
+        borrow_slots: level: the most experts that a rank borrows; without it there is no limit. The others refuse one.
         topology: the ranks' links, as for `place`: the step is predicted on them, and where they differ, level plans for
             the least time (docs/command-line.md#plan). The arguments below need it.
         model: the model's config.json, which says how large an expert is; needed beside `topology`.
@@ -144,7 +145,8 @@ def plan(
     ranks = None if ranks is None else number(ranks, "ranks", 1, MOST_RANKS)
     machine = None if topology is None else machine_of(ranks, 1, topology)
     _require_layers(loads, placement, layer)
-    counts, experts, num_ranks = _counts(loads, ranks, placement or machine, layer)
+    with called("loads", "counts"):
+        counts, experts, num_ranks = _counts(loads, ranks, placement or machine, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
         raise invalid(
             "placement",
@@ -156,6 +158,8 @@ def plan(
         raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
     if machine is not None and machine.num_ranks != num_ranks:
         raise invalid("topology", f"has {machine.num_ranks} ranks", f"{num_ranks}, as there are")
+    if chosen == "ep" and borrow_slots is not None:
+        raise invalid("borrow_slots", "ep borrows nothing", "level, or to leave it out")
     links = _links(machine, experts, model, cost, device, expert_bytes, backward)
     made = _native.plan(
         counts,
@@ -246,6 +250,8 @@ def _counts(
     if isinstance(loads, RoutingProfile):
         loads = loads.loads[_row_of(loads, layer)]
     array = as_numpy(loads, "loads")
+    if 0 in array.shape:
+        raise invalid("loads", f"shape {list(array.shape)}", "[experts], or counts [ranks, experts], each 1 or more")
     if array.ndim == 2:
         counts = integers(array, "loads", 2, "")
         if ranks is not None and ranks != counts.shape[0]:

@@ -1,8 +1,11 @@
 """Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
 
 import json
+import shutil
 
-from command import CommandTest
+from command import REPOSITORY, CommandTest
+
+RECORDINGS = REPOSITORY / "tests" / "io" / "data"
 
 
 class Errors(CommandTest):
@@ -77,11 +80,33 @@ class Errors(CommandTest):
                 self.assertEqual(plain.stderr, as_object.stderr)
                 self.assertRegex(plain.stderr, r"\Aevenkeel: [^\n]+\n\Z")
 
-    def test_a_result_is_not_written_over_a_recording_that_is_read(self):
-        before = (self.folder / self.loads).read_bytes()
-        for words in (["place", self.loads, "--ranks", 2], ["profile", self.loads]):
-            self.assert_usage([*words, "-o", f"./{self.loads}"], "--output", "is a recording that is read")
-        self.assertEqual((self.folder / self.loads).read_bytes(), before)
+    def test_a_result_is_not_written_over_a_file_that_is_read(self):
+        self.json("place", self.loads, "--ranks", 2, "-o", "p.json")
+        self.write("config.json", {"num_experts": 4, "num_hidden_layers": 1})
+        self.write("cost.json", {})
+        folder = shutil.copytree(RECORDINGS / "trtllm_statistics", self.folder / "statistics")
+        (self.folder / "link.json").symlink_to(self.loads)
+        (self.folder / "hard.json").hardlink_to(self.folder / self.loads)
+        before = {path: path.read_bytes() for path in self.folder.glob("**/*") if path.is_file()}
+        place = ["place", self.loads, "--ranks", 2, "-o"]
+        for argument, words in [
+            ("--output", [*place, f"./{self.loads}"]),
+            ("--output", [*place, "p.json", "--judge", "p.json"]),
+            ("--output", [*place, "p.json", "--from", "p.json", "--max-moves", 1]),
+            ("--output", [*place, "config.json", "--model", ".", "--horizon", 1]),
+            ("--output", [*place, "cost.json", "--model", ".", "--cost", "cost.json", "--tokens-per-step", 8]),
+            ("--output", ["place", self.loads, "--topology", "p.json", "-o", "p.json"]),
+            ("--output", ["profile", self.loads, "-o", f"./{self.loads}"]),
+            ("--output", ["profile", folder, "-o", next(folder.glob("rank*"))]),
+            ("output", ["convert", self.loads, self.folder / self.loads]),
+            ("output", ["convert", self.loads, "link.json"]),
+            ("output", ["convert", "link.json", "hard.json"]),
+            ("output", ["convert", self.loads, "config.json", "--model", "."]),
+        ]:
+            with self.subTest(words=words):
+                self.assert_usage(words, f"{argument}: ", "is a file that is read")
+        after = {path: path.read_bytes() for path in self.folder.glob("**/*") if path.is_file()}
+        self.assertEqual(after, before)
 
     def test_a_wrong_parameter_is_no_misspelt_word(self):
         error = self.assert_usage(["run", "--scenario", "concentrated:0.95", "--ranks", 2], "concentrated:F:N")

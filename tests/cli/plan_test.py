@@ -32,6 +32,7 @@ class Plan(CommandTest):
         for slots, rank_loads in [(0, [200, 200, 0]), (1, [150, 150, 100]), (2, [134, 134, 132])]:
             self.assertEqual(self.json(*words, slots, "--planner", "level")["rank_loads"], rank_loads)
         self.assert_refused([*words, 1], 2, "InvalidArgument", "--borrow-slots: least-loaded borrows without a limit")
+        self.assert_refused([*words, 1, "--planner", "ep"], 2, "InvalidArgument", "--borrow-slots: ep borrows nothing")
         self.assert_refused([*words, -1, "--planner", "level"], 2, "InvalidArgument", "--borrow-slots")
 
     def test_people_get_a_table_of_at_most_100_columns(self):
@@ -66,7 +67,8 @@ class Plan(CommandTest):
             ([*words[:3], "bare.json", *words[4:]], "--topology: says nothing of its links"),
             ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
             ([*words, "--cost", "c.json"], "--device: is what --cost says"),
-            ([*words, "--expert-bytes", "0"], "--expert-bytes: 0; allowed: 1 byte or more"),
+            ([*words, "--expert-bytes", "0"], "--expert-bytes: 0 bytes of one expert; allowed: 1..1e15"),
+            ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: 8e+15 bytes of one expert"),
             (words[:4] + words[6:], "--topology: needs --model"),
             (words[:-2], "--topology: needs the rates of a rank"),
             ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),

@@ -84,7 +84,9 @@ TEST(Exchange, TakesAsLongAsItsBusiestPort) {
                            port_seconds(machine, machine.link_bytes_per_second, machine.link_seconds, within),
                            port_seconds(machine, machine.nic_bytes_per_second, machine.nic_seconds, across)});
       }
-    const Topology topology = uniform_topology(machine, nodes, in_node);
+    const Topology topology =
+        Topology::uniform(nodes, in_node, {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6},
+                          {machine.nic_bytes_per_second * 1e-9, machine.nic_seconds * 1e6});
     ASSERT_NEAR(exchange_seconds(machine, topology, bytes), wanted, 1e-9 * wanted) << "seed " << seed;
     ASSERT_NEAR(exchange_seconds(machine, most), wanted, 1e-9 * wanted) << "seed " << seed;
   }

@@ -205,7 +205,7 @@ def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: s
             dist.broadcast(module.weight.detach(), 0)
             fully_shard(module, mesh=mesh)
     if checkpointed:
-        models.spread.gradient_checkpointing_enable()
+        models.spread.activation_checkpointing_enable()
         models.spread.enable_input_require_grads()
         models.spread.train()
     models.require_alike(rank, ranks, lambda name: "lora" in name, moved=True)

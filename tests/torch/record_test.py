@@ -98,7 +98,7 @@ class WhatIsRecorded(RecordTest):
         model, inputs = tiny_models.make("qwen3_moe")
         once = self.recorded(model, inputs)["topk_ids"]
         model.train()
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
         with evenkeel.torch.record(model, self.path):
             model(**inputs, labels=inputs["input_ids"]).loss.backward()
         np.testing.assert_array_equal(self.arrays()["topk_ids"], once)

@@ -14,6 +14,8 @@ namespace evenkeel {
 
 namespace {
 
+constexpr double kMostBytes = 1e15;  // of one expert, as require_links() takes
+
 // A machine, and which of its numbers are known.
 struct KnownMachine {
   Machine machine = {};
@@ -88,7 +90,10 @@ ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> by
       .elements = static_cast<double>(expert_parameters(model)),
       .outputs = static_cast<double>((model.experts.gated ? 2 : 1) * model.experts.intermediate +
                                      expert_row_width(model))};
+  const char* const said_by = bytes ? "expert_bytes" : "model";
   if (!bytes && model.dtype_bytes > 0) bytes = work.elements * static_cast<double>(model.dtype_bytes);
+  if (bytes && !(*bytes >= 1 && *bytes <= kMostBytes))
+    throw InvalidArgument(said_by, fmt::format("{:g} bytes of one expert", *bytes), "1..1e15");
   return {.work = work, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
 }
 

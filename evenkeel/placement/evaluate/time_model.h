@@ -36,7 +36,8 @@ struct ExpertSizes {
   int top_k = 1;
 };
 // Of a model. `bytes` of one expert where they are known, else by the type of the model's weights. Throws
-// InvalidArgument ("model") where it has another number of experts than `recording`.
+// InvalidArgument: "model" where it has another number of experts than `recording`, and for whoever says the
+// bytes ("expert_bytes" or "model") where they are none, or above 10^15.
 ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
                          const std::string& recording, int num_experts);
 

@@ -46,7 +46,7 @@ def keep_plans() -> tuple[Plans, Plans]:
     """As `context_fn` of `torch.utils.checkpoint.checkpoint(use_reentrant=False)`: layers of ours that are computed again in
     backward read nothing, since the counts of all ranks are kept on the host. Every rank does so alike.
 
-    With transformers: `model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": keep_plans})`.
+    With transformers: `model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": keep_plans})`.
     """
     kept: list[tuple[object, Known]] = []
     return Plans(kept, again=False), Plans(kept, again=True)
