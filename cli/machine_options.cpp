@@ -98,7 +98,8 @@ void require_time_model(const CLI::App& app, const TimeModel& options, const std
   }
   if (model.empty())
     for (const char* option : kTimeOptions)
-      refuse_if_given(app, option, "needs --model, which says how large an expert is");
+      if (option != std::string_view("--horizon"))
+        refuse_if_given(app, option, "needs --model, which says how large an expert is");
   if (!options.tokens_per_step && !step_tokens)
     for (const char* option : {"--cost", "--tflops"})
       refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");

@@ -123,7 +123,6 @@ void run(const CLI::App& app, const PlanArguments& options) {
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
   PlannerOptions planning = options.parameters;
   planning.kind = options.planner.front();
-  if (planning.kind == PlannerOptions::Kind::ep) refuse_if_given(app, "--borrow-slots", "ep borrows nothing");
   std::optional<StepLinks> links;
   if (topology) links = links_of(app, options, *topology, counts);
   if (planning.kind == PlannerOptions::Kind::level) planning.links = links;

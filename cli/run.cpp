@@ -170,8 +170,6 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
   if (is_given(app, "--weights")) trained = read_trained(app, options);
-  if (batch && trained && !trained->input.empty() && !options.backward)
-    refuse_if_given(app, "--seed", "draws nothing: --trace and --weights say all, without --backward");
   ExperimentSetup setup = setup_of(app, options);
   require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
   if (!batch) batch = scenario_batch(options);

@@ -103,7 +103,7 @@ class TimeModel:
         return any(value is not None for name, value in vars(self).items() if name != "model")
 
     def require_sense(self, has_topology: bool, step_tokens: int | None = None) -> None:
-        for name in ("tokens_per_step", "tflops", "link", "horizon", "expert_bytes", "cost", "device"):
+        for name in ("tokens_per_step", "tflops", "link", "expert_bytes", "cost", "device"):
             if self.model is None and getattr(self, name) is not None:
                 raise invalid(name, "needs model, which says how large an expert is", "model beside it")
         for name in ("tflops", "device"):

@@ -32,7 +32,6 @@ class Plan(CommandTest):
         for slots, rank_loads in [(0, [200, 200, 0]), (1, [150, 150, 100]), (2, [134, 134, 132])]:
             self.assertEqual(self.json(*words, slots, "--planner", "level")["rank_loads"], rank_loads)
         self.assert_refused([*words, 1], 2, "InvalidArgument", "--borrow-slots: least-loaded borrows without a limit")
-        self.assert_refused([*words, 1, "--planner", "ep"], 2, "InvalidArgument", "--borrow-slots: ep borrows nothing")
         self.assert_refused([*words, -1, "--planner", "level"], 2, "InvalidArgument", "--borrow-slots")
 
     def test_people_get_a_table_of_at_most_100_columns(self):

@@ -174,7 +174,6 @@ class Rates(shared.PlacedTest):
         for words, parts in [
             (["--device", "h100"], ["--device: needs --model"]),
             (["--link", 1], ["--link: needs --model"]),
-            (["--horizon", 1], ["--horizon: needs --model"]),
             (["--tflops", 1], ["--tflops: needs --model"]),
             (["--cost", "c.json"], ["--cost: needs --model"]),
             ([*model, "--tflops", 1], ["--tflops: needs --tokens-per-step"]),

@@ -53,7 +53,7 @@ class Evaluate(EvaluateTest):
         priced, known = ["--model", CONFIG, "--tokens-per-step", 900], {"model": CONFIG, "tokens_per_step": 900}
         of_bare = ["--as", "counts", "--num-experts", 32, "--moe-layers", "0-7"]
         for files, words, named in [
-            ([TRACE, window], ["--model", CONFIG, "--horizon", 5], {"model": CONFIG, "horizon": 5}),
+            ([TRACE, window], ["--horizon", 5], {"horizon": 5}),
             ([EARLY, TRACE], ["--step-tokens", 4096, "--from", now], {"step_tokens": 4096, "from_": now}),
             ([TRACE], [*priced, "--tflops", 0.5, "--link", 2, "--horizon", 50], {**known, "tflops": 0.5, "link": 2, "horizon": 50}),
             ([TRACE], [*priced, "--cost", cost, "--nodes", 2], {**known, "cost": cost, "nodes": 2}),
@@ -74,9 +74,9 @@ class Evaluate(EvaluateTest):
         now = ek.Placement.contiguous(3, 16, 4)
         for name, thing in [("profile.npz", profile), ("later.npz", later), ("placed.json", placed), ("now.json", now)]:
             thing.save(self.folder / name)
-        objects = ek.evaluate([profile, later], placed, 4, from_=now)
+        objects = ek.evaluate([profile, later], placed, 4, from_=now, horizon=9)
         paths = [self.folder / "profile.npz", self.folder / "later.npz"]
-        files = ek.evaluate(paths, self.folder / "placed.json", 4, from_=self.folder / "now.json")
+        files = ek.evaluate(paths, self.folder / "placed.json", 4, from_=self.folder / "now.json", horizon=9)
         self.assertEqual([each["file"] for each in objects["placements"]], ["contiguous", "placement 0"])
         self.assertEqual(objects["verdict"]["against"], "from_")
         names = [each["recording"] for each in objects["placements"][0]["results"]]
@@ -97,7 +97,6 @@ class Evaluate(EvaluateTest):
             ((profile, [profile], 4), {}, ek.InvalidArgument, "placements: is a RoutingProfile; allowed: a Placement"),
             ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: one for 4"),
             ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
-            ((profile, placement, 4), {"horizon": 1}, ek.InvalidArgument, "horizon: needs model"),
             ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
             ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is what cost says"),
             ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
@@ -132,7 +131,7 @@ class VerdictOfPlace(EvaluateTest):
             ([window], [*model, "--tflops", 2, "--link", 3, "--judge", EARLY], {**known, "tflops": 2, "link": 3, "judge": EARLY}),
             ([EARLY, window], [*model, "--cost", cost, "--horizon", 40], {**known, "cost": cost, "horizon": 40}),
             ([TRACE], [*model, "--expert-bytes", 77, "--judge", window], {**known, "expert_bytes": 77, "judge": window}),
-            ([TRACE], ["--from", now, "--max-moves", 5, *model], {"from_": start, "max_moves": 5, **known}),
+            ([TRACE], ["--from", now, "--max-moves", 5, "--horizon", 3], {"from_": start, "max_moves": 5, "horizon": 3}),
         ]:  # fmt: skip
             with self.subTest(words=words):
                 printed = said_by_command("place", *files, "--ranks", 8, "--redundant-experts", 8, *words)
