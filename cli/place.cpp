@@ -152,8 +152,7 @@ void validate_format(const CLI::App& app, const PlaceArguments& options) {
   if (options.output.empty()) refuse_if_given(app, "--format", "has no meaning without --output");
   for (const auto& recordings : {options.inputs, options.judge})
     require_not_read(options.output, "--output", recordings, options.files.model_files());
-  require_not_read(options.output, "--output", {},
-                   {options.from, options.machine.topology, options.time.cost});
+  require_not_read(options.output, "--output", {}, {options.machine.topology, options.time.cost});
 }
 
 // No option is ignored: what the others leave without a meaning is refused.

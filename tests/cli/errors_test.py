@@ -92,8 +92,7 @@ class Errors(CommandTest):
         for argument, words in [
             ("--output", [*place, f"./{self.loads}"]),
             ("--output", [*place, "p.json", "--judge", "p.json"]),
-            ("--output", [*place, "p.json", "--from", "p.json", "--max-moves", 1]),
-            ("--output", [*place, "config.json", "--model", ".", "--horizon", 1]),
+            ("--output", [*place, "config.json", "--model", "."]),
             ("--output", [*place, "cost.json", "--model", ".", "--cost", "cost.json", "--tokens-per-step", 8]),
             ("--output", ["place", self.loads, "--topology", "p.json", "-o", "p.json"]),
             ("--output", ["profile", self.loads, "-o", f"./{self.loads}"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import re
 import unittest
 from collections.abc import Callable
@@ -319,9 +320,10 @@ def steps_of_both_kinds(rank: int, ranks: int) -> list[Any]:
     return said
 
 
-def copied(rank: int, ranks: int) -> bool:
+def copied(rank: int, ranks: int) -> tuple[bool, str]:
+    """Whether a copy is the layer itself, and what is said of a pickle."""
     layer = ExpertParallel(E)
-    return copy.deepcopy([layer])[0] is layer
+    return copy.deepcopy([layer])[0] is layer, said_by(lambda: pickle.dumps([layer]), ek.errors.Unsupported)
 
 
 def probes_draw_nothing(rank: int, ranks: int) -> bool:
@@ -433,7 +435,9 @@ class ExpertsTest(unittest.TestCase):
         self.assertEqual(run_ranks(2, steps_of_both_kinds), [said, said])
 
     def test_a_copy_of_a_layer_is_the_layer(self) -> None:
-        self.assertEqual(run_ranks(2, copied), [True, True])
+        for is_it, said in run_ranks(2, copied):
+            self.assertTrue(is_it)
+            self.assertIn("save state_dict()", said)
 
     def test_weights_that_would_stay_at_home_are_refused(self) -> None:
         for said in run_ranks(1, not_plain)[0]:

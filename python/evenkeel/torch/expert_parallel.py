@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from .. import _native
-from .._arguments import instance, invalid, number, public, quoted
+from .._arguments import instance, invalid, number, public, quoted, unsupported
 from .._reading import FilePath
 from ..placement import Placement
 from ..step_plan import Planner
@@ -348,6 +348,11 @@ class ExpertParallel:
     def __deepcopy__(self, memo: object) -> ExpertParallel:
         """Itself: a copy of a model calls the same ranks."""
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise unsupported(
+            "a layer belongs to this process's ranks and is not pickled, nor is a model that holds it: save state_dict()"
+        )
 
     def _ids(
         self,
