@@ -342,10 +342,14 @@ void bind_routes(nb::module_& module) {
                                 self.per_received, self.per_position,   self.per_borrowed,
                                 self.per_lent,     self.per_summed,     self.fixed};
            })
-      .def("of_one_token", [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks) {
-        return self.per_token + k * (self.per_assignment + self.per_sent) +
-               (ranks - 1) * k * self.per_received + ranks * k * self.per_position + self.fixed;
-      });
+      .def(
+          "of_one_token",
+          [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks, std::int64_t borrowed) {
+            return self.per_token + k * (self.per_assignment + self.per_sent) +
+                   (ranks - 1) * k * self.per_received + ranks * k * self.per_position + self.fixed +
+                   borrowed * (self.per_borrowed + (ranks - 1) * self.per_lent + self.per_summed);
+          },
+          nb::arg("k"), nb::arg("ranks"), nb::arg("borrowed") = 0);
 
   nb::class_<Loan>(module, "Loan")
       .def_ro("borrowed", &Loan::borrowed)

@@ -34,11 +34,12 @@ class Shape(NamedTuple):
     """The part of the choices that falls on expert 0."""
 
 
-# Experts that outweigh many rows; few wide ones with top-1; four ranks.
+# Experts that outweigh many rows; few wide ones with top-1; four ranks; one expert a rank, which is not called for itself.
 SHAPES = (
     Shape(ranks=2, experts=16, k=2, hidden=32, width=64, tokens=96, hot=0.9),
     Shape(ranks=2, experts=6, k=1, hidden=24, width=160, tokens=120, hot=0.95),
     Shape(ranks=4, experts=8, k=3, hidden=16, width=96, tokens=80, hot=0.6),
+    Shape(ranks=2, experts=2, k=1, hidden=16, width=96, tokens=80, hot=0.95),
 )
 
 
@@ -142,11 +143,11 @@ def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
 
 
 def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
-    """Moving pays in the step as one: it saves some 170 assignments, and costs 100. In each of four chunks it does not."""
+    """Moving pays in the step as one: it saves some 170 assignments, and costs 100. In each of two chunks it does not."""
     step, made = Step(rank, shape), []
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
     said = said_by_error(step)
-    for chunks in (1, 4):
+    for chunks in (1, 2):
         layer = step.layer(budget=said.step[chunks])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -212,35 +213,40 @@ def before_any(rank: int, ranks: int, shape: Shape) -> list[str]:
 
 class BudgetTest(unittest.TestCase):
     def test_steps_do_what_the_error_and_budgets_say(self) -> None:
+        lacking = []
         for shape in SHAPES:
             answers = run_ranks(shape.ranks, steps, shape)
-            said, lacking = answers[0][0], 0
+            said = answers[0][0]
             self.assertEqual([other for other, _ in answers], [said] * shape.ranks)
             for did in zip(*(made for _, made in answers), strict=True):
                 with self.subTest(shape=shape, budget=did[0].budget, said=said):
                     self.check(said, did)
-                    lacking += did[0].lacked_memory
-            self.assertIn(lacking, range(2, len(answers[0][1]) - 3))
+                    lacking.append(did[0].lacked_memory)
+        self.assertIn(sum(lacking), range(2, len(lacking) // 2), lacking)
 
     def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
         """`did` by rank."""
         budget, chunks, lacked_memory, transfers = did[0][:4]
         self.assertEqual({each[:4] for each in did}, {did[0][:4]})
         fitting = [n for n, size in said.step.items() if size <= budget]
+        at_once = bool(fitting) and fitting[0] <= 2
         if fitting:
             self.assertFalse(lacked_memory)
             self.assertGreater(transfers, 0)
             self.assertLessEqual(chunks, fitting[0])
-            self.assertGreater(chunks, max((n for n in said.step if n < fitting[0]), default=0))
-        else:
-            self.assertTrue(lacked_memory or chunks > 8, did)
-        bound = budget if lacked_memory else said.step.get(chunks, budget)
+        if at_once:
+            self.assertEqual(chunks, fitting[0])
+        bound = said.step[chunks] if at_once else budget
         peak = max(each.peak for each in did)
         self.assertLessEqual(peak, bound)
-        self.assertGreater(peak, bound / 2, "the bound is not idle")
+        if at_once or chunks > 1:
+            self.assertGreater(peak, bound / (2 if at_once else 3), "the bound is not idle")
         self.assertEqual([len(each.warned) for each in did], [int(lacked_memory), *[0] * (len(did) - 1)])
         if lacked_memory:
-            self.assertIn(f"{min(said.step.values())} bytes would do. {said}", did[0].warned[0])
+            would_do = re.search(r"(\d+) bytes would do\. (.*)", did[0].warned[0])
+            assert would_do is not None
+            self.assertGreater(int(would_do[1]), budget)
+            self.assertEqual(would_do[2], str(said))
 
     def test_auto_is_what_even_routing_takes_in_two_chunks(self) -> None:
         for shape in (*SHAPES, SHAPES[0]._replace(tokens=99)):
@@ -251,7 +257,6 @@ class BudgetTest(unittest.TestCase):
             self.assertEqual(said.step, said.even)
             self.assertEqual((fewer[0], fewer[1]), (1, budget), "a shorter step keeps the budget")
             self.assertEqual((hot[1], hot[2].even), (budget, said.even), "nor does routing change it")
-            self.assertGreater(hot[0], 1)
 
     def test_what_does_not_pay_in_each_chunk_pays_once_a_pass(self) -> None:
         for whole, chunked in run_ranks(2, where_chunks_do_not_pay, SHAPES[0]):

@@ -26,7 +26,7 @@ Cutter = Callable[[Cut, Callable[[], None]], None]
 
 
 def whole(chunks: int) -> Cutter:
-    def decide(cut: Cut, finer: Callable[[], None]) -> None:
+    def decide(cut: Cut, *_: Any, **__: Any) -> None:
         loan = borrowed_for(cut, cut.counted.counts.sum(axis=1))
         for first, last in equal_runs(cut, chunks):
             cut._add(cut.counted, first, last, loan=loan, shares=True)
@@ -37,14 +37,14 @@ def whole(chunks: int) -> Cutter:
 def own(chunks: int) -> Cutter:
     """Each chunk with a plan of its own."""
 
-    def decide(cut: Cut, finer: Callable[[], None]) -> None:
+    def decide(cut: Cut, *_: Any, **__: Any) -> None:
         for first, last in equal_runs(cut, chunks):
             cut._add(cut.counted, first, last)
 
     return decide
 
 
-def mixed(cut: Cut, finer: Callable[[], None]) -> None:
+def mixed(cut: Cut, *_: Any, **__: Any) -> None:
     """Four chunks, of which the second has a plan of its own while the others' weights are held."""
     runs = equal_runs(cut, 4)
     others = cut.counted.counts.copy()
@@ -199,7 +199,7 @@ class WholePlanTest(unittest.TestCase):
             self.assertGreater(sum(run_ranks(ranks, exact, mixed, list(range(20)), "level")), 0)
 
     def test_weights_and_their_gradients_travel_once_a_pass(self) -> None:
-        for shape, chunks in zip(SHAPES, (2, 8, 4), strict=True):
+        for shape, chunks in zip(SHAPES[:3], (2, 8, 4), strict=True):
             every = run_ranks(shape.ranks, travels, shape, chunks)
             for one, shared, own_plans in every:
                 forward, again = ([("weights", direction)] * 2 for direction in ("forward", "backward"))

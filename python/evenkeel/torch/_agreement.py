@@ -121,7 +121,7 @@ class Agreement:
             of_all = to_host(self.exchange.all_gather("counts", counts))
             state.room = counts.numel()
         agreed = Agreed(self._steps, kind, flags, max(some, default=0))
-        return Known(agreed, of_all.reshape(len(every), *counts.shape))
+        return Known(agreed, of_all.reshape(len(every), *counts.shape).copy())
 
     def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
         """A step whose counts were known before it; that ranks have these facts alike is compared later."""

@@ -19,9 +19,15 @@ from ._cut import Counted, Cut
 from ._exchange import Exchange, SameOnEveryRank
 from ._last_step import plural
 from ._options import LayerOptions
-from ._phase_bytes import BACKWARD_PHASES, chunk_phases, least_bytes
+from ._phase_bytes import BACKWARD_PHASES, Phases, chunk_phases, least_bytes
 from ._random import undisturbed
 from ._run_log import logger
+
+_SHOWN = (1, 2, 4, 8)
+"""Numbers of chunks that budgets are said for."""
+
+_FEW = 2
+"""Where a step needs more chunks, experts at home are called one by one: then it needs fewer."""
 
 
 class Budgets(NamedTuple):
@@ -60,7 +66,7 @@ class CountedStep(NamedTuple):
     """A step under a budget."""
 
     layout: _native.StepLayout
-    phases: list[_native.PhaseBytes]
+    phases: Phases
     expert: ExpertSize
     counted: Counted
     k: int
@@ -70,17 +76,29 @@ class CountedStep(NamedTuple):
     def least(self) -> int:
         return least_bytes(self.phases, self.k, len(self.counted.tokens))
 
-    def set_budget(self, budget: int, bins: Sequence[int] | None) -> None:
-        """Of this step's layout, from now on."""
-        self.layout.set_budget(self.phases, budget, list(bins or ()), *self.expert, training=self.training)
+    def set_budget(self, budget: int, bins: Sequence[int] | None, *, apart: bool = False) -> None:
+        """Of this step's layout, from now on; whether experts are called `apart`."""
+        phases = self.phases.apart if apart else self.phases.together
+        self.layout.set_budget(phases, budget, list(bins or ()), *self.expert, training=self.training)
+
+    def sets_apart(self, budget: int, bins: Sequence[int] | None) -> bool:
+        """Has experts called apart from now on, if every routing then runs."""
+        if max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart) > budget:
+            return False
+        self.set_budget(budget, bins, apart=True)
+        return True
+
+    def equal_chunks(self, chunks: int) -> tuple[int, bool]:
+        """What so many equal ones take, balanced, and whether work moves in any."""
+        return self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, chunks)
 
     def budgets(self, numbers: Sequence[int]) -> Budgets:
-        step = {n: self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, n)[0] for n in numbers}
+        step = {n: self.equal_chunks(n)[0] for n in numbers}
         return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
 
     def balancing(self, numbers: Sequence[int]) -> int:
         """The least bytes, of these numbers of chunks and of one, in which work moves."""
-        taken = [self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, n) for n in {1, *numbers}]
+        taken = [self.equal_chunks(n) for n in {1, *numbers}]
         return min([size for size, moves in taken if moves] or [size for size, _ in taken])
 
     def even_bytes(self, chunks: int) -> int:
@@ -100,7 +118,7 @@ class LayerBudget:
         self.exchange, self.layout, self.bins = exchange, layout, options.chunk_bins
         self.is_auto = options.budget == "auto"
         self.bytes: int | None = 0 if options.budget == "auto" else options.budget
-        self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
+        self._phases: dict[tuple[Any, ...], Phases] = {}
         """What chunks take, by all that it depends on besides the layer."""
         self._warned = False
         self._step: CountedStep | None = None
@@ -130,13 +148,18 @@ class LayerBudget:
                 here = agreed.training[self.exchange.rank]
                 own = chunk_phases(experts, names, weights, hidden, routed, k, self.exchange.ranks, training=here)
             if training and not here:
-                own += [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
+                for phases in own:  # other ranks have them
+                    phases += [_native.PhaseBytes()] * BACKWARD_PHASES
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         step = CountedStep(self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted, k, training)
         if training or self._step is None or not self._step.training:
             self._step = step
         self._set_bytes(step)
-        cut.decide(finer=lambda: step.set_budget(self.bytes or 0, None))
+        cut.decide(
+            finer=lambda: step.set_budget(self.bytes or 0, None, apart=cut.apart),
+            few=max(self.bins or (_FEW,)),
+            apart=lambda: step.sets_apart(self.bytes or 0, self.bins),
+        )
         if self.exchange.rank == 0:
             self._say(step, cut.last, first)
 
@@ -154,17 +177,17 @@ class LayerBudget:
 
     @property
     def _shown(self) -> Sequence[int]:
-        return self.bins or (1, 2, 4, 8)
+        return self.bins or _SHOWN
 
-    def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
-        mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
-        return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
+    def _most_of_ranks(self, own: Phases, device: torch.device) -> Phases:
+        mine = torch.tensor([[phase.to_list() for phase in phases] for phases in own], device=device)
+        most = self.exchange.all_gather("budget", mine).amax(dim=0).tolist()
+        return Phases(*([_native.PhaseBytes(*phase) for phase in phases] for phases in most))
 
     def _set_bytes(self, step: CountedStep) -> None:
         step.set_budget(self.bytes or 0, self.bins)
         if self.is_auto:
             self.bytes = max(self.bytes or 0, step.least, step.even_bytes(2))
-            step.set_budget(self.bytes, self.bins)
         elif self.bytes is not None and self.bytes < step.least:
             found = step.budgets(self._shown)
             error = BudgetTooSmall(
@@ -173,12 +196,15 @@ class LayerBudget:
                 {"given": self.bytes, **found._asdict()},
             )
             raise SameOnEveryRank(error)
+        step.set_budget(self.bytes or 0, self.bins)
 
     def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
         """The first step of each kind in a detailed log; a warning, once, where a step could not be balanced."""
         warns = last["lacked_memory"] and not self._warned
         if not warns and not (first and logger.isEnabledFor(logging.DEBUG)):
             return
+        size = step.balancing(self._shown)
+        step.set_budget(0, None)
         found = step.budgets(self._shown)
         layer = f"layer {self.exchange.layer}" if self.exchange.layer else "a layer"
         of_step = (
@@ -189,7 +215,6 @@ class LayerBudget:
         if warns:
             self._warned = True
             warnings.warn(
-                f"{of_step}: a budget of {self.bytes} bytes is too small to balance it; {step.balancing(self._shown)} bytes "
-                f"would do. {found}",
+                f"{of_step}: a budget of {self.bytes} bytes is too small to balance it; {size} bytes would do. {found}",
                 stacklevel=2,
             )

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .._arguments import invalid
-from ._exchange import Exchange, to_device
+from ._exchange import Exchange
 from ._phase_range import phase_range
 from ._routes import Indices, Routes, Rows
 
@@ -70,12 +69,57 @@ class Computed:
     """What a chunk keeps for backward."""
 
     at: Indices
-    parts: list[Part | None]  # AT_HOME, BORROWED; None where there is no position
+    calls: list[Call]
+    parts: list[Part | None]  # of these, then of borrowed experts; None where there is no position
     outputs: torch.Tensor  # [positions, hidden], before weights
 
 
+class HomeGradients:
+    """Gradients of the weights at home that want one, added at least in f32 where there are `several` for an expert."""
+
+    def __init__(self, wanted: list[torch.Tensor], several: bool) -> None:
+        self.wanted, self.several = wanted, several
+        self._sums: list[torch.Tensor] | None = None
+
+    def add(self, experts: slice, grads: list[torch.Tensor]) -> None:
+        if self._sums is None and all(
+            len(grad) == len(weight) for grad, weight in zip(grads, self.wanted, strict=True)
+        ):
+            self._sums = [grad.to(self._type(grad)) for grad in apart(grads)]
+            return
+        for total, grad in zip(self.sums, grads, strict=True):
+            total[experts].add_(grad)
+
+    @property
+    def sums(self) -> list[torch.Tensor]:
+        """As they are now; loans add to them."""
+        if self._sums is None:
+            self._sums = [weight.new_zeros(weight.shape, dtype=self._type(weight)) for weight in self.wanted]
+        return self._sums
+
+    def rounded(self) -> list[torch.Tensor]:
+        """Once, at the end."""
+        sums, self._sums = self.sums, None
+        for i, weight in enumerate(self.wanted):
+            sums[i] = sums[i].to(weight.dtype)
+        return sums
+
+    def _type(self, grad: torch.Tensor) -> torch.dtype:
+        return wide(grad.dtype) if self.several else grad.dtype
+
+
+class Call(NamedTuple):
+    """One of experts at home."""
+
+    experts: slice
+    rows: slice
+
+
 class Chunk:
-    """A chunk of one layer's step; `names` are those of `weights`, all `[experts at home, ...]`."""
+    """A chunk of one layer's step; `names` are those of `weights`, all `[experts at home, ...]`.
+
+    Experts at home are called all at once, or `apart`, those with rows one by one.
+    """
 
     def __init__(
         self,
@@ -84,9 +128,10 @@ class Chunk:
         names: Sequence[str],
         routes: Routes,
         loan: Loan | None,
+        apart: bool,
     ) -> None:
         self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
-        self.loan = loan
+        self.loan, self.apart = loan, apart
         """None where no rank borrows weights."""
 
     # Forward.
@@ -98,16 +143,28 @@ class Chunk:
         pool = self._dispatch("dispatch", at, hidden)
         rows = pool.index_select(0, at.pool_rows)
         del pool
-        split, slots = self.routes.native_positions, at.slots
-        run = partial(run_part, self.experts, self.names)
-        native = run(AT_HOME, rows[:split], slots[:split], weights, wants, keep)
+        split, slots, natives = self.routes.native_positions, at.slots, len(weights[0])
+        run = partial(run_part, self.experts, self.names, wants=wants, keep=keep)
+        calls, ran = self._calls(natives), []
+        for of, part in calls:
+            ran.append(run(AT_HOME, rows[part], slots[part] - of.start, [weight.detach()[of] for weight in weights]))
         borrowed = list(self.loan.weights() if self.loan is not None else weights)  # of the latter no position reads
-        foreign = run(BORROWED, rows[split:], slots[split:] - weights[0].shape[0], borrowed, wants, keep)
-        outputs = [part[0] for part in (native, foreign) if part is not None]
+        ran.append(run(BORROWED, rows[split:], slots[split:] - natives, borrowed))
+        outputs = [part[0] for part in ran if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
         if not keep:
             return made, None
-        return made, Computed(at, [None if part is None else part[1] for part in (native, foreign)], made)
+        return made, Computed(at, calls, [None if part is None else part[1] for part in ran], made)
+
+    def _calls(self, natives: int) -> list[Call]:
+        if not self.apart:
+            return [Call(slice(0, natives), slice(0, self.routes.native_positions))]
+        counts = self.routes.rows_at_home(natives)
+        return [
+            Call(slice(i, i + 1), slice(end - count, end))
+            for i, (count, end) in enumerate(zip(counts, np.cumsum(counts).tolist(), strict=True))
+            if count > 0
+        ]
 
     def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
         """Results home; each token's are weighted and added in the order of its top-k into `out` [tokens, hidden]."""
@@ -151,13 +208,12 @@ class Chunk:
         computed: Computed,
         grad_output: torch.Tensor,
         top_k_weights: torch.Tensor,
-        weights: Sequence[torch.Tensor],
-        wants: Sequence[bool],
+        homes: HomeGradients,
         ends_loan: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor | None]]:
-        """Gradients of hidden `[tokens, hidden]`, top-k weights `[tokens, k]`, both at least f32, and experts at home.
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gradients of hidden `[tokens, hidden]` and top-k weights `[tokens, k]`, both at least f32.
 
-        Those of borrowed weights go to the loan, and home where it ends.
+        Those of experts at home are added to `homes`; of borrowed weights they go to the loan, and home where it ends.
         """
         at, split = computed.at, self.routes.native_positions
         pool = self._dispatch("gradient dispatch", at, grad_output)
@@ -169,21 +225,23 @@ class Chunk:
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
         del outputs
 
-        foreign = part_gradients(computed.parts, BORROWED, of_rows[split:])
+        foreign = part_gradients(computed.parts, len(computed.calls), BORROWED, of_rows[split:])
         if self.loan is not None and foreign is not None:
             self.loan.add(foreign[1:])
             del foreign[1:]
         if self.loan is not None and ends_loan:
-            self.loan.give_back(wanted_of(weights, wants))
-        native = part_gradients(computed.parts, AT_HOME, of_rows[:split])
+            self.loan.give_back(homes.wanted)
+        of_inputs = []
+        for i, (experts, part) in enumerate(computed.calls):
+            native = part_gradients(computed.parts, i, AT_HOME, of_rows[part])
+            if native is not None:
+                of_inputs.append(native[0])
+                homes.add(experts, native[1:])
+            del native
         del of_rows
-        of_inputs = [part[0] for part in (native, foreign) if part is not None]
-        grad_hidden = self._rows_home(at, of_inputs, grad_output)
-
-        homes = [torch.zeros_like(weight) for weight in wanted_of(weights, wants)] if native is None else native[1:]
-        del native, foreign, of_inputs
-        of_wanted = iter(apart(homes))  # they are added to, by loans and by other chunks
-        return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
+        if foreign is not None:
+            of_inputs.append(foreign[0])
+        return self._rows_home(at, of_inputs, grad_output), grad_router.view(top_k_weights.shape)
 
     def _rows_home(self, at: Indices, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
         """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
@@ -255,9 +313,9 @@ def run_part(
     return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
 
 
-def part_gradients(parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
+def part_gradients(parts: list[Part | None], number: int, which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
     """Gradients of the inputs of one call of the experts, whose graph is gone after."""
-    part, parts[which] = parts[which], None
+    part, parts[number] = parts[number], None
     if part is None:
         return None
     with phase_range(f"gradients of {_PARTS[which]}"):
@@ -339,14 +397,14 @@ def apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
     return made
 
 
-def add_experts(home: torch.Tensor, slots: ArrayLike, back: torch.Tensor) -> None:
+def add_experts(home: torch.Tensor, slots: Sequence[int], back: torch.Tensor) -> None:
     """Gradients that came home are added at least in f32, one rank after the other, and rounded once."""
-    if np.size(slots) == 0:
-        return
-    experts, at = (to_device(found, home.device) for found in np.unique(slots, return_inverse=True))
-    sum_type = wide(home.dtype)
-    sums = home.index_select(0, experts).to(sum_type).index_add_(0, at, back.to(sum_type))
-    home.index_copy_(0, experts, sums.to(home.dtype))
+    for slot in dict.fromkeys(slots):
+        total = home[slot].to(wide(home.dtype))
+        for i, other in enumerate(slots):
+            if other == slot:
+                total.add_(back[i])
+        home[slot].copy_(total)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -98,6 +98,8 @@ class Cut:
     ) -> None:
         self.exchange, self.layout, self.homes, self.ids, self.counted = exchange, layout, homes, ids, counted
         self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
+        self.apart = False
+        """Whether each expert at home is called for itself."""
         self.last: dict[str, Any] = {
             "training": torch.is_grad_enabled(),
             "chunks": 0,
@@ -113,13 +115,21 @@ class Cut:
         self._add(self.counted, 0, 1)
         self._note(REASONS[self.last["transfers"] > 0])
 
-    def decide(self, finer: Callable[[], None]) -> None:
-        """As the library decides under the layout's budget; `finer` is called before blocks are counted again."""
+    def decide(self, finer: Callable[[], None], few: int, apart: Callable[[], bool]) -> None:
+        """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
+
+        Where a step is not balanced in a `few` chunks, `apart` is called: whether experts are, which takes less.
+        """
+        self.apart = self._lacks(few) and apart()
         self._decide(self.counted, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
             # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
             counted = self.counted
             self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
+
+    def _lacks(self, few: int) -> bool:
+        chunks = self.layout.decide(*self.counted.asked(), self.ids.shape[1])
+        return self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 or len(chunks) > few
 
     def _decide(self, counted: Counted, finer: Callable[[], None]) -> None:
         """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""

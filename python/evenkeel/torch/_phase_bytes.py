@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
@@ -25,17 +25,16 @@ BACKWARD_PHASES = 7
 """How many phases `chunk_phases` adds for training."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """No more than `fixed + per_row * rows` bytes."""
+class Line(NamedTuple):
+    """No more than `fixed + per_row * rows` bytes; `each` more borrowed expert adds as much."""
 
     per_row: int
     fixed: int
+    each: int = 0
 
 
-@dataclass(frozen=True)
-class ExpertBytes:
-    """What a call of the experts holds besides its arguments, and besides the gradient it is given."""
+class ExpertBytes(NamedTuple):
+    """What calls of the experts hold besides their arguments, and besides the gradient they are given."""
 
     forward: Line
     between: Line
@@ -46,8 +45,8 @@ class ExpertBytes:
 
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
-) -> ExpertBytes:
-    """Counted in calls of the experts: the worse of all rows at one expert and rows spread over all of them.
+) -> tuple[ExpertBytes, ExpertBytes]:
+    """Counted in calls of all experts at once, the worse of rows at one and rows spread over all; and of one at a time.
 
     Bytes grow faster with many rows, where activations are most, than with few, where weights' gradients are. How fast
     is found at one expert alone, with so many rows that activations outweigh it.
@@ -84,18 +83,35 @@ def measure_experts(
         (few, low), (many, high) = way[-2:]
         return max(0, -(-(high[phase] - low[phase]) // (many - few)))
 
-    few = sorted({1, 2, count, 4 * count, 12 * count})  # two experts may take as much as all, a row each
-    ways = [[(n, held(n, used, count)) for n in few] for used in (1, count)]
-    activation = max(hidden.shape[1] * hidden.element_size(), *(slope(way, phase) for way in ways for phase in (0, 1)))
+    def measured(of: int) -> list[list[tuple[int, tuple[int, int, int]]]]:
+        few = sorted({1, 2, of, 4 * of, 12 * of})  # two experts may take as much as all, a row each
+        return [[(n, held(n, used, of)) for n in few] for used in sorted({1, of})]
+
+    together, one = measured(count), measured(1)
+    activation = max(
+        hidden.shape[1] * hidden.element_size(), *(slope(way, phase) for way in together for phase in (0, 1))
+    )
     first = min(12 + 2 * sum(weight[0].nbytes for weight in weights) // max(activation, 1), _MOST_ROWS)
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
-    def line(phase: int) -> Line:
+    def line(phase: int, ways: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
         """Above all of them: few rows may take more than many would say, since each expert's gradients are made anew."""
         per_row = max(slope(way, phase) for way in (*ways, alone))
-        return Line(per_row, max(0, *(at[phase] - per_row * n for way in ways for n, at in way)))
+        fixed = max(0, *(at[phase] - per_row * n for way in ways for n, at in way))
+        return Line(per_row, fixed, -(-fixed // of))
 
-    return ExpertBytes(line(0), line(1), line(2), max(sizes))
+    forward, between, backward = (line(phase, one, 1) for phase in range(3))
+    others = (count - 1) * between.fixed  # what calls keep for backward adds up
+    apart = forward, between._replace(fixed=between.fixed + others), backward._replace(fixed=backward.fixed + others)
+    at_once = line(0, together, count), line(1, together, count), line(2, together, count)
+    return ExpertBytes(*at_once, max(sizes)), ExpertBytes(*apart, max(sizes))
+
+
+class Phases(NamedTuple):
+    """What a chunk takes in each of its phases: with all experts at home in one call, and with each in one of its own."""
+
+    together: list[_native.PhaseBytes]
+    apart: list[_native.PhaseBytes]
 
 
 def chunk_phases(
@@ -107,9 +123,26 @@ def chunk_phases(
     k: int,
     ranks: int,
     training: bool,
-) -> list[_native.PhaseBytes]:
+) -> Phases:
     """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
-    taken = measure_experts(experts, names, weights, hidden, training)
+    given = weights, hidden, routed, k, ranks, training
+    gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
+    taken, of_one = measure_experts(experts, names, weights, hidden, training)
+    together = _phases(taken, gradients, *given)
+    return Phases(together, _phases(of_one, 0, *given) if len(weights[0]) > 1 else together)
+
+
+def _phases(
+    taken: ExpertBytes,
+    gradients: int,
+    weights: Sequence[torch.Tensor],
+    hidden: torch.Tensor,
+    routed: torch.dtype,
+    k: int,
+    ranks: int,
+    training: bool,
+) -> list[_native.PhaseBytes]:
+    """Where so many bytes of weights' gradients are there when calls of the experts at home have ended."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
     wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, and results of f32 router weights
     cast = wide if wide > row else 0
@@ -119,7 +152,7 @@ def chunk_phases(
 
     def phase(experts_hold: Line, **each: int) -> _native.PhaseBytes:
         """With weights that travel; a borrowed expert takes what one at home does, and its weights."""
-        borrowed = expert + -(-experts_hold.fixed // weights[0].shape[0])
+        borrowed = expert + experts_hold.each
         fixed = experts_hold.fixed + each.pop("fixed", 0)
         each = {name: size + _NUMBERS for name, size in ({"position": 0} | each).items()}
         each = {name: each.get(name, 0) + _INDICES.get(name, 0) for name in {*each, *_INDICES}}
@@ -144,10 +177,10 @@ def chunk_phases(
     ]
     if not training:
         return forward
-    native = sum(weight.nbytes for weight in weights if weight.requires_grad)
     widened = sum(weight[0].numel() * max(weight.element_size(), 4) for weight in weights)  # an expert's sums
     totals = sum(weight.numel() * 4 for weight in weights if weight.requires_grad and weight.element_size() < 4)
-    grads = Line(0, native + totals)
+    of_one = sum(weight[0].nbytes for weight in weights if weight.requires_grad)
+    grads = Line(0, gradients + totals, of_one - (-totals // len(weights[0])))
     summed = widened + (expert if widened > expert else 0)  # on their way home, as weights are
 
     def in_backward(experts_hold: Line, **each: int) -> _native.PhaseBytes:
@@ -160,12 +193,13 @@ def chunk_phases(
         in_backward(taken.backward, position=row + grad, fixed=totals),
         in_backward(grads, position=row + cast, token=wide, received=wide),
         in_backward(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
-        in_backward(grads, token=wide, received=wide, lent=expert + 2 * widened),
+        in_backward(grads, token=wide, received=wide),  # what comes home is added in f32, as wide as totals at most
     ]
     assert len(backward) == BACKWARD_PHASES
     return forward + backward
 
 
-def least_bytes(phases: Sequence[_native.PhaseBytes], k: int, ranks: int) -> int:
-    """What one token of each rank takes, wherever its experts are, with nothing moved."""
-    return max(phase.of_one_token(k, ranks) for phase in phases)
+def least_bytes(phases: Phases, k: int, ranks: int) -> int:
+    """What runs every routing, a token of each rank at a time: with an expert lent to all, unless less is enough without."""
+    without = max(phase.of_one_token(k, ranks) for phase in phases.together)
+    return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.apart))

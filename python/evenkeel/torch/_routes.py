@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
@@ -94,6 +95,13 @@ class Routes:
         """`rows` are known where nothing moves, or from before; else the first `open` reads them."""
         self.sent_counts, self.received_counts = tables.sent_counts, tables.received_counts
         self.own, self.native_positions = tables.own, tables.native_positions
+
+    def rows_at_home(self, experts: int) -> list[int]:
+        """Positions here of each of so many experts at home."""
+        _, slots, counts = self.tables.computed_rule()
+        made = np.zeros(experts, np.int64)
+        np.add.at(made, slots[slots < experts], counts[slots < experts])
+        return made.tolist()
 
     def open(self, exchange: Exchange, ids: torch.Tensor) -> Indices:
         """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once."""

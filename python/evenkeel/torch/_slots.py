@@ -284,12 +284,12 @@ def _gradients(
     """Of rows, what is beside them, and weights: those of borrowed experts first, which travel while others are made."""
     step: SlotStep = ctx.step
     own, foreign = ctx.cut.split(grad)
-    moved = part_gradients(parts, BORROWED, foreign)
+    moved = part_gradients(parts, 1, BORROWED, foreign)
     wanted = wanted_of(tensors[ctx.of_rows :], ctx.wants)
     if step.sends:
         loan.add([] if moved is None else moved[ctx.of_rows :])
         loan.give_back(wanted)
-    native = part_gradients(parts, AT_HOME, own)
+    native = part_gradients(parts, 0, AT_HOME, own)
     homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
     if step.sends:
         loan.take_back(homes)

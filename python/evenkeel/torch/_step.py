@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _kept
 from ._agreement import Agreement, Known
-from ._chunk import Chunk, Computed, Experts, wide
+from ._chunk import Chunk, Computed, Experts, HomeGradients, wanted_of
 from ._exchange import Exchange
 from ._loan import Loan
 from ._random import RandomState
@@ -28,13 +28,14 @@ class Chunks:
         pieces: list[tuple[int, int, Routes, Loan | None]],
         agreement: Agreement,
         known: Known,
+        apart: bool,
     ) -> None:
         self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
         self.counted = hash(known.counts.tobytes())
         self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks: list[tuple[int, int, Chunk]] = []
         for begin, end, routes, loan in pieces:
-            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan)))
+            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, apart)))
         self.bounds = [(begin, end) for begin, end, _ in self.chunks]
         # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
@@ -101,7 +102,7 @@ class Step(torch.autograd.Function):
             kept = [None] * len(step.chunks)  # alike on all ranks, since computing again sends rows
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
-        of_weights: list[torch.Tensor | None] = [None] * len(weights)
+        homes = HomeGradients(wanted_of(weights, ctx.wants), several=len(step.chunks) > 1)
         kind, enabled, dtype = step.autocast
 
         def add(i: int) -> None:
@@ -115,25 +116,14 @@ class Step(torch.autograd.Function):
                 with torch.autocast(kind, dtype, enabled), step.random[i].again():
                     computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
-            of_hidden, of_router, made = chunk.gradients(
-                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants, step.ends[i] is not None
+            grad_hidden[begin:end], grad_router[begin:end] = chunk.gradients(
+                computed, grad_output[begin:end], top_k_weights[begin:end], homes, step.ends[i] is not None
             )
-            grad_hidden[begin:end] = of_hidden
-            grad_router[begin:end] = of_router
-            for j, grad in enumerate(made):
-                total = of_weights[j]
-                if grad is None or len(step.chunks) == 1:
-                    of_weights[j] = grad
-                else:  # added at least in f32, rounded once
-                    of_weights[j] = grad.to(wide(grad.dtype)) if total is None else total.add_(grad)
             if (loan := step.ends[i]) is not None:
-                loan.take_back([grad for grad in of_weights if grad is not None])
+                loan.take_back(homes.sums)
 
         for i in range(len(step.chunks)):
             add(i)
-        for j, weight in enumerate(weights):
-            total = of_weights[j]
-            of_weights[j] = None if total is None else total.to(weight.dtype)
-        if not step.chunks:
-            of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
+        of_wanted = iter(homes.rounded())
+        of_weights = [next(of_wanted) if want else None for want in ctx.wants]
         return (None, None, grad_hidden, grad_router, *of_weights)

@@ -209,7 +209,7 @@ class ExpertParallel:
             known, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
         if stock is not None and self.budget is None and not cut.last["transfers"]:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
-        step = Chunks(self.exchange, experts, list(weights), cut.chunks, self._agreement, known)
+        step = Chunks(self.exchange, experts, list(weights), cut.chunks, self._agreement, known, cut.apart)
         made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
         return made
 
@@ -324,9 +324,9 @@ class ExpertParallel:
         """What steps take in 1, 2, 4 and 8 chunks (or in those of `chunk_bins`), in bytes on the rank that needs the most.
 
         Every rank says the same, and sends nothing. It is about the last step with gradients, or the last one while there
-        was none with, under its own routing and under an even one. A step takes the least number of chunks that fits
-        the budget, all of them balanced, and holds no more than they take. Below what 8 take it may need more chunks,
-        and work may stay at home.
+        was none with, under its own routing and under an even one, all experts at home in one call. A step takes 1
+        or 2 chunks where they fit the budget. Otherwise experts at home are called one by one: it takes no more chunks than
+        these figures say. Where not even 8 fit, work may stay at home.
 
         Raises:
             Unsupported: no step has begun under a budget. With "auto" any step runs, and so it says what to choose.
