@@ -156,6 +156,14 @@ def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
     return [training, (live.peak - out.nbytes, layer.budget or 0)]
 
 
+def one_without_gradients(rank: int, ranks: int, shape: Shape) -> list[bool]:
+    step = Step(rank, shape)
+    layer, unbounded = step.layer(budget="auto"), step.layer()
+    with torch.set_grad_enabled(rank > 0):
+        made = [each(step.hidden, step.ids, step.top_k, experts, step.weights) for each in (layer, unbounded)]
+    return [torch.allclose(*made, rtol=1e-4, atol=1e-4), layer.last["training"]]
+
+
 def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
     """The chunks and budgets of steps under "auto": an even one, one with fewer tokens, one that is hot."""
     layer, made = Step(rank, shape).layer(budget="auto"), []
@@ -281,6 +289,11 @@ class BudgetTest(unittest.TestCase):
         for cases in run_ranks(2, copied, Shape(2, 16, k=1, hidden=32, width=32, tokens=800, hot=0.9)):
             for peak, budget in cases:
                 self.assertLessEqual(peak, budget)
+
+    def test_one_rank_without_gradients_has_the_budget_of_the_others(self) -> None:
+        for shape in SHAPES:
+            every = run_ranks(shape.ranks, one_without_gradients, shape)
+            self.assertEqual(every, [[True, rank > 0] for rank in range(shape.ranks)])
 
     def test_auto_is_what_even_routing_takes_in_two_chunks(self) -> None:
         for shape in (*SHAPES, SHAPES[0]._replace(tokens=99)):
