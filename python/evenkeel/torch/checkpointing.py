@@ -8,8 +8,7 @@ from types import TracebackType
 from .._arguments import invalid
 from ._agreement import Known
 
-_here = threading.local()
-"""`plans`: those that this thread is within."""
+_here = threading.local()  # `plans`: those that this thread is within
 
 
 class Plans:
