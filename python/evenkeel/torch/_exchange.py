@@ -54,10 +54,8 @@ class Exchange:
         except SameOnEveryRank as same:
             same.error.same_on_every_rank = True  # type: ignore[attr-defined]
             raise same.error from None
-        except CommError:
-            raise
         except BaseException as error:
-            if hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward within this backward
+            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward
                 raise
             with suppress(CommError):  # the others are gone
                 self.faults(device).failed_here(error)

@@ -133,9 +133,8 @@ class Peers:
         *lines, connection.rest = (connection.rest + data).split(b"\n")
         for line in lines:
             signature, _, text = line.partition(b" ")
-            if not hmac.compare_digest(signature, self._signature(text)) or not self._hear(
-                connection, json.loads(text)
-            ):
+            signed = hmac.compare_digest(signature, self._signature(text))
+            if not signed or not self._hear(connection, json.loads(text)):
                 return self._close(connection)
         if not data or len(connection.rest) > _MOST_BYTES:
             self._close(connection)
