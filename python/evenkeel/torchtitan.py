@@ -173,16 +173,9 @@ def balanced_experts(
         _check_exchanged(config.token_dispatcher)
     else:
         _check_carrying(config.token_dispatcher)
+    limit = budget_bytes(budget)
     options = LayerOptions(
-        planner=planner,
-        capacity_factor=capacity_factor,
-        min_segment=min_segment,
-        imbalance_threshold=imbalance_threshold,
-        budget=budget_bytes(budget),
-        chunk_bins=chunk_bins,
-        costs=costs,
-        topology=topology,
-        slots=borrow_slots,
+        planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, borrow_slots
     )
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)
     return made

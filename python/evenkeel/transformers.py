@@ -108,16 +108,9 @@ def register(
             "transformers gives each rank a contiguous range of the experts, so it is built into the checkpoint",
             "none here, and a model loaded from what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
         )
+    limit, borrow_slots = budget_bytes(budget), slots_of(mode, slots)
     options = LayerOptions(
-        planner=planner,
-        capacity_factor=capacity_factor,
-        min_segment=min_segment,
-        imbalance_threshold=imbalance_threshold,
-        budget=budget_bytes(budget),
-        chunk_bins=chunk_bins,
-        costs=costs,
-        topology=topology,
-        slots=slots_of(mode, slots),
+        planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, borrow_slots
     )
 
     class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]

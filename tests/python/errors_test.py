@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import types
+from unittest import mock
 
 import numpy as np
 from support import RECORDINGS, REPOSITORY, TRACE, PackageTest
@@ -189,14 +190,8 @@ class Arguments(PackageTest):
 
         torch = types.ModuleType("torch")
         torch.Tensor = Tensor
-        before = sys.modules.get("torch")
-        sys.modules["torch"] = torch
-        try:
+        with mock.patch.dict(sys.modules, torch=torch):
             self.refused("loads", lambda: ek.plan(Tensor(), ranks=2))
-        finally:
-            sys.modules.pop("torch")
-            if before is not None:
-                sys.modules["torch"] = before
 
     def test_arguments_have_python_s_names(self):
         np.save(self.folder / "a.npy", np.array([[1, 5], [2, 6]]))

@@ -4,22 +4,15 @@ What the figures are is proven of the command and the library.
 """
 
 import json
-import subprocess
 import unittest
 
 import numpy as np
-from support import COMMAND, TRACE, PackageTest, random_arrays
+from support import COMMAND, TRACE, PackageTest, random_arrays, said_by_command
 
 import evenkeel as ek
 
 EARLY = TRACE.with_name("routing_step50.npz")
 CONFIG = TRACE.with_name("config.json")
-
-
-def said_by_command(*words):
-    done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def random_profile(seed, layers=3, experts=16, scale=1):

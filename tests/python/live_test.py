@@ -71,9 +71,7 @@ class Rank:
 class LiveTest(PackageTest):
     def setUp(self):
         super().setUp()
-        environment = mock.patch.dict(os.environ)
-        environment.start()
-        self.addCleanup(environment.stop)
+        self.enterContext(mock.patch.dict(os.environ))
         for variable in (_live.MAX_MOVES, _live.LEAST_GAIN, _live.WINDOWS):
             os.environ.pop(variable, None)
 
@@ -363,13 +361,9 @@ class InSglang(LiveTest):
 
     def setUp(self):
         super().setUp()
-        self.enter(mock.patch.object(sglang, "windows", Windows()))
-        self.enter(mock.patch.dict(sys.modules))
+        self.enterContext(mock.patch.object(sglang, "windows", Windows()))
+        self.enterContext(mock.patch.dict(sys.modules))
         self.use_map(first_map(popularity(1)))
-
-    def enter(self, patch):
-        patch.start()
-        self.addCleanup(patch.stop)
 
     def use_map(self, live):
         metadata = None if live is None else types.SimpleNamespace(physical_to_logical_map=live)

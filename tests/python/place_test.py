@@ -4,13 +4,12 @@ How good placements are and what figures mean is proven of the library (tests/pl
 """
 
 import json
-import subprocess
 import threading
 import time
 import unittest
 
 import numpy as np
-from support import COMMAND, TRACE, PackageTest, random_arrays
+from support import COMMAND, TRACE, PackageTest, random_arrays, said_by_command
 
 import evenkeel as ek
 
@@ -97,8 +96,7 @@ class Place(PackageTest):
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_says_the_same_as_the_command(self):
         random_profile(7).save(self.folder / "profile.npz")
-        words = [COMMAND, "place", self.folder / "profile.npz", "--ranks", "4", "--nodes", "2", "--json"]
-        printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        printed = said_by_command("place", self.folder / "profile.npz", "--ranks", 4, "--nodes", 2)
         placed = ek.place(random_profile(7), ranks=4, nodes=2)
         for key in ["solver", "num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal"]:
             self.assertEqual(getattr(placed, key), printed[key], key)

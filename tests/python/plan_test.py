@@ -4,11 +4,10 @@ Plans are proven of the library (tests/balance).
 """
 
 import json
-import subprocess
 import unittest
 
 import numpy as np
-from support import COMMAND, REPOSITORY, PackageTest
+from support import COMMAND, REPOSITORY, PackageTest, said_by_command
 
 import evenkeel as ek
 
@@ -28,9 +27,9 @@ class Plan(PackageTest):
             loads, ranks = random_loads(seed)
             (self.folder / "loads.json").write_text(json.dumps({"loads": loads.tolist()}))
             for planner in ["ep", "least-loaded", "level"]:
-                words = [COMMAND, "plan", self.folder / "loads.json", "--ranks", str(ranks), "--planner", planner,
-                         "--min-segment", "16", "--imbalance-threshold", "1.05", "--capacity-factor", "1.125", "--json"]  # fmt: skip
-                printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+                options = ["--min-segment", 16, "--imbalance-threshold", 1.05, "--capacity-factor", 1.125]
+                words = ["--ranks", ranks, "--planner", planner, *options]
+                printed = said_by_command("plan", self.folder / "loads.json", *words)
                 plan = ek.plan(loads, ranks, planner=planner, min_segment=16, imbalance_threshold=1.05,
                                capacity_factor=1.125)  # fmt: skip
                 with self.subTest(seed=seed, planner=planner):
@@ -47,8 +46,7 @@ class Plan(PackageTest):
                                      "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}}))  # fmt: skip
         loads.write_text(json.dumps({"counts" if isinstance(counts[0], list) else "loads": counts}))
         plan = ek.plan(counts, topology=links, model=MODEL, device="h100", **options)
-        words = [COMMAND, "plan", loads, "--topology", links, "--model", MODEL, "--device", "h100", "--json", *words]
-        return plan, json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        return plan, said_by_command("plan", loads, "--topology", links, "--model", MODEL, "--device", "h100", *words)
 
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
     def test_plans_over_links_and_predicts_as_the_command_does(self):

@@ -4,11 +4,8 @@ Which steps a file tells apart is proven of the library (tests/io/steps_test.cpp
 SGLang's recordings, what takes more than one file or a damaged one.
 """
 
-import json
-import subprocess
-
 import numpy as np
-from support import COMMAND, PackageTest
+from support import COMMAND, PackageTest, said_by_command
 from tensor_files import Tensor, torch_file
 
 import evenkeel as ek
@@ -42,8 +39,7 @@ class Steps(PackageTest):
         np.testing.assert_allclose(list(said.values()), figures, rtol=1e-12)
         if not COMMAND:
             return
-        words = [COMMAND, "place", path, "--ranks", str(RANKS), "--steps", "--json"]
-        placed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        placed = said_by_command("place", path, "--ranks", RANKS, "--steps")
         before = [each["before"]["max_over_mean_mean"] for each in placed["per_recording"]]
         np.testing.assert_allclose(before, max_over_mean(counts).mean(axis=1), rtol=1e-12)
 

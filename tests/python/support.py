@@ -1,8 +1,10 @@
 """What the tests of the Python package share: a folder of one's own, random arrays, and errors that are held to message
 and data."""
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +22,12 @@ CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / 
 sys.path.append(str(REPOSITORY / "tests" / "cli"))  # writers of files, which the command's tests use as well
 # The command that says the same as the package; empty where there is none.
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
+
+
+def said_by_command(*words):
+    done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def random_arrays(seed, layers, experts):
@@ -40,9 +48,7 @@ def write_sparse_trace(path, tokens):
 
 class PackageTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def case(self, name):
         """A path among the collected files, or a skipped test."""

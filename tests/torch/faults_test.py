@@ -70,12 +70,12 @@ def told_of_a_fault(rank: int, ranks: int) -> list[str]:
         if rank == 0:
             time.sleep(0.8)
         else:
-            faults = exchange._faults(torch.device("cpu"))
-            told = Verdict(0, Place(first, "counts", "7", "forward"), "rank 0 failed", first)
+            faults = exchange.faults(torch.device("cpu"))
+            told = Verdict(0, Place(first, "counts", "7", "forward"), "rank 0 failed")
             threading.Timer(0.1, setattr, (faults, "verdict", told)).start()
         try:
             met.append(str(exchange.all_gather("counts", torch.ones(1)).sum().item()))
-            exchange._faults(torch.device("cpu")).verdict = None
+            exchange.faults(torch.device("cpu")).verdict = None
         except CommError as error:
             met.append(str(error))
     return met

@@ -43,8 +43,7 @@ def share_adapters(model: nn.Module) -> None:
             _adapt_gathered(experts, mesh, around)
 
 
-_adapted: WeakSet[nn.Module] = WeakSet()
-"""Experts whose parameters are gathered before they are adapted."""
+_adapted: WeakSet[nn.Module] = WeakSet()  # experts whose parameters are gathered before they are adapted
 
 
 def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any]) -> None:
@@ -93,11 +92,8 @@ def _plain_parameters(around: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, 
 def require_shared(model: nn.Module) -> None:
     """Before a first step, since torch would name neither the adapters nor what to do."""
     if any(True for around in _wrappers(model).values() for _ in _plain_parameters(around)):
-        raise invalid(
-            "model",
-            "has adapters of experts that are of each rank alone",
-            "evenkeel.transformers.share_adapters(model) first, before its optimizer is made",
-        )
+        right = "evenkeel.transformers.share_adapters(model) first, before its optimizer is made"
+        raise invalid("model", "has adapters of experts that are of each rank alone", right)
 
 
 def by_rank(mesh: DeviceMesh, beside: Any) -> list[Any]:

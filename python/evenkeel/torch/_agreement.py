@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from .._arguments import invalid
-from ._exchange import Exchange, SameOnEveryRank, on_host, to_device, to_host
+from ._exchange import Exchange, SameOnEveryRank, invalid_on_all, on_host, to_device, to_host
 
 if TYPE_CHECKING:
     from ._cut import Cut
@@ -50,12 +50,9 @@ class Agreed(NamedTuple):
     """What every rank knows of a step after its first message."""
 
     step: int
-    kind: int
-    """A digest of all that ranks are given alike besides the step."""
-    training: tuple[bool, ...]
-    """By rank, whether it runs with gradients."""
-    wants: int
-    """A digest of which weights want gradients on these ranks; 0 if there are none."""
+    kind: int  # a digest of all that ranks are given alike besides the step
+    training: tuple[bool, ...]  # by rank, whether it runs with gradients
+    wants: int  # a digest of which weights want gradients on these ranks; 0 if there are none
 
 
 @dataclass
@@ -63,12 +60,10 @@ class Known:
     """What the host knows of a step."""
 
     agreed: Agreed
-    counts: np.ndarray
-    """Of all ranks, `[P, ...]`."""
+    counts: np.ndarray  # of all ranks, `[P, ...]`
     cut: Cut | None = None
     """Its chunks, where they are known before the step or by a forward that a checkpoint runs again."""
-    ids: torch.Tensor | None = None
-    """Those that were counted in such a forward."""
+    ids: torch.Tensor | None = None  # those that were counted in such a forward
 
 
 class Agreement:
@@ -82,31 +77,22 @@ class Agreement:
         """The name that it was made with, which ranks have alike; its place in a model is only shown."""
         self._number = next(_state_of(exchange.group).layers)
         self._steps = 0
-        self._types: dict[int, torch.dtype] = {}
-        """Of the experts' outputs, by the kind of step."""
+        self._types: dict[int, torch.dtype] = {}  # of the experts' outputs, by the kind of step
 
     def forward(
-        self,
-        facts: Mapping[str, str],
-        wants: str | None,
-        counts: torch.Tensor,
-        what: str = "forward",
+        self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, what: str = "forward"
     ) -> Known:
         """Collective: the `counts` of all ranks.
 
-        Args:
-            facts: what must be alike, by the argument's name; the same names on every rank.
-            wants: which weights want gradients; None where this rank runs without, which ranks need not share.
-            what: the call, in words.
+        `facts` must be alike, by the argument's name; the same names on every rank. `wants` says which weights want
+        gradients; None where this rank runs without, which ranks need not share. `what` is the call, in words.
 
         Raises:
             InvalidArgument: on every rank, where one rank's fact is not another's.
             CommError: on every rank, where ranks are at different calls.
         """
-        self._steps += 1
-        kind = _digest([str(self._of_options), *facts.values()])
-        call = self._call(self._steps, what, self._given)
-        digests = _digest([call, str(kind)]), 0 if wants is None else _digest([wants])
+        mine = self.of_known(facts, wants)
+        digests = _digest([self._call(mine.step, what, self._given), str(mine.kind)]), mine.wants
         state = _state_of(self.exchange.group)
         fit = counts.numel() <= state.room
         every = to_host(self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
@@ -114,13 +100,13 @@ class Agreement:
         some = {digest for digest in wanted if digest}
         if len(some) > 1 or len(set(calls)) > 1:
             facts = {**self._options, **facts} | ({} if wants is None else {"weights.requires_grad": wants})
-            place = self._call(self._steps, what, self.exchange.layer)
+            place = self._call(mine.step, what, self.exchange.layer)
             raise self._difference("counts", place, facts, counts.device)
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:
             of_all = to_host(self.exchange.all_gather("counts", counts))
             state.room = counts.numel()
-        agreed = Agreed(self._steps, kind, flags, max(some, default=0))
+        agreed = mine._replace(training=flags, wants=max(some, default=0))
         return Known(agreed, of_all.reshape(len(every), *counts.shape).copy())
 
     def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
@@ -161,15 +147,12 @@ class Agreement:
             return
         known = self._types.get(agreed.kind)
         if known is not None and outputs.dtype != known:
-            raise invalid(
-                "experts",
-                f"gave {outputs.dtype} on rank {self.exchange.rank}, and {known} on all ranks before",
-                "outputs of one type on every rank and in every step",
-            )
+            why = f"gave {outputs.dtype} on rank {self.exchange.rank}, and {known} on all ranks before"
+            raise invalid("experts", why, "outputs of one type on every rank and in every step")
         if known is None:
             types = self._texts("types", str(outputs.dtype), outputs.device)
             if len(set(types)) > 1:
-                raise SameOnEveryRank(_unlike("experts", types, "outputs of one type on every rank"))
+                raise _unlike("experts", types, "outputs of one type on every rank")
             self._types[agreed.kind] = outputs.dtype
 
     def _call(self, step: int, direction: str, name: str) -> str:
@@ -184,12 +167,7 @@ class Agreement:
         return self.exchange.all_gather(phase, message)
 
     def _difference(
-        self,
-        phase: str,
-        place: str,
-        facts: Mapping[str, str],
-        device: torch.device,
-        without: Sequence[int] = (),
+        self, phase: str, place: str, facts: Mapping[str, str], device: torch.device, without: Sequence[int] = ()
     ) -> Exception:
         """Collective: what ranks do not have alike, as one and the same error on all of them.
 
@@ -201,23 +179,19 @@ class Agreement:
         places = [each["place"] for each in every]
         if len(set(places)) > 1:
             missing = [rank for each in every for rank in each["without"] if places[rank] != each["place"]]
-            return self._different_calls(places, missing, device)
+            first, second, odd = _two_of(places)
+            why = (
+                f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; rank {second}: "
+                f"{places[second]}), and every rank must make the same layers and the same calls in one order"
+            )
+            return self.exchange.faults(device).end(min(missing, default=odd), why)
         for name in dict.fromkeys(itertools.chain(*(each["facts"] for each in every))):
             values = [each["facts"].get(name) for each in every]
             if len({value for value in values if value is not None}) > 1:
-                return SameOnEveryRank(_unlike(name, values, "the same on every rank of the group"))
+                return _unlike(name, values, "the same on every rank of the group")
         raise AssertionError("digests differ, and no value does")
 
-    def _different_calls(self, places: Sequence[str], missing: Sequence[int], device: torch.device) -> Exception:
-        first, second, odd = _two_of(places)
-        why = (
-            f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; "
-            f"rank {second}: {places[second]}), and every rank must make the same layers and the same calls in one order"
-        )
-        return self.exchange.end(min(missing, default=odd), why, device)
-
     def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
-        """Every rank's text."""
         mine = to_device([*text.encode()], device, torch.uint8)
         lengths = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
         padded = mine.new_zeros(lengths.max())
@@ -253,10 +227,10 @@ def _two_of(values: Sequence[str | None]) -> tuple[int, int, int]:
     return min(one, other), max(one, other), other if 2 * times > len(given) else -1
 
 
-def _unlike(name: str, values: Sequence[str | None], allowed: str) -> Exception:
+def _unlike(name: str, values: Sequence[str | None], allowed: str) -> SameOnEveryRank:
     first, second, _ = _two_of(values)
     has = f"rank {first} has {values[first]}, rank {second} has {values[second]}"
-    return invalid(name, f"is not the same on ranks {first} and {second}: {has}", allowed)
+    return invalid_on_all(name, f"is not the same on ranks {first} and {second}: {has}", allowed)
 
 
 def _shortened(text: str) -> str:

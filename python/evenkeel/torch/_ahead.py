@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,16 +11,19 @@ from torch.overrides import TorchFunctionMode
 from .._arguments import invalid
 from ._agreement import Agreement, Known
 from ._cut import Cut
-from ._exchange import SameOnEveryRank
+from ._exchange import invalid_on_all
+
+if TYPE_CHECKING:
+    from .expert_parallel import ExpertParallel
 
 
 class LayerAhead:
-    """`routed` `[tokens, k]` are what its router is to choose, of which `own` come to the layer on this rank."""
+    """`routed` `[tokens, k]` are what its router is to choose, some of which come to the layer on this rank."""
 
     def __init__(
-        self, name: str, routed: torch.Tensor, own: slice, experts: int, replay: bool, keeps_missing: bool
+        self, layer: ExpertParallel, name: str, routed: torch.Tensor, replay: bool, keeps_missing: bool
     ) -> None:
-        self.name, self.routed, self.own, self.experts = name, routed, own, experts
+        self.layer, self.name, self.routed = layer, name, routed
         self.replay, self.keeps_missing = replay, keeps_missing
         self.counts: np.ndarray | None = None
         """Of all ranks; None where the step must be counted, since some token has no ids."""
@@ -30,14 +33,13 @@ class LayerAhead:
         """Whether each choice of each rank is an expert: a framework's own step may not know how to leave one out."""
         self.found: torch.Tensor | None = None
         """Of the calls so far, on the device: the first token whose router chose others, and how many such there are."""
-        self.facts = ""
-        """What ranks were to have alike in the last call."""
+        self.facts = ""  # what ranks were to have alike in the last call
         self._forced = False
         self._hidden: torch.Tensor | None = None
         """`[tokens]`, what a checkpoint's second run is told by from another block's: a number of each row of the forward."""
 
     def ids(self) -> torch.Tensor:
-        return self.routed[self.own].to(torch.int64)
+        return self.routed[self.layer.own_tokens(len(self.routed))].to(torch.int64)
 
     def top_k(
         self, input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
@@ -45,7 +47,7 @@ class LayerAhead:
         """Instead of `torch.topk` of the router's scores; None where it is of something else."""
         scores, tokens, last = input, self.routed.shape[0], input.dim() - 1
         shape = (*scores.shape[:-1], k)
-        if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.experts,):
+        if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.layer.num_experts,):
             return None
         if scores.shape[:-1].numel() != tokens:
             return None
@@ -61,15 +63,12 @@ class LayerAhead:
         """What the step does in place of these `ids`, which are compared with what was said; `again` within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
-            raise invalid(
-                "routed_experts",
-                f"has {list(ahead.shape)} of layer {self.name}, whose step on this rank has {list(ids.shape)}",
-                "[tokens, layers, k] of the tokens that this rank runs",
-            )
+            why = f"has {list(ahead.shape)} of layer {self.name}, whose step on this rank has {list(ids.shape)}"
+            raise invalid("routed_experts", why, "[tokens, layers, k] of the tokens that this rank runs")
         if self.replay and not self._forced:
             raise invalid(
                 "replay",
-                f"cannot force what layer {self.name} is given: its router calls no torch.topk of [tokens, {self.experts}] "
+                f"cannot force what layer {self.name} is given: its router calls no torch.topk of [tokens, {self.layer.num_experts}] "
                 f"for {ids.shape[1]}, was compiled, or is run again by a checkpoint within its module",
                 "replay=False and a router that chooses these ids itself, no compiled router, and checkpoints of whole modules",
             )
@@ -89,13 +88,14 @@ class LayerAhead:
         """`[tokens]`; what backward runs again has the rows of the block's one forward."""
         rows = hidden.detach().sum(-1, dtype=torch.float32)
         if not again and self._hidden is not None:
-            raise SameOnEveryRank(
-                invalid("routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward")
+            raise invalid_on_all(
+                "routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward"
             )
         if not again:
             self._hidden = rows
         if self._hidden is None:
-            raise SameOnEveryRank(invalid("routes_ahead", _OTHER.format(self.name), _BACKWARD))
+            why = f"has the backward pass of another forward, which computes layer {self.name} again"
+            raise invalid_on_all("routes_ahead", why, "each backward within the block of its forward")
         other = (rows - self._hidden).abs() > 0.05 * self._hidden.abs().mean()  # NaN is not another
         return ~other
 
@@ -120,10 +120,6 @@ class Forced(TorchFunctionMode):
             if made is not None:
                 return made
         return func(*args, **kwargs or {})
-
-
-_OTHER = "has the backward pass of another forward, which computes layer {} again"
-_BACKWARD = "each backward within the block of its forward"
 
 
 def _without(ids: torch.Tensor) -> torch.Tensor:

@@ -122,13 +122,7 @@ class Chunk:
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        experts: Experts,
-        names: Sequence[str],
-        routes: Routes,
-        loan: Loan | None,
-        apart: bool,
+        self, exchange: Exchange, experts: Experts, names: Sequence[str], routes: Routes, loan: Loan | None, apart: bool
     ) -> None:
         self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
         self.loan, self.apart = loan, apart
@@ -331,11 +325,7 @@ def wanted_of(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[to
 
 
 def call_experts(
-    experts: Experts,
-    names: Sequence[str],
-    rows: torch.Tensor,
-    slots: torch.Tensor,
-    weights: Sequence[torch.Tensor],
+    experts: Experts, names: Sequence[str], rows: torch.Tensor, slots: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """What the experts make, as wide as their rows.
 
@@ -349,9 +339,7 @@ def call_experts(
         raise invalid("experts", f"gave a {type(made).__name__}", "one tensor, an output as wide as its row for each")
     if made.shape != rows.shape:
         raise invalid(
-            "experts",
-            f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}",
-            "an output as wide as its row for each",
+            "experts", f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}", "an output as wide as its row for each"
         )
     for name, tensor, version in zip(("rows", *names), (rows, *weights), before, strict=True):
         if _version(tensor) != version:

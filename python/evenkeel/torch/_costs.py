@@ -18,10 +18,8 @@ from .._native import Machine as Machine
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
-_ROWS = (128, 512)
-"""Rows of one expert: more of them where starting the products takes most of the time."""
-_EXPERTS = 8
-"""Of so many at most the weights are read."""
+_ROWS = (128, 512)  # rows of one expert: more of them where starting the products takes most of the time
+_EXPERTS = 8  # of so many at most the weights are read
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from .. import _native
-from .._arguments import invalid
-from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
+from ._exchange import Exchange, invalid_on_all, to_device, to_host
 from ._loan import Loan
 from ._routes import Routes, Rows
 
@@ -74,7 +73,7 @@ class Counted(NamedTuple):
         if bad.any():
             rank = int(bad.argmax())
             why = f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{experts - 1}"
-            raise SameOnEveryRank(invalid("top_k_index", why, "ids over all ranks"))
+            raise invalid_on_all("top_k_index", why, "ids over all ranks")
         parts = counts[:, :, :experts], counts[:, :, experts + 1], counts[:, :, experts + 2 :]
         return Counted(begin, end, *(found.astype(np.int64) for found in parts))
 
@@ -116,6 +115,15 @@ class Cut:
         """One chunk."""
         self._add(self.counted, 0, 1)
         self._note(REASONS[self.last["transfers"] > 0])
+
+    def slots(self, held: bool) -> _native.SlotTables:
+        """Of one chunk, whose rows others carry; `held` slots stay as they are where that is even enough."""
+        counts = np.ascontiguousarray(self.counted.counts[:, 0])
+        tables = self.layout.held_slots(counts) if held else self.layout.slots(counts)
+        self.last["transfers"] = self.layout.transfers
+        self._report(counts)
+        self._note(REASONS[tables.moves])
+        return tables
 
     def decide(self, finer: Callable[[], None], few: int, apart: Callable[[], bool]) -> None:
         """As the library decides under the layout's budget; `finer` is called before blocks are counted again.

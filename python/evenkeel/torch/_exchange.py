@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch.distributed as dist
 from numpy.typing import ArrayLike
 from torch.utils.checkpoint import _StopRecomputationError
 
+from .._arguments import invalid
 from ..errors import CommError
 from ._faults import Faults, Pending, faults_of, is_of_backend, start_gather
 from ._phase_range import phase_range
@@ -21,6 +23,10 @@ class SameOnEveryRank(Exception):
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+def invalid_on_all(argument: str, why: str, allowed: str) -> SameOnEveryRank:
+    return SameOnEveryRank(invalid(argument, why, allowed))
 
 
 class Exchange:
@@ -48,13 +54,11 @@ class Exchange:
         except SameOnEveryRank as same:
             same.error.same_on_every_rank = True  # type: ignore[attr-defined]
             raise same.error from None
-        except CommError:
-            raise
         except BaseException as error:
-            if hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward within this backward
+            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward
                 raise
             with suppress(CommError):  # the others are gone
-                self._faults(device).failed_here(error)
+                self.faults(device).failed_here(error)
             raise
         finally:
             self.direction = before
@@ -84,14 +88,8 @@ class Exchange:
         """The same without waiting: the result may be read once it is waited for. `rows` must live till then."""
         if out is None:
             out = rows.new_empty((sum(received), *rows.shape[1:]))
-        rows = rows.contiguous()
-
-        def start() -> dist.Work | None:
-            work: dist.Work | None = dist.all_to_all_single(
-                _sendable(out), _sendable(rows), list(received), list(sent), group=self.group, async_op=True
-            )
-            return work
-
+        given = _sendable(out), _sendable(rows.contiguous()), list(received), list(sent)
+        start = partial(dist.all_to_all_single, *given, group=self.group, async_op=True)
         return out, self._begin(phase, start, rows.device)
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
@@ -104,7 +102,7 @@ class Exchange:
             pending.done()
             raise
         except BaseException as error:
-            faults = self._faults(device)
+            faults = self.faults(device)
             if is_of_backend(error):
                 raise faults.error(pending.began, error) from error
             faults.failed_here(error)
@@ -122,14 +120,10 @@ class Exchange:
             self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
         return every
 
-    def end(self, peer: int, why: str, device: torch.device) -> CommError:
-        """What every rank raises that found this, by messages which all have read."""
-        return self._faults(device).end(peer, why)
-
     def _begin(self, phase: str, start: Callable[[], dist.Work | None], device: torch.device) -> Pending:
-        return self._faults(device).begin(phase, self.layer, self.direction, start, device.type == "cpu")
+        return self.faults(device).begin(phase, self.layer, self.direction, start, device.type == "cpu")
 
-    def _faults(self, device: torch.device) -> Faults:
+    def faults(self, device: torch.device) -> Faults:
         return faults_of(self.group, device)
 
 

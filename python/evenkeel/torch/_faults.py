@@ -32,10 +32,8 @@ _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # ren
 _ANSWER_SECONDS = 1.0
 _FIRST_ASK_SECONDS, _ASK_AGAIN = 0.5, 1.25
 """A rank that waits asks first after these seconds, and again after so many times as long."""
-_ASKS = 3
-"""A rank is silent that has answered none of the last asks: of about the second half of the wait."""
-_LOOK_AGAIN = timedelta(seconds=0.25)
-"""How often a rank that waits looks whether another has found a fault."""
+_ASKS = 3  # a rank is silent that has answered none of the last asks: of about the second half of the wait
+_LOOK_AGAIN = timedelta(seconds=0.25)  # how often a rank that waits looks whether another has found a fault
 _ADDRESS_BYTES = 256
 _WHY_CHARACTERS = 400
 
@@ -49,28 +47,22 @@ class Place(NamedTuple):
     direction: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.phase} of layer {self.layer}, {self.direction}" if self.layer else f"{self.phase}, {self.direction}"
-        )
+        return f"{self.phase}{f' of layer {self.layer}' if self.layer else ''}, {self.direction}"
 
 
 class Verdict(NamedTuple):
     """What a fault is: alike on all ranks. `peer` is -1 where no rank is to blame."""
 
     peer: int
-    place: Place
-    why: str
-    """A sentence without its full stop."""
-    first: int
-    """The number of the first collective that some rank does not take part in."""
+    place: Place  # where it was met; its number is that of the first collective that some rank does not take part in
+    why: str  # a sentence without its full stop
 
 
 class State(NamedTuple):
     """Where a rank is."""
 
     place: Place
-    waits: bool
-    """In that collective; else it has left it."""
+    waits: bool  # in that collective; else it has left it
     elsewhere: str
     """The collective of the framework's own that it is in, where it does not wait in ours; empty if none is known."""
 
@@ -102,7 +94,7 @@ class Pending:
                 work.wait(_LOOK_AGAIN)
                 return
             except RuntimeError:
-                if self.faults.verdict is not None and self.faults.verdict.first <= self.place.number:
+                if self.faults.verdict is not None and self.faults.verdict.place.number <= self.place.number:
                     raise
         work.wait()
 
@@ -128,8 +120,7 @@ class Faults:
         """By another rank: others are told its verdict as it was, and this rank does not name itself."""
         self._states: dict[int, State] = {}
         self._asked = 0
-        self._answered = [0] * self.ranks
-        """By rank, the number of the last ask that it answered."""
+        self._answered = [0] * self.ranks  # by rank, the number of the last ask that it answered
         self._news = threading.Condition()
         self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
         if self.ranks > 1:
@@ -162,40 +153,27 @@ class Faults:
     def error(self, began: float, cause: BaseException | None = None) -> CommError:
         """What every rank raises; finds the rank at fault where no rank has found it yet."""
         seconds = time.monotonic() - began
-        if self.verdict is None:
-            self._conclude(self._judge(cause))
-        verdict = self.verdict
-        assert verdict is not None
+        verdict = self.verdict or self._conclude(self._judge(cause))
         if self._given_up:
             verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
         self.unfinished.clear()  # they hold their tensors
-        return CommError(
-            f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on.",
-            {
-                "peer": verdict.peer,
-                "operation": verdict.place.phase,
-                "layer": verdict.place.layer,
-                "direction": verdict.place.direction,
-                "after_seconds": seconds,
-                "why": verdict.why,
-            },
-        )
+        said = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
+        return _comm_error(said, verdict.peer, verdict.place, seconds, verdict.why)
 
     def end(self, peer: int, why: str) -> CommError:
         """Ends the group by what all ranks found alike, each by itself."""
-        self.verdict = Verdict(peer, self.last, why, self.last.number)
+        self.verdict = Verdict(peer, self.last, why)
         return self.error(time.monotonic())
 
     def failed_here(self, error: BaseException) -> None:
         """Tells all that this rank leaves its step by an error of its own, or by one of other collectives."""
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
-            why = f"{self._named(self.rank)} failed ({what}) after {self.last}"
-            peer = self.rank
-            if is_of_backend(error) or isinstance(error, CommError):
-                why = f"{self._named(self.rank)} met a fault outside of this group ({what}) after {self.last}"
-                peer = -1
-            self._conclude(Verdict(peer, self.last, why, self.last.number + 1))
+            outside = is_of_backend(error) or isinstance(error, CommError)
+            did = "met a fault outside of this group" if outside else "failed"
+            why = f"{self._named(self.rank)} {did} ({what}) after {self.last}"
+            place = self.last._replace(number=self.last.number + 1)
+            self._conclude(Verdict(-1 if outside else self.rank, place, why))
         self.unfinished.clear()
 
     def _judge(self, cause: BaseException | None) -> Verdict:
@@ -210,9 +188,7 @@ class Faults:
             or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
             or self._behind(states, stuck)
             or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
-            or Verdict(
-                -1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}", stuck.number
-            )
+            or Verdict(-1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}")
         )
 
     def _unheard(self, asks: int) -> list[int]:
@@ -225,7 +201,7 @@ class Faults:
             return None
         others = "".join(f", nor does rank {rank}" for rank in ranks[1:])
         why = f"{self._named(ranks[0])} does not answer{others} ({how}), awaited in {stuck}"
-        return Verdict(ranks[0], stuck, why, stuck.number)
+        return Verdict(ranks[0], stuck, why)
 
     def _behind(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
         late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
@@ -236,9 +212,9 @@ class Faults:
         named, state = self._named(rank), states[rank]
         if state.elsewhere:  # for whom it waits there is not known here
             why = f"{named} is in {state.elsewhere} of torch's own, and has not come to {stuck}"
-            return Verdict(-1, stuck, why, stuck.number)
+            return Verdict(-1, stuck, why)
         why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
-        return Verdict(rank, stuck, why, stuck.number)
+        return Verdict(rank, stuck, why)
 
     def _named(self, rank: int) -> str:
         known = self.global_ranks[rank]
@@ -252,11 +228,12 @@ class Faults:
             return State(self.last, False, _elsewhere(backward=False))
         return State(self.last, False, "a backward pass" if self._in_backward else _elsewhere(backward=True))
 
-    def _conclude(self, verdict: Verdict) -> None:
+    def _conclude(self, verdict: Verdict) -> Verdict:
+        """The group's: this one, unless another came first."""
         with self._news:
-            self.verdict = self.verdict or verdict
-            told = self.verdict
-        self._tell_all("verdict", *told)
+            verdict = self.verdict = self.verdict or verdict
+        self._tell_all("verdict", *verdict)
+        return verdict
 
     # Between ranks.
 
@@ -311,8 +288,7 @@ class Faults:
             self._peers.connect(gather_texts)
         except RuntimeError as error:
             message = f"no rank can be named: the group's first collective failed: {error}"
-            place = {"operation": "addresses", "layer": "", "direction": "forward"}
-            raise CommError(message, {"peer": -1, **place, "after_seconds": 0.0, "why": str(error)}) from error
+            raise _comm_error(message, -1, Place(0, "addresses", "", "forward"), 0.0, str(error)) from error
 
     def leave(self, error: BaseException | None) -> None:
         """Before this process ends: an error that ends it is told to the others."""
@@ -320,6 +296,12 @@ class Faults:
             if error is not None:
                 self.failed_here(error)
             self._peers.end(wait_seconds=1.0)
+
+
+def _comm_error(message: str, peer: int, place: Place, seconds: float, why: str) -> CommError:
+    _, phase, layer, direction = place
+    at = {"operation": phase, "layer": layer, "direction": direction}
+    return CommError(message, {"peer": peer, **at, "after_seconds": seconds, "why": why})
 
 
 _all: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()

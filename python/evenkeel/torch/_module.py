@@ -39,8 +39,7 @@ def shared_weights(experts: nn.Module) -> dict[str, torch.Tensor]:
     return {name: each for name, each in inside.items() if each.requires_grad}
 
 
-_MADE = "parametrizations"
-"""torch's name for the module that holds them."""
+_MADE = "parametrizations"  # torch's name for the module that holds them
 
 
 def holders_of(model: nn.Module, kind: type[Layer]) -> list[tuple[nn.Module, Layer]]:

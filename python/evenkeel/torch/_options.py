@@ -19,11 +19,7 @@ _MOST_CHUNKS = 64
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """What `ExpertParallel` takes besides shapes and placement; it says what each means.
-
-    Raises:
-        InvalidArgument: an option is out of range.
-    """
+    """What `ExpertParallel` takes besides shapes and placement; it says what each means, and what is out of range."""
 
     planner: Planner = "level"
     capacity_factor: float = 1.0
@@ -32,8 +28,8 @@ class LayerOptions:
     budget: int | Literal["auto"] | None = None
     chunk_bins: Sequence[int] | None = None
     costs: Costs | None = None
-    slots: int | None = None
     topology: FilePath | _native.Topology | None = None
+    slots: int | None = None
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
@@ -62,9 +58,8 @@ class LayerOptions:
         """What an exchange of ours decides, and another's dispatcher does not."""
         for name, given in (("budget", self.budget), ("chunk_bins", self.chunk_bins)):
             if given is not None:
-                raise invalid(
-                    name, "cuts a step into chunks, which slots do not", 'mode="exchange", or to leave it out'
-                )
+                why = "cuts a step into chunks, which slots do not"
+                raise invalid(name, why, 'mode="exchange", or to leave it out')
         if self.capacity_factor != 1:
             raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
 
@@ -98,11 +93,8 @@ class LayerOptions:
             raise invalid("chunk_bins", quoted(bins), "a list of numbers of chunks, like [1, 2, 4, 8]")
         counted = [number(chunks, "chunk_bins", 1, _MOST_CHUNKS) for chunks in bins]
         if not counted or counted != sorted(set(counted)) or math.lcm(*counted) > _MOST_CHUNKS:
-            raise invalid(
-                "chunk_bins",
-                f"{counted}",
-                f"ascending numbers of chunks whose least common multiple is at most {_MOST_CHUNKS}, like [1, 2, 4, 8]",
-            )
+            right = "ascending numbers of chunks whose least common multiple is at most"
+            raise invalid("chunk_bins", f"{counted}", f"{right} {_MOST_CHUNKS}, like [1, 2, 4, 8]")
         return counted
 
     @property

@@ -21,24 +21,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_CONNECT_SECONDS = 5.0
-"""A rank that cannot be reached by then is never blamed for its silence."""
-_CONNECT_FIRST_SECONDS = 0.5
-"""So long the first step waits for the connections, which take milliseconds."""
+_CONNECT_SECONDS = 5.0  # a rank that cannot be reached by then is never blamed for its silence
+_CONNECT_FIRST_SECONDS = 0.5  # so long the first step waits for the connections, which take milliseconds
 _TICK_SECONDS = 0.25
-_MOST_BYTES = 65536
-"""Of one read, and of a line."""
+_MOST_BYTES = 65536  # of one read, and of a line
 
 
 @dataclass(eq=False)
 class _Connection:
     socket: socket.socket
-    allowed: range
-    """Ranks whose it may be."""
-    rank: int = -1
-    """-1 until its first line says whose it is."""
-    rest: bytes = b""
-    """Of a line that has not come whole."""
+    allowed: range  # ranks whose it may be
+    rank: int = -1  # -1 until its first line says whose it is
+    rest: bytes = b""  # of a line that has not come whole
 
 
 class Peers:
@@ -50,8 +44,7 @@ class Peers:
 
     def __init__(self, rank: int, ranks: int, take: Callable[[int, list[Any]], None], tick: Callable[[], None]) -> None:
         self.rank, self.ranks, self._take, self._tick = rank, ranks, take, tick
-        self.gone: list[int] = []
-        """Ranks whose connection has closed, in that order."""
+        self.gone: list[int] = []  # ranks whose connection has closed, in that order
         self._open: dict[int, _Connection] = {}
         self._secret = secrets.token_hex(16)
         self._selector = selectors.DefaultSelector()
@@ -140,9 +133,8 @@ class Peers:
         *lines, connection.rest = (connection.rest + data).split(b"\n")
         for line in lines:
             signature, _, text = line.partition(b" ")
-            if not hmac.compare_digest(signature, self._signature(text)) or not self._hear(
-                connection, json.loads(text)
-            ):
+            signed = hmac.compare_digest(signature, self._signature(text))
+            if not signed or not self._hear(connection, json.loads(text)):
                 return self._close(connection)
         if not data or len(connection.rest) > _MOST_BYTES:
             self._close(connection)

@@ -167,12 +167,7 @@ def _phases(
         phase(taken.forward, position=row),
         phase(kept, position=3 * row),  # rows, the parts' results and the whole of them
         phase(
-            kept,
-            position=2 * row,
-            received=row,
-            assignment=row,
-            token=4 * k * wide // PIECES,
-            fixed=4 * k * wide + row,
+            kept, position=2 * row, received=row, assignment=row, token=4 * k * wide // PIECES, fixed=4 * k * wide + row
         ),
     ]
     if not training:

@@ -1,4 +1,4 @@
-"""The random numbers that experts draw (dropout): the same again where a chunk is computed again, and none for a probe."""
+"""What experts' outputs depend on besides their inputs: random numbers (dropout) and autocast, the same where they run again."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ import torch
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 
-class RandomState:
-    """Where the generators of the host and of a tensor's device are now."""
+class Surroundings:
+    """Where the generators of the host and of a tensor's device are now, and its autocast."""
 
     def __init__(self, like: torch.Tensor) -> None:
         self.kind = like.device.type
+        self.autocast = torch.get_autocast_dtype(self.kind), torch.is_autocast_enabled(self.kind)
         self.host = torch.get_rng_state()
         self.devices, self.states = get_device_states(like)
-
-    def restore(self) -> None:
-        torch.set_rng_state(self.host)
-        if self.devices:
-            set_device_states(self.devices, self.states, device_type=self.kind)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Within it the numbers are those drawn from here; after it, what they would have been without."""
-        with torch.random.fork_rng(self.devices, device_type=self.kind):
-            self.restore()
+        with torch.autocast(self.kind, *self.autocast), torch.random.fork_rng(self.devices, device_type=self.kind):
+            torch.set_rng_state(self.host)
+            if self.devices:
+                set_device_states(self.devices, self.states, device_type=self.kind)
             yield
 
 

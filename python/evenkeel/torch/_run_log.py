@@ -24,8 +24,7 @@ class RunLog:
     def __init__(self) -> None:
         self._new: WeakKeyDictionary[ExpertParallel, None] = WeakKeyDictionary()
         """Layers after their first step, in order. When one begins its second, the others of its model have run too."""
-        self._sums: defaultdict[str, float] = defaultdict(float)
-        """Over all steps of all layers."""
+        self._sums: defaultdict[str, float] = defaultdict(float)  # over all steps of all layers
 
     def note(self, layer: ExpertParallel, last: dict[str, Any]) -> None:
         """A step of this layer, before it becomes its `last`."""

@@ -21,7 +21,7 @@ from . import _kept
 from ._chunk import AT_HOME, BORROWED, Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
 from ._exchange import Exchange, to_device
 from ._loan import Loan
-from ._random import RandomState
+from ._random import Surroundings
 from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -152,10 +152,6 @@ class SlotStep:
         if not self._has_run:
             raise invalid("dispatcher", f"did not call run on rank {self.exchange.rank}", "one call of run a step")
 
-    def end(self) -> None:
-        """Nothing is under way any more."""
-        self.loan.release()
-
     def __call__(self, rows: torch.Tensor, slots: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
         """The experts' outputs, unweighted, of rows that came by their source rank, those of a source by place.
 
@@ -192,20 +188,16 @@ class SlotStep:
     def _cut(self, rows: torch.Tensor, at_home: Sequence[int], in_slots: Sequence[int]) -> _Rows:
         cut = _Rows(at_home, in_slots)
         if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may bring a row in place of none
-            raise invalid(
-                "dispatcher",
-                f"brought {len(rows)} rows to rank {self.exchange.rank}",
-                f"{cut.all}, one for each assignment to its places",
-            )
+            why = f"brought {len(rows)} rows to rank {self.exchange.rank}"
+            raise invalid("dispatcher", why, f"{cut.all}, one for each assignment to its places")
         return cut
 
     def _run(
         self, cut: _Rows | _PaddedRows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any
     ) -> torch.Tensor:
         if self._has_run:
-            raise invalid(
-                "dispatcher", f"calls run a second time on rank {self.exchange.rank}", "one call of run a step"
-            )
+            why = f"calls run a second time on rank {self.exchange.rank}"
+            raise invalid("dispatcher", why, "one call of run a step")
         self._has_run = True
         self.keeps = torch.is_grad_enabled()  # within a node it never is
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
@@ -225,14 +217,12 @@ class _Compute(torch.autograd.Function):
         beside: int,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        kind = tensors[0].device.type
         ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
         ctx.wants = ctx.needs_input_grad[5 + ctx.of_rows :]
-        ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         keep = step.keeps and any(ctx.needs_input_grad)
-        ctx.random = RandomState(tensors[0]) if keep else None
+        ctx.around = Surroundings(tensors[0]) if keep else None
         made, kept = _forward(ctx, tensors, step.loan, keep)
-        step.end()
+        step.loan.release()
         if keep:
             ctx.save_for_backward(*tensors, _kept.keep(kept))
         return made
@@ -246,8 +236,7 @@ class _Compute(torch.autograd.Function):
             loan = step.borrow(tensors[ctx.of_rows :])
             kept = _kept.take(ticket)
             if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
-                kind, dtype, enabled = ctx.autocast
-                with torch.autocast(kind, dtype, enabled), ctx.random.again():
+                with ctx.around.again():
                     kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
             borrowed.weights = list(loan.weights())

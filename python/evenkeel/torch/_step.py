@@ -13,7 +13,7 @@ from ._agreement import Agreement, Known
 from ._chunk import Chunk, Computed, Experts, HomeGradients, wanted_of
 from ._cut import Cut
 from ._exchange import Exchange
-from ._random import RandomState
+from ._random import Surroundings
 
 
 class Chunks:
@@ -39,8 +39,7 @@ class Chunks:
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
         self.ends = [None if loan in loans[i + 1 :] else loan for i, loan in enumerate(loans)]
-        self.random: dict[int, RandomState] = {}  # by chunk, of those that are computed again
-        self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
+        self.around: dict[int, Surroundings] = {}  # by chunk, of those that are computed again
 
 
 class Step(torch.autograd.Function):
@@ -57,8 +56,6 @@ class Step(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.step, ctx.wants = step, ctx.needs_input_grad[4:]
         keep = step.keeps and any(ctx.needs_input_grad)
-        kind = hidden.device.type
-        step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
         out = hidden.new_empty(hidden.shape) if not step.chunks else None
         kept = []
         with step.exchange.step("forward", hidden.device):
@@ -67,7 +64,7 @@ class Step(torch.autograd.Function):
                     loan.borrow(weights)
                 at = chunk.routes.open(step.exchange, ids[begin:end])
                 if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
-                    step.random[i] = RandomState(hidden)
+                    step.around[i] = Surroundings(hidden)
                 outputs, computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep)
                 step.agreement.require_type(step.agreed, outputs)
                 if out is None:
@@ -101,7 +98,6 @@ class Step(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
         homes = HomeGradients(wanted_of(weights, ctx.wants), several=len(step.chunks) > 1)
-        kind, enabled, dtype = step.autocast
 
         def add(i: int) -> None:
             """One chunk's; nothing of it lives when the next one begins."""
@@ -111,7 +107,7 @@ class Step(torch.autograd.Function):
                 loan.borrow(weights)
             if computed is None:
                 at = chunk.routes.open(step.exchange, ids[begin:end])
-                with torch.autocast(kind, dtype, enabled), step.random[i].again():
+                with step.around[i].again():
                     computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
             grad_hidden[begin:end], grad_router[begin:end] = chunk.gradients(

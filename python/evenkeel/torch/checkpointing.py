@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 from .._arguments import invalid
 from ._agreement import Known
 
-_here = threading.local()
-"""`plans`: those that this thread is within."""
+_here = threading.local()  # `plans`: those that this thread is within
 
 
 class Plans:
@@ -24,7 +22,7 @@ class Plans:
         self._next, self._before = 0, within()
         _here.plans = self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         _here.plans = self._before
 
     def take(self, layer: object) -> Known:

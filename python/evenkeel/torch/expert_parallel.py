@@ -27,7 +27,7 @@ from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
 from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes, spill_costs
 from ._cut import Counted, Cut, blocks_of, count
-from ._exchange import Exchange, SameOnEveryRank
+from ._exchange import Exchange, invalid_on_all
 from ._last_step import step_in_words
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
@@ -87,15 +87,9 @@ class ExpertParallel:
         topology: FilePath | None = None,
         name: str = "",
     ) -> None:
+        limit = budget_bytes(budget)
         options = LayerOptions(
-            planner,
-            capacity_factor,
-            min_segment,
-            imbalance_threshold,
-            budget_bytes(budget),
-            chunk_bins,
-            costs,
-            topology=topology,
+            planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology
         )
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -120,12 +114,10 @@ class ExpertParallel:
         by_gain = options.decides_by_gain and options.planner != "ep"
         self._links = options.links
         self._predicts = (by_gain or self._links is not None) and self.costs is None and self.exchange.ranks > 1
-        self._predicted: bool | None = None
-        """Whether costs are of a step with gradients; None before the first."""
+        self._predicted: bool | None = None  # whether costs are of a step with gradients; None before the first
         if isinstance(options.topology, _native.Topology) and options.topology.num_ranks != self.exchange.ranks:
-            raise invalid(
-                "topology", f"has {options.topology.num_ranks} ranks", f"{self.exchange.ranks}, as the group has"
-            )
+            has = f"has {options.topology.num_ranks} ranks"
+            raise invalid("topology", has, f"{self.exchange.ranks}, as the group has")
         if placement is None and layer is not None:
             raise invalid("layer", "is of a placement, and none is given", "a placement, or no layer")
         if placement is None:
@@ -135,11 +127,8 @@ class ExpertParallel:
         native = instance(placement, Placement, "placement")._native
         row = native.row_for(None, 1, layer, "the layer")
         if (placement.num_experts, placement.num_ranks) != (num_experts, self.exchange.ranks):
-            raise invalid(
-                "placement",
-                f"is for {placement.num_experts} experts on {placement.num_ranks} ranks",
-                f"one for {num_experts} experts on {self.exchange.ranks} ranks",
-            )
+            why = f"is for {placement.num_experts} experts on {placement.num_ranks} ranks"
+            raise invalid("placement", why, f"one for {num_experts} experts on {self.exchange.ranks} ranks")
         if any(len(placement.homes(row, expert)) != 1 for expert in range(num_experts)):
             raise invalid("placement", "has copies of experts", "one home for each expert")
         if len(set(placement.owners[row])) < self.exchange.ranks:
@@ -160,8 +149,7 @@ class ExpertParallel:
         if self.costs is not None and by_gain:
             self._layout.set_costs(*astuple(self.costs))
         self._budget = LayerBudget(self.exchange, self._layout, options)
-        self.ahead: LayerAhead | None = None
-        """This step's routes, within `routes_ahead`."""
+        self.ahead: LayerAhead | None = None  # this step's routes, within `routes_ahead`
         self.ran_forced = False
         """Whether the last step had its router forced by a block of these that has ended."""
         self.last: Any = None
@@ -203,11 +191,9 @@ class ExpertParallel:
                 another call; see docs/errors.md.
         """
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
-            ids = self._ids(hidden, top_k_index, top_k_weights, weights)
-            require_callables(experts=experts, stock=stock)
-            stock = self._able(stock)
-            known, cut = self._plan(Given(hidden, ids, top_k_weights, experts, weights, stock))
-        if stock is not None and self.budget is None and not cut.last["transfers"]:
+            given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
+            known, cut = self._plan(given)
+        if (stock := given.stock) is not None and self.budget is None and not cut.last["transfers"]:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
         step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
         made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
@@ -249,10 +235,6 @@ class ExpertParallel:
         cut.whole()
         return cut
 
-    def _able(self, stock: Stock | None) -> Stock | None:
-        """None where routes are known ahead with choices of no expert, which `stock` may not know how to leave out."""
-        return stock if self.ahead is None or self.ahead.is_whole else None
-
     def own_tokens(self, tokens: int) -> slice:
         """Of those that the model runs on this rank, which come here."""
         return slice(tokens)
@@ -262,10 +244,12 @@ class ExpertParallel:
     carries_none = True
     """Whether a token may have fewer experts than others."""
 
+    _fixed = 0  # how many `weights_fixed` this is within
+
     @property
     def keeps_slots(self) -> bool:
         """Whether what was borrowed stays for the steps that follow."""
-        return False
+        return self._fixed > 0
 
     def _note(self, last: dict[str, Any]) -> None:
         run_log.note(self, last)
@@ -294,17 +278,15 @@ class ExpertParallel:
             known.ids = given.ids.clone()
             plans.keep(self, known)
         if self._predicts:
-            names, weights = list(given.weights), list(given.weights.values())
-            self._predict(any(known.agreed.training), given.experts, names, weights, given.hidden)
+            self._predict(any(known.agreed.training), given)
         return known
 
-    def _predict(
-        self, training: bool, experts: Experts, names: list[str], weights: list[torch.Tensor], hidden: torch.Tensor
-    ) -> None:
+    def _predict(self, training: bool, given: Given) -> None:
         """The costs of a step, which has gradients once one had. Collective: `training` is alike on all ranks."""
+        hidden, names, weights = given.hidden, list(given.weights), list(given.weights.values())
         if self.machine is None:
             with undisturbed(hidden):
-                self.machine = measure_machine(self.exchange, experts, names, weights, hidden)
+                self.machine = measure_machine(self.exchange, given.experts, names, weights, hidden)
         if self._predicted is None or (training and not self._predicted):
             self._layout.set_machine(self.machine.numbers)
             if self._links is None:
@@ -354,13 +336,16 @@ class ExpertParallel:
             "a layer belongs to this process's ranks and is not pickled, nor is a model that holds it: save state_dict()"
         )
 
-    def _ids(
+    def _given(
         self,
         hidden: torch.Tensor,
         index: torch.Tensor,
         top_k_weights: torch.Tensor,
+        experts: Experts,
         weights: Mapping[str, torch.Tensor],
-    ) -> torch.Tensor:
+        stock: Stock | None,
+    ) -> Given:
+        """What was given, checked; without `stock` where routes known ahead choose no expert, which it may not know."""
         for name, tensor in (("hidden", hidden), ("top_k_index", index), ("top_k_weights", top_k_weights)):
             instance(tensor, torch.Tensor, name)
         for name, tensor in (("hidden", hidden), ("top_k_weights", top_k_weights)):
@@ -368,29 +353,27 @@ class ExpertParallel:
                 raise invalid(name, f"is of {tensor.dtype}", _COMPUTED)
             _require_computed(tensor, name)
         if hidden.dim() != 2 or index.dim() != 2 or index.shape != top_k_weights.shape or len(index) != len(hidden):
-            raise invalid(
-                "top_k_index",
-                f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}",
-                "[tokens, k], [tokens, k] and [tokens, hidden]",
-            )
+            why = f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}"
+            raise invalid("top_k_index", why, "[tokens, k], [tokens, k] and [tokens, hidden]")
         if index.shape[1] == 0 or index.is_floating_point() or index.dtype == torch.bool or index.numel() >= 2**31:
-            raise invalid(
-                "top_k_index",
-                f"{tuple(index.shape)} of {index.dtype}",
-                "whole numbers [tokens, k], k from 1, fewer than 2^31",
-            )
+            why = f"{tuple(index.shape)} of {index.dtype}"
+            raise invalid("top_k_index", why, "whole numbers [tokens, k], k from 1, fewer than 2^31")
         if not instance(weights, Mapping, "weights"):
             raise invalid("weights", "are none", "at least one, [experts at home, ...]")
         for name, weight in weights.items():
             self._check_weight(f"weights[{quoted(name)}]", weight)
+        require_callables(experts=experts, stock=stock)
         ids = index.detach().to(torch.int64)
         again = torch._C._current_graph_task_id() >= 0  # a checkpoint, within backward
         if again and self.ran_forced and self.ahead is None:
             layer = f"layer {self.exchange.layer}".strip()
             why = f"has ended, and backward computes {layer} again, whose router it forced"
-            raise SameOnEveryRank(invalid("routes_ahead", why, "backward within the block"))
+            raise invalid_on_all("routes_ahead", why, "backward within the block")
         self.ran_forced = self.ran_forced and (again or not torch.is_grad_enabled())
-        return ids if self.ahead is None else self.ahead.carried_out(ids, hidden, again)
+        if self.ahead is not None:
+            ids = self.ahead.carried_out(ids, hidden, again)
+            stock = stock if self.ahead.is_whole else None
+        return Given(hidden, ids, top_k_weights, experts, weights, stock)
 
     def _check_weight(self, name: str, weight: torch.Tensor) -> None:
         instance(weight, torch.Tensor, name)
@@ -398,11 +381,8 @@ class ExpertParallel:
             _require_computed(weight, name)
         if weight.dim() == 0 or weight.shape[0] != self._layout.natives:
             found = f"{weight.shape[0]} experts" if weight.dim() > 0 else "a single number"
-            raise invalid(
-                name,
-                f"{found}, but {self._layout.natives} are at home on rank {self.exchange.rank}",
-                f"[{self._layout.natives}, ...]",
-            )
+            why = f"{found}, but {self._layout.natives} are at home on rank {self.exchange.rank}"
+            raise invalid(name, why, f"[{self._layout.natives}, ...]")
 
 
 class Given(NamedTuple):

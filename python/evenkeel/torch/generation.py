@@ -30,43 +30,32 @@ from .token_layout import cached_tokens
 _EMBEDDED = _LOST = -1
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What routers chose: `[..., layers, k]`, the same of both."""
+class Choices(dict[str, NDArray[Any]]):
+    """What routers chose, `[..., layers, k]`, by its name in a trace: topk_ids, and topk_weights if they are recorded."""
 
-    ids: NDArray[Any]
-    weights: NDArray[Any] | None
+    @property
+    def tokens(self) -> int:
+        return len(self["topk_ids"])
 
     def at(self, index: Any) -> Choices:
-        """Those of some tokens."""
-        return self._each(lambda array: array[index])
+        return Choices({name: array[index] for name, array in self.items()})
 
     def of_shape(self, *tokens: int) -> Choices:
-        """The same tokens, otherwise arranged."""
-        return self._each(lambda array: array.reshape(*tokens, *array.shape[-2:]))
-
-    def _each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Choices:
-        return Choices(change(self.ids), None if self.weights is None else change(self.weights))
+        return Choices({name: array.reshape(*tokens, *array.shape[-2:]) for name, array in self.items()})
 
     @staticmethod
     def joined(parts: Sequence[Choices]) -> Choices:
-        """Tokens one after another."""
-        weights = [part.weights for part in parts if part.weights is not None]
-        return Choices(np.concatenate([part.ids for part in parts]), np.concatenate(weights) if weights else None)
+        return Choices({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
 @dataclass(frozen=True)
 class _Forward:
     """Some columns of every row."""
 
-    step: int
-    """How many times tokens had been chosen before."""
-    start: int
-    """Its first column."""
-    tokens: torch.Tensor
-    """`[rows, length]`, ids; _EMBEDDED where a token came as its embedding."""
-    real: torch.Tensor
-    """`[rows, length]`, false where a token is padding."""
+    step: int  # how many times tokens had been chosen before
+    start: int  # its first column
+    tokens: torch.Tensor  # `[rows, length]`, ids; _EMBEDDED where a token came as its embedding
+    real: torch.Tensor  # `[rows, length]`, false where a token is padding
 
     @property
     def end(self) -> int:
@@ -120,11 +109,7 @@ class Generation:
         return original(input_ids, *arguments, **named)
 
     def begin_forward(self, given: Mapping[str, Any]) -> None:
-        """Takes the arguments of a forward.
-
-        Raises:
-            Unsupported: it cannot be known which of its tokens generate() will return.
-        """
+        """Takes a forward's arguments; Unsupported where it cannot be known which of its tokens generate() will return."""
         if self._config is None:
             raise self._unsupported("does not say which sequences have ended: it is not that of transformers")
         ids, embeddings = given.get("input_ids"), given.get("inputs_embeds")
@@ -165,16 +150,12 @@ class Generation:
     def add(self, choices: Choices) -> None:
         """Takes the choices of the forward that began last, `[rows * length, layers, k]`."""
         rows, length = self._forwards[-1].tokens.shape
-        if len(choices.ids) != rows * length:
-            raise self._unsupported(f"runs {rows} x {length} tokens, and its experts get {len(choices.ids)} rows")
+        if choices.tokens != rows * length:
+            raise self._unsupported(f"runs {rows} x {length} tokens, and its experts get {choices.tokens} rows")
         self._choices.append(choices.of_shape(rows, length))
 
     def sequences(self, result: Any) -> Iterator[Choices]:
-        """The choices of each sequence in what generate() returned, `[tokens, layers, k]`.
-
-        Raises:
-            Unsupported: forwards ran other tokens than these.
-        """
+        """The choices of each sequence that generate() returned, `[tokens, layers, k]`; Unsupported if others ran."""
         if not self._forwards:
             return
         returned = getattr(result, "sequences", result)

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Recording:
         self._layout: TokenLayout | Generation | None = None  # of the forward that runs now
         self._generation: Generation | None = None  # the call of generate() that runs now
         self._listening = contextlib.ExitStack()  # to that call
-        self._choices: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        self._choices: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # of that forward: ids and weights
         self._lock = threading.Lock()  # of what follows, and of the writer
         self._running: dict[str, threading.Thread] = {}  # _FORWARD and _GENERATE, where one runs
         self._closed = False  # whether the block has ended
@@ -52,17 +53,13 @@ class Recording:
     @contextlib.contextmanager
     def _listen(self) -> Iterator[None]:
         with contextlib.ExitStack() as hooks:
-
-            def until_the_end(hook: Any) -> None:
-                hooks.callback(hook.remove)
-
-            until_the_end(self._model.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
-            until_the_end(self._model.register_forward_hook(self._end_forward))
-            until_the_end(self._model.register_forward_hook(lambda *_: self._leave(_FORWARD), always_call=True))
+            hooks.enter_context(self._model.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
+            hooks.enter_context(self._model.register_forward_hook(self._end_forward))
+            hooks.enter_context(self._model.register_forward_hook(lambda *_: self._leave(_FORWARD), always_call=True))
             for experts in self._experts:
                 # Ahead of other hooks, which may renumber experts for a rank.
-                hook = self._hook_of(experts)
-                until_the_end(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
+                hook = partial(self._take, experts)
+                hooks.enter_context(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
             hooks.enter_context(replaced(self._model, "generate", self._generate))
             hooks.enter_context(replaced(self._model, "init_continuous_batching", _refuse_continuous_batching))
             hooks.callback(self._close)  # before the hooks are removed
@@ -110,7 +107,7 @@ class Recording:
                 result = original(*arguments, **named)
             if not self._closed:
                 for choices in generation.sequences(result):
-                    self._append(choices, [len(choices.ids)], generation.continues)
+                    self._append(choices, [choices.tokens], generation.continues)
         finally:
             self._generation = None
             self._leave(_GENERATE)
@@ -133,23 +130,18 @@ class Recording:
             self._generation.begin_forward(given)
         self._layout = self._generation or TokenLayout(given)
 
-    def _hook_of(self, experts: Experts) -> Any:
-        def take(module: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
-            if self._closed or _in_backward():  # activation checkpointing runs layers once more
-                return
-            if self._layout is None:
-                raise unsupported(
-                    f"{experts.name} ran outside of {type(self._model).__name__}'s forward; record the module that is "
-                    "called: of a wrapper whose generate() calls the base model, the base model"
-                )
-            if experts.name in self._choices:
-                raise unsupported(
-                    f"{experts.name} runs several times in one forward, and a layer has one choice a token"
-                )
-            ids, weights = experts.choice(arguments, named)
-            self._choices[experts.name] = (ids.detach(), weights.detach() if self._weights else None)
-
-        return take
+    def _take(self, experts: Experts, module: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
+        if self._closed or _in_backward():  # activation checkpointing runs layers once more
+            return
+        if self._layout is None:
+            raise unsupported(
+                f"{experts.name} ran outside of {type(self._model).__name__}'s forward; record the module that is "
+                "called: of a wrapper whose generate() calls the base model, the base model"
+            )
+        if experts.name in self._choices:
+            raise unsupported(f"{experts.name} runs several times in one forward, and a layer has one choice a token")
+        ids, weights = experts.choice(arguments, named)
+        self._choices[experts.name] = ids.detach(), weights.detach()
 
     def _end_forward(self, model: Any, arguments: Any, output: Any) -> None:
         if self._closed or self._running.get(_FORWARD) is not threading.current_thread():
@@ -163,14 +155,13 @@ class Recording:
         if ran != self._recorded:
             odd = {experts.name for experts in ran} ^ {experts.name for experts in self._recorded}
             raise unsupported(f"{min(odd)} ran in some forwards and not in others")
-        ids = _stacked(self._recorded, [self._choices[experts.name][0] for experts in ran])
-        _require_ids(ids, self._recorded)
-        weights = None
+        ids = _stacked(ran, [self._choices[experts.name][0] for experts in ran])
+        _require_ids(ids, ran)
+        choices = Choices(topk_ids=ids.numpy().astype(self._writer.ids_type))
         if self._weights:
-            chosen = [self._choices[experts.name][1] for experts in ran]
-            weights = _stacked(self._recorded, [each.float() for each in chosen if each is not None])
+            weights = [self._choices[experts.name][1].float() for experts in ran]
+            choices["topk_weights"] = _stacked(ran, weights).numpy()
         self._choices = {}
-        choices = Choices(ids.numpy().astype(self._writer.ids_type), None if weights is None else weights.numpy())
         if isinstance(layout, Generation):
             layout.add(choices)
         else:
@@ -188,7 +179,7 @@ class Recording:
             self._writer.forget_sequences()
         with self._lock:
             if not self._closed:
-                self._writer.append(choices.ids, choices.weights, np.asarray(lengths))
+                self._writer.append(choices, np.asarray(lengths))
 
     def _begin_trace(self, ran: list[Experts]) -> TraceWriter:
         self._recorded = ran

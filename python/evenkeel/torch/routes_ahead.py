@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from .._arguments import choice, instance, invalid
 from ._ahead import Forced, LayerAhead
-from ._exchange import Exchange, SameOnEveryRank, to_device, to_host
+from ._exchange import Exchange, invalid_on_all, to_device, to_host
 from ._module import holders_of
 from ._routes import Sent, read_rows
 from .expert_parallel import ExpertParallel
@@ -50,39 +50,28 @@ def routes_ahead(
     """
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
     choice(missing, "missing", ("router", "drop"))
-    layers = [layer for _, layer in held]
-    ids = _checked(routed_experts, layers, next((p.device for p in model.parameters()), None))
+    ids = _checked(routed_experts, len(held), next((p.device for p in model.parameters()), None))
     names = {module: name for name, module in model.named_modules()}
     aheads = [
-        LayerAhead(
-            layer.exchange.layer or names[module],
-            ids[:, i],
-            layer.own_tokens(len(ids)),
-            layer.num_experts,
-            replay,
-            missing == "router",
-        )
+        LayerAhead(layer, layer.exchange.layer or names[module], ids[:, i], replay, missing == "router")
         for i, (module, layer) in enumerate(held)
     ]
     with ExitStack() as stack:
-        for group in dict.fromkeys(layer.exchange.group for layer in layers):
-            of_group = [i for i, layer in enumerate(layers) if layer.exchange.group is group]
-            mine = [layers[i] for i in of_group], [aheads[i] for i in of_group]
-            stack.enter_context(_known_on_all_ranks(*mine, ids))
+        for group in dict.fromkeys(layer.exchange.group for _, layer in held):
+            of_group = [ahead for ahead in aheads if ahead.layer.exchange.group is group]
+            stack.enter_context(_known_on_all_ranks(of_group, ids))
         if replay:
             stack.enter_context(_forced(model, [names[module] for module, _ in held], aheads))
         yield
 
 
-def _checked(routed: Any, layers: Sequence[ExpertParallel], device: torch.device | None) -> torch.Tensor:
+def _checked(routed: Any, layers: int, device: torch.device | None) -> torch.Tensor:
     """`[tokens, layers, k]`."""
-    if not layers:
+    if layers == 0:
         raise invalid("model", "has no layer of ours", "one with ExpertParallel or ExpertSlots")
     ids = torch.as_tensor(routed)
-    if ids.dim() < 3 or ids.shape[-2] != len(layers) or ids.shape[-1] == 0:
-        raise invalid(
-            "routed_experts", f"is {list(ids.shape)}", f"[..., {len(layers)}, k], of the {len(layers)} layers of ours"
-        )
+    if ids.dim() < 3 or ids.shape[-2] != layers or ids.shape[-1] == 0:
+        raise invalid("routed_experts", f"is {list(ids.shape)}", f"[..., {layers}, k], of the {layers} layers of ours")
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise invalid("routed_experts", f"is of {ids.dtype}", "whole numbers")
     if not ids.dtype.is_signed:
@@ -91,10 +80,10 @@ def _checked(routed: Any, layers: Sequence[ExpertParallel], device: torch.device
 
 
 @contextmanager
-def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
+def _known_on_all_ranks(aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
     """These layers, of one group, go by the routes of all ranks. When it ends, what they met is compared."""
-    exchange, agreement = layers[0].exchange, layers[0]._agreement
-    first = aheads[0]
+    first, layers = aheads[0], [ahead.layer for ahead in aheads]
+    exchange, agreement = first.layer.exchange, first.layer._agreement
     with exchange.step("forward", ids.device):
         facts = {
             "routed_experts": f"[tokens, {ids.shape[1]}, {ids.shape[2]}]",
@@ -105,15 +94,15 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
             "gradients": "enabled" if torch.is_grad_enabled() else "disabled",
         }
         agreement.forward(facts, None, ids.new_empty(0, dtype=torch.int32), "the beginning of routes_ahead")
-        _count(exchange, layers, aheads)
-        _plan(exchange, layers, aheads)
-        for layer, ahead in zip(layers, aheads, strict=True):
-            layer.ahead = ahead
+        _count(exchange, aheads)
+        _plan(exchange, aheads)
+        for ahead in aheads:
+            ahead.layer.ahead = ahead
         try:
             yield
         finally:
-            for layer, ahead in zip(layers, aheads, strict=True):
-                layer.ahead, layer.ran_forced = None, ahead.replay and torch.is_grad_enabled()
+            for layer in layers:
+                layer.ahead, layer.ran_forced = None, first.replay and torch.is_grad_enabled()
         uncalled = to_device([-1, 0], ids.device, torch.int32)
         found = [uncalled if ahead.found is None else ahead.found for ahead in aheads]
         met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
@@ -121,37 +110,36 @@ def _known_on_all_ranks(layers: list[ExpertParallel], aheads: list[LayerAhead], 
         _require_chosen([ahead.name for ahead in aheads], every)
 
 
-def _count(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerAhead]) -> None:
+def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
     """Collective: the counts of all layers, by one message."""
     numbers = []
-    for layer, ahead in zip(layers, aheads, strict=True):
+    for ahead in aheads:
         ids = ahead.ids()
         without = (ids < 0).all(-1).sum(0, keepdim=True).to(torch.int32)
-        numbers += [layer.count(ids).view(-1), without]
-    every = to_host(exchange.all_gather("routes ahead", torch.cat(numbers)))
-    at, k = 0, aheads[0].routed.shape[1]
-    for i, (layer, ahead) in enumerate(zip(layers, aheads, strict=True)):
-        size = numbers[2 * i].numel()
-        counts, missing = every[:, at : at + size].reshape(len(every), layer._blocks, -1), every[:, at + size]
-        at += size + 1
+        numbers.append(torch.cat([ahead.layer.count(ids).view(-1), without]))
+    every, k = to_host(exchange.all_gather("routes ahead", torch.cat(numbers))), aheads[0].routed.shape[1]
+    of_layers = np.split(every, np.cumsum([len(each) for each in numbers])[:-1], axis=1)
+    for ahead, of_layer in zip(aheads, of_layers, strict=True):
+        layer = ahead.layer
+        counts, missing = of_layer[:, :-1].reshape(len(every), layer._blocks, -1), of_layer[:, -1]
         wrong = counts[:, :, layer.num_experts].sum(axis=1)
         if wrong.any():
             rank = int(wrong.argmax())
             why = f"{wrong[rank]} ids of rank {rank} in layer {ahead.name} are outside -1..{layer.num_experts - 1}"
-            raise SameOnEveryRank(invalid("routed_experts", why, "ids over all ranks"))
+            raise invalid_on_all("routed_experts", why, "ids over all ranks")
         if not (ahead.keeps_missing and missing.any()):
             ahead.counts = counts
         chosen = counts[:, :, : layer.num_experts].sum() + k * missing.sum() * ahead.keeps_missing
         ahead.is_whole = chosen == k * counts[:, :, layer.num_experts + 1].sum()
         if not (ahead.is_whole or layer.carries_none):
             why = f"has -1 in layer {ahead.name}, whose dispatcher carries an expert of each choice"
-            raise SameOnEveryRank(invalid("routed_experts", why, 'ids for all choices, or mode="exchange"'))
+            raise invalid_on_all("routed_experts", why, 'ids for all choices, or mode="exchange"')
 
 
-def _plan(exchange: Exchange, layers: list[ExpertParallel], aheads: list[LayerAhead]) -> None:
+def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
     """Collective: the plans of all layers whose steps would read rows, and the numbers of these, by one message."""
-    for layer, ahead in zip(layers, aheads, strict=True):
-        ahead.cut = layer.plan_ahead(ahead)
+    for ahead in aheads:
+        ahead.cut = ahead.layer.plan_ahead(ahead)
     cuts = [ahead.cut for ahead in aheads if ahead.cut is not None and ahead.cut.last["transfers"]]
     if cuts:
         routes = [cut.chunks[0][2] for cut in cuts]
@@ -165,16 +153,11 @@ def _require_chosen(names: list[str], every: np.ndarray) -> None:
     for rank, of_rank in enumerate(every):
         for name, (first, number) in zip(names, of_rank, strict=True):
             if first < 0:
-                raise SameOnEveryRank(invalid("model", f"did not call layer {name} on rank {rank}", "a forward of all"))
+                raise invalid_on_all("model", f"did not call layer {name} on rank {rank}", "a forward of all")
             if number:
                 why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, first token {first}"
-                raise SameOnEveryRank(
-                    invalid(
-                        "routed_experts",
-                        why,
-                        "the same experts, or replay=True; and each backward within the block of its forward",
-                    )
-                )
+                right = "the same experts, or replay=True; and each backward within the block of its forward"
+                raise invalid_on_all("routed_experts", why, right)
 
 
 @contextmanager
@@ -197,11 +180,8 @@ def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Ite
                     if (mode := modes.pop()) is not None:
                         mode.__exit__(None, None, None)
 
-                for hook in (
-                    module.register_forward_pre_hook(enter),
-                    module.register_forward_hook(leave, always_call=True),
-                ):
-                    stack.callback(hook.remove)
+                stack.enter_context(module.register_forward_pre_hook(enter))
+                stack.enter_context(module.register_forward_hook(leave, always_call=True))
         yield
 
 

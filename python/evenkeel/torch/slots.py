@@ -23,7 +23,6 @@ from .._reading import FilePath
 from ..placement import Placement
 from ._chunk import Experts
 from ._costs import Costs
-from ._cut import REASONS, Counted
 from ._exchange import to_device
 from ._last_step import plural
 from ._module import holders_of
@@ -63,25 +62,19 @@ class ExpertSlots(ExpertParallel):
         name: str = "",
     ) -> None:
         slots = number(slots, "slots", 1, 2**31 - 1)  # None is for layers without
-        options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, slots, topology)
+        options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, topology, slots)
         self._begin(num_experts, group, options, placement, layer, name)
 
     def _begin(self, *given: Any) -> None:
         super()._begin(*given)
         natives = np.bincount(self._homes, minlength=self.exchange.ranks)
         if (natives != natives[0]).any():
-            raise invalid(
-                "num_experts",
-                f"{self.num_experts} are at home on {self.exchange.ranks} ranks as {natives.tolist()}",
-                "as many on each rank, which dispatchers take for granted",
-            )
+            why = f"{self.num_experts} are at home on {self.exchange.ranks} ranks as {natives.tolist()}"
+            raise invalid("num_experts", why, "as many on each rank, which dispatchers take for granted")
         self.slots = self._layout.borrow_slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here
-        self._fixed = 0
-        """How many `weights_fixed` this is within."""
-        self._lying: list[torch.Tensor] = []
-        """The weights in slots that stay, `[slots, ...]` each."""
+        self._lying: list[torch.Tensor] = []  # the weights in slots that stay, `[slots, ...]` each
         self._versions: list[tuple[object, ...]] | None = None
         """Of the weights that they were copied from; None where these may have changed."""
 
@@ -117,13 +110,11 @@ class ExpertSlots(ExpertParallel):
         """
         device = getattr(hidden, "device", torch.device("cpu"))
         with self.exchange.step("forward", device):
-            ids = self._ids(hidden, top_k_index, top_k_weights, weights)
-            require_callables(experts=experts, dispatcher=dispatcher, stock=stock)
-            stock = self._able(stock)
-            given = Given(hidden, ids, top_k_weights, experts, weights, stock)
+            require_callables(dispatcher=dispatcher)
+            given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
             stays = self.keeps_slots and not given.wants_gradients()
             ids, tables = self._tables(given, stays)
-        if stock is not None and not tables.moves:
+        if (stock := given.stock) is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
         with self.exchange.step("forward", device):
             names, tensors, lying = list(weights), list(weights.values()), self._lying if stays else None
@@ -132,12 +123,8 @@ class ExpertSlots(ExpertParallel):
         made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
         with self.exchange.step("forward", device):
             step.require_run()
-        step.end()  # where it fails, other ranks may never send what is waited for here
+        step.loan.release()  # where it fails, other ranks may never send what is waited for here
         return made
-
-    @property
-    def keeps_slots(self) -> bool:
-        return self._fixed > 0
 
     def _options_in_words(self) -> str:
         return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
@@ -150,10 +137,6 @@ class ExpertSlots(ExpertParallel):
     def weights_changed(self) -> None:
         """Says what no version of a tensor does: what stays in slots may be of other weights than the next step's."""
         self._versions = None
-
-    def _make_slots(self, weights: Sequence[torch.Tensor]) -> None:
-        with torch.inference_mode(False):
-            self._lying = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
 
     def _forget(self) -> None:
         self._layout.forget_slots()
@@ -168,25 +151,13 @@ class ExpertSlots(ExpertParallel):
         every = known.counts
         if stays and every[:, -1].any():  # on any rank, for which all forget
             self._layout.forget_slots()
-            self._make_slots(weights)
+            with torch.inference_mode(False):
+                self._lying = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
         of_all = every.reshape(len(every), -1)[:, : self.num_experts + 2]
-        counts = Counted.of(0, len(ids), of_all[:, None], self.num_experts).counts[:, 0]
-        plan = self._layout.held_slots if stays else self._layout.slots
+        cut = self._cut(ids, of_all[:, None])
         with phase_range("plan"):
-            tables = plan(np.ascontiguousarray(counts))
-        at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=self.exchange.ranks)
-        transfers = self._layout.transfers
-        self._note(
-            {
-                "training": torch.is_grad_enabled(),
-                "chunks": 1,
-                "transfers": transfers,
-                "reason": REASONS[tables.moves],
-                "lacked_memory": False,
-                "rank_loads": self._layout.rank_loads,
-                "home_loads": at_home.astype(np.int64).tolist(),
-            }
-        )
+            tables = cut.slots(stays)
+        self._note(cut.last)
         return ids if known.ids is None else known.ids, tables
 
 
@@ -226,11 +197,10 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
         for layer in layers:
             layer.weights_changed()
 
-    hook = register_optimizer_step_post_hook(changed)
     try:
-        yield
+        with register_optimizer_step_post_hook(changed):
+            yield
     finally:
-        hook.remove()
         for layer in layers:
             layer._fixed -= 1
             if not layer._fixed:

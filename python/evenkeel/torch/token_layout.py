@@ -29,14 +29,7 @@ def cached_tokens(given: Mapping[str, Any]) -> int:
 
 
 class TokenLayout:
-    """How the tokens of one forward lie, as the model's arguments say.
-
-    Args:
-        given: those arguments, by name.
-
-    Raises:
-        Unsupported: attention_mask does not say which tokens are padding.
-    """
+    """How the tokens of one forward lie, as the model's arguments by name say; Unsupported where its mask does not."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         tokens = next((given[name] for name in _TOKENS if isinstance(given.get(name), torch.Tensor)), None)

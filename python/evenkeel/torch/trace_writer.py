@@ -36,15 +36,7 @@ class _Array:
 
 
 class TraceWriter:
-    """A trace in the making.
-
-    Args:
-        path: what the file is to be called.
-        layers: which of the model's layers these are; None where nobody knows.
-        shape: (layers, k), what a token chooses.
-        weights: whether the weights of the choices are kept.
-        metadata: free words about the trace.
-    """
+    """A trace in the making. `shape` is (layers, k), what a token chooses; `layers` are None where nobody knows them."""
 
     def __init__(
         self,
@@ -82,20 +74,18 @@ class TraceWriter:
 
     @property
     def says_sequences(self) -> bool:
-        """Whether the trace says where its sequences begin."""
         return "sequence_offsets" in self._arrays
 
     def forget_sequences(self) -> None:
         """Leaves where sequences begin out of the trace, that of earlier tokens too."""
         del self._arrays["sequence_offsets"]
 
-    def append(self, ids: NDArray[Any], weights: NDArray[Any] | None, lengths: NDArray[np.int64]) -> None:
-        """Adds tokens, `[tokens, layers, k]`, that are sequences of these lengths, one after another."""
+    def append(self, choices: Mapping[str, NDArray[Any]], lengths: NDArray[np.int64]) -> None:
+        """Adds tokens, `[tokens, layers, k]` by name, that are sequences of these lengths, one after another."""
         if self.says_sequences:
             self._arrays["sequence_offsets"].append(self.tokens + np.cumsum(lengths))
-        self._arrays["topk_ids"].append(ids)
-        if weights is not None:
-            self._arrays["topk_weights"].append(weights)
+        for name, array in choices.items():
+            self._arrays[name].append(array)
 
     def finish(self) -> None:
         """Makes the file, which is there whole or not at all."""
