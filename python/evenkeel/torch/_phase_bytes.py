@@ -102,9 +102,9 @@ def measure_experts(
 
     of_one = [line(phase, one, 1) for phase in range(3)]
     others = (count - 1) * of_one[1].fixed  # what calls keep for backward adds up
-    apart = [each._replace(fixed=each.fixed + others) for each in of_one]
+    forward, between, backward = (each._replace(fixed=each.fixed + others) for each in of_one)
     at_once = line(0, together, count), line(1, together, count), line(2, together, count)
-    return ExpertBytes(*at_once, max(sizes)), ExpertBytes(*apart, max(sizes))
+    return ExpertBytes(*at_once, max(sizes)), ExpertBytes(forward, between, backward, max(sizes))
 
 
 class Phases(NamedTuple):
