@@ -156,6 +156,32 @@ def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
     return [training, (live.peak - out.nbytes, layer.budget or 0)]
 
 
+class _Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(rows.new_ones(4000))
+        return rows * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0]
+
+
+def keeping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    return _Keeps.apply(experts(rows, slots, weights))  # type: ignore[no-any-return]
+
+
+def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
+    """Chunks of steps whose calls keep much for backward besides weights, which want no gradient, by those of their budget."""
+    step, made = Step(rank, shape), {}
+    step.weights = {name: weight.detach() for name, weight in step.weights.items()}
+    for chunks, size in said_by_error(step, keeping).step.items():
+        layer = step.layer(budget=size)
+        layer(step.hidden, step.ids, step.top_k, keeping, step.weights)
+        made[chunks] = layer.last["chunks"]
+    return made
+
+
 def one_without_gradients(rank: int, ranks: int, shape: Shape) -> list[bool]:
     step = Step(rank, shape)
     layer, unbounded = step.layer(budget="auto"), step.layer()
@@ -289,6 +315,10 @@ class BudgetTest(unittest.TestCase):
         for cases in run_ranks(2, copied, Shape(2, 16, k=1, hidden=32, width=32, tokens=800, hot=0.9)):
             for peak, budget in cases:
                 self.assertLessEqual(peak, budget)
+
+    def test_calls_one_by_one_take_no_more_chunks_than_one_call(self) -> None:
+        for made in run_ranks(2, frozen_that_keep, Shape(2, 16, k=4, hidden=64, width=256, tokens=400, hot=0.9)):
+            self.assertTrue(all(chunks <= of_budget for of_budget, chunks in made.items()), made)
 
     def test_one_rank_without_gradients_has_the_budget_of_the_others(self) -> None:
         for shape in SHAPES:

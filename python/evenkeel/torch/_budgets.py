@@ -81,12 +81,12 @@ class CountedStep(NamedTuple):
         phases = self.phases.apart if apart else self.phases.together
         self.layout.set_budget(phases, budget, list(bins or ()), *self.expert, training=self.training)
 
-    def sets_apart(self, budget: int, bins: Sequence[int] | None) -> bool:
-        """Has experts called apart from now on, if every routing then runs."""
-        if max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart) > budget:
+    def sets_apart(self, apart: bool, budget: int, bins: Sequence[int] | None) -> bool:
+        """Has experts called `apart` from now on, if every routing then runs."""
+        if apart and max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart) > budget:
             return False
-        self.set_budget(budget, bins, apart=True)
-        return True
+        self.set_budget(budget, bins, apart=apart)
+        return apart
 
     def equal_chunks(self, chunks: int) -> tuple[int, bool]:
         """What so many equal ones take, balanced, and whether work moves in any."""
@@ -158,7 +158,7 @@ class LayerBudget:
         cut.decide(
             finer=lambda: step.set_budget(self.bytes or 0, None, apart=cut.apart),
             few=max(self.bins or (_FEW,)),
-            apart=lambda: step.sets_apart(self.bytes or 0, self.bins),
+            apart=lambda apart: step.sets_apart(apart, self.bytes or 0, self.bins),
         )
         if self.exchange.rank == 0:
             self._say(step, cut.last, first)

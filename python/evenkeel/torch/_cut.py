@@ -125,21 +125,25 @@ class Cut:
         self._note(REASONS[tables.moves])
         return tables
 
-    def decide(self, finer: Callable[[], None], few: int, apart: Callable[[], bool]) -> None:
+    def decide(self, finer: Callable[[], None], few: int, apart: Callable[[bool], bool]) -> None:
         """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
 
-        Where a step is not balanced in a `few` chunks, `apart` is called: whether experts are, which takes less.
+        Where a step is not balanced in a `few` chunks, `apart` is called: whether experts are, which mostly takes less.
         """
-        self.apart = self._lacks(few) and apart()
+        together = self._balanced()
+        self.apart = together > few and apart(True)
+        if self.apart and self._balanced() > together:  # calls that keep much besides weights add up
+            self.apart = apart(False)
         self._decide(self.counted, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
             # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
             counted = self.counted
             self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
 
-    def _lacks(self, few: int) -> bool:
+    def _balanced(self) -> float:
+        """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
         chunks = self.layout.decide(*self.counted.asked(), self.ids.shape[1])
-        return self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 or len(chunks) > few
+        return math.inf if self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 else len(chunks)
 
     def _decide(self, counted: Counted, finer: Callable[[], None]) -> None:
         """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""
