@@ -82,6 +82,8 @@ void add_setup(CLI::App& app, MemoryArguments& options) {
   add_text(app, "--with", "TERM,...",
            "Terms that are off: sharded-optimizer, fsdp, expert-outputs; with --paper any, or all",
            [&](const std::string& text) { options.with = parse_terms("--with", text); });
+  add_text(app, "--without", "TERM,...", "Terms that are on and are not to be counted: prediction, ...",
+           [&](const std::string& text) { options.without = parse_terms("--without", text); });
   add_whole(app, "--borrowed-experts", options.setup.extra.borrowed_experts, 0, 1 << 16,
             "Experts whose weights and gradients visit for a step");
   add_size(app, "--allocation-granule", options.setup.extra.allocation_granule,
@@ -111,6 +113,13 @@ ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options) {
   };
   for (const NamedTerm& term : named_terms)
     terms.*term.on = named(term.name) || (term.beside_all && named("all")) || (term.usual && !options.paper);
+  for (const std::string& name : options.without) {
+    const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
+    if (term == named_terms.end() || !(terms.*term->on) || named(name))
+      throw InvalidArgument("--without", fmt::format("'{}'", name),
+                            "a term that is counted without being named");
+    terms.*term->on = false;
+  }
   if (terms.expert_outputs && !terms.kept_tensors)
     throw InvalidArgument("--with", "expert-outputs", "without --paper, whose Table 2 has them as row 13");
   if (terms.layer_gradients && !terms.kept_tensors)

@@ -24,6 +24,7 @@ struct MemoryArguments {
   bool even = false;  // --received even
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
   std::vector<std::string> with;  // terms by name, or all
+  std::vector<std::string> without;
   bool paper = false;
   std::vector<std::string> degrees;  // named by --parallel
   std::optional<std::int64_t> gpus;

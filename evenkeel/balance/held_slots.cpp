@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +15,16 @@ namespace evenkeel {
 namespace {
 
 constexpr ExpertId kNone(-1);
+
+// Looked at for one swap: the experts with the most load on the worst rank, and the least loaded ranks.
+constexpr std::size_t kExperts = 2, kRanks = 4;
+
+std::int64_t load_at(const StepPlan& plan, ExpertId expert, RankId rank) {
+  std::int64_t load = 0;
+  for (const Segment& segment : plan.segments(expert))
+    if (segment.rank == rank) load += segment.size();
+  return load;
+}
 
 PlannerOptions with_slots(PlannerOptions options, std::int64_t slots) {
   options.borrow_slots = slots;
@@ -34,16 +46,13 @@ HeldSlots::HeldSlots(LayerPlacement homes, const PlannerOptions& options,
   if (renew_above_ < 1000)
     throw InvalidArgument("renew_above", fmt::format("{} thousandths", renew_above_), "1000 or more");
   free_ = make_planner(with_slots(options_, 0));
-  for (std::int64_t slots = 1; slots < options_.borrow_slots; slots *= 2)
-    renewing_.push_back(make_planner(with_slots(options_, slots)));
-  renewing_.push_back(make_planner(options_));
+  anew_ = make_planner(options_);
   clear();
 }
 
 void HeldSlots::clear() {
   const auto ranks = static_cast<std::size_t>(homes_.num_ranks());
   slots_.assign(ranks * num_slots(), kNone);
-  use_.assign(ranks, {});
   held_ = homes_;
   sent_.clear();
 }
@@ -51,7 +60,6 @@ void HeldSlots::clear() {
 void HeldSlots::plan(const Counts& counts, StepPlan& plan) {
   sent_.clear();
   free_->plan(counts, held_, plan);
-  find_use(plan);
   if (!is_level(counts, std::ranges::max(plan.rank_loads()))) renew(counts, plan);
 }
 
@@ -60,85 +68,133 @@ bool HeldSlots::is_level(const Counts& counts, std::int64_t worst) const {
   return Wide{worst} * counts.num_ranks() * 1000 <= Wide{renew_above_} * counts.total();
 }
 
-void HeldSlots::find_use(const StepPlan& plan) {
-  for (RankId rank : indices<RankId>(homes_.num_ranks())) {
-    std::vector<Use>& uses = use_[rank.offset()];
-    uses.clear();
-    for (ExpertId expert : slots(rank)) {
-      if (expert == kNone) continue;
-      std::int64_t load = 0;
-      for (const Segment& segment : plan.segments(expert))
-        if (segment.rank == rank) load += segment.size();
-      uses.push_back({expert, load});
-    }
-    std::ranges::stable_sort(uses, std::greater(), &Use::load);
-  }
-}
-
-// The homes, and at most so many of the most used in each rank's slots.
-LayerPlacement HeldSlots::with_copies(std::size_t most) const {
+// The homes, and what lies in these slots.
+LayerPlacement HeldSlots::with(const std::vector<ExpertId>& slots) const {
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(homes_.num_experts()));
   for (ExpertId expert : indices<ExpertId>(homes_.num_experts()))
     homes[expert.offset()] = {homes_.owner(expert).value()};
-  for (std::size_t rank = 0; rank < use_.size(); ++rank)
-    for (std::size_t i = 0; i < std::min(most, use_[rank].size()); ++i)
-      homes[use_[rank][i].expert.offset()].push_back(static_cast<int>(rank));
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    if (slots[i] != kNone) homes[slots[i].offset()].push_back(static_cast<int>(i / num_slots()));
   return LayerPlacement(homes, homes_.num_ranks());
 }
 
 void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
-  const std::size_t all = num_slots();
-  const auto value = [&](const StepPlan& each) {
-    std::int64_t sent = 0;
-    for (const Transfer& transfer : each.transfers())
-      sent += std::ranges::find(slots(transfer.to), transfer.expert) == slots(transfer.to).end();
-    const std::int64_t worst = std::ranges::max(each.rank_loads());
-    return is_level(counts, worst) ? std::tuple(std::int64_t{0}, sent, worst)
-                                   : std::tuple(worst, sent, worst);
+  using Value = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+  std::vector<ExpertId> best = slots_;
+  Value least{std::numeric_limits<std::int64_t>::max(), 0, 0};
+  // Level plans first, of these what sends fewest.
+  const auto take_if_better = [&](StepPlan& tried, std::vector<ExpertId> slots) {
+    const std::int64_t worst = std::ranges::max(tried.rank_loads()), sent = std::ssize(sent_for(slots));
+    const Value value = is_level(counts, worst) ? Value{0, sent, worst} : Value{worst, sent, worst};
+    if (value >= least) return;
+    least = value;
+    best = std::move(slots);
+    std::swap(best_plan_, tried);
   };
-  auto best = value(plan);
-  std::size_t kept = all;
-  for (std::size_t i = 0; i < renewing_.size(); ++i) {
-    const std::size_t renewed = std::min(std::size_t{1} << i, all);
-    renewing_[i]->plan(counts, with_copies(all - renewed), tried_);
-    const auto now = value(tried_);
-    if (now >= best) continue;
-    best = now;
-    kept = all - renewed;
-    std::swap(plan, tried_);
+  std::vector<ExpertId> swapped = slots_;
+  StepPlan one_by_one = plan;
+  take_if_better(plan, slots_);
+  if (held_ != homes_) {
+    swap_slots(counts, swapped, one_by_one);
+    take_if_better(one_by_one, std::move(swapped));
   }
-  if (kept < all) settle(plan, kept);
+  anew_->plan(counts, homes_, tried_);
+  take_if_better(tried_, slots_for(tried_));
+  std::swap(plan, best_plan_);
+  sent_ = sent_for(best);
+  slots_ = std::move(best);
+  held_ = with(slots_);
 }
 
-// Puts what the plan sends into free slots, then into those of what it uses least.
-void HeldSlots::settle(const StepPlan& plan, std::size_t kept) {
-  for (std::vector<Use>& uses : use_)  // what is wanted first
-    for (std::size_t i = kept; i < uses.size(); ++i) uses[i].load = 0;
-  for (const Transfer& transfer : plan.transfers()) {
-    std::vector<Use>& uses = use_[transfer.to.offset()];
-    const auto known = std::ranges::find(uses, transfer.expert, &Use::expert);
-    if (known != uses.end()) known->load = -1;  // wanted again
+// What these slots have that does not lie there yet.
+std::vector<Transfer> HeldSlots::sent_for(const std::vector<ExpertId>& slots) const {
+  std::vector<Transfer> sent;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const RankId to(static_cast<int>(i / num_slots()));
+    const auto lying = this->slots(to);
+    if (slots[i] != kNone && std::ranges::find(lying, slots[i]) == lying.end())
+      sent.push_back({slots[i], homes_.owner(slots[i]), to});
   }
+  return sent;
+}
+
+// Takes load off ranks that have too much, each time by the one swap that takes off the most.
+void HeldSlots::swap_slots(const Counts& counts, std::vector<ExpertId>& slots, StepPlan& plan) {
+  std::vector<ExpertId> best_slots;
+  StepPlan best_plan;
+  for (std::int64_t left = excess(counts, plan); left > 0;) {
+    std::int64_t best = left;
+    for (const auto& [slot, expert] : swaps(plan, slots)) {
+      const ExpertId was = std::exchange(slots[slot], expert);
+      free_->plan(counts, with(slots), tried_);
+      if (const std::int64_t now = excess(counts, tried_); now < best) {
+        best = now;
+        best_slots = slots;
+        std::swap(best_plan, tried_);
+      }
+      slots[slot] = was;
+      if (best == 0) break;
+    }
+    if (best == left) return;
+    left = best;
+    slots = best_slots;
+    std::swap(plan, best_plan);
+  }
+}
+
+// Experts with the most load on the worst rank, each into the least used slot of the least loaded ranks.
+std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
+                                              const std::vector<ExpertId>& slots) const {
+  const auto loads = plan.rank_loads();
+  const RankId worst(static_cast<int>(std::ranges::max_element(loads) - loads.begin()));
+  std::vector<std::pair<std::int64_t, ExpertId>> there;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    if (const std::int64_t load = load_at(plan, expert, worst); load > 0) there.emplace_back(load, expert);
+  std::ranges::sort(there, std::greater());
+  there.resize(std::min(kExperts, there.size()));
+  std::vector<RankId> ranks;
+  for (RankId rank : indices<RankId>(loads.size())) ranks.push_back(rank);
+  std::ranges::stable_sort(ranks, {}, [&](RankId rank) { return loads[rank.offset()]; });
+  ranks.resize(std::min(kRanks, ranks.size() - 1));
+
+  std::vector<Swap> found;
+  for (const RankId rank : ranks) {
+    const auto lying = std::span(slots).subspan(rank.offset() * num_slots(), num_slots());
+    const auto use = [&](ExpertId expert) { return expert == kNone ? -1 : load_at(plan, expert, rank); };
+    const auto slot = std::ranges::min_element(lying, {}, use) - lying.begin();
+    for (const auto& [load, expert] : there)
+      if (!homes_.is_home(expert, rank) && std::ranges::find(lying, expert) == lying.end())
+        found.push_back({rank.offset() * num_slots() + static_cast<std::size_t>(slot), expert});
+  }
+  return found;
+}
+
+// Assignments above what a rank may have.
+std::int64_t HeldSlots::excess(const Counts& counts, const StepPlan& plan) const {
+  __extension__ using Wide = __int128;
+  const auto most =
+      static_cast<std::int64_t>(Wide{renew_above_} * counts.total() / (1000 * counts.num_ranks()));
+  std::int64_t above = 0;
+  for (const std::int64_t load : plan.rank_loads()) above += std::max<std::int64_t>(0, load - most);
+  return above;
+}
+
+// What lies stays where it is wanted or not in the way; what the plan sends besides goes to the other slots.
+std::vector<ExpertId> HeldSlots::slots_for(const StepPlan& plan) const {
+  std::vector<ExpertId> slots = slots_;
+  const auto is_wanted = [&](ExpertId expert, RankId rank) {
+    return std::ranges::any_of(plan.transfers(),
+                               [&](const Transfer& t) { return t.expert == expert && t.to == rank; });
+  };
   for (const Transfer& transfer : plan.transfers()) {
-    const auto lying = std::span(slots_).subspan(transfer.to.offset() * num_slots(), num_slots());
+    const auto lying = std::span(slots).subspan(transfer.to.offset() * num_slots(), num_slots());
     if (std::ranges::find(lying, transfer.expert) != lying.end()) continue;
     auto slot = std::ranges::find(lying, kNone);
-    if (slot == lying.end()) {
-      std::vector<Use>& uses = use_[transfer.to.offset()];
-      const auto unwanted =
-          std::ranges::find(uses.rbegin(), uses.rend() - static_cast<std::ptrdiff_t>(kept), 0, &Use::load);
-      slot = std::ranges::find(lying, unwanted->expert);
-      unwanted->load = -1;
-    }
+    if (slot == lying.end())
+      slot = std::ranges::find_if(lying, [&](ExpertId expert) { return !is_wanted(expert, transfer.to); });
     *slot = transfer.expert;
-    sent_.push_back(transfer);
   }
-  for (RankId rank : indices<RankId>(homes_.num_ranks())) {
-    use_[rank.offset()].clear();
-    for (ExpertId expert : slots(rank))
-      if (expert != kNone) use_[rank.offset()].push_back({expert});
-  }
-  held_ = with_copies(num_slots());
+  return slots;
 }
 
 }  // namespace evenkeel

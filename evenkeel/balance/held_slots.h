@@ -3,11 +3,12 @@
 // Problem     Slots that are filled anew each step send about a weight a rank, and routing changes less than
 //             that. Keep the worst rank within renew_above of the mean, and send few weights.
 // Method      Experts in slots count as copies at home, between which work moves freely. Where the worst rank
-//             is above renew_above of the mean, level plans with 1, 2, 4, ... of a rank's slots to be filled
-//             anew, beside the most used of those that are full. Of these plans those within renew_above are
-//             taken first, then those that send fewer weights, then the most level. An expert that is not
-//             wanted stays until its slot is.
-// Cost        One plan of level a step; O(log S) more, and new placements, where slots are renewed.
+//             is above renew_above of the mean, slots are swapped one by one: of a few swaps that bring an
+//             expert of the worst rank to a little loaded one, that which takes most off ranks above it. The
+//             other candidate is a plan of level with all slots filled anew. Of both and of nothing sent,
+//             those within renew_above are taken first, then those that send fewer weights, then the most
+//             level. An expert that is not wanted stays until its slot is.
+// Cost        One plan of level a step; where slots are renewed 8 plans and placements at most for each swap.
 // Guarantee   Depends on the counts so far alone: every rank has the same. The worst rank is within
 //             renew_above of the mean, or no higher than with nothing sent and than plain EP's.
 // Source      Ours; docs/algorithms.md#slots-that-stay.
@@ -45,26 +46,28 @@ class HeldSlots {
 
  private:
   std::size_t num_slots() const { return static_cast<std::size_t>(options_.borrow_slots); }
-  struct Use {
+  struct Swap {
+    std::size_t slot;  // of all
     ExpertId expert;
-    std::int64_t load = 0;
   };
   bool is_level(const Counts& counts, std::int64_t worst) const;
-  void find_use(const StepPlan& plan);
-  LayerPlacement with_copies(std::size_t most) const;
+  std::int64_t excess(const Counts& counts, const StepPlan& plan) const;
+  LayerPlacement with(const std::vector<ExpertId>& slots) const;
   void renew(const Counts& counts, StepPlan& plan);
-  void settle(const StepPlan& plan, std::size_t kept);
+  void swap_slots(const Counts& counts, std::vector<ExpertId>& slots, StepPlan& plan);
+  std::vector<Swap> swaps(const StepPlan& plan, const std::vector<ExpertId>& slots) const;
+  std::vector<ExpertId> slots_for(const StepPlan& plan) const;
+  std::vector<Transfer> sent_for(const std::vector<ExpertId>& slots) const;
 
   LayerPlacement homes_;
   PlannerOptions options_;
   std::int64_t renew_above_;
-  LayerPlacement held_;                             // homes, and what lies in slots
-  std::unique_ptr<Planner> free_;                   // sends nothing
-  std::vector<std::unique_ptr<Planner>> renewing_;  // with 1, 2, 4, ... slots, at last all
-  std::vector<ExpertId> slots_;                     // [P][S]
-  std::vector<std::vector<Use>> use_;               // [P] of what lies in slots, the most used first
+  LayerPlacement held_;            // homes, and what lies in slots
+  std::unique_ptr<Planner> free_;  // sends nothing
+  std::unique_ptr<Planner> anew_;  // fills all
+  std::vector<ExpertId> slots_;    // [P][S]
   std::vector<Transfer> sent_;
-  StepPlan tried_;
+  StepPlan tried_, best_plan_;
 };
 
 }  // namespace evenkeel

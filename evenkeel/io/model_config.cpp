@@ -100,7 +100,9 @@ class Reader {
     model_.num_layers = layers.num_hidden_layers;
     model_.has_experts.assign(static_cast<std::size_t>(model_.num_layers), false);
     for (const int layer : layers.moe_layers) model_.has_experts[static_cast<std::size_t>(layer)] = true;
-    model_.extra_prediction_layers = std::ssize(layers.mtp_layers);
+    for (int layer = layers.num_hidden_layers; layer < layers.num_hidden_layers + layers.num_mtp_layers;
+         ++layer)
+      model_.prediction_layers.push_back(std::ranges::binary_search(layers.mtp_layers, layer));
     if (layers.num_experts == 0) keys_.fail(rule_.experts, "is missing");
     model_.experts.count = layers.num_experts;
   }

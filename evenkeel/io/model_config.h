@@ -23,6 +23,7 @@ struct ModelLayers {
   std::vector<int> moe_layers = {};
   // Layers of multi-token prediction that have experts: numbered on from num_hidden_layers.
   std::vector<int> mtp_layers = {};
+  int num_mtp_layers = 0;  // with experts or not
   // Of moe_layers those whose experts a table chooses by token (hash routing): there is no router to record.
   std::vector<int> table_layers = {};
   // moe_layers and mtp_layers, in order.

@@ -134,8 +134,9 @@ struct ModelDescription {
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;
   std::int64_t dtype_bytes = 0;
-  // Layers for predicting further tokens that a checkpoint may hold beside these; not counted anywhere.
-  std::int64_t extra_prediction_layers = 0;
+  // Layers for predicting further tokens (MTP) that come behind num_layers, and whether each has experts. The
+  // parts of one are attention and a network, norms, and a projection of two hidden states into one.
+  std::vector<bool> prediction_layers;
 
   std::int64_t num_moe_layers() const;
   LayerParts parts(std::int64_t layer) const;

@@ -167,11 +167,11 @@ std::int64_t shared_experts(const ModelDescription& model) {
 }  // namespace
 
 std::int64_t ModelDescription::num_moe_layers() const {
-  return std::ranges::count(has_experts, true);
+  return std::count(has_experts.begin(), has_experts.begin() + num_layers, true);
 }
 
 LayerParts ModelDescription::parts(std::int64_t layer) const {
-  return layers.empty() ? LayerParts{} : layers[static_cast<std::size_t>(layer)];
+  return layer < std::ssize(layers) ? layers[static_cast<std::size_t>(layer)] : LayerParts{};
 }
 
 LayerParameters& LayerParameters::operator+=(const LayerParameters& other) {
@@ -213,6 +213,14 @@ std::int64_t final_norm_parameters(const ModelDescription& model) {
 
 std::int64_t head_parameters(const ModelDescription& model) {
   return linear(model.hidden, model.vocabulary, model.head_bias);
+}
+
+std::int64_t prediction_norm_parameters(const ModelDescription& model) {
+  return 3 * norm(model);
+}
+
+std::int64_t prediction_projection_parameters(const ModelDescription& model) {
+  return linear(2 * model.hidden, model.hidden, false);
 }
 
 LayerParameters layer_parameters(const ModelDescription& model, LayerId layer) {

@@ -37,6 +37,12 @@ std::int64_t final_norm_parameters(const ModelDescription& model);
 // As if it were not the embedding.
 std::int64_t head_parameters(const ModelDescription& model);
 
+// What a layer that predicts a further token has besides: the norms of both states that it takes and of what
+// it gives, and the projection of both into one.
+std::int64_t prediction_norm_parameters(const ModelDescription& model);
+std::int64_t prediction_projection_parameters(const ModelDescription& model);
+
+// Without layers that predict further tokens.
 struct ModelParameters {
   std::int64_t embedding = 0;
   LayerParameters layers;  // all layers

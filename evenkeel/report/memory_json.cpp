@@ -62,6 +62,7 @@ Json json_of(const ModelDescription& model) {
           {"expert_parameters", parameters.layers.experts},
           {"layers", model.num_layers},
           {"moe_layers", model.num_moe_layers()},
+          {"prediction_layers", model.prediction_layers.size()},
           {"experts", model.experts.count},
           {"top_k", model.experts.top_k}};
 }

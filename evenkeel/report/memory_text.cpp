@@ -97,6 +97,10 @@ void put_headline(Page& page, const MemoryReport& report) {
   page.put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
            weights_text(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
            model.experts.count, model.experts.top_k);
+  if (const auto more = std::ssize(model.prediction_layers); more > 0)
+    page.put("{} of multi-token prediction besides, {}\n", counted(more, "layer", "layers"),
+             report.memory.setup().extra.prediction ? "counted on the last stage (--without prediction)"
+                                                    : "not counted");
   const std::int64_t worst = report.memory.worst_received();
   page.put("rows received by the fullest device for a sequence, before tp and cp divide them:\n");
   page.put("{} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),

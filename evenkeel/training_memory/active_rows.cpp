@@ -76,7 +76,8 @@ class StageRows {
         {.name = "logits",
          .source = "logits",
          .of_token = model_.vocabulary,
-         .bytes_per_number = setup_.bytes.activation + (setup_.extra.fused_cross_entropy ? 0 : f32_bytes)});
+         .bytes_per_number = setup_.bytes.activation + (setup_.extra.fused_cross_entropy ? 0 : f32_bytes),
+         .copies = 1 + memory_.prediction_layers(stage_)});
   }
 
   const MemoryModel& memory_;

@@ -96,16 +96,16 @@ std::int64_t first_layer(std::int64_t num_layers, std::int64_t piece, const Para
   return piece * num_layers / (parallel.pipeline * parallel.virtual_stages);
 }
 
-// Pieces are dealt to the stages in turns.
-std::vector<std::vector<std::int64_t>> layers_of_stages(std::int64_t num_layers,
+std::vector<std::vector<std::int64_t>> layers_of_pieces(std::int64_t num_layers,
                                                         const Parallelism& parallel) {
-  const std::int64_t pieces = parallel.pipeline * parallel.virtual_stages;
-  std::vector<std::vector<std::int64_t>> layers(static_cast<std::size_t>(parallel.pipeline));
-  for (std::int64_t piece = 0; piece < pieces; ++piece)
+  std::vector<std::vector<std::int64_t>> pieces;
+  for (std::int64_t piece = 0; piece < parallel.pipeline * parallel.virtual_stages; ++piece) {
+    pieces.emplace_back();
     for (std::int64_t layer = first_layer(num_layers, piece, parallel);
          layer < first_layer(num_layers, piece + 1, parallel); ++layer)
-      layers[static_cast<std::size_t>(piece % parallel.pipeline)].push_back(layer);
-  return layers;
+      pieces.back().push_back(layer);
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -117,7 +117,21 @@ std::int64_t Parallelism::least_data() const {
 MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     : model_(std::move(model)), setup_(setup) {
   validate_options(model_, setup_);
-  layers_ = layers_of_stages(model_.num_layers, setup_.parallel);
+  pieces_ = layers_of_pieces(model_.num_layers, setup_.parallel);
+  if (setup_.extra.prediction)
+    for (const bool experts : model_.prediction_layers) {
+      pieces_.back().push_back(std::ssize(model_.has_experts));
+      model_.has_experts.push_back(experts);
+    }
+  layers_.resize(static_cast<std::size_t>(setup_.parallel.pipeline));
+  for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {  // dealt to the stages in turns
+    auto& layers = layers_[piece % layers_.size()];
+    layers.insert(layers.end(), pieces_[piece].begin(), pieces_[piece].end());
+  }
+}
+
+std::int64_t MemoryModel::prediction_layers(int stage) const {
+  return std::ranges::count_if(layers(stage), [&](std::int64_t layer) { return layer >= model_.num_layers; });
 }
 
 bool MemoryModel::has_experts(int stage) const {
@@ -142,15 +156,9 @@ std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
     }
     return true;
   };
-  const std::int64_t pieces = setup_.parallel.pipeline * setup_.parallel.virtual_stages;
   std::int64_t most = 0;
-  for (std::int64_t piece = stage; piece < pieces; piece += setup_.parallel.pipeline) {
-    std::int64_t found = 0;
-    const std::int64_t end = first_layer(model_.num_layers, piece + 1, setup_.parallel);
-    for (std::int64_t layer = first_layer(model_.num_layers, piece, setup_.parallel); layer < end; ++layer)
-      found += has(layer) ? 1 : 0;
-    most = std::max(most, found);
-  }
+  for (std::size_t piece = static_cast<std::size_t>(stage); piece < pieces_.size(); piece += layers_.size())
+    most = std::max<std::int64_t>(most, std::ranges::count_if(pieces_[piece], has));
   return most;
 }
 

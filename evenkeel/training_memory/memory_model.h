@@ -81,6 +81,9 @@ struct ExtraTerms {
   bool every_layer = false;
   // Active. What shared experts keep between their two products.
   bool shared_experts = false;
+  // The layers that predict further tokens, on the last stage: their weights, those of a second embedding
+  // where the first is on another stage, as Megatron-Core has it, and what they and their scores keep.
+  bool prediction = false;
   // Active, last stage. The scores over the vocabulary: in the activations' type, and in f32 too unless
   // cross entropy is fused.
   bool logits = false;
@@ -157,11 +160,14 @@ class MemoryModel {
   const ModelDescription& model() const { return model_; }
   const MemorySetup& setup() const { return setup_; }
   int num_stages() const { return static_cast<int>(setup_.parallel.pipeline); }
-  // The stage's layers, in the order of the model; with virtual stages they are not consecutive.
+  // The stage's layers, in the order of the model; with virtual stages they are not consecutive. Those that
+  // predict further tokens, where they are counted, are numbered behind the model's.
   const std::vector<std::int64_t>& layers(int stage) const {
     return layers_[static_cast<std::size_t>(stage)];
   }
   bool has_experts(int stage) const;
+  // How many of its layers predict further tokens.
+  std::int64_t prediction_layers(int stage) const;
   // How many layers one piece of the pipeline on this stage has at most: all, or those that have such a part.
   enum class Part { any, mixer, network, experts, dense };
   std::int64_t piece_layers(int stage, Part part = Part::any) const;
@@ -199,7 +205,8 @@ class MemoryModel {
  private:
   ModelDescription model_;
   MemorySetup setup_;
-  std::vector<std::vector<std::int64_t>> layers_;
+  std::vector<std::vector<std::int64_t>> pieces_;  // of the pipeline: layers
+  std::vector<std::vector<std::int64_t>> layers_;  // by stage
 };
 
 }  // namespace evenkeel

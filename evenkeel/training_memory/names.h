@@ -32,11 +32,12 @@ struct NamedTerm {
 };
 // How the optimizer and weights are sharded is the trainer's choice, and so is where router weights scale;
 // the others are there in every framework.
-inline constexpr std::array<NamedTerm, 10> named_terms = {
+inline constexpr std::array<NamedTerm, 11> named_terms = {
     {{"replicated", &ExtraTerms::replicated, true, true},
      {"sharded-optimizer", &ExtraTerms::sharded_optimizer, false, true},
      {"every-layer", &ExtraTerms::every_layer, true, true},
      {"shared-experts", &ExtraTerms::shared_experts, true, true},
+     {"prediction", &ExtraTerms::prediction, true, true},
      {"logits", &ExtraTerms::logits, true, true},
      {"buffers", &ExtraTerms::communication_buffers, true, true},
      {"kept-tensors", &ExtraTerms::kept_tensors, true, false},

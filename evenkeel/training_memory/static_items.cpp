@@ -84,12 +84,14 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   const bool first = stage == 0;
   const bool last = stage + 1 == num_stages();
   const std::int64_t table = model_.vocabulary * model_.hidden;
-  const std::int64_t norms = sum.norms + (last ? final_norm_parameters(model_) : 0);
+  const std::int64_t predicts = prediction_layers(stage);
+  const std::int64_t norms =
+      sum.norms + (last ? final_norm_parameters(model_) : 0) + predicts * prediction_norm_parameters(model_);
   // A head that is the embedding is one with it only where both are on one device.
   const bool own_head = last && !(model_.tied_embeddings && first);
 
   Items items(setup_);
-  items.add_dense("embedding", first ? table : 0);
+  items.add_dense("embedding", first || predicts > 0 ? table : 0);
   items.add_dense("norms", norms, norms);
   // Of more tensor-parallel devices than there are key heads, several have the same one.
   const std::int64_t heads = std::max<std::int64_t>(model_.attention.kv_heads, 1);
@@ -99,6 +101,7 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   items.add_experts(moe_layers * local_experts() * expert_parameters(model_));
   items.add_dense("shared_experts", sum.shared_experts);
   items.add_dense("dense", sum.dense);
+  items.add_dense("prediction", predicts * prediction_projection_parameters(model_));
   items.add_dense("head", own_head ? head_parameters(model_) : 0);
   return items.take();
 }

@@ -77,7 +77,16 @@ class Memory(CommandTest):
     def test_terms_that_the_paper_leaves_out_are_on_unless_its_own_reading_is_asked_for(self):
         words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
         paper, usual = self.json(*words, "--paper"), self.json(*words)
-        on = ["replicated", "every-layer", "shared-experts", "logits", "buffers", "kept-tensors", "layer-gradients"]
+        on = [
+            "replicated",
+            "every-layer",
+            "shared-experts",
+            "prediction",
+            "logits",
+            "buffers",
+            "kept-tensors",
+            "layer-gradients",
+        ]
         self.assertEqual((paper["setup"]["terms"], len(paper["active_bytes"])), ([], 12))
         self.assertEqual(usual["setup"]["terms"], on)
         self.assertEqual(self.json(*words, "--with", "sharded-optimizer"), self.json(*words, "--with", "all"))
@@ -87,6 +96,24 @@ class Memory(CommandTest):
         # The paper's rows are named where its reading is asked for.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
+
+    def test_layers_that_predict_further_tokens_are_counted_unless_they_are_not_to_be(self):
+        counted = self.json(*DEEPSEEK)
+        self.assertEqual(counted["model"]["prediction_layers"], 1)
+        self.assertIn("prediction", counted["static_bytes"])
+        self.assertIn(
+            "1 layer of multi-token prediction besides, counted on the last stage", self.call(*DEEPSEEK).stdout
+        )
+        self.assertIn("besides, not counted", self.call(*DEEPSEEK, "--paper").stdout)
+        without = self.json(*DEEPSEEK, "--without", "prediction")
+        self.assertNotIn("prediction", without["static_bytes"])
+        self.assertEqual([*without["setup"]["terms"], "prediction"].count("prediction"), 1)
+        for words, said in [
+            ("fsdp", "--without: 'fsdp'"),
+            ("prediction,prediction", "twice"),
+            ("mtp", "--without: 'mtp'"),
+        ]:
+            self.assert_refused([*DEEPSEEK, "--without", words], 2, "InvalidArgument", said)
 
     def test_terms_parts_and_losses_are_those_asked_for(self):
         words = [*DEEPSEEK, "--recompute", "moe_act,mla_up_proj", "--with", "fsdp,expert-outputs"]

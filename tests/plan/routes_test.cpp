@@ -15,8 +15,9 @@ TEST(Router, RefusesChoicesThatWereNotCounted) {
   counts.rows()[0] = 2;
   counts.rows()[1] = 1;
   counts.sum_loads();
+  const LayerPlacement placement = LayerPlacement::contiguous(2, 1);
   StepPlan plan;
-  plan.begin(LayerPlacement::contiguous(2, 1));
+  plan.begin(placement);
   for (const int expert : {0, 1}) {
     plan.begin_expert(ExpertId(expert));
     plan.give(RankId(0), counts.load(ExpertId(expert)));

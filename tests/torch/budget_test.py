@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
 from evenkeel.torch import Budgets, ExpertParallel, LiveBytes, SpillCosts
-from evenkeel.torch._chunk import Weights
+from evenkeel.torch._chunk import Experts, Weights
 
 ROOT = Path(__file__).parents[2]
 TIMES_LEAST = (1.0, 1.1, 1.5, 2.0, 4.0)
@@ -71,7 +71,7 @@ class Step:
     def layer(self, **options: Any) -> ExpertParallel:
         return ExpertParallel(self.num_experts, **self.options, **options)
 
-    def peak(self, layer: ExpertParallel) -> int:
+    def peak(self, layer: ExpertParallel, experts: Experts = experts) -> int:
         """The most that a training step held, after one without tokens that measures, less what is not counted.
 
         A step's only chunk counts its gradients of the weights; of several, each its own, and their sum does not.
@@ -93,7 +93,7 @@ def peak_and_warnings(step: Step, layer: ExpertParallel) -> tuple[int, list[str]
     return peak, [str(each.message) for each in caught if "a budget of" in str(each.message)]
 
 
-def said_by_error(step: Step) -> Budgets:
+def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
     layer = step.layer(budget=1)
     try:
         layer(step.hidden, step.ids, step.top_k, experts, step.weights)
@@ -129,6 +129,43 @@ def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
         last = layer.last
         made.append(Did(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
     return said, made
+
+
+def copying(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Copies all weights, as autocast does, and keeps them for backward; takes much more at once than it keeps."""
+    out, copies = torch.zeros_like(rows), {name: weight.double() for name, weight in weights.items()}
+    for slot in slots.unique().tolist():
+        at = (slots == slot).nonzero()[:, 0]
+        inner = rows[at].double() @ copies["up"][slot]
+        inner.detach().repeat(1, 12)
+        out = out.index_add(0, at, (inner @ copies["down"][slot]).to(rows.dtype))
+    return out
+
+
+def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
+    """Peaks and budgets of a training step whose last expert at home is hot, and of one without gradients."""
+    step = Step(rank, shape)
+    step.options["planner"] = "ep"
+    hot = shape.experts // shape.ranks - 1
+    step.ids = torch.where(step.ids == 0, hot, torch.where(step.ids == hot, 0, step.ids))
+    layer = step.layer(budget=int(1.1 * said_by_error(step, copying).least))
+    training = step.peak(layer, copying), layer.budget or 0
+    assert layer.last["chunks"] > 2, layer.last
+    with torch.no_grad():
+        step.ids = torch.full_like(step.ids, hot)  # the other rank has no rows
+        layer = step.layer(budget=said_by_error(step, copying).least)
+        layer(step.hidden[:0], step.ids[:0], step.top_k[:0], copying, step.weights)
+        with LiveBytes() as live:
+            out = layer(step.hidden, step.ids, step.top_k, copying, step.weights)
+    return [training, (live.peak - out.nbytes, layer.budget or 0)]
+
+
+def one_without_gradients(rank: int, ranks: int, shape: Shape) -> list[bool]:
+    step = Step(rank, shape)
+    layer, unbounded = step.layer(budget="auto"), step.layer()
+    with torch.set_grad_enabled(rank > 0):
+        made = [each(step.hidden, step.ids, step.top_k, experts, step.weights) for each in (layer, unbounded)]
+    return [torch.allclose(*made, rtol=1e-4, atol=1e-4), layer.last["training"]]
 
 
 def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
@@ -248,6 +285,16 @@ class BudgetTest(unittest.TestCase):
             assert would_do is not None
             self.assertGreater(int(would_do[1]), budget)
             self.assertEqual(would_do[2], str(said))
+
+    def test_what_calls_one_by_one_keep_adds_up(self) -> None:
+        for cases in run_ranks(2, copied, Shape(2, 16, k=1, hidden=32, width=32, tokens=800, hot=0.9)):
+            for peak, budget in cases:
+                self.assertLessEqual(peak, budget)
+
+    def test_one_rank_without_gradients_has_the_budget_of_the_others(self) -> None:
+        for shape in SHAPES:
+            every = run_ranks(shape.ranks, one_without_gradients, shape)
+            self.assertEqual(every, [[True, rank > 0] for rank in range(shape.ranks)])
 
     def test_auto_is_what_even_routing_takes_in_two_chunks(self) -> None:
         for shape in (*SHAPES, SHAPES[0]._replace(tokens=99)):

@@ -13,9 +13,10 @@ from unittest import mock
 
 import numpy as np
 import torch
-from budget_test import SHAPES, Shape, Step, experts, said_by_error
+from budget_test import SHAPES, Shape, Step, dropping, experts, said_by_error
 from layer_test import check
 from processes import run_ranks
+from torch.utils.checkpoint import checkpoint
 
 from evenkeel.torch import SpillCosts
 from evenkeel.torch._cut import Cut
@@ -139,6 +140,23 @@ def frozen_autocast_and_without_gradients(rank: int, ranks: int, shape: Shape) -
             assert torch.allclose(one, other, rtol=close, atol=close * scale), f"{kind}: {(one - other).abs().max()}"
 
 
+def dropout_of_other_plans(rank: int, ranks: int, shape: Shape) -> bool:
+    """A checkpoint runs the step again in the same chunks, by other plans."""
+    step = Step(rank, shape)
+    layer = step.layer(budget="1GiB")
+    with cutting(whole(4)):
+        out = checkpoint(
+            lambda hidden, top_k: layer(hidden, step.ids, top_k, dropping, step.weights),
+            step.hidden,
+            step.top_k,
+            use_reentrant=False,
+        )
+    with cutting(own(4)):
+        out.sum().backward()
+    assert step.top_k.grad is not None
+    return torch.allclose(out.sum(1), (step.top_k * step.top_k.grad)[:, 0], rtol=1e-3, atol=1e-3)
+
+
 def bfloat16_sums(rank: int, ranks: int, shape: Shape, chunks: int) -> float:
     """How far from f32's the gradients of borrowed and native bf16 weights are, over the largest."""
     found = []
@@ -212,6 +230,9 @@ class WholePlanTest(unittest.TestCase):
 
     def test_frozen_weights_autocast_and_no_gradients(self) -> None:
         run_ranks(2, frozen_autocast_and_without_gradients, SHAPES[0])
+
+    def test_dropout_is_that_of_the_forward_though_plans_are_others(self) -> None:
+        self.assertEqual(run_ranks(2, dropout_of_other_plans, SHAPES[1]), [True, True])
 
     def test_sums_over_chunks_are_wider_than_bfloat16(self) -> None:
         for shape in SHAPES[:2]:

@@ -141,6 +141,28 @@ TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
   }
 }
 
+TEST(MemoryModel, ALayerThatPredictsAFurtherTokenIsAnotherOfTheLastStage) {
+  const ModelDescription model = model_named("deepseek-v3");
+  ASSERT_EQ(model.prediction_layers, std::vector{true});
+  MemorySetup setup;
+  for (const std::int64_t stages : {1, 4}) {
+    setup.parallel.pipeline = stages;
+    const auto weights = [&](bool predicts) {
+      setup.extra.prediction = predicts;
+      const MemoryModel memory(model, setup);
+      std::int64_t sum = 0;
+      for (const StaticItem& item : memory.static_items(memory.num_stages() - 1)) sum += item.weights;
+      return std::pair(memory.layers(memory.num_stages() - 1).back(), sum);
+    };
+    const std::int64_t layer = layer_parameters(model, LayerId(60)).total();
+    const std::int64_t besides = 2 * model.hidden * model.hidden + 3 * model.hidden;
+    const std::int64_t table = stages > 1 ? model.vocabulary * model.hidden : 0;
+    EXPECT_EQ(weights(false).first, 60);
+    EXPECT_EQ(weights(true), std::pair(std::int64_t{61}, weights(false).second + layer + besides + table));
+    EXPECT_EQ(model.num_moe_layers(), 58);
+  }
+}
+
 // Deals every part of every expert to the devices of a stage, one by one, and weighs what each then has.
 TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused) {
   const ModelDescription model = model_named("qwen3-30b-a3b");

@@ -421,6 +421,7 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   require_agreement(config, rules, *hidden);
   ModelLayers layers{.num_hidden_layers = *hidden,
                      .moe_layers = numbers_of(rules.front().has_experts, *hidden, 0),
+                     .num_mtp_layers = mtp,
                      .num_experts = num_experts(config),
                      .top_k = top_k(config)};
   if (layers.moe_layers.empty())

@@ -148,8 +148,8 @@ class LayerBudget:
                 here = agreed.training[self.exchange.rank]
                 own = chunk_phases(experts, names, weights, hidden, routed, k, self.exchange.ranks, training=here)
             if training and not here:
-                for phases in own:  # other ranks have them
-                    phases += [_native.PhaseBytes()] * BACKWARD_PHASES
+                nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
+                own = Phases(*(phases + nothing for phases in own))
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         step = CountedStep(self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted, k, training)
         if training or self._step is None or not self._step.training:

@@ -193,7 +193,7 @@ class Chunk:
         """No row, of the type that the experts make of rows: every rank must send the same."""
         row, slot = hidden.new_zeros((1, hidden.shape[1])), torch.zeros(1, dtype=torch.int64, device=hidden.device)
         with torch.no_grad():
-            return call_experts(self.experts, self.names, row, slot, weights)[:0]
+            return call_experts(self.experts, self.names, row, slot, [weight[:1] for weight in weights])[:0]
 
     # Backward.
 

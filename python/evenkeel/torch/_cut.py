@@ -99,6 +99,8 @@ class Cut:
         self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
         self.apart = False
         """Whether each expert at home is called for itself."""
+        self.plans: list[tuple[Any, ...]] = []
+        """By chunk, what tells its plan from another's, alike on every rank."""
         self.last: dict[str, Any] = {
             "training": torch.is_grad_enabled(),
             "chunks": 0,
@@ -186,6 +188,7 @@ class Cut:
         if not counted.tokens[:, run].any() and counted.tokens.shape[1] > 1:
             return
         self._report(counts)
+        self.plans.append((*counted.tokens[:, run].sum(axis=1), *self.layout.rank_loads, self.layout.transfers, shares))
         rows = None if moves else self._rows_at_home(counted.rows[:, run].sum(axis=1))
         self.chunks.append((start, stop, Routes(tables, stop - start, rows), loan))
 

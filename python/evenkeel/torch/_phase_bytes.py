@@ -100,11 +100,11 @@ def measure_experts(
         fixed = max(0, *(at[phase] - per_row * n for way in ways for n, at in way))
         return Line(per_row, fixed, -(-fixed // of))
 
-    forward, between, backward = (line(phase, one, 1) for phase in range(3))
-    others = (count - 1) * between.fixed  # what calls keep for backward adds up
-    apart = forward, between._replace(fixed=between.fixed + others), backward._replace(fixed=backward.fixed + others)
+    of_one = [line(phase, one, 1) for phase in range(3)]
+    others = (count - 1) * of_one[1].fixed  # what calls keep for backward adds up
+    forward, between, backward = (each._replace(fixed=each.fixed + others) for each in of_one)
     at_once = line(0, together, count), line(1, together, count), line(2, together, count)
-    return ExpertBytes(*at_once, max(sizes)), ExpertBytes(*apart, max(sizes))
+    return ExpertBytes(*at_once, max(sizes)), ExpertBytes(forward, between, backward, max(sizes))
 
 
 class Phases(NamedTuple):

@@ -11,10 +11,9 @@ from torch.autograd.function import once_differentiable
 from . import _kept
 from ._agreement import Agreement, Known
 from ._chunk import Chunk, Computed, Experts, HomeGradients, wanted_of
+from ._cut import Cut
 from ._exchange import Exchange
-from ._loan import Loan
 from ._random import Surroundings
-from ._routes import Routes
 
 
 class Chunks:
@@ -25,18 +24,17 @@ class Chunks:
         exchange: Exchange,
         experts: Experts,
         names: Sequence[str],
-        pieces: list[tuple[int, int, Routes, Loan | None]],
+        cut: Cut,
         agreement: Agreement,
         known: Known,
-        apart: bool,
     ) -> None:
         self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
         self.counted = hash(known.counts.tobytes())
-        self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
+        self.plans = cut.apart, cut.plans
+        self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks: list[tuple[int, int, Chunk]] = []
-        for begin, end, routes, loan in pieces:
-            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, apart)))
-        self.bounds = [(begin, end) for begin, end, _ in self.chunks]
+        for begin, end, routes, loan in cut.chunks:
+            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, cut.apart)))
         # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
@@ -91,7 +89,7 @@ class Step(torch.autograd.Function):
         ids, hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
         again: tuple[Chunks, list[Computed | None]] | None = _kept.take(ticket)
         step, kept = again or (ctx.step, [])
-        if step.counted == ctx.step.counted and step.bounds != ctx.step.bounds:
+        if step.counted == ctx.step.counted and step.plans != ctx.step.plans:
             # A checkpoint ran the step again, under another budget since: random numbers are those of the forward's chunks.
             step, kept = ctx.step, []
         lacks = not kept or None in kept

@@ -195,7 +195,7 @@ class ExpertParallel:
             known, cut = self._plan(given)
         if (stock := given.stock) is not None and self.budget is None and not cut.last["transfers"]:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
-        step = Chunks(self.exchange, experts, list(weights), cut.chunks, self._agreement, known, cut.apart)
+        step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
         made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
         return made
 
