@@ -24,7 +24,7 @@ from transformers.distributed import DistributedConfig
 
 import evenkeel as ek
 import evenkeel.transformers
-from evenkeel.torch import ExpertParallel, weights_fixed
+from evenkeel.torch import weights_fixed
 from evenkeel.torch._exchange import Exchange
 
 MOVED: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
@@ -50,8 +50,10 @@ class Models:
         self.alone = kind.from_pretrained(path, dtype=torch.float32)
         self.spread: Any = kind.from_pretrained(path, dtype=torch.float32, distributed_config=config)
 
-    def both(self) -> tuple[nn.Module, nn.Module]:
-        return self.alone, self.spread
+    def experts(self) -> list[Any]:
+        """The experts modules of both."""
+        named = [*self.alone.named_modules(), *self.spread.named_modules()]
+        return [module for name, module in named if name.endswith("experts")]
 
     def require_alike(self, rank: int, ranks: int, names: Callable[[str], bool], moved: bool | None = None) -> None:
         """Outputs, and gradients of the mean of all ranks' losses for parameters of these names."""
@@ -75,10 +77,6 @@ def require_near(made: torch.Tensor | None, want: torch.Tensor | None, name: str
     made = made.full_tensor() if isinstance(made, DTensor) else made
     off, most = (made - want).abs().max(), want.abs().max()
     assert most > 0 and off <= 2e-5 * most, f"{name}: off by {off} of {most}"
-
-
-def experts_of(model: nn.Module) -> list[Any]:
-    return [module for name, module in model.named_modules() if name.endswith("experts")]
 
 
 @contextmanager
@@ -116,7 +114,7 @@ class LowRank(nn.Module):
 
 def frozen(rank: int, ranks: int, folder: str, way: str) -> None:
     models = Models(folder, "qwen3_moe", ranks, **WAYS[way])
-    for module in (module for model in models.both() for module in experts_of(model)):
+    for module in models.experts():
         module.requires_grad_(False)
     with phases() as found:
         models.require_alike(rank, ranks, lambda name: "gate." in name or "q_proj" in name, moved=True)
@@ -125,7 +123,7 @@ def frozen(rank: int, ranks: int, folder: str, way: str) -> None:
 
 def parametrized(rank: int, ranks: int, folder: str, way: str) -> None:
     models = Models(folder, "mixtral", ranks, **WAYS[way])
-    for module in (module for model in models.both() for module in experts_of(model)):
+    for module in models.experts():
         register_parametrization(module, "gate_up_proj", LowRank(module.gate_up_proj))
     models.require_alike(rank, ranks, lambda name: "experts" in name, moved="moves" not in way)
 
@@ -138,40 +136,14 @@ def shared_norm(rank: int, ranks: int, folder: str, way: str) -> None:
 def changed(rank: int, ranks: int, folder: str) -> None:
     """What an adapter makes of weights stays in no slot, since nothing says that the adapter has changed."""
     models = Models(folder, "mixtral", ranks, **WAYS["slots"])
-    for module in (module for model in models.both() for module in experts_of(model)):
+    for module in models.experts():
         register_parametrization(module, "gate_up_proj", LowRank(module.gate_up_proj))
     ids = torch.randint(1, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank))
     with torch.no_grad(), weights_fixed(models.spread):
         for _ in range(2):
             require_near(models.spread(ids)[0], models.alone(ids)[0], "outputs")
-            for module in (module for model in models.both() for module in experts_of(model)):
+            for module in models.experts():
                 module.parametrizations.gate_up_proj[0].b.mul_(2)
-
-
-def computed(rank: int, ranks: int) -> None:
-    """A layer of one's own takes weights that were computed."""
-    layer = ExpertParallel(4, min_segment=1, imbalance_threshold=0.0)
-    random = torch.Generator().manual_seed(4)
-    base, b, a, hidden = (torch.randn(shape, generator=random) for shape in ((4, 8, 8), (4, 8, 2), (4, 2, 8), (6, 8)))
-    ids = torch.tensor([[0, 1], [0, 1], [0, 2], [1, 0], [3, 1], [0, 1]])
-    router = torch.full(ids.shape, 0.5)
-
-    def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-        return (weights["w"][slots] @ rows.unsqueeze(-1)).squeeze(-1)
-
-    def leaves(part: slice) -> list[torch.Tensor]:
-        return [each[part].clone().requires_grad_() for each in (b, a)]
-
-    home = slice(rank * 2, rank * 2 + 2)
-    own, whole = leaves(home), leaves(slice(None))
-    layer(hidden, ids, router, experts, {"w": base[home] + own[0] @ own[1]}).square().sum().backward()
-    w = base + whole[0] @ whole[1]
-    outputs = (w[ids] @ hidden[:, None, :, None]).squeeze(-1)
-    (outputs * router.unsqueeze(-1)).sum(dim=1).square().sum().mul(ranks).backward()
-    for made, want in zip(own, whole, strict=True):
-        assert want.grad is not None
-        require_near(made.grad, want.grad[home], "an adapter")
-    assert layer.last["transfers"] > 0
 
 
 def all_of_two(rank: int, ranks: int, folder: str) -> None:
@@ -182,7 +154,6 @@ def all_of_two(rank: int, ranks: int, folder: str) -> None:
     for way in ("budget", "slots", "slots, nothing moves"):
         shared_norm(rank, ranks, folder, way)
     changed(rank, ranks, folder)
-    computed(rank, ranks)
 
 
 def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: str, checkpointed: bool) -> None:

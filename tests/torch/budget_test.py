@@ -86,6 +86,13 @@ class Step:
         return live.peak - sum(tensor.nbytes for tensor in free)
 
 
+def peak_and_warnings(step: Step, layer: ExpertParallel) -> tuple[int, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        peak = step.peak(layer)
+    return peak, [str(each.message) for each in caught if "a budget of" in str(each.message)]
+
+
 def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
     layer = step.layer(budget=1)
     try:
@@ -116,13 +123,10 @@ def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
     near = (said.step[n] - less for n in (2, 8) for less in (0, 1))
     for budget in (*(int(times * said.least) for times in TIMES_LEAST), *near):
         layer = step.layer(budget=budget)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            peak = step.peak(layer)
-            if made == []:
-                step.peak(layer)  # says no more
+        peak, warned = peak_and_warnings(step, layer)
+        assert made or peak_and_warnings(step, layer)[1] == [], "it is said once"
         assert layer.budgets() == said, f"{layer.budgets()} of {budget}, before {said}"
-        last, warned = layer.last, [str(each.message) for each in caught if "a budget of" in str(each.message)]
+        last = layer.last
         made.append(Did(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
     return said, made
 
@@ -212,11 +216,8 @@ def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
     said = said_by_error(step)
     for chunks in (1, 2):
         layer = step.layer(budget=said.step[chunks])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            step.peak(layer)
-        last, warned = layer.last, [str(each.message) for each in caught if "a budget of" in str(each.message)]
-        made.append((last["chunks"], last["transfers"] > 0, last["lacked_memory"], warned))
+        _, warned = peak_and_warnings(step, layer)
+        made.append((layer.last["chunks"], layer.last["transfers"] > 0, layer.last["lacked_memory"], warned))
     return made
 
 

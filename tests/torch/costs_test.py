@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from layer_test import HIDDEN, WIDTH, all_weights, experts, inputs, one_process, routing
+from layer_test import HIDDEN, WIDTH, all_weights, at_home, experts, inputs, one_process, routing
 from processes import run_ranks, said_by
 from slots_test import dispatcher
 
@@ -51,7 +51,7 @@ def steps(rank: int, ranks: int, costs: Any, training: list[bool]) -> list[Any]:
     layer = ExpertParallel(E, min_segment=1, costs=costs)
     ids = routing(2, ranks, E, K)[rank]
     hidden, top_k, _ = inputs(2, rank, ids)
-    own = {name: weight[rank * E // ranks : (rank + 1) * E // ranks] for name, weight in all_weights(2, E).items()}
+    own = at_home(all_weights(2, E), rank, ranks)
     seen = []
     for wants in training:
         with torch.set_grad_enabled(wants):
@@ -75,9 +75,7 @@ def over_links(rank: int, ranks: int, layers: list[dict[str, Any]]) -> list[tupl
     ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
     hidden, top_k, grad = inputs(3, rank, ids)
     weights, right = all_weights(3, E), {}
-    own = {name: weight[rank * E // ranks : (rank + 1) * E // ranks] for name, weight in weights.items()}
-    for weight in own.values():
-        weight.requires_grad_()
+    own = at_home(weights, rank, ranks)
     made = []
     for options in layers:
         layer = (ExpertSlots if "slots" in options else ExpertParallel)(E, min_segment=1, **options)

@@ -6,6 +6,7 @@ The oracle runs every token's experts on one rank: in f32 for the bits, dense in
 from __future__ import annotations
 
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,11 +64,18 @@ def inputs(seed: int, rank: int, ids: torch.Tensor, dtype: torch.dtype = torch.f
     return [hidden, weights, grad]
 
 
-def all_weights(seed: int, num_experts: int, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+def all_weights(seed: int, num_experts: int) -> dict[str, torch.Tensor]:
     random = torch.Generator().manual_seed(seed)
     up = torch.randn((num_experts, 2 * WIDTH, HIDDEN), generator=random) * 0.3
     down = torch.randn((num_experts, HIDDEN, WIDTH), generator=random) * 0.3
-    return {"up": up.to(dtype), "down": down.to(dtype)}
+    return {"up": up, "down": down}
+
+
+def at_home(weights: dict[str, torch.Tensor], rank: int, ranks: int) -> dict[str, torch.Tensor]:
+    """This rank's part of all weights, which wants gradients."""
+    count = len(next(iter(weights.values())))
+    mine = slice(rank * count // ranks, (rank + 1) * count // ranks)
+    return {name: weight[mine].detach().clone().requires_grad_() for name, weight in weights.items()}
 
 
 def one_process(
@@ -79,6 +87,15 @@ def one_process(
     made = experts(hidden[some // k], flat[some], weights)
     every = made.new_zeros((tokens * k, HIDDEN)).index_add(0, some, made)
     return (every.view(tokens, k, HIDDEN) * top_k.unsqueeze(-1)).sum(1)
+
+
+def least_budget(call: Callable[[], object]) -> int:
+    """What a call with a budget that is too small says that it takes at least."""
+    try:
+        call()
+    except ek.errors.BudgetTooSmall as error:
+        return int(error.data["least"])
+    raise AssertionError("the budget was enough")
 
 
 def check(rank: int, ranks: int, seeds: list[int], options: dict[str, Any], num_experts: int, k: int) -> int:

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 import transformers as T
-from layer_test import all_weights, experts, inputs
+from layer_test import all_weights, at_home, experts, inputs
 from processes import lines_of_log, run_ranks, said_by
 from slots_test import dispatcher
 from torch import nn
@@ -51,7 +51,7 @@ class Model(nn.Module):
         """All tokens choose the expert `hot`, and one that is not."""
         ids = torch.stack([torch.full((TOKENS,), hot), (hot + 1 + torch.arange(TOKENS) % (E - 1)) % E], 1)
         hidden, top_k, _ = inputs(1, rank, ids)
-        own = {n: w[rank * E // 2 : (rank + 1) * E // 2].clone().requires_grad_() for n, w in all_weights(1, E).items()}
+        own = at_home(all_weights(1, E), rank, 2)
         carry = partial(dispatcher, here=self.slots.places_here)
         return self.slots(self.named(hidden, ids, top_k, experts, own), ids, top_k, experts, own, carry)
 
@@ -84,6 +84,7 @@ def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
     with torch.no_grad():
         model.step(rank, hot=E - 1)
     assert metrics(model) == trained, "of the last step with gradients"
+    assert (model.named.last["training"], model.named.last_training["training"]) == (False, True)
     one = metrics(model.named)
     check(one, {"the first": model.named})
     words += [repr(model.named), repr(model.slots)]
@@ -207,21 +208,9 @@ class MetricsTest(unittest.TestCase):
         self.assertEqual(self.other["lines"] + self.other["lines of a Trainer"], [])
 
     def test_a_profile_has_the_phases(self) -> None:
-        of_both = {
-            *(
-                "counts",
-                "plan",
-                "rows",
-                "routes",
-                "weights",
-                "dispatch",
-                "wait for weights",
-                "experts at home",
-                "combine",
-            ),
-            *("agreement", "gradient dispatch", "router weights", "router gradients", "weight gradients"),
-            *("gradients of experts at home", "gradient return", "wait for weight gradients", "dispatcher"),
-        }
+        of_both = {"counts", "plan", "rows", "routes", "weights", "dispatch", "wait for weights", "experts at home"}
+        of_both |= {"combine", "agreement", "gradient dispatch", "router weights", "router gradients", "dispatcher"}
+        of_both |= {"weight gradients", "gradients of experts at home", "gradient return", "wait for weight gradients"}
         of_other = {"borrowed experts", "gradients of borrowed experts"}
         for found, phases in ((self.found, of_both), (self.other, of_both | of_other)):
             self.assertEqual(found["phases"], {f"evenkeel: {phase}" for phase in phases})

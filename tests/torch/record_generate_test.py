@@ -260,9 +260,7 @@ class ThreadsAndOtherCalls(RecordTest):
     def setUp(self):
         super().setUp()
         self.died = []
-        hook = mock.patch.object(threading, "excepthook", self.died.append)
-        hook.start()
-        self.addCleanup(hook.stop)
+        self.enterContext(mock.patch.object(threading, "excepthook", self.died.append))
 
     def test_a_block_that_ends_while_generate_runs_leaves_no_file(self):
         model, options = generating()

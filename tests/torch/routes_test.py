@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import torch
 import torch.distributed as dist
-from layer_test import all_weights, experts, inputs, routing
+from layer_test import all_weights, at_home, experts, inputs, routing
 from processes import run_ranks
 from threads import run_threads
 
@@ -105,8 +105,7 @@ def reads(rank: int, ranks: int) -> list[tuple[int, int, int]]:
     """By step, how often the host reads in forward, how many bytes, and how often in backward."""
     found, num_experts, k = [], 8, 2
     layer = ExpertParallel(num_experts, imbalance_threshold=1.0, min_segment=1)
-    here = num_experts // ranks
-    weights = {name: w[rank * here :][:here].requires_grad_() for name, w in all_weights(0, num_experts).items()}
+    weights = at_home(all_weights(0, num_experts), rank, ranks)
     even = torch.arange(32 * k).view(-1, k) % num_experts
     for ids in (even, even, torch.zeros_like(even)):  # the first makes room for counts
         hidden, top_k, grad = inputs(0, rank, ids)

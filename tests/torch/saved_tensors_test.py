@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from layer_test import all_weights, experts, inputs, one_process, routing
+from layer_test import all_weights, at_home, experts, inputs, one_process, routing
 from processes import run_ranks
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import offload_wrapper
@@ -111,7 +111,7 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
 
     mine = slice(rank * E // ranks, (rank + 1) * E // ranks)
     hidden, top_k, grad = inputs(hot, rank, ids[rank])
-    own = {name: weight[mine].clone().requires_grad_() for name, weight in all_weights(hot, E).items()}
+    own = at_home(all_weights(hot, E), rank, ranks)
     hidden.requires_grad_(), top_k.requires_grad_()
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
     with HOOKS[hook](folder):

@@ -97,10 +97,7 @@ def exact(rank: int, ranks: int, seeds: range) -> int:
         layer = case.layer()
         ours, stock = case.ours(layer), case.stock()
         assert torch.equal(ours, stock), f"seed {seed}: {(ours - stock).abs().max()}"
-        found, right = (torch.autograd.grad(made.square().sum(), case.inputs()) for made in (ours, stock))
-        for mine, theirs in zip(found, right, strict=True):
-            close = 2e-6 * float(theirs.abs().max()) if theirs.numel() else 0.0
-            assert torch.allclose(mine, theirs, rtol=2e-6, atol=close), f"seed {seed}: {(mine - theirs).abs().max()}"
+        close(gradients(ours, case), gradients(stock, case))
         moved += layer.last["transfers"]
     return moved
 
@@ -149,29 +146,11 @@ def modes(rank: int, ranks: int, seed: int) -> None:
     close([*torch.autograd.grad(frozen.square().sum(), kept)], [*right[:2], right[3]])
 
 
-def in_flight(rank: int, ranks: int, seed: int) -> None:
-    """Steps of several layers and micro-batches, backward in an order of their own, as pipelines run them."""
-    cases = [Case(rank, ranks, seed + i) for i in range(3)]
-    layers = [case.layer() for case in cases]
-    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed)).tolist()
-    right = [gradients(case.stock(), case) for case in cases]
-    made = [cases[i % 3].ours(layers[i % 3]) for i in range(6)]
-    for i in order:
-        close(gradients(made[i], cases[i % 3]), right[i % 3])
-
-
-def halves(rank: int, ranks: int, seed: int) -> None:
-    """bfloat16, and what autocast narrows."""
+def under_autocast(rank: int, ranks: int, seed: int) -> None:
     case = Case(rank, ranks, seed)
     layer = case.layer()
     with torch.autocast("cpu", torch.bfloat16):
         made, right = case.ours(layer), case.stock()
-    assert torch.equal(made, right)
-    close(gradients(made, case), gradients(right, case), 0.02)
-    case.hidden, case.top_k = (t.detach().bfloat16().requires_grad_() for t in (case.hidden, case.top_k))
-    case.weights = {name: w.detach().bfloat16().requires_grad_() for name, w in case.weights.items()}
-    layer = case.layer()
-    made, right = case.ours(layer), case.stock()
     assert torch.equal(made, right)
     close(gradients(made, case), gradients(right, case), 0.02)
 
@@ -451,13 +430,9 @@ class SlotsTest(unittest.TestCase):
             with self.subTest(ranks=ranks, seed=seed):
                 run_ranks(ranks, modes, seed)
 
-    def test_steps_in_flight_share_nothing(self) -> None:
-        for seed in range(0, 30, 3):
-            run_ranks(2, in_flight, seed)
-
-    def test_halves(self) -> None:
+    def test_autocast(self) -> None:
         for seed in (5, 9):
-            run_ranks(2, halves, seed)
+            run_ranks(2, under_autocast, seed)
 
     def test_packed_experts_travel_whole(self) -> None:
         for seed in (5, 6, 9):

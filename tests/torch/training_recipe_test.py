@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from layer_test import HIDDEN, all_weights, experts, inputs, one_process
+from layer_test import HIDDEN, all_weights, at_home, experts, inputs, one_process
 from processes import run_program, run_ranks
 from torch.nn.utils import get_total_norm
-from transformers_test import TOKENS, load, save
+from transformers_test import save, spread_and_alone
 
 import evenkeel.transformers
 from evenkeel.torch import ExpertParallel
@@ -39,14 +39,7 @@ def functions() -> dict[str, Any]:
 def norms_of_a_model(rank: int, ranks: int, path: str, tp: int, ep: int) -> list[float]:
     """The norm of one process, what the page's function says, and what it says after it has clipped by half of that."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
-    model = load(path, "eager", tp_size=tp, fsdp_size=ranks // tp, ep_size=ep)
-    alone = load(path, "eager")
-    batches = ranks // tp
-    ids = torch.randint(0, 64, (batches, TOKENS), generator=torch.Generator().manual_seed(1))
-    mine = ids[rank // tp : rank // tp + 1]
-    model(mine, labels=mine).loss.backward()
-    loss = sum(alone(batch[None], labels=batch[None]).loss for batch in ids)
-    (loss / batches).backward()
+    model, alone, _ = spread_and_alone(rank, ranks, path, "eager", tp, ep)
     want = float(get_total_norm([parameter.grad for parameter in alone.parameters() if parameter.grad is not None]))
     clip = functions()["clip_grad_norm"]
     return [want, *(float(clip(model.parameters(), most)) for most in (want / 2, float("inf")))]
@@ -62,8 +55,7 @@ def norms_of_a_layer(rank: int, ranks: int) -> list[float]:
         one_process(hidden @ dense[0], ids[each], top_k, whole).backward(grad / ranks)
     want = float(get_total_norm([tensor.grad for tensor in (dense[0], *whole.values()) if tensor.grad is not None]))
 
-    mine = slice(rank * E // ranks, (rank + 1) * E // ranks)
-    own = {name: weight[mine].detach().clone().requires_grad_() for name, weight in whole.items()}
+    own = at_home(whole, rank, ranks)
     hidden, top_k, grad = inputs(1, rank, ids[rank])
     ExpertParallel(E, min_segment=1, imbalance_threshold=0.0)(
         hidden @ dense[1], ids[rank], top_k, experts, own
