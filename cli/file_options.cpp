@@ -93,9 +93,9 @@ void require_not_read(const std::string& output, const std::string& argument,
   const auto is_in = [&](const fs::path& folder) {
     return std::ranges::any_of(fs::directory_iterator(folder, not_there), is_output);
   };
-  for (const auto* read : {&recordings, &others})
-    if (std::ranges::any_of(*read, is_output) || (read == &recordings && std::ranges::any_of(*read, is_in)))
-      throw InvalidArgument(argument, fmt::format("{} is a file that is read", output), "another file");
+  if (std::ranges::any_of(recordings, is_output) || std::ranges::any_of(recordings, is_in) ||
+      std::ranges::any_of(others, is_output))
+    throw InvalidArgument(argument, fmt::format("{} is a file that is read", output), "another file");
 }
 
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks) {

@@ -51,8 +51,7 @@ HeldSlots::HeldSlots(LayerPlacement homes, const PlannerOptions& options,
 }
 
 void HeldSlots::clear() {
-  const auto ranks = static_cast<std::size_t>(homes_.num_ranks());
-  slots_.assign(ranks * num_slots(), kNone);
+  slots_.assign(static_cast<std::size_t>(homes_.num_ranks()) * num_slots(), kNone);
   held_ = homes_;
   sent_.clear();
 }
@@ -60,12 +59,7 @@ void HeldSlots::clear() {
 void HeldSlots::plan(const Counts& counts, StepPlan& plan) {
   sent_.clear();
   free_->plan(counts, held_, plan);
-  if (!is_level(counts, std::ranges::max(plan.rank_loads()))) renew(counts, plan);
-}
-
-bool HeldSlots::is_level(const Counts& counts, std::int64_t worst) const {
-  __extension__ using Wide = __int128;
-  return Wide{worst} * counts.num_ranks() * 1000 <= Wide{renew_above_} * counts.total();
+  if (excess(counts, plan) > 0) renew(counts, plan);
 }
 
 // The homes, and what lies in these slots.
@@ -85,7 +79,7 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   // Level plans first, of these what sends fewest.
   const auto take_if_better = [&](StepPlan& tried, std::vector<ExpertId> slots) {
     const std::int64_t worst = std::ranges::max(tried.rank_loads()), sent = std::ssize(sent_for(slots));
-    const Value value = is_level(counts, worst) ? Value{0, sent, worst} : Value{worst, sent, worst};
+    const Value value{excess(counts, tried) > 0 ? worst : 0, sent, worst};
     if (value >= least) return;
     least = value;
     best = std::move(slots);
@@ -106,7 +100,7 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   held_ = with(slots_);
 }
 
-// What these slots have that does not lie there yet.
+// Transfers that bring what these slots have and what lies there now has not.
 std::vector<Transfer> HeldSlots::sent_for(const std::vector<ExpertId>& slots) const {
   std::vector<Transfer> sent;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -159,7 +153,7 @@ std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
 
   std::vector<Swap> found;
   for (const RankId rank : ranks) {
-    const auto lying = std::span(slots).subspan(rank.offset() * num_slots(), num_slots());
+    const auto lying = of_rank(slots, rank);
     const auto use = [&](ExpertId expert) { return expert == kNone ? -1 : load_at(plan, expert, rank); };
     const auto slot = std::ranges::min_element(lying, {}, use) - lying.begin();
     for (const auto& [load, expert] : there)
@@ -179,7 +173,8 @@ std::int64_t HeldSlots::excess(const Counts& counts, const StepPlan& plan) const
   return above;
 }
 
-// What lies stays where it is wanted or not in the way; what the plan sends besides goes to the other slots.
+// The slots after this plan of all slots anew: an expert in one stays where the plan wants it or needs no
+// room.
 std::vector<ExpertId> HeldSlots::slots_for(const StepPlan& plan) const {
   std::vector<ExpertId> slots = slots_;
   const auto is_wanted = [&](ExpertId expert, RankId rank) {

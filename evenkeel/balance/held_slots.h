@@ -36,9 +36,7 @@ class HeldSlots {
   void clear();
 
   // The experts in a rank's slots since plan(), ExpertId(-1) for an empty one.
-  std::span<const ExpertId> slots(RankId rank) const {
-    return std::span(slots_).subspan(rank.offset() * num_slots(), num_slots());
-  }
+  std::span<const ExpertId> slots(RankId rank) const { return of_rank(slots_, rank); }
   // The same of all ranks, [P][slots].
   std::span<const ExpertId> slots() const { return slots_; }
   // The weights that plan() has sent to slots.
@@ -50,7 +48,9 @@ class HeldSlots {
     std::size_t slot;  // of all
     ExpertId expert;
   };
-  bool is_level(const Counts& counts, std::int64_t worst) const;
+  std::span<const ExpertId> of_rank(const std::vector<ExpertId>& slots, RankId rank) const {
+    return std::span(slots).subspan(rank.offset() * num_slots(), num_slots());
+  }
   std::int64_t excess(const Counts& counts, const StepPlan& plan) const;
   LayerPlacement with(const std::vector<ExpertId>& slots) const;
   void renew(const Counts& counts, StepPlan& plan);

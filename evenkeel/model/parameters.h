@@ -37,8 +37,8 @@ std::int64_t final_norm_parameters(const ModelDescription& model);
 // As if it were not the embedding.
 std::int64_t head_parameters(const ModelDescription& model);
 
-// What a layer that predicts a further token has besides: the norms of both states that it takes and of what
-// it gives, and the projection of both into one.
+// A layer that predicts a further token has these besides: norms of both states that it takes and of the one
+// that it gives, and a projection of both into one.
 std::int64_t prediction_norm_parameters(const ModelDescription& model);
 std::int64_t prediction_projection_parameters(const ModelDescription& model);
 

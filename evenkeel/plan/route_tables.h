@@ -1,12 +1,12 @@
-// What numbers one rank's positions in a step between processes: runs of them, from counts alone. Where ids
-// are, a sort of them and the runs give each position's place (python/evenkeel/torch/_routes.py).
+// Runs that number one rank's positions in a step between processes, made from counts alone. Where ids are, a
+// sort of them and the runs give each position's place (python/evenkeel/torch/_routes.py).
 //
 // Words   A position is one assignment where it is computed.
 // Order   Positions sent: by destination, expert, token and place in the top-k; this rank's own come behind
 //         them, in the same order. Positions here are numbered: this rank's own first, then those received,
 //         by source. They are computed by slot, source and the order in which the source sends them: slots
 //         0..N-1 are the experts at home, ascending; N + i is what the loan borrows as its i-th.
-// Cost    O(E + R log R) for R runs; reuses its memory.
+// Cost    O(E + R log R) for R runs.
 #pragma once
 
 #include <cstdint>

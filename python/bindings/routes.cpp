@@ -205,8 +205,9 @@ class StepLayout {
   }
   RouteTables route(const Loan& loan) {
     deal_.make(counts_, plan_, rank_);
-    tables_.make(deal_, placement_, rank_, loan);
-    return tables_;
+    RouteTables tables;
+    tables.make(deal_, placement_, rank_, loan);
+    return tables;
   }
   template <class Ask>
   void ask(const InArray<std::int64_t, 3>& counts, const std::vector<std::int64_t>& tokens, std::int64_t k,
@@ -265,7 +266,6 @@ class StepLayout {
   Counts counts_;
   StepPlan plan_;
   Deal deal_;
-  RouteTables tables_;
   SlotTables slot_tables_;
   std::optional<HeldSlots> held_;
   bool held_plan_ = false;  // the last plan is of slots that stay

@@ -1,4 +1,4 @@
-// What the numbering of routes refuses; what it numbers is proven by the tests of exchanges.
+// A router refuses choices that were not counted. Tests of exchanges prove how it numbers those that were.
 #include "evenkeel/plan/routes.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,14 +28,14 @@ _SHOWN = (1, 2, 4, 8)
 """Numbers of chunks that budgets are said for."""
 
 _FEW = 2
-"""Where a step needs more chunks, experts at home are called one by one: then it needs fewer."""
+"""Where a step needs more chunks, experts at home are called one by one, which mostly takes fewer."""
 
 
 class Budgets(NamedTuple):
     """Bytes on the rank that needs the most; see `ExpertParallel.budgets`."""
 
     least: int
-    """Runs every routing, if need be with one token of each rank at a time and nothing moved."""
+    """Runs every routing, if need be with one token of each rank at a time. See docs/torch.md for what then moves."""
     step: dict[int, int]
     """By the number of chunks: what this step takes in so many, each balanced."""
     even: dict[int, int]
@@ -81,12 +82,9 @@ class CountedStep(NamedTuple):
         phases = self.phases.apart if apart else self.phases.together
         self.layout.set_budget(phases, budget, list(bins or ()), *self.expert, training=self.training)
 
-    def sets_apart(self, apart: bool, budget: int, bins: Sequence[int] | None) -> bool:
-        """Has experts called `apart` from now on, if every routing then runs."""
-        if apart and max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart) > budget:
-            return False
-        self.set_budget(budget, bins, apart=apart)
-        return apart
+    def may_be_apart(self, budget: int) -> bool:
+        """Whether every routing runs with experts called apart."""
+        return budget >= max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart)
 
     def equal_chunks(self, chunks: int) -> tuple[int, bool]:
         """What so many equal ones take, balanced, and whether work moves in any."""
@@ -157,8 +155,8 @@ class LayerBudget:
         self._set_bytes(step)
         cut.decide(
             finer=lambda: step.set_budget(self.bytes or 0, None, apart=cut.apart),
-            few=max(self.bins or (_FEW,)),
-            apart=lambda apart: step.sets_apart(apart, self.bytes or 0, self.bins),
+            few=max(self.bins or (_FEW,)) if step.may_be_apart(self.bytes or 0) else math.inf,
+            set_apart=lambda apart: step.set_budget(self.bytes or 0, self.bins, apart=apart),
         )
         if self.exchange.rank == 0:
             self._say(step, cut.last, first)
@@ -192,7 +190,7 @@ class LayerBudget:
             found = step.budgets(self._shown)
             error = BudgetTooSmall(
                 f"a budget of {self.bytes} bytes is below the least that runs every routing of this layer: {found.least}. "
-                f"With that a step may take a token of each rank at a time, and nothing is balanced. {found}",
+                f"With that a step may take a token of each rank at a time. {found}",
                 {"given": self.bytes, **found._asdict()},
             )
             raise SameOnEveryRank(error)

@@ -125,8 +125,7 @@ class Chunk:
         self, exchange: Exchange, experts: Experts, names: Sequence[str], routes: Routes, loan: Loan | None, apart: bool
     ) -> None:
         self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
-        self.loan, self.apart = loan, apart
-        """None where no rank borrows weights."""
+        self.loan, self.apart = loan, apart  # no loan where no rank borrows weights
 
     # Forward.
 

@@ -42,8 +42,8 @@ def count(ids: torch.Tensor, blocks: int, experts: int, homes: np.ndarray | None
     wrong = (flat < -1) | (flat >= experts)
     column = flat.masked_fill(wrong, experts).masked_fill(flat == -1, experts + 1)
     of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
-    of_block = of_token.repeat_interleave(ids.shape[1], output_size=len(flat)) * (experts + 2)
-    made = how_many(column + of_block, blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
+    of_block = column.view(ids.shape) + of_token.unsqueeze(1) * (experts + 2)
+    made = how_many(of_block.view(-1), blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
     made[:, -1] = bounds.diff()
     if homes is None:
         return made
@@ -125,30 +125,38 @@ class Cut:
         self._note(REASONS[tables.moves])
         return tables
 
-    def decide(self, finer: Callable[[], None], few: int, apart: Callable[[bool], bool]) -> None:
+    def decide(self, finer: Callable[[], None], few: float, set_apart: Callable[[bool], None]) -> None:
         """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
 
-        Where a step is not balanced in a `few` chunks, `apart` is called: whether experts are, which mostly takes less.
+        Where a step is not balanced in a `few` chunks, experts are called apart, unless that takes more: `set_apart`
+        has the budget be of it.
         """
-        together = self._balanced()
-        self.apart = together > few and apart(True)
-        if self.apart and self._balanced() > together:  # calls that keep much besides weights add up
-            self.apart = apart(False)
-        self._decide(self.counted, finer)
+        runs = self._runs(self.counted)
+        together = self._balanced_in(runs)
+        if together > few:
+            set_apart(True)
+            runs = self._runs(self.counted)
+            self.apart = self._balanced_in(runs) <= together
+            if not self.apart:  # calls that keep much besides weights add up
+                set_apart(False)
+                runs = self._runs(self.counted)
+        self._carry_out(self.counted, runs, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
             # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
             counted = self.counted
             self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
 
-    def _balanced(self) -> float:
-        """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
-        chunks = self.layout.decide(*self.counted.asked(), self.ids.shape[1])
-        return math.inf if self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 else len(chunks)
+    def _runs(self, counted: Counted) -> list[tuple[int, int, bool]]:
+        """The layout's decision: blocks of each chunk, and whether nothing moves in it."""
+        return [*self.layout.decide(*counted.asked(), self.ids.shape[1])]
 
-    def _decide(self, counted: Counted, finer: Callable[[], None]) -> None:
+    def _balanced_in(self, runs: list[tuple[int, int, bool]]) -> float:
+        """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
+        return math.inf if self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 else len(runs)
+
+    def _carry_out(self, counted: Counted, runs: list[tuple[int, int, bool]], finer: Callable[[], None]) -> None:
         """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""
         layout = self.layout
-        runs = [*layout.decide(*counted.asked(), self.ids.shape[1])]
         self._note(layout.reason)
         if not layout.plans_chunks:
             self.last["transfers"] += layout.decided_transfers
@@ -165,7 +173,8 @@ class Cut:
                 part = self.ids[begin:end]
                 counts = count(part, _BLOCKS, len(self.homes), self.homes)
                 every = to_host(self.exchange.all_gather("counts", counts))
-                self._decide(Counted.of(begin, end, every, len(self.homes)), finer)
+                part_counted = Counted.of(begin, end, every, len(self.homes))
+                self._carry_out(part_counted, self._runs(part_counted), finer)
 
     def _add(
         self,
