@@ -24,9 +24,7 @@ namespace evenkeel::cli {
 namespace {
 
 DeviceMemory device_of(const MemoryArguments& options) {
-  return {.available_bytes =
-              static_cast<std::int64_t>(static_cast<long double>(options.device_bytes) *
-                                        static_cast<long double>(options.ratio_thousandths) / 1000),
+  return {.available_bytes = share_of(options.device_bytes, options.ratio_thousandths),
           .static_bytes = options.static_bytes,
           .bins = options.bins};
 }
@@ -55,7 +53,7 @@ void show(const Report& report, const MemoryArguments& options) {
 // --gpus: layouts of so many devices.
 void search(const CLI::App& app, const MemoryArguments& options, const MemoryModel& memory,
             const DeviceMemory& device, ReceivedRows received) {
-  for (const char* option : {"--static-bytes", "--counts"})
+  for (const char* option : {"--static-bytes", "--counts", "--pipeline-layout"})
     refuse_if_given(app, option, "is of one layout, and --gpus looks at many");
   for (const std::string& degree : options.degrees)
     if (degree != "cp" && degree != "vp" && degree != "etp")
@@ -98,6 +96,12 @@ MemoryModel memory_of(const CLI::App& app, const MemoryArguments& options) {
   setup.extra = counted_terms(app, options);
   ModelDescription description = read_model_description(options.model);
   if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
+  setup.unfused_attention = options.attention == MemoryArguments::Attention::unfused;
+  if (setup.unfused_attention && !setup.extra.kept_tensors)
+    throw InvalidArgument("--attention", "unfused", "without --paper, whose Table 2 has no scores");
+  if (!options.pipeline_layout.empty())
+    setup.pieces = parse_pipeline("--pipeline-layout", options.pipeline_layout,
+                                  std::ssize(description.prediction_layers));
   return MemoryModel(std::move(description), setup);
 }
 
@@ -112,18 +116,13 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(app, options, memory, device, received);
   refuse_what_says_nothing(app, options, memory);
-  MemoryReport report{.memory = memory,
-                      .device = device,
-                      .given_received = received,
-                      .device_bytes = options.device_bytes,
-                      .device_name = options.device,
-                      .ratio_thousandths = options.ratio_thousandths,
-                      .cross_entropy = name_of(options.cross_entropy),
-                      .paper = options.paper,
-                      .fit = fit(memory, received, device),
-                      .longest_sequence = longest_sequence(memory, received, device)};
+  MemoryReport report = memory_report(memory, device, received);
+  report.device_bytes = options.device_bytes;
+  report.device_name = options.device;
+  report.ratio_thousandths = options.ratio_thousandths;
+  report.cross_entropy = cross_entropies[static_cast<std::size_t>(options.cross_entropy)];
+  report.paper = options.paper;
   report.least_budget = least_budget(memory, report.fit.tightest);
-  if (!report.fit.fits) report.advice = what_would_fit(memory, received, device);
   if (!options.counts.empty())
     report.history = choose_chunks(read_history(options, memory), memory, report.fit, device);
   show(report, options);
@@ -135,7 +134,7 @@ Subcommand add_memory(CLI::App& command) {
   auto options = std::make_shared<MemoryArguments>();
   CLI::App* app =
       command.add_subcommand("memory", "What a device holds in training, what fits, and in how many chunks");
-  app->add_option("--model", options->model, "The model's config.json")->required()->type_name("FILE");
+  app->add_option("--model", options->model, "The model's config.json, or the folder of its checkpoint")->required()->type_name("PATH");
   add_setup(*app, *options);
   add_device(*app, *options);
   app->add_option("--counts", options->counts,

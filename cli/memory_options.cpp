@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <span>
 
 #include "cli/options.h"
@@ -17,9 +16,6 @@
 namespace evenkeel::cli {
 
 namespace {
-
-// By MemoryArguments::CrossEntropy.
-const std::vector<std::string> cross_entropies = {"plain", "fused", "chunked"};
 
 constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
@@ -73,8 +69,13 @@ void add_setup(CLI::App& app, MemoryArguments& options) {
            "What backward computes again; parts as Megatron-Core names them: moe_act, ...",
            [&](const std::string& text) { parse_recompute("--recompute", text, options.setup); })
       ->default_str("full");
-  add_word(app, "--cross-entropy", options.cross_entropy, cross_entropies,
+  add_word(app, "--cross-entropy", options.cross_entropy, {cross_entropies.begin(), cross_entropies.end()},
            "Scores over the vocabulary: with a copy in f32, without, or never whole");
+  add_word(app, "--attention", options.attention, {"fused", "unfused"},
+           "Unfused: scores and probabilities of all pairs of tokens are kept");
+  app.add_option("--pipeline-layout", options.pipeline_layout,
+                 "Layers of each piece (3,4,4,3), or as Megatron-Core writes it (Et*3|(tt|)*29m|L)")
+      ->type_name("PIECES");
   add_text(app, "--bytes", "activation=N,...",
            "Of a number: activation 2, weight 2, gradient 4, optimizer 12 (all states)",
            [&](const std::string& text) { read_bytes(text, options); });
@@ -106,39 +107,12 @@ void add_device(CLI::App& app, MemoryArguments& options) {
 }
 
 ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options) {
-  using CrossEntropy = MemoryArguments::CrossEntropy;
-  ExtraTerms terms = options.setup.extra;
-  const auto named = [&](std::string_view name) {
-    return std::ranges::find(options.with, name) != options.with.end();
-  };
-  for (const NamedTerm& term : named_terms)
-    terms.*term.on = named(term.name) || (term.beside_all && named("all")) || (term.usual && !options.paper);
-  for (const std::string& name : options.without) {
-    const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
-    if (term == named_terms.end() || !(terms.*term->on) || named(name))
-      throw InvalidArgument("--without", fmt::format("'{}'", name),
-                            "a term that is counted without being named");
-    terms.*term->on = false;
-  }
-  if (terms.expert_outputs && !terms.kept_tensors)
-    throw InvalidArgument("--with", "expert-outputs", "without --paper, whose Table 2 has them as row 13");
-  if (terms.layer_gradients && !terms.kept_tensors)
-    throw InvalidArgument("--with", "layer-gradients", "beside --with kept-tensors");
-  if (is_given(app, "--cross-entropy") && !terms.logits)
+  const ExtraTerms terms =
+      counted_terms(options.setup.extra, options.with, options.without, options.paper, options.cross_entropy);
+  if (is_given(app, "--cross-entropy") && options.cross_entropy != CrossEntropy::chunked && !terms.logits)
     throw InvalidArgument("--cross-entropy", "of logits, which --paper does not count",
                           "beside --with logits");
-  terms.fused_cross_entropy = options.cross_entropy == CrossEntropy::fused;
-  if (options.cross_entropy != CrossEntropy::chunked) return terms;
-  for (const char* name : {"logits", "all"})
-    if (named(name))
-      throw InvalidArgument("--cross-entropy", fmt::format("'chunked' beside --with {}", name),
-                            "one of the two");
-  terms.logits = false;
   return terms;
-}
-
-std::string_view name_of(MemoryArguments::CrossEntropy cross_entropy) {
-  return cross_entropies[static_cast<std::size_t>(cross_entropy)];
 }
 
 }  // namespace evenkeel::cli

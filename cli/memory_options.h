@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evenkeel/training_memory/fit.h"
+#include "evenkeel/training_memory/names.h"
 
 namespace evenkeel::cli {
 
@@ -28,8 +29,10 @@ struct MemoryArguments {
   bool paper = false;
   std::vector<std::string> degrees;  // named by --parallel
   std::optional<std::int64_t> gpus;
-  enum class CrossEntropy { plain, fused, chunked };
   CrossEntropy cross_entropy = CrossEntropy::plain;
+  enum class Attention { fused, unfused };
+  Attention attention = Attention::fused;
+  std::string pipeline_layout;
   bool bytes_given = false;         // of activations
   bool static_bytes_given = false;  // of weights, gradients or optimizer states, by --bytes
   bool require_fit = false;
@@ -41,7 +44,5 @@ void add_device(CLI::App& app, MemoryArguments& options);
 
 // Which terms are counted, all options known.
 ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options);
-// As the option takes it.
-std::string_view name_of(MemoryArguments::CrossEntropy cross_entropy);
 
 }  // namespace evenkeel::cli

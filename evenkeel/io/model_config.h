@@ -5,17 +5,23 @@
 //   read_model_layers("DeepSeek-V3/").moe_layers    // 3, 4, ..., 60
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/model/model_description.h"
 #include "evenkeel/model/routing_groups.h"
+#include "evenkeel/model/sorted_weights.h"
 
 namespace evenkeel {
 
-// Takes the config of a language model, or one that has it as its `text_config`. Throws ParseError, naming
-// the key: a model_type that is not known, a missing or impossible number.
+// Takes the config of a language model, or one that has it as its `text_config`. Of a folder with a safetensors
+// checkpoint the weights are those of its headers; of a config.json alone those that the family's rule says, or
+// none where there is no rule. Throws ParseError, naming the key or the tensor: a missing or impossible number,
+// no tensor of an expert, weights packed in a way that hides their shapes.
 ModelDescription read_model_description(const ByteSource& source);
+// With these weights.
+ModelDescription read_model_description(const ByteSource& config, std::span<const NamedTensor> tensors);
 
 struct ModelLayers {
   int num_hidden_layers = 0;

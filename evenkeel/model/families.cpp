@@ -47,7 +47,6 @@ WeightRule of_deepseek() {
 WeightRule of_sparse_deepseek() {
   WeightRule rule = of_deepseek();
   rule.attention.indexer = true;
-  rule.off = {"mlp_bias"};
   return rule;
 }
 
@@ -62,26 +61,9 @@ WeightRule of_granite_weights(std::optional<SizeKey> shared) {
   return {.experts = "num_local_experts", .expert_width = "intermediate_size", .shared_width = shared};
 }
 
-constexpr MambaKeys granite_mamba = {.heads = "mamba_n_heads",
-                                     .head_dim = "mamba_d_head",
-                                     .expand = "mamba_expand",
-                                     .groups = "mamba_n_groups",
-                                     .state = "mamba_d_state",
-                                     .kernel = "mamba_d_conv",
-                                     .conv_bias = "mamba_conv_bias",
-                                     .biases = "mamba_proj_bias"};
-constexpr MambaKeys nemotron_mamba = {.heads = "mamba_num_heads",
-                                      .head_dim = "mamba_head_dim",
-                                      .expand = "",
-                                      .groups = "n_groups",
-                                      .state = "ssm_state_size",
-                                      .kernel = "conv_kernel",
-                                      .conv_bias = "use_conv_bias",
-                                      .biases = "use_bias"};
-
 WeightRule of_granite_hybrid() {
   WeightRule rule = of_granite_weights(SizeKey{"shared_intermediate_size"});
-  rule.mamba = granite_mamba;
+  rule.sizes_alone = true;
   return rule;
 }
 
@@ -192,7 +174,6 @@ std::vector<Family> qwen_and_olmo() {
 std::vector<Family> deepseek_and_kin() {
   WeightRule v2 = of_deepseek();
   v2.router_correction = false;
-  v2.off = {"mlp_bias"};
   return {
       {.model_types = {"deepseek_v2"},
        .architectures = {"DeepseekV2"},
@@ -221,10 +202,7 @@ std::vector<Family> deepseek_and_kin() {
        .weights =
            WeightRule{.experts = "n_routed_experts",
                       .shared_width = SizeKey{"moe_intermediate_size"},
-                      .router_correction = true,
-                      .attention = {.kind = AttentionRule::Kind::compressed, .biases = {}, .sinks = true},
-                      .streams = "hc_mult",
-                      .off = {"mlp_bias", "attention_bias"}}},
+                      .sizes_alone = true}},
       {.model_types = {"deepseek_ocr2_text", "unlimited_ocr_text"},
        .architectures = {"DeepseekOcr2Text", "UnlimitedOcrText"},
        .groups = Groups::unless_greedy,
@@ -351,8 +329,7 @@ std::vector<Family> others() {
                       .norms = 4,
                       .expert_norms = 3,
                       .layer_scalar = true,
-                      .tied = true,
-                      .off = {"hidden_size_per_layer_input", "num_kv_shared_layers"}}},
+                      .tied = true}},
       {.model_types = {"diffusion_gemma_text"},
        .architectures = {"DiffusionGemmaText", "DiffusionGemmaEncoderText"},
        .layers = Layers::all,
@@ -387,12 +364,8 @@ std::vector<Family> others() {
                              .shared_width = SizeKey{"moe_shared_expert_intermediate_size"},
                              .gated = false,
                              .latent_width = "moe_latent_size",
-                             .router_correction = true,
-                             .attention = {.biases = {}, .stated_head_dim = true},
-                             .mamba = nemotron_mamba,
-                             .one_block = true,
-                             .norms = 1,
-                             .off = {"mlp_bias"}}},
+                             .attention = {.stated_head_dim = true},
+                             .sizes_alone = true}},
       {.model_types = {"ernie4_5_moe"},
        .architectures = {"Ernie4_5_Moe"},
        .dense_prediction = true,
@@ -405,8 +378,7 @@ std::vector<Family> others() {
                              .shared_count = SizeKey{"moe_num_shared_experts", 0},
                              .router_correction = true,
                              .attention = {.biases = {}},
-                             .tied = true,
-                             .off = {"use_bias"}}},
+                             .tied = true}},
       {.model_types = {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text"},
        .architectures = {"Ernie4_5_VLMoe"},
        .dense_prediction = true,

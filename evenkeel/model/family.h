@@ -44,7 +44,7 @@ struct FlagKey {
 
 // Which keys say what attention is made of.
 struct AttentionRule {
-  enum class Kind { grouped, latent, compressed };
+  enum class Kind { grouped, latent };
   Kind kind = Kind::grouped;
   FlagKey biases = {"attention_bias"};  // without a key: none
   bool output_bias = true;              // that of the output goes with the others
@@ -55,12 +55,6 @@ struct AttentionRule {
   bool indexer = false;          // index_n_heads of index_head_dim choose what is attended to
   bool wide_layers = false;      // full attention has a width of its own: global_head_dim and its like
   bool stated_head_dim = false;  // the class has a head_dim that is not hidden / heads: a key must say it
-};
-
-// The keys of layers that are state spaces (Mamba-2). Their inner width is heads times head_dim, or `expand`
-// times the hidden size where there is such a key.
-struct MambaKeys {
-  std::string_view heads, head_dim, expand, groups, state, kernel, conv_bias, biases;
 };
 
 // Where a config.json says what weights are counted from. Keys that all families share are not repeated:
@@ -81,18 +75,14 @@ struct WeightRule {
   bool router_correction = false;
   bool router_scales = false;  // of the hidden state before, and of each expert after
   AttentionRule attention = {};
-  // Layers whose type is not attention.
-  std::optional<MambaKeys> mamba = {};
-  bool delta = false;      // gated delta networks
-  bool one_block = false;  // a layer is attention, or a state space, or a network
-  int norms = 2;           // of a layer
-  int expert_norms = 0;    // further ones of a layer with experts
+  bool delta = false;    // layers whose type is not attention are gated delta networks
+  int norms = 2;         // of a layer
+  int expert_norms = 0;  // further ones of a layer with experts
   bool norm_biases = false;
-  bool layer_scalar = false;               // one number that scales what a layer makes
-  std::string_view streams = {};           // the key of the number of hidden states side by side
-  std::string_view head_bias = {};         // the key that says whether the head has one
-  bool tied = false;                       // the head is the embedding where no key says it
-  std::vector<std::string_view> off = {};  // switches of weights that are not counted; must be false or 0
+  bool layer_scalar = false;        // one number that scales what a layer makes
+  std::string_view head_bias = {};  // the key that says whether the head has one
+  bool tied = false;                // the head is the embedding where no key says it
+  bool sizes_alone = false;         // there are weights that only tensors say
 };
 
 struct Family {

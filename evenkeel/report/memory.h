@@ -33,6 +33,8 @@ struct MemoryReport {
   std::optional<ChunkHistory> history = {};
 };
 
+// Of a model, which must live as long: what fits, how long a sequence may be, and what would help.
+MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received);
 std::string to_text(const MemoryReport& report);
 std::string to_json(const MemoryReport& report);
 // Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.

@@ -1,4 +1,3 @@
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/report/internal/degrees.h"
 #include "evenkeel/report/internal/kept_items.h"
 #include "evenkeel/report/memory.h"
@@ -14,11 +13,20 @@ Json rows_or_null(std::int64_t rows) {
   return rows >= most_rows ? Json(nullptr) : Json(rows);
 }
 
+// Of a device, as the tensors have them.
+Json weights_on(const MemoryModel& memory, int stage) {
+  Json kinds = Json::object();
+  for (const StaticItem& item : memory.static_items(stage))
+    kinds[std::string(item.name)] = {{"numbers", item.weights}, {"bytes", item.stored_bytes}};
+  return kinds;
+}
+
 Json json_of(const StageFit& stage, const MemoryModel& memory) {
   return {{"stage", stage.stage},
           {"layers", memory.layers(stage.stage)},
           {"stored_copies", memory.setup().extra.every_layer ? memory.micro_batches_in_flight(stage.stage)
                                                              : memory.stored_copies(stage.stage)},
+          {"weights", weights_on(memory, stage.stage)},
           {"static_total", stage.static_bytes},
           {"active_total", stage.active_bytes},
           {"s_prime", stage.received},
@@ -56,10 +64,17 @@ Json json_of(const ChunkHistory& history) {
 }
 
 Json json_of(const ModelDescription& model) {
-  const ModelParameters parameters = model_parameters(model);
+  Json by_kind = Json::object(), unsorted = Json::array();
+  for (std::size_t kind = 0; kind < weight_kinds.size(); ++kind)
+    if (const std::int64_t numbers = model.parameters(static_cast<WeightKind>(kind)); numbers > 0)
+      by_kind[std::string(weight_kinds[kind])] = numbers;
+  for (const Weight& weight : model.weights)
+    if (weight.kind == WeightKind::other) unsorted.push_back(weight.name);
   return {{"family", model.family},
-          {"parameters", parameters.total()},
-          {"expert_parameters", parameters.layers.experts},
+          {"parameters", model.parameters()},
+          {"expert_parameters", model.parameters(WeightKind::experts)},
+          {"parameters_by_kind", std::move(by_kind)},
+          {"unsorted", std::move(unsorted)},
           {"layers", model.num_layers},
           {"moe_layers", model.num_moe_layers()},
           {"prediction_layers", model.prediction_layers.size()},
@@ -101,6 +116,16 @@ Json by_state(const std::vector<StaticItem>& items) {
 
 }  // namespace
 
+MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received) {
+  MemoryReport report{.memory = memory,
+                      .device = device,
+                      .given_received = received,
+                      .fit = fit(memory, received, device),
+                      .longest_sequence = longest_sequence(memory, received, device)};
+  if (!report.fit.fits) report.advice = what_would_fit(memory, received, device);
+  return report;
+}
+
 std::string to_json(const MemoryReport& report) {
   const MemoryModel& memory = report.memory;
   const StageFit& stage = report.fit.tightest_stage();
@@ -130,6 +155,7 @@ std::string to_json(const MemoryReport& report) {
                {"stages", list_of(report.fit.stages, memory)},
                {"static_by_state", report.device.static_bytes ? Json(nullptr) : by_state(static_items)},
                {"model", json_of(memory.model())},
+               {"notes", memory.model().notes},
                {"setup", setup_of(report)}};
   if (report.history) json["history"] = json_of(*report.history);
   return internal::line_of(json);

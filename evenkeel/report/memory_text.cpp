@@ -6,7 +6,6 @@
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/parse.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/report/internal/kept_items.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
@@ -88,6 +87,17 @@ void put_layout(Page& page, const Parallelism& parallel) {
            counted(parallel.stage_devices(), "device a stage", "devices a stage"));
 }
 
+// What is not counted, and tensors of no kind.
+void put_notes(Page& page, const ModelDescription& model) {
+  for (const std::string& note : model.notes) page.put("note: {}\n", note);
+  const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
+  const auto first = std::ranges::find_if(model.weights, is_other);
+  if (first != model.weights.end())
+    page.put("note: {} of no known kind, {} weights, counted as `other`: {}, ...\n",
+             counted(std::ranges::count_if(model.weights, is_other), "tensor", "tensors"),
+             weights_text(model.parameters(WeightKind::other)), first->name);
+}
+
 void put_headline(Page& page, const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   page.put("{}\n", verdict(report));
@@ -95,12 +105,13 @@ void put_headline(Page& page, const MemoryReport& report) {
     page.put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
   const ModelDescription& model = report.memory.model();
   page.put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
-           weights_text(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
+           weights_text(model.parameters()), model.num_layers, model.num_moe_layers(),
            model.experts.count, model.experts.top_k);
   if (const auto more = std::ssize(model.prediction_layers); more > 0)
     page.put("{} of multi-token prediction besides, {}\n", counted(more, "layer", "layers"),
              report.memory.setup().extra.prediction ? "counted on the last stage (--without prediction)"
                                                     : "not counted");
+  put_notes(page, model);
   const std::int64_t worst = report.memory.worst_received();
   page.put("rows received by the fullest device for a sequence, before tp and cp divide them:\n");
   page.put("{} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/training_memory/internal/bytes_math.h"
 
 namespace evenkeel {
@@ -25,7 +24,7 @@ class StageRows {
     if (setup_.extra.every_layer && setup_.full_recompute) add_layer_inputs();
     if (memory_.has_experts(stage_)) add_exchange();
     if (setup_.extra.fully_sharded) add_gathered_layers();
-    if (setup_.extra.logits && stage_ + 1 == memory_.num_stages()) add_logits();
+    if (setup_.extra.logits && memory_.has_head(stage_)) add_logits();
     return std::move(rows_);
   }
 
@@ -43,14 +42,14 @@ class StageRows {
       for (const std::string_view name : {"dispatch_buffer", "combine_buffer"})
         rows_.push_back({.name = name,
                          .source = "buffers",
-                         .of_chunk_token = model_.experts.top_k * expert_row_width(model_),
+                         .of_chunk_token = model_.experts.top_k * model_.expert_row_width(),
                          .bytes_per_number = setup_.bytes.activation});
     if (setup_.extra.borrowed_experts > 0)
       rows_.push_back({.name = "borrowed_experts",
                        .source = "borrowed",
                        .copies = setup_.extra.borrowed_experts,
                        .constant_bytes =
-                           narrow(divide_up(Wide{expert_parameters(model_)}, setup_.parallel.expert_tensor) *
+                           narrow(divide_up(Wide{model_.expert_parameters()}, setup_.parallel.expert_tensor) *
                                   (setup_.bytes.weight + f32_bytes))});
   }
 
@@ -59,7 +58,7 @@ class StageRows {
   void add_gathered_layers() {
     const Wide layer = memory_.largest_layer(stage_);
     const Wide table = divide_up(Wide{model_.vocabulary} * model_.hidden, setup_.parallel.tensor);
-    const bool has_table = stage_ == 0 || stage_ + 1 == memory_.num_stages();
+    const bool has_table = memory_.has_embedding(stage_) || memory_.has_head(stage_);
     const Wide next = has_table ? std::max(layer, table) : layer;
     const std::int64_t of_activation = setup_.bytes.activation;
     rows_.push_back({.name = "gathered_weights",

@@ -56,6 +56,10 @@ MactChoice choose_chunks(const MemoryModel& memory, const StageFit& stage, std::
   return choose_bin(fewest_chunks(memory, stage, received, device), device.bins);
 }
 
+std::int64_t share_of(std::int64_t device_bytes, std::int64_t thousandths) {
+  return internal::narrow(internal::Wide{device_bytes} * thousandths / 1000);
+}
+
 StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device) {
   StageFit result;
   result.stage = stage;

@@ -17,6 +17,9 @@ struct DeviceMemory {
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
 };
 
+// What alpha, in thousandths, leaves of a device.
+std::int64_t share_of(std::int64_t device_bytes, std::int64_t thousandths);
+
 // Rows that the fullest device receives (s'). Without a number, what the worst routing sends.
 using ReceivedRows = std::optional<std::int64_t>;
 

@@ -3,7 +3,6 @@
 // experts' products. Tensors are named by what they go into.
 #include <algorithm>
 
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/training_memory/internal/active_rows.h"
 
 namespace evenkeel::internal {
@@ -67,6 +66,8 @@ class KeptTensors {
 
   void add_attention() {
     const AttentionShape& shape = model_.attention;
+    if (setup_.unfused_attention)
+      add("attention_scores", {.of_token = 2 * shape.heads * setup_.sequence, .again = setup_.selective.core_attn});
     const bool again = setup_.selective.layernorm;
     add("attention_norm", {.of_token = model_.hidden});
     add("qkv_input", {.of_token = model_.hidden, .again = again});
@@ -96,7 +97,7 @@ class KeptTensors {
   void add_experts() {
     const RoutedExperts& experts = model_.experts;
     const SelectiveRecompute& selective = setup_.selective;
-    const std::int64_t width = expert_row_width(model_);
+    const std::int64_t width = model_.expert_row_width();
     const std::int64_t inner = experts.intermediate / setup_.parallel.expert_tensor;
     add("router_input", {.of_token = model_.hidden, .again = selective.layernorm});
     // As the router makes them, and as probabilities.

@@ -58,11 +58,17 @@ void require_parts(const ModelDescription& model, const SelectiveRecompute& sele
 }
 
 void validate_options(const ModelDescription& model, const MemorySetup& setup) {
+  if (model.weights.empty())
+    throw Unsupported(fmt::format(
+        "the config.json of a '{}' alone does not say all its weights; give the folder of its checkpoint (--model "
+        "DIR: the safetensors headers are read), or in Python the model itself, which may be on the meta device: "
+        "evenkeel.memory(model)",
+        model.family));
   const Parallelism& parallel = setup.parallel;
   require_degrees(parallel);
   require_positive("sequence", setup.sequence);
   require_positive("micro_batch", setup.micro_batch);
-  if (parallel.pipeline > model.num_layers / parallel.virtual_stages)
+  if (setup.pieces.empty() && parallel.pipeline > model.num_layers / parallel.virtual_stages)
     throw InvalidArgument("parallel",
                           fmt::format("pp={} with vp={} makes more stages than the model has layers, {}",
                                       parallel.pipeline, parallel.virtual_stages, model.num_layers),
@@ -91,21 +97,39 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   require_parts(model, setup.selective);
 }
 
-// Of a piece of the pipeline: pieces are cut as evenly as layers allow.
-std::int64_t first_layer(std::int64_t num_layers, std::int64_t piece, const Parallelism& parallel) {
-  return piece * num_layers / (parallel.pipeline * parallel.virtual_stages);
+// Cut as evenly as layers allow.
+std::vector<PipelinePiece> even_pieces(const ModelDescription& model, const Parallelism& parallel) {
+  std::vector<PipelinePiece> pieces(static_cast<std::size_t>(parallel.pipeline * parallel.virtual_stages));
+  const std::int64_t number = std::ssize(pieces);
+  for (std::int64_t i = 0; i < number; ++i)
+    pieces[static_cast<std::size_t>(i)].layers =
+        (i + 1) * model.num_layers / number - i * model.num_layers / number;
+  pieces.front().embedding = true;
+  pieces.back().head = true;
+  pieces.back().prediction_layers = std::ssize(model.prediction_layers);
+  return pieces;
 }
 
-std::vector<std::vector<std::int64_t>> layers_of_pieces(std::int64_t num_layers,
-                                                        const Parallelism& parallel) {
-  std::vector<std::vector<std::int64_t>> pieces;
-  for (std::int64_t piece = 0; piece < parallel.pipeline * parallel.virtual_stages; ++piece) {
-    pieces.emplace_back();
-    for (std::int64_t layer = first_layer(num_layers, piece, parallel);
-         layer < first_layer(num_layers, piece + 1, parallel); ++layer)
-      pieces.back().push_back(layer);
+void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDescription& model,
+                         const Parallelism& parallel) {
+  PipelinePiece sum;
+  std::int64_t embeddings = 0, heads = 0;
+  for (const PipelinePiece& piece : pieces) {
+    sum.layers += piece.layers;
+    sum.prediction_layers += piece.prediction_layers;
+    embeddings += piece.embedding ? 1 : 0;
+    heads += piece.head ? 1 : 0;
   }
-  return pieces;
+  const std::int64_t number = parallel.pipeline * parallel.virtual_stages;
+  if (std::ssize(pieces) == number && sum.layers == model.num_layers &&
+      sum.prediction_layers == std::ssize(model.prediction_layers) && embeddings == 1 && heads == 1)
+    return;
+  throw InvalidArgument(
+      "pipeline_layout",
+      fmt::format("has {} pieces with {} layers, {} for further tokens, {} embeddings and {} heads",
+                  pieces.size(), sum.layers, sum.prediction_layers, embeddings, heads),
+      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head", number,
+                  model.num_layers, model.prediction_layers.size()));
 }
 
 }  // namespace
@@ -117,12 +141,24 @@ std::int64_t Parallelism::least_data() const {
 MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     : model_(std::move(model)), setup_(setup) {
   validate_options(model_, setup_);
-  pieces_ = layers_of_pieces(model_.num_layers, setup_.parallel);
-  if (setup_.extra.prediction)
-    for (const bool experts : model_.prediction_layers) {
-      pieces_.back().push_back(std::ssize(model_.has_experts));
-      model_.has_experts.push_back(experts);
-    }
+  pipeline_ = setup_.pieces.empty() ? even_pieces(model_, setup_.parallel) : setup_.pieces;
+  require_whole_model(pipeline_, model_, setup_.parallel);
+  const std::int64_t all = model_.num_layers + std::ssize(model_.prediction_layers);
+  std::int64_t layer = 0, prediction = model_.num_layers;
+  for (const PipelinePiece& piece : pipeline_) {
+    auto& layers = pieces_.emplace_back();
+    for (std::int64_t i = 0; i < piece.layers; ++i) layers.push_back(layer++);
+    for (std::int64_t i = 0; setup_.extra.prediction && i < piece.prediction_layers; ++i)
+      layers.push_back(prediction++);
+  }
+  parts_.resize(static_cast<std::size_t>(all));
+  for (const Weight& weight : model_.weights) {
+    if (weight.layer == no_layer) continue;
+    LayerParts& parts = parts_[static_cast<std::size_t>(weight.layer)];
+    parts.mixer |= weight.kind == WeightKind::attention;
+    parts.experts |= weight.kind == WeightKind::experts;
+    parts.dense |= weight.kind == WeightKind::dense;
+  }
   layers_.resize(static_cast<std::size_t>(setup_.parallel.pipeline));
   for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {  // dealt to the stages in turns
     auto& layers = layers_[piece % layers_.size()];
@@ -134,27 +170,31 @@ std::int64_t MemoryModel::prediction_layers(int stage) const {
   return std::ranges::count_if(layers(stage), [&](std::int64_t layer) { return layer >= model_.num_layers; });
 }
 
+bool MemoryModel::any_piece(int stage, bool PipelinePiece::*part) const {
+  for (std::size_t piece = static_cast<std::size_t>(stage); piece < pipeline_.size(); piece += layers_.size())
+    if (pipeline_[piece].*part) return true;
+  return false;
+}
+
 bool MemoryModel::has_experts(int stage) const {
   return piece_layers(stage, Part::experts) > 0;
 }
 
 std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
   const auto has = [&](std::int64_t layer) {
-    const LayerParts parts = model_.parts(layer);
-    const bool experts = model_.has_experts[static_cast<std::size_t>(layer)];
+    const LayerParts& parts = parts_[static_cast<std::size_t>(layer)];
     switch (part) {
-      case Part::any:
-        return true;
       case Part::mixer:
-        return parts.mixer != LayerParts::Mixer::none;
+        return parts.mixer;
       case Part::network:
-        return parts.network;
+        return parts.experts || parts.dense;
       case Part::experts:
-        return experts;
+        return parts.experts;
       case Part::dense:
-        return parts.network && !experts;
+        return parts.dense && !parts.experts;
+      default:
+        return true;
     }
-    return true;
   };
   std::int64_t most = 0;
   for (std::size_t piece = static_cast<std::size_t>(stage); piece < pieces_.size(); piece += layers_.size())

@@ -76,6 +76,9 @@ struct ExtraTerms {
   bool sharded_optimizer = false;
   // Static: weights and gradients are spread likewise. Active: layers gathered to be computed.
   bool fully_sharded = false;
+  // With it: the first axis is cut even where it is shorter than there are devices, as transformers does; else
+  // then the next one (torchtitan's experts).
+  bool first_axis_alone = false;
   // Active. Without recomputation every layer of a stage keeps its rows, not one; with it, its input. Counts
   // the micro-batches that a schedule really has in flight: p - r where v is 1, else m_g.
   bool every_layer = false;
@@ -98,8 +101,7 @@ struct ExtraTerms {
 
 // Parts of a layer that backward computes again, by Megatron-Core's names for them.
 struct SelectiveRecompute {
-  // Changes no number: fused attention keeps nothing inside it, and what it makes is the output projection's
-  // input.
+  // Of scores and probabilities; fused attention keeps none, and what it makes is the output projection's input.
   bool core_attn = false;
   bool layernorm = false;       // what both norms give
   bool mla_up_proj = false;     // queries, keys and values of latent attention
@@ -113,11 +115,25 @@ struct SelectiveRecompute {
   }
 };
 
+// What one of pp x vp pieces of the pipeline has.
+struct PipelinePiece {
+  std::int64_t layers = 0;
+  std::int64_t prediction_layers = 0;
+  bool embedding = false;
+  bool head = false;
+
+  friend bool operator==(const PipelinePiece&, const PipelinePiece&) = default;
+};
+
 struct MemorySetup {
   Parallelism parallel = {};
+  // In order, dealt to the stages in turns; empty: layers as evenly as they allow, the embedding first, the head
+  // and layers for further tokens last.
+  std::vector<PipelinePiece> pieces = {};
   std::int64_t sequence = 4096;  // s
   std::int64_t micro_batch = 1;  // b
   bool full_recompute = true;
+  bool unfused_attention = false;     // scores and probabilities of every query and key are kept
   SelectiveRecompute selective = {};  // without full_recompute, and with kept_tensors
   BytesPerNumber bytes = {};
   ExtraTerms extra = {};
@@ -131,7 +147,8 @@ inline constexpr std::int64_t most_rows = most_bytes;
 // Weights of one kind on one device, with what training them needs.
 struct StaticItem {
   std::string_view name;
-  std::int64_t weights = 0;  // how many
+  std::int64_t weights = 0;       // how many
+  std::int64_t stored_bytes = 0;  // in the types of their tensors, else as weight_bytes
   std::int64_t weight_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
@@ -150,9 +167,9 @@ std::int64_t total_bytes(const std::vector<ActiveItem>& items);
 
 class MemoryModel {
  public:
-  // Throws InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
+  // Throws Unsupported: the weights of the model are not known. InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
   // expert-parallel devices than experts, e_t that does not divide an expert's width, more than most_devices,
-  // selective recomputation beside full, of parts that the model has not, or of Table 2, which has not its
+  // pieces that are not pp x vp or do not add up to the layers, selective recomputation beside full, of parts that the model has not, or of Table 2, which has not its
   // tensors, with kept_tensors t that does not divide the attention heads, and devices of a stage, t c d,
   // that are no multiple of e e_t: they would not hold the experts.
   MemoryModel(ModelDescription model, MemorySetup setup);
@@ -166,6 +183,10 @@ class MemoryModel {
     return layers_[static_cast<std::size_t>(stage)];
   }
   bool has_experts(int stage) const;
+  bool has_embedding(int stage) const { return any_piece(stage, &PipelinePiece::embedding); }
+  bool has_head(int stage) const { return any_piece(stage, &PipelinePiece::head); }
+  // Whether a device of the stage has its part of a weight.
+  bool holds(int stage, const Weight& weight) const;
   // How many of its layers predict further tokens.
   std::int64_t prediction_layers(int stage) const;
   // How many layers one piece of the pipeline on this stage has at most: all, or those that have such a part.
@@ -203,8 +224,17 @@ class MemoryModel {
   std::int64_t even_received() const;
 
  private:
+  bool any_piece(int stage, bool PipelinePiece::*part) const;
+
   ModelDescription model_;
   MemorySetup setup_;
+  struct LayerParts {
+    bool mixer = false;  // attention, or what stands in its place
+    bool experts = false;
+    bool dense = false;
+  };
+  std::vector<LayerParts> parts_;                  // by layer, those that predict further tokens behind
+  std::vector<PipelinePiece> pipeline_;
   std::vector<std::vector<std::int64_t>> pieces_;  // of the pipeline: layers
   std::vector<std::vector<std::int64_t>> layers_;  // by stage
 };

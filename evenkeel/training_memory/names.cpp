@@ -38,6 +38,32 @@ std::vector<std::string_view> names_of(const ExtraTerms& terms) {
   return names;
 }
 
+ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
+                         const std::vector<std::string>& without, bool paper, CrossEntropy cross_entropy) {
+  const auto named = [&](std::string_view name) { return std::ranges::find(with, name) != with.end(); };
+  for (const NamedTerm& term : named_terms)
+    terms.*term.on = named(term.name) || (term.beside_all && named("all")) || (term.usual && !paper);
+  for (const std::string& name : without) {
+    const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
+    if (term == named_terms.end() || !(terms.*term->on) || named(name))
+      throw InvalidArgument("--without", fmt::format("'{}'", name),
+                            "a term that is counted without being named");
+    terms.*term->on = false;
+  }
+  if (terms.expert_outputs && !terms.kept_tensors)
+    throw InvalidArgument("--with", "expert-outputs", "without --paper, whose Table 2 has them as row 13");
+  if (terms.layer_gradients && !terms.kept_tensors)
+    throw InvalidArgument("--with", "layer-gradients", "beside --with kept-tensors");
+  terms.fused_cross_entropy = cross_entropy == CrossEntropy::fused;
+  if (cross_entropy != CrossEntropy::chunked) return terms;
+  for (const char* name : {"logits", "all"})
+    if (named(name))
+      throw InvalidArgument("--cross-entropy", fmt::format("'chunked' beside --with {}", name),
+                            "one of the two");
+  terms.logits = false;
+  return terms;
+}
+
 void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup) {
   setup.full_recompute = text == "full";
   setup.selective = {};
@@ -63,6 +89,67 @@ std::string recompute_text(const MemorySetup& setup) {
   for (const auto& [name, on] : recompute_parts)
     if (setup.selective.*on) names.push_back(name);
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
+}
+
+namespace {
+
+constexpr std::size_t most_symbols = 1 << 16;
+
+// "(tt|)*2" is "tt|tt|".
+std::string without_repeats(const std::string& argument, const std::string& text) {
+  const auto fail = [&](const char* why) -> void {
+    throw InvalidArgument(argument, fmt::format("'{}' {}", text, why),
+                          "layers of each piece (3,4,4,3), or Megatron-Core's E, t, m, L and | with (..)*N");
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> open;  // parentheses: where what they hold begins
+  std::string all;
+  std::size_t last = 0;  // where what a * would repeat begins
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char symbol = text[i];
+    if (symbol == ',' || symbol == ' ') continue;
+    if (symbol == '(') {
+      open.emplace_back(all.size(), i);
+    } else if (symbol == ')') {
+      if (open.empty()) fail("closes what is not open");
+      last = open.back().first;
+      open.pop_back();
+    } else if (symbol == '*') {
+      const std::size_t digits = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
+      const std::int64_t times = parse_whole(argument, text.substr(i + 1, digits - i - 1), 1, most_symbols);
+      const std::string part = all.substr(last);
+      if (part.empty() || part.size() * static_cast<std::size_t>(times) > most_symbols) fail("repeats too much, or nothing");
+      for (std::int64_t n = 1; n < times; ++n) all += part;
+      i = digits - 1;
+    } else if (std::string_view("EtmL|").find(symbol) == std::string_view::npos) {
+      fail("has another symbol");
+    } else {
+      last = all.size();
+      all += symbol;
+    }
+  }
+  if (!open.empty()) fail("does not close what it opens");
+  return all;
+}
+
+}  // namespace
+
+std::vector<PipelinePiece> parse_pipeline(const std::string& argument, const std::string& text,
+                                          std::int64_t prediction_layers) {
+  std::vector<PipelinePiece> pieces;
+  if (text.find_first_of("EtmL|") == std::string::npos) {
+    for (const std::string& layers : split(text, ','))
+      pieces.push_back({.layers = parse_whole(argument, layers, 0, most_degree)});
+    pieces.front().embedding = true;
+    pieces.back().head = true;
+    pieces.back().prediction_layers = prediction_layers;
+    return pieces;
+  }
+  for (const std::string& part : split(without_repeats(argument, text), '|'))
+    pieces.push_back({.layers = std::ranges::count(part, 't'),
+                      .prediction_layers = std::ranges::count(part, 'm'),
+                      .embedding = part.find('E') != std::string::npos,
+                      .head = part.find('L') != std::string::npos});
+  return pieces;
 }
 
 }  // namespace evenkeel

@@ -49,6 +49,14 @@ std::vector<std::string> parse_terms(const std::string& argument, const std::str
 // Of those that are on.
 std::vector<std::string_view> names_of(const ExtraTerms& terms);
 
+// How the loss treats the scores over the vocabulary.
+enum class CrossEntropy { plain, fused, chunked };
+inline constexpr std::array<const char*, 3> cross_entropies = {"plain", "fused", "chunked"};
+// The usual terms, or with `paper` none, with those that are named and without the others. Throws
+// InvalidArgument for a term of one that the other does not count.
+ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
+                         const std::vector<std::string>& without, bool paper, CrossEntropy cross_entropy);
+
 inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute::*>, 7> recompute_parts = {
     {{"core_attn", &SelectiveRecompute::core_attn},
      {"layernorm", &SelectiveRecompute::layernorm},
@@ -60,5 +68,11 @@ inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute:
 // "full", "none", or the parts. Parsing throws InvalidArgument.
 void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup);
 std::string recompute_text(const MemorySetup& setup);
+
+// Pieces of the pipeline: their layers ("3,4,4,3": the embedding is in the first, the head and layers for further
+// tokens in the last), or as Megatron-Core's --pipeline-model-parallel-layout writes them ("Et*3|(tt|)*29m|L").
+// Throws InvalidArgument.
+std::vector<PipelinePiece> parse_pipeline(const std::string& argument, const std::string& text,
+                                          std::int64_t prediction_layers);
 
 }  // namespace evenkeel

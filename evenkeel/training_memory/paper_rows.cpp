@@ -1,5 +1,4 @@
 // Table 2 of MemFine, of one MoE layer, and of a dense one where a stage has no other.
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/training_memory/internal/active_rows.h"
 
 namespace evenkeel::internal {
@@ -47,7 +46,7 @@ class PaperRows {
     const RoutedExperts& experts = model_.experts;
     add("router_input", "row 9", model_.hidden);
     add("router_scores", "row 10", experts.count);
-    const std::int64_t width = expert_row_width(model_);
+    const std::int64_t width = model_.expert_row_width();
     add("expert_input", "row 11", 0, width);
     add("expert_hidden", "row 12", 0,
         gate_and_up_width(model_, experts.intermediate / setup_.parallel.expert_tensor));

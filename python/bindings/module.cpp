@@ -15,6 +15,7 @@ NB_MODULE(_native, module) {
   bind_place(module);
   bind_plan(module);
   bind_cost(module);
+  bind_memory(module);
   bind_evaluate(module);
   bind_rebalance(module);
   bind_routes(module);

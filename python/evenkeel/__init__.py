@@ -12,6 +12,7 @@ for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by
 """
 
 from ._native import version as __version__
+from .device_memory import memory
 from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
 from .evaluating import Evaluation, evaluate, read_steps
@@ -43,6 +44,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "has_exact_solver",
+    "memory",
     "place",
     "plan",
     "read_steps",

@@ -116,15 +116,6 @@ std::optional<int> stated_experts(const ConfigKeys& config) {
   });
 }
 
-// By whichever key says it alike in all layers.
-int top_k(const ConfigKeys& config) {
-  for (const std::string_view key :
-       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
-        "experts_per_token", "num_selected_experts", "moe_num_active_experts"})
-    if (config.is_there(key) && !config.is_list(key)) return config.integer(key, 1, max_experts);
-  return 0;
-}
-
 // Words that are not of networks are of layers without one where `among_blocks`.
 Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool among_blocks) {
   return config.meanings<bool>(key, config.words(key), network_words,
@@ -370,6 +361,14 @@ int num_experts(const ConfigKeys& config) {
     if (const auto experts = stated_experts(ConfigKeys(*inner))) return *experts;
   for (const std::string_view key : expert_count_keys)
     if (config.is_null(key)) config.fail(key, "is null: no layer of this model has experts to place");
+  return 0;
+}
+
+int top_k(const ConfigKeys& config) {
+  for (const std::string_view key :
+       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
+        "experts_per_token", "num_selected_experts", "moe_num_active_experts"})
+    if (config.is_there(key) && !config.is_list(key)) return config.integer(key, 1, max_experts);
   return 0;
 }
 

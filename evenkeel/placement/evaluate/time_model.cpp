@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/topology/devices.h"
 
 namespace evenkeel {
@@ -87,9 +86,9 @@ ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> by
         fmt::format("has {} experts a layer, but {} has {}", model.experts.count, recording, num_experts),
         "the config.json of the model that was recorded");
   const ExpertWork work{
-      .elements = static_cast<double>(expert_parameters(model)),
+      .elements = static_cast<double>(model.expert_parameters()),
       .outputs = static_cast<double>((model.experts.gated ? 2 : 1) * model.experts.intermediate +
-                                     expert_row_width(model))};
+                                     model.expert_row_width())};
   const char* const said_by = bytes ? "expert_bytes" : "model";
   if (!bytes && model.dtype_bytes > 0) bytes = work.elements * static_cast<double>(model.dtype_bytes);
   if (bytes && !(*bytes >= 1 && *bytes <= kMostBytes))
@@ -106,7 +105,7 @@ StepLinks step_links(const Topology& topology, const Machine& machine, const Mod
   StepLinks step{.topology = topology,
                  .machine = machine,
                  .expert = sizes.work,
-                 .row_bytes = static_cast<double>(expert_row_width(model) * model.dtype_bytes),
+                 .row_bytes = static_cast<double>(model.expert_row_width() * model.dtype_bytes),
                  .backward = backward};
   step.expert.bytes = *sizes.bytes;
   require_links(step, topology_option);

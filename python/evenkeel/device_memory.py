@@ -1,0 +1,193 @@
+"""What one device holds of a Mixture-of-Experts model while it trains: the model itself, on the meta device or any
+other, a checkpoint's folder, or a config.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from ._arguments import called, choice, file_path, instance, invalid, number, public, thousandths
+from ._reading import FilePath
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_SIZES = (
+    "hidden_size",
+    "vocab_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "num_experts_per_tok",
+    "tie_word_embeddings",
+)
+"""Which transformers gives by these names, whatever the config calls them."""
+_LAYERS = ("n_layers", "num_layers", "n_layer")
+"""Other names of their number; one class counts its attention layers twice as num_hidden_layers."""
+
+
+@public
+def memory(
+    model: FilePath | nn.Module,
+    *,
+    parallel: Mapping[str, int] | str = "",
+    sequence: int = 4096,
+    micro_batch: int = 1,
+    recompute: str = "full",
+    attention: Literal["fused", "unfused"] = "fused",
+    cross_entropy: Literal["plain", "fused", "chunked"] = "plain",
+    bytes: Mapping[str, int] | str = "",
+    with_terms: Sequence[str] = (),
+    without: Sequence[str] = (),
+    received: int | Literal["even"] | None = None,
+    pipeline_layout: str = "",
+    device: str | None = None,
+    device_memory: int | str | None = None,
+    available_ratio: float = 0.9,
+    bins: Sequence[int] = (1, 2, 4, 8),
+) -> dict[str, Any]:
+    """What `evenkeel memory --json` says (docs/command-line.md), of any model.
+
+    Weights are counted one by one: of a module its parameters, cut as its own `tp_plan` says, experts by expert; of a
+    checkpoint's folder the tensors in its safetensors headers; of a config.json alone those of the families that
+    docs/families.md names. Nothing is loaded, and a model on the meta device takes no memory.
+
+    Args:
+        model: a transformers model, or the path of a config.json or of a checkpoint's folder.
+        parallel: devices by dimension, {"tp": 2, "pp": 1, "ep": 8, "dp": 8} or "tp=2,ep=8"; also vp, cp, etp, and
+            "fsdp", which is dp with weights, gradients and optimizer states sharded. Without dp the least that holds
+            the experts. Without ep a module's experts are cut over tp where its plan does so (etp=tp).
+        sequence, micro_batch: tokens of a sequence, and sequences.
+        recompute: "none", "full", or parts as Megatron-Core names them: "layernorm,moe_act".
+        attention: "unfused" keeps scores and probabilities of every pair of tokens.
+        cross_entropy: scores over the vocabulary with a copy in f32, without it, or never whole.
+        bytes: of a number, {"activation": 2, "weight": 2, "gradient": 4, "optimizer": 12}; weights and activations are
+            otherwise as the model has them.
+        with_terms, without: terms of docs/memory.md that are off, or on.
+        received: rows of the fullest device for a sequence, or "even"; the worst routing's if None.
+        pipeline_layout: layers of each piece ("3,4,4,3"), or as Megatron-Core writes it.
+        device, device_memory: a name ("h100"), or bytes or a size ("80GB", the default).
+        available_ratio: the share of it that may be used.
+        bins: chunk counts to choose from.
+
+    Returns:
+        The object of the command: "stages" has each pipeline stage's bytes and, under "weights", numbers and bytes of
+        each kind on its fullest device in the tensors' own types; "model" the numbers of all devices by kind, and the
+        names of tensors that fit none; "notes" what is not counted.
+
+    Raises:
+        InvalidArgument: an option is out of range, or the model has no experts.
+        ParseError: a config or checkpoint is damaged, or a key is missing.
+        Unsupported: the weights of a lone config.json cannot be counted.
+
+    Cost: linear in the tensors for each layout that is looked at; milliseconds.
+    """
+    options = _native.MemoryOptions()
+    degrees = _numbers(parallel, "parallel")
+    terms = [*with_terms]
+    if "fsdp" in degrees:
+        if "dp" in degrees:
+            raise invalid("parallel", "has both dp and fsdp, which is dp with all sharded", "one of the two")
+        degrees["dp"] = degrees.pop("fsdp")
+        terms += [] if "fsdp" in terms else ["fsdp"]
+    config, tensors = file_path(model, "model") if isinstance(model, (str, os.PathLike)) else "", None
+    if tensors is None and not config:
+        config, tensors = _of_module(model)
+        options.transformers = True
+        if degrees.get("ep", 1) == 1 and "etp" not in degrees:  # their copies are sharded over dp alone
+            degrees["etp"] = degrees.get("tp", 1)
+    options.parallel = degrees
+    options.bytes = _numbers(bytes, "bytes")
+    options.sequence = number(sequence, "sequence", 1, 1 << 32)
+    options.micro_batch = number(micro_batch, "micro_batch", 1, 4096)
+    options.recompute = instance(recompute, str, "recompute")
+    options.unfused = choice(attention, "attention", ("fused", "unfused")) == "unfused"
+    options.cross_entropy = choice(cross_entropy, "cross_entropy", ("plain", "fused", "chunked"))
+    options.with_terms, options.without_terms = terms, [*without]
+    options.even = received == "even"
+    options.received = None if received in (None, "even") else number(received, "received", 0, 1 << 40)
+    options.pipeline_layout = instance(pipeline_layout, str, "pipeline_layout")
+    options.device_bytes = _device_bytes(device, device_memory)
+    options.ratio_thousandths = thousandths(available_ratio, "available_ratio")
+    options.bins = [number(each, "bins", 1, 1 << 20) for each in bins]
+    with called("with_terms", "--with"), called("without", "--without"), called("cross_entropy", "--cross-entropy"):
+        answer: dict[str, Any] = json.loads(_native.memory(config, tensors, options))
+    if tensors is not None and degrees.get("etp", 1) > 1 and not _cuts_experts(model):
+        answer["notes"].append("this model's plan leaves experts whole over tp; what they keep is counted as if cut")
+    return answer
+
+
+def _numbers(given: Mapping[str, int] | str, argument: str) -> dict[str, int]:
+    """{"tp": 2}, or "tp=2" as the command takes it."""
+    if isinstance(given, str):
+        pairs = [part.partition("=")[::2] for part in given.split(",") if part]
+        if any(not count.isdecimal() for _, count in pairs):
+            raise invalid(argument, f"is {given!r}", 'names and numbers, as in "tp=2,ep=8"')
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise invalid(argument, f"{given!r} has a name twice", "each once")
+        given = {name: int(count) for name, count in pairs}
+    return {str(name): number(count, argument, 0, 1 << 40) for name, count in instance(given, Mapping, argument).items()}
+
+
+def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
+    if device is not None:
+        if device_memory is not None:
+            raise invalid("device_memory", "is what device says", "one of the two")
+        return _native.device_bytes(instance(device, str, "device"))
+    if device_memory is None:
+        return 80_000_000_000
+    if isinstance(device_memory, str):
+        return _native.parse_bytes(device_memory, "device_memory")
+    return number(device_memory, "device_memory", 1, 1 << 56)
+
+
+def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
+    """Its config as JSON, and its parameters."""
+    config = getattr(model, "config", None)
+    if not hasattr(config, "get_text_config"):
+        raise invalid("model", f"is a {type(model).__name__}", "a transformers model, or the path of a config.json or checkpoint")
+    text = config.get_text_config()
+    sizes = text.to_dict()
+    for name in _SIZES:
+        size = _size(text, name)
+        sizes.pop(name, None)
+        if size is not None and not (name == "num_hidden_layers" and any(other in sizes for other in _LAYERS)):
+            sizes[name] = size
+    plan = getattr(model, "tp_plan", None) or {}
+    tensors = [
+        _native.NamedTensor(name, list(tensor.shape), _axis(name, tensor.dim(), plan), not plan, tensor.element_size())
+        for name, tensor in model.named_parameters()
+    ]
+    return json.dumps(sizes, default=str), tensors
+
+
+def _size(config: Any, name: str) -> Any:
+    """Of layers that differ the largest."""
+    try:
+        size = getattr(config, name, None)
+    except Exception:  # of transformers: it differs by layer
+        size = [getattr(config.per_layer_config[layer], name, None) for layer in range(config.num_hidden_layers)]
+    if isinstance(size, (list, tuple)):
+        return max((each for each in size if each is not None), default=None)
+    return size
+
+
+def _axis(name: str, dimensions: int, plan: Mapping[str, str]) -> int | None:
+    """Which axis tensor parallelism cuts, by a transformers plan; None: it is whole on each device."""
+    generic = re.sub(r"\.\d+(?=\.|$)", ".*", name)
+    style = plan.get(generic) or plan.get(generic.rpartition(".")[0], "")
+    if "embedding_rowwise" in style:
+        return 0
+    if "colwise" in style:
+        return 1 if "embedding" in style else max(dimensions - 2, 0)
+    return dimensions - 1 if "rowwise" in style and not name.endswith(".bias") else None
+
+
+def _cuts_experts(model: Any) -> bool:
+    plan = getattr(model, "tp_plan", None) or {}
+    return any(re.search(r"\bexperts\.", name) and "wise" in style for name, style in plan.items())

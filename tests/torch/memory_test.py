@@ -1,0 +1,170 @@
+"""evenkeel.memory() of models: kinds and sums of every type with experts that transformers builds, by the classes of their
+modules; what a device holds against the parameters that transformers itself shards, DTensor by DTensor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import transformers
+from tiny_models import LEFT_OUT, _model_class, expert_parallel_types, tiny_config
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
+from transformers.distributed import DistributedConfig
+
+import evenkeel as ek
+
+COMMAND = os.environ.get("EVENKEEL_COMMAND", "build/release/bin/evenkeel")
+MORE_TYPES = ["llama4_text", "jetmoe", "longcat_flash", "minimax_m3_vl_text"]
+TYPES = sorted({*expert_parallel_types(), *MORE_TYPES} - LEFT_OUT.keys())
+
+# By parts of the names of classes; what stands inside a module of a kind is of that kind.
+CLASSES = {
+    "norms": ("Norm", "HyperConnection", "HyperHead", "Residual"),
+    "attention": ("Attention", "Attn", "Mamba", "DeltaNet", "ShortConv", "MoA", "MLA", "Mixer"),
+    "router": ("Router", "Gate", "TopK", "Statics"),
+    "experts": ("Experts",),
+    "dense": ("MLP", "Mlp", "FeedForward"),
+}
+
+transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+
+
+def meta_model(model_type: str, **sizes: Any) -> nn.Module:
+    config = tiny_config(model_type, **sizes)
+    with torch.device("meta"):
+        return _model_class(type(config))(config)
+
+
+def oracle(model: nn.Module) -> dict[str, int]:
+    """Numbers by kind, from the classes on each parameter's path."""
+    modules = dict(model.named_modules())
+    counts: Counter[str] = Counter()
+    for name, parameter in model.named_parameters():
+        words = name.split(".")
+        path = [(word, modules[".".join(words[: i + 1])]) for i, word in enumerate(words[:-1])]
+        layer = next((i for i, word in enumerate(words) if word.isdigit()), None)
+        kind = kind_outside(path) if layer is None else kind_in_layer(path[layer + 1 :], model.config)
+        counts[kind] += parameter.numel()
+    return counts
+
+
+def kind_outside(path: list[tuple[str, nn.Module]]) -> str:
+    word, module = path[-1] if path else ("", nn.Module())
+    if isinstance(module, nn.Embedding) or word == "per_layer_model_projection":
+        return "embedding"
+    return "head" if word == "lm_head" else "norms"
+
+
+def kind_in_layer(path: list[tuple[str, nn.Module]], config: Any) -> str:
+    family = type(config).__name__.removesuffix("Config").removesuffix("Text")
+    if any("_expert_norm" in word for word, _ in path) or (path and path[0][0].endswith(("sconv", "convolution"))):
+        return "norms"
+    for word, module in path:
+        name = type(module).__name__.removeprefix(family).removeprefix("Text")
+        if word.startswith("shared"):
+            return "shared_experts"
+        for kind, parts in CLASSES.items():
+            if any(part in name for part in parts) and not (kind == "dense" and has_experts(module)):
+                return kind
+    if path and has_experts(path[0][1]):
+        return "router"  # beside experts in their module
+    return "dense" if path else "norms"
+
+
+def has_experts(module: nn.Module) -> bool:
+    return any("Experts" in type(child).__name__ for child in module.modules())
+
+
+def weights_of_stage(answer: dict[str, Any], stage: int = 0) -> int:
+    return sum(kind["bytes"] for kind in answer["stages"][stage]["weights"].values())
+
+
+def four_layers(model_type: str) -> nn.Module:
+    usual = tiny_config(model_type)
+    lists = {name: getattr(usual, name, None) for name in ("layer_types", "mlp_layer_types")}
+    return meta_model(model_type, num_hidden_layers=4, **{name: (each * 2)[:4] for name, each in lists.items() if each})
+
+
+def sharded_bytes(model_type: str, sizes: dict[str, int]) -> int:
+    """What the first rank holds after transformers itself has sharded the model over ranks that are not there."""
+    degrees = {f"{name}_size": sizes.get(name, 1) for name in ("tp", "ep", "fsdp", "pp")}
+    store, ranks = FakeStore(), sizes.get("tp", 1) * sizes.get("fsdp", 1) * sizes.get("pp", 1)
+    dist.init_process_group("fake", rank=0, world_size=ranks, store=store)
+    try:
+        model = four_layers(model_type)
+        made, _, mesh = type(model).prepare_distribute_model(DistributedConfig(**degrees))
+        model = type(model).maybe_distribute_model(model, made, mesh)
+        model.tie_weights()  # as loading does it
+        return sum(
+            (each.to_local() if isinstance(each, DTensor) else each).numel() * each.element_size()
+            for each in model.parameters()
+        )
+    finally:
+        dist.destroy_process_group()
+
+
+# The first of each is a family that most models are of; together they have every style of a plan.
+SHARDED = [
+    "qwen3_moe",
+    "mixtral",
+    "deepseek_v3",
+    "glm4_moe",
+    "gpt_oss",
+    "olmoe",
+    "minimax_m2",
+    "ernie4_5_moe",
+    "qwen2_moe",
+    "llama4_text",
+    "dots1",
+]
+LAYOUTS: list[dict[str, int]] = [
+    {"tp": 2},
+    {"fsdp": 4},
+    {"fsdp": 4, "ep": 2},
+    {"tp": 2, "fsdp": 2},
+    {"tp": 2, "fsdp": 4, "ep": 4},
+    {"tp": 2, "pp": 2},
+    {"pp": 2},
+]
+
+
+class MemoryTest(unittest.TestCase):
+    def test_kinds_and_sums_of_every_type(self) -> None:
+        for model_type in TYPES:
+            with self.subTest(model_type=model_type):
+                model = meta_model(model_type)
+                counted = ek.memory(model)["model"]
+                self.assertEqual(counted["parameters_by_kind"], oracle(model))
+                self.assertEqual(counted["parameters"], sum(each.numel() for each in model.parameters()))
+                self.assertEqual(counted["unsorted"], [])
+        self.assertGreaterEqual(len(TYPES), 66)
+
+    def test_a_device_holds_what_transformers_shards_to_it(self) -> None:
+        compared = 0
+        for model_type in SHARDED:
+            for sizes in LAYOUTS:
+                with self.subTest(model_type=model_type, sizes=sizes):
+                    try:
+                        held = sharded_bytes(model_type, sizes)
+                    except (ValueError, KeyError, AttributeError):  # no such plan, or transformers cannot carry it out
+                        continue
+                    answer = ek.memory(four_layers(model_type), parallel=sizes)
+                    self.assertEqual(weights_of_stage(answer), held)
+                    compared += 1
+        self.assertGreaterEqual(compared, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
