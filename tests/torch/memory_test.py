@@ -10,17 +10,15 @@ import sys
 import tempfile
 import unittest
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import transformers
-from tiny_models import LEFT_OUT, _model_class, expert_parallel_types, tiny_config
+from tiny_models import LEFT_OUT, _model_class, expert_parallel_types, make, tiny_config
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 from transformers.distributed import DistributedConfig
 
 import evenkeel as ek
@@ -38,6 +36,7 @@ CLASSES = {
     "dense": ("MLP", "Mlp", "FeedForward"),
 }
 
+transformers.utils.logging.disable_progress_bar()
 transformers.logging.set_verbosity(transformers.logging.CRITICAL)
 
 
@@ -150,6 +149,31 @@ class MemoryTest(unittest.TestCase):
                 self.assertEqual(counted["parameters"], sum(each.numel() for each in model.parameters()))
                 self.assertEqual(counted["unsorted"], [])
         self.assertGreaterEqual(len(TYPES), 66)
+
+    def test_a_checkpoint_has_the_kinds_of_its_model(self) -> None:
+        for model_type in TYPES:
+            if model_type == "longcat_flash":  # a tiny one is large
+                continue
+            model, _ = make(model_type)
+            wanted = ek.memory(model)["model"]
+            tensors = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+            buffers = sum(
+                each.numel()
+                for name, each in model.state_dict().items()
+                if name not in tensors and each.is_floating_point()
+            )
+            for saving in ({}, {"save_original_format": False}):
+                with self.subTest(model_type=model_type, **saving), tempfile.TemporaryDirectory() as folder:
+                    model.save_pretrained(folder, **saving)
+                    done = subprocess.run(
+                        [COMMAND, "memory", "--model", folder, "--json"], capture_output=True, text=True, check=False
+                    )
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    counted = json.loads(done.stdout)["model"]
+                    self.assertEqual(counted["parameters"], wanted["parameters"] + buffers)
+                    self.assertEqual(counted["unsorted"], [])
+                    for kind in ("embedding", "experts", "shared_experts", "dense", "head"):
+                        self.assertEqual(counted["parameters_by_kind"].get(kind), wanted["parameters_by_kind"].get(kind))
 
     def test_a_device_holds_what_transformers_shards_to_it(self) -> None:
         compared = 0
