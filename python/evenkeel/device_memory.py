@@ -131,7 +131,9 @@ def _numbers(given: Mapping[str, int] | str, argument: str) -> dict[str, int]:
         if len({name for name, _ in pairs}) < len(pairs):
             raise invalid(argument, f"{given!r} has a name twice", "each once")
         given = {name: int(count) for name, count in pairs}
-    return {str(name): number(count, argument, 0, 1 << 40) for name, count in instance(given, Mapping, argument).items()}
+    return {
+        str(name): number(count, argument, 0, 1 << 40) for name, count in instance(given, Mapping, argument).items()
+    }
 
 
 def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
@@ -150,7 +152,9 @@ def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
     """Its config as JSON, and its parameters."""
     config = getattr(model, "config", None)
     if not hasattr(config, "get_text_config"):
-        raise invalid("model", f"is a {type(model).__name__}", "a transformers model, or the path of a config.json or checkpoint")
+        raise invalid(
+            "model", f"is a {type(model).__name__}", "a transformers model, or the path of a config.json or checkpoint"
+        )
     text = config.get_text_config()
     sizes = text.to_dict()
     for name in _SIZES:

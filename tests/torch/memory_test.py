@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import unittest
 from collections import Counter
@@ -173,7 +172,9 @@ class MemoryTest(unittest.TestCase):
                     self.assertEqual(counted["parameters"], wanted["parameters"] + buffers)
                     self.assertEqual(counted["unsorted"], [])
                     for kind in ("embedding", "experts", "shared_experts", "dense", "head"):
-                        self.assertEqual(counted["parameters_by_kind"].get(kind), wanted["parameters_by_kind"].get(kind))
+                        self.assertEqual(
+                            counted["parameters_by_kind"].get(kind), wanted["parameters_by_kind"].get(kind)
+                        )
 
     def test_a_device_holds_what_transformers_shards_to_it(self) -> None:
         compared = 0
