@@ -26,7 +26,7 @@ from ._ahead import LayerAhead
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
 from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes
-from ._cut import Counted, Cut, blocks_of, count
+from ._cut import Counted, Cut, Decision, blocks_of, count, decide_together
 from ._exchange import Exchange, invalid_on_all
 from ._last_step import step_in_words
 from ._options import LayerOptions, budget_bytes
@@ -202,7 +202,7 @@ class ExpertParallel:
 
     def _plan(self, given: Given) -> tuple[Known, Cut]:
         """A step's chunks, alike on every rank."""
-        hidden, ids, top_k_weights, experts, weights, _ = given
+        ids = given.ids
         known = self._counts(given, given.facts())
         if known.cut is not None:
             cut = known.cut
@@ -211,11 +211,7 @@ class ExpertParallel:
         else:
             cut = known.cut = self._cut(ids, known.counts)
             with phase_range("plan"):
-                if self.budget is None:
-                    cut.whole()
-                else:
-                    names, tensors = list(weights), list(weights.values())
-                    self._budget.cut(cut, known.agreed, experts, names, tensors, hidden, top_k_weights.dtype)
+                decide_together(self.exchange, [self._budget.cut(cut, self._budget.kind_of(known.agreed, given))])
         self._note(cut.last)
         return known, cut
 
@@ -227,16 +223,18 @@ class ExpertParallel:
         """What the message of a step says of its ids."""
         return count(ids, self._blocks, self.num_experts, self._homes if self.sends_rows else None)
 
-    def plan_ahead(self, ahead: LayerAhead) -> Cut | None:
-        """Of a step that is known ahead; None where it follows from more than counts, which the step knows."""
-        unpredicted = self._predicts and self._predicted is None
-        if ahead.counts is None or self.budget is not None or unpredicted or not self.sends_rows:
-            return None
+    def plan_ahead(self, ahead: LayerAhead) -> Decision:
+        """Decides on a step that is known ahead, by what the last one took; where none has said, its layer decides."""
+        training = torch.is_grad_enabled()
+        kind = self._budget.last_kind(training)
+        unknown = (self._predicts and self._predicted is None) or (self.budget is not None and kind is None)
+        if ahead.counts is None or unknown or not self.sends_rows:
+            return
         if self._predicts:
-            self._predict(torch.is_grad_enabled())
+            self._predict(training)
         cut = self._cut(ahead.ids(), ahead.counts)
-        cut.whole()
-        return cut
+        yield from self._budget.cut(cut, kind)
+        ahead.cut, ahead.kind = cut, kind
 
     def own_tokens(self, tokens: int) -> slice:
         """Of those that the model runs on this rank, which come here."""
