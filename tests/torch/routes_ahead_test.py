@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 import unittest
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.distributed as dist
+from costs_test import NUMBERS
 from processes import run_ranks, said_by
 from slots_test import close, dispatcher, experts
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
-from evenkeel.torch import ExpertParallel, ExpertSlots, keep_plans, routes_ahead
+from evenkeel.torch import ExpertParallel, ExpertSlots, _cut, keep_plans, routes_ahead
 from evenkeel.torch._exchange import HostReads
 
 EXPERTS, K, WIDTH, LAYERS, TOKENS = 8, 2, 16, 3, 40
@@ -31,7 +35,7 @@ class Block(nn.Module):
         self.up, self.down = (nn.Parameter(torch.randn(EXPERTS, WIDTH, WIDTH) / 4) for _ in "12")
         own = slice(dist.get_rank() * here, (dist.get_rank() + 1) * here)
         self.up, self.down = nn.Parameter(self.up[own].detach()), nn.Parameter(self.down[own].detach())
-        self.layer = kind(EXPERTS, imbalance_threshold=1.0, min_segment=1, **options)
+        self.layer = kind(EXPERTS, **{"imbalance_threshold": 1.0, "min_segment": 1} | options)
         self.forced: torch.Tensor | None = None
         self.chosen: torch.Tensor | None = None
 
@@ -73,43 +77,87 @@ class Model(nn.Module):
         return [out.detach(), *(parameter.grad.clone() for parameter in self.parameters())]
 
 
-def routing(rank: int, collapsed: bool) -> torch.Tensor:
+def routing(rank: int, collapsed: bool, tokens: int = TOKENS) -> torch.Tensor:
     random = torch.Generator().manual_seed(rank)
-    ids = torch.rand(TOKENS, LAYERS, EXPERTS, generator=random)
+    ids = torch.rand(tokens, LAYERS, EXPERTS, generator=random)
     if collapsed:
-        ids[:36, :, 0] = 2.0
+        ids[: tokens * 9 // 10, :, 0] = 2.0
     return ids.topk(K).indices
 
 
 def cases(rank: int, ranks: int) -> None:
+    hidden = torch.randn(TOKENS, WIDTH)
     for kind, options in ((ExpertSlots, {"slots": 2}), (ExpertParallel, {}), (ExpertParallel, {"budget": "64KiB"})):
-        model, hidden = Model(kind, **options), torch.randn(TOKENS, WIDTH)
-        for collapsed in (False, True):
-            with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
-                forced_is_carried_out(model, hidden, routing(rank, collapsed), reads_inside="budget" in options)
+        model = Model(kind, **options)
+        for ids in (routing(rank, False), routing(rank, True)):
+            others = ids.to(torch.uint8).view(4, 10, LAYERS, K), ids.to(torch.int16).numpy()
+            forced_is_carried_out(model, hidden, ids, *others)
         recomputed(model, hidden, routing(rank, True))
         checked(model, hidden)
     for layers in (1, LAYERS):
         without_ids(Model(ExpertSlots, layers), hidden, routing(rank, True)[:, :layers])
 
 
-def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor, reads_inside: bool) -> None:
-    model.force(ids)
-    model.made(hidden)  # measures
-    right, loads = model.made(hidden), [block.layer.last["rank_loads"] for block in model.blocks]
-    of_rows = any(block.layer.last["transfers"] and type(block.layer) is ExpertParallel for block in model.blocks)
-    model.force(None)
-    for form in (ids, ids.to(torch.uint8).view(4, 10, LAYERS, K), ids.to(torch.int16).numpy()):
+def under_a_budget(rank: int, ranks: int, budget: str, tokens: int) -> int:
+    """Its first layer's chunks."""
+    model = Model(ExpertParallel, budget=budget)
+    forced_is_carried_out(model, torch.randn(tokens, WIDTH), routing(rank, True, tokens))
+    return int(model.blocks[0].layer.last["chunks"])
+
+
+def run_counted(model: Model, hidden: torch.Tensor, ids: Any) -> tuple[list[torch.Tensor], int, int]:
+    """What it makes with routes ahead, and the host's reads within and around layers, as of a device."""
+    with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
         around = HostReads.count
-        with routes_ahead(model, form):
+        with routes_ahead(model, ids):
             before = HostReads.count
             made = model.made(hidden)
             inside = HostReads.count - before
-            assert reads_inside or not inside, f"{inside} reads"
-        outside = HostReads.count - around - inside
-        assert outside == 3 + (of_rows and not reads_inside), "two reads before the layers, one when the block ends"
-        close(made, right)
-        assert [block.layer.last["rank_loads"] for block in model.blocks] == loads
+        return made, inside, HostReads.count - around - inside
+
+
+def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor, *others: Any) -> None:
+    """Blocks that do not fit a budget are counted again before the layers, those of all layers by one message each."""
+    model.force(ids)
+    model.made(hidden)  # measures
+    right, last, again = model.made(hidden), [block.layer.last for block in model.blocks], counted_again(model, hidden)
+    of_rows = any(block.layer.last["transfers"] and type(block.layer) is ExpertParallel for block in model.blocks)
+    model.force(None)
+    for form in (ids, *others):
+        made, inside, outside = run_counted(model, hidden, form)
+        assert not inside, f"{inside} reads"
+        assert outside == 3 + of_rows + again, "two or three reads before the layers, one when the block ends"
+        assert all(map(torch.equal, made, right))
+        assert [block.layer.last for block in model.blocks] == last
+
+
+def counted_again(model: Model, hidden: torch.Tensor) -> int:
+    """The most blocks of a layer that are."""
+    most = 0
+    for block in model.blocks:
+        with mock.patch.object(_cut, "count", side_effect=_cut.count) as counted:
+            block(hidden)
+        most = max(most, counted.call_count)
+    return most
+
+
+def costs_that_are_not_given(rank: int, ranks: int, file: Path) -> None:
+    """A layer's first step says its costs; under a budget, the first with gradients what chunks take."""
+    hidden, ids = torch.randn(TOKENS, WIDTH), routing(rank, True)
+    for costs in (None, file):
+        for budget in (None, "40KiB"):
+            model = Model(ExpertParallel, imbalance_threshold="auto", costs=costs, budget=budget)
+            with torch.no_grad():
+                model(hidden)
+            if budget is not None:
+                run_counted(model, hidden, ids)
+            made, inside, _ = run_counted(model, hidden, ids)
+            assert not inside, f"{inside} reads"
+            last = [block.layer.last for block in model.blocks]
+            assert costs is None or all(each["transfers"] for each in last), last
+            model.force(ids)
+            assert all(map(torch.equal, made, model.made(hidden)))
+            assert [block.layer.last for block in model.blocks] == last
 
 
 def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
@@ -119,6 +167,9 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
     model.around = partial(checkpoint, use_reentrant=False, context_fn=keep_plans)
     close(model.made(hidden.clone().requires_grad_()), right)
     model.force(None)
+    made, inside, _ = run_counted(model, hidden.clone().requires_grad_(), ids)
+    assert not inside, f"{inside} reads"
+    close(made, right)
     for reentrant in (False, True):
         model.around = partial(checkpoint, use_reentrant=reentrant)
         given = hidden.clone().requires_grad_()
@@ -214,6 +265,18 @@ def refused(rank: int, ranks: int, last: str) -> list[str]:
 class RoutesAheadTest(unittest.TestCase):
     def test_what_is_known_ahead_is_what_runs(self) -> None:
         run_ranks(2, cases)
+
+    def test_chunks_are_known_ahead_too(self) -> None:
+        for ranks, budget, tokens, least in ((2, "24KiB", 66, 33), (4, "64KiB", TOKENS, 3)):
+            with self.subTest(ranks=ranks):
+                self.assertGreaterEqual(run_ranks(ranks, under_a_budget, budget, tokens)[0], least)
+
+    def test_costs_that_are_not_given_are_known_once_a_layer_has_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "cost.json")
+            slow = {"flops_per_second": 1e6, "link_bytes_per_second": 1e9, "chunk_seconds": 0}
+            file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS, **slow}))
+            run_ranks(2, costs_that_are_not_given, file)
 
     def test_what_is_refused(self) -> None:
         for said in run_ranks(2, refused, "tokens"):

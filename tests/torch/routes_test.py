@@ -17,8 +17,8 @@ from threads import run_threads
 import evenkeel as ek
 from evenkeel import _native
 from evenkeel.torch import ExpertParallel
-from evenkeel.torch._cut import count, to_host
-from evenkeel.torch._exchange import Exchange, HostReads
+from evenkeel.torch._cut import count
+from evenkeel.torch._exchange import Exchange, HostReads, to_host
 from evenkeel.torch._routes import Indices, Routes, Rows
 
 

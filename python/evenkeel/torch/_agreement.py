@@ -54,6 +54,15 @@ class Agreed(NamedTuple):
     training: tuple[bool, ...]  # by rank, whether it runs with gradients
     wants: int  # a digest of which weights want gradients on these ranks; 0 if there are none
 
+    @property
+    def like(self) -> Agreed:
+        """What all steps of its kind have."""
+        return self._replace(step=0)
+
+    def covers(self, other: Agreed) -> bool:
+        """Whether what a step of this kind takes is enough for the other."""
+        return self.like == other.like or (self.kind == other.kind and not any(other.training))
+
 
 @dataclass
 class Known:

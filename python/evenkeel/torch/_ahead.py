@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .._arguments import invalid
-from ._agreement import Agreement, Known
+from ._agreement import Agreed, Agreement, Known
 from ._cut import Cut
 from ._exchange import invalid_on_all
 
@@ -28,7 +28,9 @@ class LayerAhead:
         self.counts: np.ndarray | None = None
         """Of all ranks; None where the step must be counted, since some token has no ids."""
         self.cut: Cut | None = None
-        """Its one chunk, where the plan is known as well."""
+        """Its chunks, where they are known as well."""
+        self.kind: Agreed | None = None
+        """The kind of step that they are for; None where they are for any."""
         self.is_whole = True
         """Whether each choice of each rank is an expert: a framework's own step may not know how to leave one out."""
         self.found: torch.Tensor | None = None
@@ -104,7 +106,9 @@ class LayerAhead:
         self.facts = repr((facts, wants))
         if self.counts is None:
             return None
-        return Known(agreement.of_known(facts, wants), self.counts, self.cut)
+        agreed = agreement.of_known(facts, wants)
+        fits = self.kind is None or self.kind.covers(agreed)
+        return Known(agreed, self.counts, self.cut if fits else None)
 
 
 class Forced(TorchFunctionMode):

@@ -6,7 +6,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,15 +14,17 @@ import torch
 from .. import _native
 from ..errors import BudgetTooSmall, Unsupported
 from ._agreement import Agreed
-from ._chunk import Experts
 from ._costs import expert_work
-from ._cut import Counted, Cut
+from ._cut import Counted, Cut, Decision
 from ._exchange import Exchange, SameOnEveryRank
 from ._last_step import plural
 from ._options import LayerOptions
 from ._phase_bytes import BACKWARD_PHASES, Phases, chunk_phases, least_bytes
 from ._random import undisturbed
 from ._run_log import logger
+
+if TYPE_CHECKING:
+    from .expert_parallel import Given
 
 _SHOWN = (1, 2, 4, 8)
 """Numbers of chunks that budgets are said for."""
@@ -116,50 +118,61 @@ class LayerBudget:
         self.exchange, self.layout, self.bins = exchange, layout, options.chunk_bins
         self.is_auto = options.budget == "auto"
         self.bytes: int | None = 0 if options.budget == "auto" else options.budget
-        self._phases: dict[tuple[Any, ...], Phases] = {}
-        """What chunks take, by all that it depends on besides the layer."""
+        self._kinds: dict[Agreed, tuple[Phases, ExpertSize]] = {}
+        """What chunks take, by the kind of step, that of the last step behind the others."""
+        self._logged: set[Agreed] = set()
         self._warned = False
         self._step: CountedStep | None = None
         """The last step with gradients, or the last one while there was none with."""
 
-    def cut(
-        self,
-        cut: Cut,
-        agreed: Agreed,
-        experts: Experts,
-        names: Sequence[str],
-        weights: Sequence[torch.Tensor],
-        hidden: torch.Tensor,
-        routed: torch.dtype,
-    ) -> None:
-        """The step's chunks; `routed` is the type of router weights.
+    def kind_of(self, agreed: Agreed, given: Given) -> Agreed | None:
+        """The step's kind, whose chunks are measured at its first step, collectively; None without a budget.
 
         A training step takes more than one without gradients, and autocast changes what experts hold.
+        """
+        if self.bytes is None:
+            return None
+        kind = agreed.like
+        if kind not in self._kinds:
+            hidden, ids, top_k_weights, experts, weights, _ = given
+            names, tensors = list(weights), list(weights.values())
+            with undisturbed(hidden):
+                here = agreed.training[self.exchange.rank]
+                of_rows = hidden, top_k_weights.dtype, ids.shape[1], self.exchange.ranks
+                own = chunk_phases(experts, names, tensors, *of_rows, training=here)
+            if any(agreed.training) and not here:
+                nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
+                own = Phases(*(phases + nothing for phases in own))
+            self._kinds[kind] = self._most_of_ranks(own, hidden.device), ExpertSize.of(tensors, hidden)
+        return kind
+
+    def last_kind(self, training: bool) -> Agreed | None:
+        """The kind of the last step under a budget, of those with gradients or of the others."""
+        return next((kind for kind in reversed(self._kinds) if any(kind.training) == training), None)
+
+    def cut(self, cut: Cut, kind: Agreed | None) -> Decision:
+        """The step's chunks, of a kind that has been measured; one without a budget.
 
         Raises:
             BudgetTooSmall: on every rank.
         """
-        key, training, k = (agreed.kind, agreed.training, agreed.wants), any(agreed.training), cut.ids.shape[1]
-        first = key not in self._phases
-        if first:
-            with undisturbed(hidden):
-                here = agreed.training[self.exchange.rank]
-                own = chunk_phases(experts, names, weights, hidden, routed, k, self.exchange.ranks, training=here)
-            if training and not here:
-                nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
-                own = Phases(*(phases + nothing for phases in own))
-            self._phases[key] = self._most_of_ranks(own, hidden.device)
-        step = CountedStep(self.layout, self._phases[key], ExpertSize.of(weights, hidden), cut.counted, k, training)
+        if kind is None:
+            cut.whole()
+            return
+        training, sizes = any(kind.training), self._kinds.pop(kind)
+        self._kinds[kind] = sizes
+        step = CountedStep(self.layout, *sizes, cut.counted, cut.ids.shape[1], training)
         if training or self._step is None or not self._step.training:
             self._step = step
         self._set_bytes(step)
-        cut.decide(
+        yield from cut.decide(
             finer=lambda: step.set_budget(self.bytes or 0, None, apart=cut.apart),
             few=max(self.bins or (_FEW,)) if step.may_be_apart(self.bytes or 0) else math.inf,
             set_apart=lambda apart: step.set_budget(self.bytes or 0, self.bins, apart=apart),
         )
         if self.exchange.rank == 0:
-            self._say(step, cut.last, first)
+            self._say(step, cut.last, kind not in self._logged)
+            self._logged.add(kind)
 
     @property
     def least(self) -> int:

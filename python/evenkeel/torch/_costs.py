@@ -44,11 +44,6 @@ SpillCosts.__init__ = public(SpillCosts.__init__)  # type: ignore[method-assign]
 Costs: TypeAlias = SpillCosts | Machine | str | os.PathLike[str]
 
 
-def spill_costs(machine: Machine, weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool) -> SpillCosts:
-    """Predicted for experts of these weights."""
-    return SpillCosts(*machine.spill_costs(expert_work(weights, hidden), row_bytes(hidden), training))
-
-
 def measure_machine(
     exchange: Exchange, experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor
 ) -> Machine:

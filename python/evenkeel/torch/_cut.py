@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
 from .. import _native
-from ._exchange import Exchange, invalid_on_all, to_device, to_host
+from ._exchange import Exchange, gather_numbers, invalid_on_all, to_device
 from ._loan import Loan
 from ._routes import Routes, Rows
 
@@ -19,6 +20,22 @@ _BLOCKS = 32
 
 REASONS = ("nothing moves", "as planned", "ep: faster", "ep: no memory")
 """Why work goes where it goes (evenkeel/step/step_reason.h); of several chunks the last of these."""
+
+
+Decision: TypeAlias = Generator[torch.Tensor, np.ndarray, None]
+"""Decides on a step: yields this rank's counts of some blocks, and is sent those of all ranks."""
+
+
+def decide_together(exchange: Exchange, decisions: Sequence[Decision]) -> None:
+    """Collective: carries out all side by side; what they yield is gathered by one message a round."""
+    going: list[tuple[Decision, Any]] = [(each, None) for each in decisions]
+    while going:
+        asked = []
+        for each, every in going:
+            with suppress(StopIteration):
+                asked.append((each, each.send(every)))
+        of_all = gather_numbers(exchange, "counts", [mine for _, mine in asked]) if asked else []
+        going = [(each, every) for (each, _), every in zip(asked, of_all, strict=True)]
 
 
 def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
@@ -125,7 +142,7 @@ class Cut:
         self._note(REASONS[tables.moves])
         return tables
 
-    def decide(self, finer: Callable[[], None], few: float, set_apart: Callable[[bool], None]) -> None:
+    def decide(self, finer: Callable[[], None], few: float, set_apart: Callable[[bool], None]) -> Decision:
         """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
 
         Where a step is not balanced in a `few` chunks, experts are called apart, unless that takes more: `set_apart`
@@ -140,7 +157,7 @@ class Cut:
             if not self.apart:  # calls that keep much besides weights add up
                 set_apart(False)
                 runs = self._runs(self.counted)
-        self._carry_out(self.counted, runs, finer)
+        yield from self._carry_out(self.counted, runs, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
             # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
             counted = self.counted
@@ -154,7 +171,7 @@ class Cut:
         """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
         return math.inf if self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 else len(runs)
 
-    def _carry_out(self, counted: Counted, runs: list[tuple[int, int, bool]], finer: Callable[[], None]) -> None:
+    def _carry_out(self, counted: Counted, runs: list[tuple[int, int, bool]], finer: Callable[[], None]) -> Decision:
         """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""
         layout = self.layout
         self._note(layout.reason)
@@ -170,11 +187,9 @@ class Cut:
             else:
                 finer()
                 begin, end = counted.bound(first), counted.bound(last)
-                part = self.ids[begin:end]
-                counts = count(part, _BLOCKS, len(self.homes), self.homes)
-                every = to_host(self.exchange.all_gather("counts", counts))
-                part_counted = Counted.of(begin, end, every, len(self.homes))
-                self._carry_out(part_counted, self._runs(part_counted), finer)
+                every = yield count(self.ids[begin:end], _BLOCKS, len(self.homes), self.homes)
+                part = Counted.of(begin, end, every, len(self.homes))
+                yield from self._carry_out(part, self._runs(part), finer)
 
     def _add(
         self,

@@ -153,6 +153,13 @@ def to_device(numbers: ArrayLike, device: torch.device, dtype: torch.dtype = tor
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
+def gather_numbers(exchange: Exchange, phase: str, mine: Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """Collective, and read by the host: of each of this rank's tensors of one type, `[P, ...]`; all by one message."""
+    every = to_host(exchange.all_gather(phase, torch.cat([each.view(-1) for each in mine])))
+    of_each = np.split(every, np.cumsum([each.numel() for each in mine])[:-1], axis=1)
+    return [each.reshape(len(every), *own.shape) for each, own in zip(of_each, mine, strict=True)]
+
+
 def _sendable(rows: torch.Tensor) -> torch.Tensor:
     """The same memory; float8 as bytes, since gloo sends no such type."""
     return rows.view(torch.uint8) if rows.is_floating_point() and rows.element_size() == 1 else rows

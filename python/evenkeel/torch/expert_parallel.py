@@ -25,8 +25,8 @@ from ._agreement import Agreement, Known
 from ._ahead import LayerAhead
 from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
-from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes, spill_costs
-from ._cut import Counted, Cut, blocks_of, count
+from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes
+from ._cut import Counted, Cut, Decision, blocks_of, count, decide_together
 from ._exchange import Exchange, invalid_on_all
 from ._last_step import step_in_words
 from ._options import LayerOptions, budget_bytes
@@ -115,6 +115,7 @@ class ExpertParallel:
         self._links = options.links
         self._predicts = (by_gain or self._links is not None) and self.costs is None and self.exchange.ranks > 1
         self._predicted: bool | None = None  # whether costs are of a step with gradients; None before the first
+        self._sizes: tuple[tuple[float, float, float], int] | None = None  # `expert_work`, `row_bytes` of that step
         if isinstance(options.topology, _native.Topology) and options.topology.num_ranks != self.exchange.ranks:
             has = f"has {options.topology.num_ranks} ranks"
             raise invalid("topology", has, f"{self.exchange.ranks}, as the group has")
@@ -201,7 +202,7 @@ class ExpertParallel:
 
     def _plan(self, given: Given) -> tuple[Known, Cut]:
         """A step's chunks, alike on every rank."""
-        hidden, ids, top_k_weights, experts, weights, _ = given
+        ids = given.ids
         known = self._counts(given, given.facts())
         if known.cut is not None:
             cut = known.cut
@@ -210,11 +211,7 @@ class ExpertParallel:
         else:
             cut = known.cut = self._cut(ids, known.counts)
             with phase_range("plan"):
-                if self.budget is None:
-                    cut.whole()
-                else:
-                    names, tensors = list(weights), list(weights.values())
-                    self._budget.cut(cut, known.agreed, experts, names, tensors, hidden, top_k_weights.dtype)
+                decide_together(self.exchange, [self._budget.cut(cut, self._budget.kind_of(known.agreed, given))])
         self._note(cut.last)
         return known, cut
 
@@ -226,14 +223,18 @@ class ExpertParallel:
         """What the message of a step says of its ids."""
         return count(ids, self._blocks, self.num_experts, self._homes if self.sends_rows else None)
 
-    def plan_ahead(self, ahead: LayerAhead) -> Cut | None:
-        """Of a step that is known ahead; None where it follows from more than counts, which the step knows."""
-        unpredicted = self._predicts and (self._predicted is None or (torch.is_grad_enabled() and not self._predicted))
-        if ahead.counts is None or self.budget is not None or unpredicted or not self.sends_rows:
-            return None
+    def plan_ahead(self, ahead: LayerAhead) -> Decision:
+        """Decides on a step that is known ahead, by what the last one took; where none has said, its layer decides."""
+        training = torch.is_grad_enabled()
+        kind = self._budget.last_kind(training)
+        unknown = (self._predicts and self._predicted is None) or (self.budget is not None and kind is None)
+        if ahead.counts is None or unknown or not self.sends_rows:
+            return
+        if self._predicts:
+            self._predict(training)
         cut = self._cut(ahead.ids(), ahead.counts)
-        cut.whole()
-        return cut
+        yield from self._budget.cut(cut, kind)
+        ahead.cut, ahead.kind = cut, kind
 
     def own_tokens(self, tokens: int) -> slice:
         """Of those that the model runs on this rank, which come here."""
@@ -281,20 +282,27 @@ class ExpertParallel:
             self._predict(any(known.agreed.training), given)
         return known
 
-    def _predict(self, training: bool, given: Given) -> None:
-        """The costs of a step, which has gradients once one had. Collective: `training` is alike on all ranks."""
-        hidden, names, weights = given.hidden, list(given.weights), list(given.weights.values())
-        if self.machine is None:
-            with undisturbed(hidden):
-                self.machine = measure_machine(self.exchange, given.experts, names, weights, hidden)
-        if self._predicted is None or (training and not self._predicted):
-            self._layout.set_machine(self.machine.numbers)
-            if self._links is None:
-                self.costs = spill_costs(self.machine, weights, hidden, training)
-                self._layout.set_costs(*astuple(self.costs))
-            else:
-                self._layout.set_links(self._links, expert_work(weights, hidden), row_bytes(hidden), training)
-            self._predicted = training
+    def _predict(self, training: bool, given: Given | None = None) -> None:
+        """The costs of a step, which has gradients once one had. Collective: `training` is alike on all ranks.
+
+        Before the step has begun, they follow from what the first was `given`.
+        """
+        if self._predicted or self._predicted == training:
+            return
+        if given is not None:
+            hidden, names, weights = given.hidden, list(given.weights), list(given.weights.values())
+            self._sizes = expert_work(weights, hidden), row_bytes(hidden)
+            if self.machine is None:
+                with undisturbed(hidden):
+                    self.machine = measure_machine(self.exchange, given.experts, names, weights, hidden)
+        assert self.machine is not None and self._sizes is not None
+        self._layout.set_machine(self.machine.numbers)
+        if self._links is None:
+            self.costs = SpillCosts(*self.machine.spill_costs(*self._sizes, training))
+            self._layout.set_costs(*astuple(self.costs))
+        else:
+            self._layout.set_links(self._links, *self._sizes, training)
+        self._predicted = training
 
     @property
     def budget(self) -> int | None:

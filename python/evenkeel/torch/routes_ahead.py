@@ -13,7 +13,8 @@ from torch import nn
 
 from .._arguments import choice, instance, invalid
 from ._ahead import Forced, LayerAhead
-from ._exchange import Exchange, invalid_on_all, to_device, to_host
+from ._cut import decide_together
+from ._exchange import Exchange, gather_numbers, invalid_on_all, to_device
 from ._module import holders_of
 from ._routes import Sent, read_rows
 from .expert_parallel import ExpertParallel
@@ -29,8 +30,8 @@ def routes_ahead(
 ) -> Iterator[None]:
     """Within it, one forward of `model` and its backward go by these ids: all layers are counted by one message before.
 
-    Inside of layers the host then reads nothing of ours; of `ExpertParallel` that needs no budget, and costs that are known
-    (given, or measured by a step before). All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
+    Inside of layers the host then reads nothing of ours, once a step of the same kind has said what it takes: the first block
+    reads. All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
 
     Args:
         model: what has our layers, as attributes of its modules or by `evenkeel.transformers`.
@@ -46,6 +47,7 @@ def routes_ahead(
         InvalidArgument: on every rank, where the ids of any rank are no experts', or ranks enter it unlike, or, when the block
             ends, where a router chose others or a layer was not called; on this rank, where tokens, layers or k do not fit,
             or where `replay` is to force a router that calls no `torch.topk`.
+        BudgetTooSmall: on every rank, as a layer would.
         CommError: as the layers do.
     """
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
@@ -117,11 +119,10 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
         ids = ahead.ids()
         without = (ids < 0).all(-1).sum(0, keepdim=True).to(torch.int32)
         numbers.append(torch.cat([ahead.layer.count(ids).view(-1), without]))
-    every, k = to_host(exchange.all_gather("routes ahead", torch.cat(numbers))), aheads[0].routed.shape[1]
-    of_layers = np.split(every, np.cumsum([len(each) for each in numbers])[:-1], axis=1)
-    for ahead, of_layer in zip(aheads, of_layers, strict=True):
+    k = aheads[0].routed.shape[1]
+    for ahead, of_layer in zip(aheads, gather_numbers(exchange, "routes ahead", numbers), strict=True):
         layer = ahead.layer
-        counts, missing = of_layer[:, :-1].reshape(len(every), layer._blocks, -1), of_layer[:, -1]
+        counts, missing = of_layer[:, :-1].reshape(exchange.ranks, layer._blocks, -1), of_layer[:, -1]
         wrong = counts[:, :, layer.num_experts].sum(axis=1)
         if wrong.any():
             rank = int(wrong.argmax())
@@ -138,14 +139,15 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
 
 def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
     """Collective: the plans of all layers whose steps would read rows, and the numbers of these, by one message."""
-    for ahead in aheads:
-        ahead.cut = ahead.layer.plan_ahead(ahead)
-    cuts = [ahead.cut for ahead in aheads if ahead.cut is not None and ahead.cut.last["transfers"]]
-    if cuts:
-        routes = [cut.chunks[0][2] for cut in cuts]
-        sent = [Sent(each.tables, cut.ids).row_counts for cut, each in zip(cuts, routes, strict=True)]
-        for each, rows in zip(routes, read_rows(exchange, sent), strict=True):
-            each.rows = rows
+    decide_together(exchange, [ahead.layer.plan_ahead(ahead) for ahead in aheads])
+    cuts = [ahead.cut for ahead in aheads if ahead.cut is not None]
+    chunks = [
+        (routes, cut.ids[begin:end]) for cut in cuts for begin, end, routes, _ in cut.chunks if routes.rows is None
+    ]
+    if chunks:
+        sent = [Sent(routes.tables, ids).row_counts for routes, ids in chunks]
+        for (routes, _), rows in zip(chunks, read_rows(exchange, sent), strict=True):
+            routes.rows = rows
 
 
 def _require_chosen(names: list[str], every: np.ndarray) -> None:
