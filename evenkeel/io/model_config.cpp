@@ -28,6 +28,7 @@ constexpr int max_width = 1 << 24;
 constexpr int max_heads = 65536;
 constexpr int max_vocabulary = 1 << 28;
 constexpr int max_streams = 256;
+constexpr int max_window = 1 << 30;
 // Words of layer_types.
 constexpr std::string_view sparse_layer = "compressed_sparse_attention";
 constexpr std::string_view heavy_layer = "heavily_compressed_attention";
@@ -66,6 +67,7 @@ class Reader {
     model_.attention = attention();
     read_experts();
     read_layer_parts();
+    read_windows();
     read_dense();
     model_.layer_norms = rule_.norms;
     model_.expert_norms = rule_.expert_norms;
@@ -315,6 +317,26 @@ class Reader {
                 fmt::join(wanted, ", "));
   }
 
+  // By a word for each layer, from some layer on, or all but every so many-th.
+  void read_windows() {
+    const std::string_view key = keys_.is_there("sliding_window") ? "sliding_window" : "attention_chunk_size";
+    if (!keys_.is_there(key) || keys_.is_false("use_sliding_window")) return;
+    const std::int64_t window = keys_.integer(key, 0, max_window);
+    std::vector<bool> windowed(static_cast<std::size_t>(model_.num_layers), true);
+    const int every = keys_.integer_or("sliding_window_pattern", 1, max_layers, rule_.attention.full_every);
+    const int first = keys_.integer_or("max_window_layers", 0, max_layers, 0);
+    if (keys_.is_list("layer_types") && !model_.attention.compressed)
+      windowed = keys_.meanings<bool>("layer_types", keys_.words("layer_types"),
+                                      {{"sliding_attention", true}, {"chunked_attention", true}}, false);
+    else if (every > 0)
+      for (std::size_t layer = 0; layer < windowed.size(); ++layer)
+        windowed[layer] = (layer + 1) % static_cast<std::size_t>(every) != 0;
+    else if (keys_.flag("use_sliding_window", false))
+      std::fill_n(windowed.begin(), std::min<std::int64_t>(first, model_.num_layers), false);
+    for (const bool has : windowed) model_.windows.push_back(has ? window : 0);
+    model_.windows.resize(static_cast<std::size_t>(model_.num_layers));
+  }
+
   DeltaShape delta() const {
     return {.key_heads = keys_.integer("linear_num_key_heads", 1, max_heads),
             .value_heads = keys_.integer("linear_num_value_heads", 1, max_heads),
@@ -359,6 +381,9 @@ class Reader {
   }
 
   void read_dtype() {
+    for (const ConfigKeys* config : {&config_.whole, &keys_})
+      if (config->is_there("quantization_config") && config->at("quantization_config")->is_object())
+        model_.quantization = ConfigKeys(config->at("quantization_config")).word("quant_method");
     // None is as the weights have it.
     const KnownWords<int> known = {{"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"auto", 0}};
     for (const ConfigKeys* config : {&keys_, &config_.whole}) {

@@ -134,6 +134,9 @@ struct ModelDescription {
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;
   std::int64_t dtype_bytes = 0;
+  std::string quantization;  // quant_method of the checkpoint ("fp8"); empty where it has none
+  // By layer, how many tokens back attention looks; 0: to the first. Empty: no layer has such a window.
+  std::vector<std::int64_t> windows;
   // Layers for predicting further tokens (MTP) that come behind num_layers, and whether each has experts. The
   // parts of one are attention and a network, norms, and a projection of two hidden states into one.
   std::vector<bool> prediction_layers;
