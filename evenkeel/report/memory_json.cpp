@@ -1,6 +1,6 @@
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/report/internal/degrees.h"
 #include "evenkeel/report/internal/kept_items.h"
+#include "evenkeel/report/internal/model_json.h"
 #include "evenkeel/report/memory.h"
 
 namespace evenkeel {
@@ -53,18 +53,6 @@ Json json_of(const ChunkHistory& history) {
     steps.push_back(std::move(layers));
   }
   return {{"chunks", std::move(steps)}, {"not_promised", beyond}};
-}
-
-Json json_of(const ModelDescription& model) {
-  const ModelParameters parameters = model_parameters(model);
-  return {{"family", model.family},
-          {"parameters", parameters.total()},
-          {"expert_parameters", parameters.layers.experts},
-          {"layers", model.num_layers},
-          {"moe_layers", model.num_moe_layers()},
-          {"prediction_layers", model.prediction_layers.size()},
-          {"experts", model.experts.count},
-          {"top_k", model.experts.top_k}};
 }
 
 Json setup_of(const MemoryReport& report) {
@@ -129,7 +117,7 @@ std::string to_json(const MemoryReport& report) {
                {"advice", list_of(report.advice)},
                {"stages", list_of(report.fit.stages, memory)},
                {"static_by_state", report.device.static_bytes ? Json(nullptr) : by_state(static_items)},
-               {"model", json_of(memory.model())},
+               {"model", internal::json_of(memory.model())},
                {"setup", setup_of(report)}};
   if (report.history) json["history"] = json_of(*report.history);
   return internal::line_of(json);
