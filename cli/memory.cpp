@@ -10,6 +10,7 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/serving.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
@@ -22,12 +23,6 @@
 namespace evenkeel::cli {
 
 namespace {
-
-DeviceMemory device_of(const MemoryArguments& options) {
-  return {.available_bytes = share_of(options.device_bytes, options.ratio_thousandths),
-          .static_bytes = options.static_bytes,
-          .bins = options.bins};
-}
 
 // Options that would change no number.
 void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
@@ -106,13 +101,13 @@ MemoryModel memory_of(const CLI::App& app, const MemoryArguments& options) {
 }
 
 void run(const CLI::App& app, const MemoryArguments& options) {
-  if (options.ratio_thousandths > 1000)
-    throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
-                          "a share of the device, above 0 and at most 1");
-  if (is_given(app, "--device")) refuse_if_given(app, "--device-memory", "is what --device says");
+  const DeviceMemory device{.available_bytes = available_bytes(app, options),
+                            .static_bytes = options.static_bytes,
+                            .bins = options.bins};
+  if (options.cache_bytes > 0)
+    throw InvalidArgument("--bytes", "cache is of a served model", "cache=N beside --serve");
   if (options.counts.empty()) refuse_if_given(app, "--steps", "has no meaning without --counts");
   const MemoryModel memory = memory_of(app, options);
-  const DeviceMemory device = device_of(options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(app, options, memory, device, received);
   refuse_what_says_nothing(app, options, memory);
@@ -132,23 +127,31 @@ void run(const CLI::App& app, const MemoryArguments& options) {
 
 Subcommand add_memory(CLI::App& command) {
   auto options = std::make_shared<MemoryArguments>();
+  auto serving = std::make_shared<ServingArguments>();
   CLI::App* app =
-      command.add_subcommand("memory", "What a device holds in training, what fits, and in how many chunks");
+      command.add_subcommand("memory", "What a device holds in training, or serving, and what fits");
   app->add_option("--model", options->model, "The model's config.json, or the folder of its checkpoint")
       ->required()
       ->type_name("PATH");
   add_setup(*app, *options);
   add_device(*app, *options);
-  app->add_option("--counts", options->counts,
-                  "Chunks for each of [steps, layers] rows, or [steps, layers, experts] loads")
+  add_serving(*app, *serving);
+  app->add_option(
+         "--counts", options->counts,
+         "Chunks for each of [steps, layers] rows, or [steps, layers, experts] loads; with --serve any "
+         "recording of steps, whose worst is judged")
       ->type_name("FILE");
   app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
   app->add_flag("--require-fit", options->require_fit, "Exit 4 where it does not fit");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel memory --model config.json --parallel pp=4,ep=32 --seq 4096 --device-memory "
-      "64GB");
-  return {app, [app, options] { run(*app, *options); }};
+      "64GB\n  evenkeel memory --serve --model config.json --parallel ep=16 --bytes weight=1 --device h200");
+  return {app, [app, options, serving] {
+            if (serving->serve) return serve(*app, *options, *serving);
+            refuse_serving_options(*app);
+            run(*app, *options);
+          }};
 }
 
 }  // namespace evenkeel::cli

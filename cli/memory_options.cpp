@@ -32,13 +32,14 @@ void read_bytes(const std::string& text, MemoryArguments& options) {
   BytesPerNumber& bytes = options.setup.bytes;
   std::int64_t activation = 0;
   // Optimizer states may be elsewhere, and frozen weights have none of either.
-  const std::array<NamedNumber, 4> numbers = {{{"activation", &activation},
+  const std::array<NamedNumber, 5> numbers = {{{"activation", &activation},
                                                {"weight", &bytes.weight},
                                                {"gradient", &bytes.gradient, 0},
-                                               {"optimizer", &bytes.optimizer, 0}}};
-  const std::vector<std::string> given = parse_named("--bytes", text, numbers, 64);
+                                               {"optimizer", &bytes.optimizer, 0},
+                                               {"cache", &options.cache_bytes}}};
+  options.bytes_named = parse_named("--bytes", text, numbers, 64);
   options.static_bytes_given =
-      std::ranges::any_of(given, [](const auto& name) { return name != "activation"; });
+      std::ranges::any_of(options.bytes_named, [](const auto& name) { return name != "activation"; });
   options.bytes_given = activation > 0;
   if (activation > 0) bytes.activation = activation;
 }
@@ -104,6 +105,15 @@ void add_device(CLI::App& app, MemoryArguments& options) {
       "Rows of the fullest device for a sequence, before tp and cp divide them (s'); without, the worst's",
       [&](const std::string& text) { read_received(text, options); });
   add_wholes(app, "--bins", options.bins, 1, 1 << 20, "Chunk counts to choose from, ascending");
+}
+
+std::int64_t available_bytes(const CLI::App& app, const MemoryArguments& options) {
+  if (options.ratio_thousandths > 1000)
+    throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
+                          "a share of the device, above 0 and at most 1");
+  if (is_given(app, "--device")) refuse_if_given(app, "--device-memory", "is what --device says");
+  return static_cast<std::int64_t>(static_cast<long double>(options.device_bytes) *
+                                   static_cast<long double>(options.ratio_thousandths) / 1000);
 }
 
 ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options) {

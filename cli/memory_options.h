@@ -33,8 +33,10 @@ struct MemoryArguments {
   enum class Attention { fused, unfused };
   Attention attention = Attention::fused;
   std::string pipeline_layout;
-  bool bytes_given = false;         // of activations
-  bool static_bytes_given = false;  // of weights, gradients or optimizer states, by --bytes
+  bool bytes_given = false;              // of activations
+  bool static_bytes_given = false;       // of weights, gradients or optimizer states, by --bytes
+  std::vector<std::string> bytes_named;  // all that --bytes names
+  std::int64_t cache_bytes = 0;          // of a number in the cache of a served model; 0: not said
   bool require_fit = false;
   bool json = false;
 };
@@ -42,6 +44,8 @@ struct MemoryArguments {
 void add_setup(CLI::App& app, MemoryArguments& options);
 void add_device(CLI::App& app, MemoryArguments& options);
 
+// What --device or --device-memory says, by --available-ratio. Throws InvalidArgument.
+std::int64_t available_bytes(const CLI::App& app, const MemoryArguments& options);
 // Which terms are counted, all options known.
 ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options);
 

@@ -1,6 +1,6 @@
 # Names for several folders: evenkeel::evenkeel is everything that was built for the CPU, evenkeel::planning what needs
 # neither device, BLAS nor threads, evenkeel::cuda what was built for NVIDIA GPUs (and all that this needs).
-set(EVENKEEL_PLANNING_FOLDERS base routing topology model plan placement balance cost training_memory budget step io report)
+set(EVENKEEL_PLANNING_FOLDERS base routing topology model plan placement balance cost training_memory serving_memory budget step io report)
 get_property(EVENKEEL_BUILT_FOLDERS GLOBAL PROPERTY EVENKEEL_LIBRARIES)
 get_property(EVENKEEL_BUILT_CUDA GLOBAL PROPERTY EVENKEEL_CUDA_LIBRARIES)
 

@@ -20,6 +20,7 @@ MAY_INCLUDE = {
     "balance": "plan cost",
     "cost": "topology",
     "training_memory": "model",
+    "serving_memory": "placement training_memory",
     "budget": "plan cost",
     "step": "balance budget training_memory",
     "io": "plan cost model",
@@ -28,7 +29,7 @@ MAY_INCLUDE = {
     "compute": "device",
     "layer": "exchange compute step",
     "study": "layer io placement",
-    "report": "study",
+    "report": "study serving_memory",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.

@@ -13,6 +13,7 @@
 #include "evenkeel/io/internal/checkpoint/weight_names.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
+#include "evenkeel/io/internal/layer_caches.h"
 #include "evenkeel/io/internal/rule_weights.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/model/family.h"
@@ -77,6 +78,7 @@ class Reader {
     read_attention();
     read_experts();
     read_dense();
+    model_.caches = layer_caches(keys_, rule_.attention, model_);
     if (has_rule_) model_.weights = weights_by_rule(keys_, rule_, model_);
     require_countable();
     if (has_rule_) note_uncounted();
@@ -93,6 +95,7 @@ class Reader {
     take_weights(model_, tensors);
     require_countable();
     read_top_k();
+    model_.caches = layer_caches(keys_, rule_.attention, model_);
     return model_;
   }
 
@@ -211,6 +214,9 @@ class Reader {
   }
 
   void read_dtype() {
+    for (const ConfigKeys* config : {&config_.whole, &keys_})
+      if (config->is_there("quantization_config") && config->at("quantization_config")->is_object())
+        model_.quantization = ConfigKeys(config->at("quantization_config")).word("quant_method");
     // None is as the weights have it.
     const KnownWords<int> known = {{"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"auto", 0}};
     for (const ConfigKeys* config : {&keys_, &config_.whole}) {

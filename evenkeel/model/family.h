@@ -55,6 +55,7 @@ struct AttentionRule {
   bool indexer = false;          // index_n_heads of index_head_dim choose what is attended to
   bool wide_layers = false;      // full attention has a width of its own: global_head_dim and its like
   bool stated_head_dim = false;  // the class has a head_dim that is not hidden / heads: a key must say it
+  int full_every = 0;  // where no key says it: every so many-th layer has no window; 0: all layers have it
 };
 
 // Where a config.json says what weights are counted from. Keys that all families share are not repeated:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/model/cache_shape.h"
 #include "evenkeel/model/weights.h"
 
 namespace evenkeel {
@@ -64,6 +65,9 @@ struct ModelDescription {
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;
   std::int64_t dtype_bytes = 0;
+  std::string quantization;  // quant_method of the checkpoint ("fp8"); empty where it has none
+  // By layer, what is kept of a sequence when the model is served.
+  std::vector<std::vector<CacheShape>> caches;
   // Layers for predicting further tokens (MTP) that come behind num_layers, and whether each has experts.
   std::vector<bool> prediction_layers;
   // Empty where only a config.json is there and no rule says its family's.

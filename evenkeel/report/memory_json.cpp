@@ -1,5 +1,6 @@
 #include "evenkeel/report/internal/degrees.h"
 #include "evenkeel/report/internal/kept_items.h"
+#include "evenkeel/report/internal/model_json.h"
 #include "evenkeel/report/memory.h"
 
 namespace evenkeel {
@@ -61,25 +62,6 @@ Json json_of(const ChunkHistory& history) {
     steps.push_back(std::move(layers));
   }
   return {{"chunks", std::move(steps)}, {"not_promised", beyond}};
-}
-
-Json json_of(const ModelDescription& model) {
-  Json by_kind = Json::object(), unsorted = Json::array();
-  for (std::size_t kind = 0; kind < weight_kinds.size(); ++kind)
-    if (const std::int64_t numbers = model.parameters(static_cast<WeightKind>(kind)); numbers > 0)
-      by_kind[std::string(weight_kinds[kind])] = numbers;
-  for (const Weight& weight : model.weights)
-    if (weight.kind == WeightKind::other) unsorted.push_back(weight.name);
-  return {{"family", model.family},
-          {"parameters", model.parameters()},
-          {"expert_parameters", model.parameters(WeightKind::experts)},
-          {"parameters_by_kind", std::move(by_kind)},
-          {"unsorted", std::move(unsorted)},
-          {"layers", model.num_layers},
-          {"moe_layers", model.num_moe_layers()},
-          {"prediction_layers", model.prediction_layers.size()},
-          {"experts", model.experts.count},
-          {"top_k", model.experts.top_k}};
 }
 
 Json setup_of(const MemoryReport& report) {
@@ -154,7 +136,7 @@ std::string to_json(const MemoryReport& report) {
                {"advice", list_of(report.advice)},
                {"stages", list_of(report.fit.stages, memory)},
                {"static_by_state", report.device.static_bytes ? Json(nullptr) : by_state(static_items)},
-               {"model", json_of(memory.model())},
+               {"model", internal::json_of(memory.model())},
                {"notes", memory.model().notes},
                {"setup", setup_of(report)}};
   if (report.history) json["history"] = json_of(*report.history);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "evenkeel/io/dtype.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
 
@@ -61,6 +62,11 @@ CheckpointWeights read_checkpoint_weights(const std::string& folder) {
       ++left_out;
       continue;
     }
+    if (const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, dtype);
+        type && is_floating(type->type))
+      tensor.number_bytes = type->item_size;
+    else if (dtype.starts_with("F8"))
+      tensor.number_bytes = 1;
     if (dtype == "U8") unpack(tensor, 2);
     if (packed) unpack(tensor, 8);
     found.tensors.push_back(std::move(tensor));
