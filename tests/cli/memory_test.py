@@ -19,7 +19,7 @@ ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
 KEYS = [
     "devices", "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
     "stage", "s_prime", "s_prime_even", "s_prime_worst", "least_chunks", "promised", "available", "longest_sequence",
-    "advice", "stages", "static_by_state", "model", "setup",
+    "advice", "stages", "static_by_state", "model", "notes", "setup",
 ]  # fmt: skip
 
 

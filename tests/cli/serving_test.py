@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 
 from command import REPOSITORY, CommandTest, npz
 
@@ -82,8 +83,6 @@ class Serving(CommandTest):
     def test_caches_are_those_of_each_kind_of_attention(self):
         layer = 2 * 8 * 64 * 2  # of a token of gpt-oss
         window = {"sliding_window": 128}
-        v4 = {"model_type": "deepseek_v4", "num_hidden_layers": 4, "head_dim": 512, "o_lora_rank": 8, "o_groups": 2, "hc_mult": 4,
-              "index_n_heads": 2, "index_head_dim": 128, "compress_ratios": [0, 4, 128, 4], "num_nextn_predict_layers": 0}  # fmt: skip
         state = 36 * (32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2)
         for model, words, changes, wanted in [
             ("qwen3-30b-a3b", [], {}, 4096 * 48 * 2 * 4 * 128 * 2),
@@ -104,7 +103,6 @@ class Serving(CommandTest):
             ("mixtral-8x7b", [], window | {"use_sliding_window": False}, 4096 * 32 * 2 * 8 * 128 * 2),
             ("mixtral-8x7b", [], window | {"use_sliding_window": True, "max_window_layers": 30},
              (4096 * 30 + 128 * 2) * 2 * 8 * 128 * 2),
-            ("deepseek-v3", [], v4 | window, 4 * 128 * 1024 + 2 * 1024 * (1024 + 132) + 32 * 1024),
             ("gemma-4-26b-a4b", [], {"sliding_window": 1024}, (1024 * 25 * 2 * 8 * 256 + 4096 * 5 * 2 * 2 * 512) * 2),
             ("qwen3-next-80b-a3b", [], {"linear_conv_kernel_dim": 4}, 4096 * 12 * 2 * 2 * 256 * 2 + state),
         ]:  # fmt: skip
@@ -113,6 +111,19 @@ class Serving(CommandTest):
                 self.assertEqual(report["cache_bytes_per_sequence"], wanted)
                 many = self.serve(model, *words, "--sequences", 7, **changes)
                 self.assertEqual(many["cache_bytes"], 7 * wanted)
+
+    def test_a_checkpoint_says_the_weights_of_a_family_that_a_config_alone_does_not(self):
+        config = json.loads((CONFIGS / "deepseek-v3.json").read_text(encoding="utf-8"))
+        config |= {"model_type": "deepseek_v4", "num_hidden_layers": 4, "head_dim": 512, "o_lora_rank": 8, "sliding_window": 128,
+                   "index_head_dim": 128, "compress_ratios": [0, 4, 128, 4], "num_nextn_predict_layers": 0}  # fmt: skip
+        del config["kv_lora_rank"]
+        path = self.write("config.json", config)
+        self.assert_refused(["memory", "--serve", "--model", path], 4, "Unsupported", "--model DIR")
+        tensor = {"dtype": "BF16", "shape": [7168, 3], "data_offsets": [0, 7168 * 6]}
+        header = json.dumps({"model.layers.0.mlp.experts.0.w2.weight": tensor}).encode()
+        (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(7168 * 6))
+        report = self.json("memory", "--serve", "--model", self.folder)
+        self.assertEqual(report["cache_bytes_per_sequence"], 4 * 128 * 1024 + 2 * 1024 * (1024 + 132) + 32 * 1024)
 
     def test_as_many_tokens_are_cached_as_fit_beside_weights_and_workspace(self):
         words = ["--parallel", "tp=4", "--received", "even", "--context"]

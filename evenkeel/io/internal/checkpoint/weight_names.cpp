@@ -1,7 +1,9 @@
 #include "evenkeel/io/internal/checkpoint/weight_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string_view>
@@ -33,6 +35,16 @@ void unpack(NamedTensor& tensor, std::int64_t numbers) {
   const std::int64_t block = tensor.shape.back();
   tensor.shape.pop_back();
   tensor.shape.back() *= block;
+}
+
+// A shape that its bytes do not bear out is of a damaged header.
+void require_whole(const SafetensorsTensor& tensor, std::int64_t number_bytes, const std::string& folder) {
+  __extension__ using Wide = __int128;
+  Wide bytes = number_bytes;
+  for (const std::int64_t length : tensor.shape) bytes = std::min<Wide>(bytes * length, Wide{1} << 62);
+  if (number_bytes > 0 && bytes != tensor.bytes())
+    throw parse_error(folder, tensor.name, "has {} bytes of {}, which its shape [{}] does not make",
+                      tensor.bytes(), tensor.dtype, fmt::join(tensor.shape, ", "));
 }
 
 }  // namespace
@@ -67,6 +79,7 @@ CheckpointWeights read_checkpoint_weights(const std::string& folder) {
       tensor.number_bytes = type->item_size;
     else if (dtype.starts_with("F8"))
       tensor.number_bytes = 1;
+    require_whole(stored.at, tensor.number_bytes, folder);
     if (dtype == "U8") unpack(tensor, 2);
     if (packed) unpack(tensor, 8);
     found.tensors.push_back(std::move(tensor));
