@@ -96,6 +96,11 @@ class Reader {
     require_countable();
     read_top_k();
     model_.caches = layer_caches(keys_, rule_.attention, model_);
+    const int named = prediction_layers(keys_);
+    if (named > std::ssize(model_.prediction_layers))
+      model_.notes.push_back(
+          fmt::format("the config names {} layers for further tokens, and {} are among the weights", named,
+                      model_.prediction_layers.size()));
     return model_;
   }
 

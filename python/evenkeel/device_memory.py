@@ -110,7 +110,11 @@ def memory(
     options.cross_entropy = choice(cross_entropy, "cross_entropy", ("plain", "fused", "chunked"))
     options.with_terms, options.without_terms = terms, [*without]
     options.even = received == "even"
-    options.received = None if received in (None, "even") else number(received, "received", 0, 1 << 40)
+    options.received = None
+    if isinstance(received, str):
+        choice(received, "received", ("even",))
+    elif received is not None:
+        options.received = number(received, "received", 0, 1 << 40)
     options.pipeline_layout = instance(pipeline_layout, str, "pipeline_layout")
     options.device_bytes = _device_bytes(device, device_memory)
     options.ratio_thousandths = thousandths(available_ratio, "available_ratio")
@@ -150,7 +154,7 @@ def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
 
 def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
     """Its config as JSON, and its parameters."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if not hasattr(config, "get_text_config"):
         raise invalid(
             "model", f"is a {type(model).__name__}", "a transformers model, or the path of a config.json or checkpoint"

@@ -364,6 +364,12 @@ int num_experts(const ConfigKeys& config) {
   return 0;
 }
 
+int prediction_layers(const ConfigKeys& config) {
+  if (config.is_false("use_mtp")) return 0;
+  const auto count = [&](std::string_view key) { return config.integer(key, 0, max_layers); };
+  return agreed(config, mtp_count_keys, count).value_or(0);
+}
+
 int top_k(const ConfigKeys& config) {
   for (const std::string_view key :
        {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
@@ -410,9 +416,7 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
                 "is of a model with encoder and decoder, which number their layers each by itself");
   const std::optional<int> hidden = hidden_layers(config);
   if (!hidden) config.fail("num_hidden_layers", "is missing; known: {}", fmt::join(layer_count_keys, ", "));
-  const int mtp = config.is_false("use_mtp") ? 0 : agreed(config, mtp_count_keys, [&](auto key) {
-                                                     return config.integer(key, 0, max_layers);
-                                                   }).value_or(0);
+  const int mtp = prediction_layers(config);
   std::vector<LayerRule> rules = layer_rules(config, {*hidden, mtp});
   require_known(config, family, rules);
   if (rules.empty())

@@ -47,6 +47,8 @@ bool speaks_of_experts(const ConfigKeys& config);
 std::optional<int> hidden_layers(const ConfigKeys& config);
 // 0 where no key says it. Throws ParseError where one says that there are none.
 int num_experts(const ConfigKeys& config);
+// Layers of multi-token prediction, by whichever key says it.
+int prediction_layers(const ConfigKeys& config);
 // By whichever key says it alike in all layers; 0 where none does.
 int top_k(const ConfigKeys& config);
 // The groups of experts that a router chooses first. Nothing where no key says it, though the family always
