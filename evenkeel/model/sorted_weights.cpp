@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "evenkeel/base/error.h"
@@ -15,7 +16,9 @@ namespace evenkeel {
 
 namespace {
 
+using namespace std::string_view_literals;
 using Words = std::vector<std::string>;
+using Known = std::span<const std::string_view>;
 
 // An expert's or a layer's: "7", "expert_7".
 bool is_number(std::string_view word) {
@@ -23,58 +26,59 @@ bool is_number(std::string_view word) {
   return !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-bool has(std::string_view word, std::string_view part) {
-  return word.find(part) != std::string_view::npos;
+bool is_one_of(std::string_view word, Known known) {
+  return std::ranges::find(known, word) != known.end();
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
-  return std::ranges::find(words, word) != words.end();
+bool has_one_of(std::string_view word, Known parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return word.find(part) != std::string_view::npos; });
 }
 
-template <std::size_t N>
-bool has_one_of(std::string_view word, const std::array<std::string_view, N>& parts) {
-  return std::ranges::any_of(parts, [&](std::string_view part) { return has(word, part); });
-}
-
-template <std::size_t N>
-bool any_is(const Words& words, const std::array<std::string_view, N>& known) {
+bool any_is(const Words& words, Known known) {
   return std::ranges::any_of(words, [&](const std::string& word) { return is_one_of(word, known); });
 }
 
-bool any_has(const Words& words, std::string_view part) {
-  return std::ranges::any_of(words, [&](const std::string& word) { return has(word, part); });
+bool any_has(const Words& words, Known parts) {
+  return std::ranges::any_of(words, [&](const std::string& word) { return has_one_of(word, parts); });
 }
 
-constexpr std::array<std::string_view, 4> lists_of_layers = {"layers", "blocks", "h", "block"};
-constexpr std::array<std::string_view, 8> towers = {"vis",   "image",     "audio", "speech",
-                                                    "tower", "projector", "patch", "sam_model"};
-constexpr std::array<std::string_view, 9> past_blocks = {"_hc",         "hc_",          "hyper_connection",
-                                                         "residual",    "layer_scalar", "sconv",
-                                                         "convolution", "message_gate", "attn_res"};
-constexpr std::array<std::string_view, 5> of_attention = {"attn", "attention", "mamba", "mixer", "conv"};
-constexpr std::array<std::string_view, 12> of_router = {"gate",
-                                                        "router",
-                                                        "expert_bias",
-                                                        "e_score_correction_bias",
-                                                        "moe_statics",
-                                                        "fc1_latent_proj",
-                                                        "fc2_latent_proj",
-                                                        "pre_expert_proj",
-                                                        "post_expert_proj",
-                                                        "wg",
-                                                        "router_mlp",
-                                                        "balancing_biases"};
-constexpr std::array<std::string_view, 8> of_network = {
-    "mlp", "feed_forward", "ffn", "block_sparse_moe", "moe", "mixer", "per_layer", "ff"};
-constexpr std::array<std::string_view, 8> of_network_outputs = {
-    "down_proj", "w2", "output_linear", "fc2", "wo", "c_proj", "linear_fc2", "linear_2"};
-constexpr std::array<std::string_view, 6> of_attention_outputs = {"o_proj", "out_proj", "dense",
-                                                                  "wo",     "o_b_proj", "linear_proj"};
-constexpr std::array<std::string_view, 8> of_all_heads = {
-    "q_a_proj",    "kv_a_proj_with_mqa", "wk",      "fused_qkv_a_proj",
-    "q_gate_proj", "o_a_proj",           "kv_proj", "weights_proj"};
-constexpr std::array<std::string_view, 2> of_keys = {"k_proj", "v_proj"};
+// Whole words of a tensor's path.
+constexpr std::array lists_of_layers = {"layers"sv, "blocks"sv, "h"sv, "block"sv};
+constexpr std::array of_router = {"gate"sv,
+                                  "router"sv,
+                                  "wg"sv,
+                                  "router_mlp"sv,
+                                  "expert_bias"sv,
+                                  "e_score_correction_bias"sv,
+                                  "moe_statics"sv,
+                                  "balancing_biases"sv,
+                                  "fc1_latent_proj"sv,
+                                  "fc2_latent_proj"sv,
+                                  "pre_expert_proj"sv,
+                                  "post_expert_proj"sv};
+constexpr std::array of_network_outputs = {"down_proj"sv, "w2"sv,     "output_linear"sv, "fc2"sv,
+                                           "wo"sv,        "c_proj"sv, "linear_fc2"sv,    "linear_2"sv};
+constexpr std::array of_attention_outputs = {"o_proj"sv, "out_proj"sv, "dense"sv,
+                                             "wo"sv,     "o_b_proj"sv, "linear_proj"sv};
+// What all heads share, so that each device of tensor parallelism has it whole.
+constexpr std::array of_all_heads = {"q_a_proj"sv,         "kv_a_proj_with_mqa"sv, "wk"sv,
+                                     "fused_qkv_a_proj"sv, "q_gate_proj"sv,        "o_a_proj"sv,
+                                     "kv_proj"sv,          "weights_proj"sv};
+constexpr std::array of_keys = {"k_proj"sv, "v_proj"sv};
+// Parts of words.
+constexpr std::array norm = {"norm"sv};
+constexpr std::array towers = {"vis"sv,   "image"sv,     "audio"sv, "speech"sv,
+                               "tower"sv, "projector"sv, "patch"sv, "sam_model"sv};
+// Of what stands on the way past the blocks.
+constexpr std::array past_blocks = {
+    "_hc"sv,       "hc_"sv,         "hyper_connection"sv, "residual"sv, "layer_scalar"sv,
+    "sconv"sv,     "convolution"sv, "message_gate"sv,     "attn_res"sv, "attention_input"sv,
+    "mlp_input"sv, "final_input"sv, "message_input"sv};
+constexpr std::array past_all = {"hidden_states"sv, "queries"sv, "rotary"sv};
+constexpr std::array attention_alone = {"attn"sv, "attention"sv};
+constexpr std::array of_attention = {"attn"sv, "attention"sv, "mamba"sv, "mixer"sv, "conv"sv};
+constexpr std::array of_network = {"mlp"sv,   "feed_forward"sv, "ffn"sv, "moe"sv,
+                                   "mixer"sv, "per_layer"sv,    "ff"sv};
 
 // A tensor's place: the layer, and the words of its path below it, without ".weight" or ".bias".
 struct Path {
@@ -102,10 +106,9 @@ Path path_of(const std::string& name) {
       std::ranges::adjacent_find(words, [](const std::string& list, const std::string& number) {
         return is_one_of(list, lists_of_layers) && is_number(number);
       });
-  const auto prefix_end = place == words.end() ? words.end() : place;
-  path.tower =
-      std::any_of(words.begin(), prefix_end, [](const auto& word) { return has_one_of(word, towers); });
-  path.prediction = std::any_of(words.begin(), prefix_end, [](const auto& word) { return has(word, "mtp"); });
+  const Words prefix(words.begin(), place == words.end() ? words.end() : place);
+  path.tower = any_has(prefix, towers);
+  path.prediction = any_has(prefix, std::array{"mtp"sv});
   if (place == words.end()) {
     path.words = std::move(words);
   } else {
@@ -118,39 +121,37 @@ Path path_of(const std::string& name) {
 }
 
 WeightKind kind_outside(const Path& path) {
-  if (any_has(path.words, "norm")) return WeightKind::norms;
-  for (const std::string& word : path.words)
-    if (has_one_of(word, past_blocks) || word.ends_with("_input") || has(word, "hidden_states") ||
-        word.ends_with("queries") || has(word, "rotary"))
-      return WeightKind::norms;
-  if (path.is("fc") || path.is("eh_proj")) return WeightKind::prediction;
-  if (path.is("unembed")) return WeightKind::head;
-  if (any_has(path.words, "embed") || path.is("wte") || path.is("shared") || any_has(path.words, "per_layer"))
-    return WeightKind::embedding;
-  if (any_has(path.words, "head") || path.is("output") || path.is("embed_out")) return WeightKind::head;
-  return WeightKind::other;
+  if (any_has(path.words, norm) || any_has(path.words, past_blocks) || any_has(path.words, past_all))
+    return WeightKind::norms;
+  if (any_is(path.words, std::array{"fc"sv, "eh_proj"sv})) return WeightKind::prediction;
+  if (any_is(path.words, std::array{"unembed"sv, "output"sv, "embed_out"sv}) ||
+      any_has(path.words, std::array{"head"sv}))
+    return WeightKind::head;
+  const bool table = any_has(path.words, std::array{"embed"sv, "per_layer"sv}) ||
+                     any_is(path.words, std::array{"wte"sv, "shared"sv});
+  return table ? WeightKind::embedding : WeightKind::other;
 }
 
-WeightKind kind_in_layer(const Path& path, bool of_each_expert) {
+WeightKind kind_in_layer(const Path& path, bool of_experts) {
   const std::string& block = path.words.front();
-  if (any_has(path.words, "shared_expert") || path.is("shared_mlp")) return WeightKind::shared_experts;
-  const bool norm = has(block, "norm");
+  const bool routes = any_is(path.words, of_router);
+  if (any_has(path.words, std::array{"shared_expert"sv, "shared_mlp"sv})) return WeightKind::shared_experts;
   // Some have experts in attention's place, which nobody spreads.
-  if (of_each_expert && !has(block, "attn") && !has(block, "attention")) return WeightKind::experts;
+  if (of_experts && !has_one_of(block, attention_alone)) return WeightKind::experts;
+  // Layers for further tokens.
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
-  if (has_one_of(block, past_blocks) || block.ends_with("_input")) return WeightKind::norms;
-  const bool network = has_one_of(block, of_network);
-  if (!norm && has_one_of(block, of_attention) &&
-      !(block == "mixer" && any_is(path.words, of_network_outputs)) &&
-      !(block == "mixer" && (path.is("up_proj") || any_is(path.words, of_router))))
-    return WeightKind::attention;
-  if (norm || (network && any_has(path.words, "norm") && !any_is(path.words, of_router)))
-    return WeightKind::norms;
-  if (any_is(path.words, of_router)) return WeightKind::router;
   if (block == "embed_tokens") return WeightKind::embedding;
   if (block == "eh_proj") return WeightKind::prediction;
-  if (!network) return WeightKind::other;
-  return path.words.size() == 1 && path.bias ? WeightKind::router : WeightKind::dense;  // of the experts' sum
+  if (has_one_of(block, past_blocks) || has_one_of(block, norm)) return WeightKind::norms;
+  // One word for attention, networks and experts.
+  const bool network_mixer =
+      block == "mixer" && (routes || path.is("up_proj") || any_is(path.words, of_network_outputs));
+  if (has_one_of(block, of_attention) && !network_mixer) return WeightKind::attention;
+  if (routes) return WeightKind::router;
+  if (!has_one_of(block, of_network)) return WeightKind::other;
+  if (any_has(path.words, norm)) return WeightKind::norms;
+  const bool of_sum = path.words.size() == 1 && path.bias;  // of all experts' outputs
+  return of_sum ? WeightKind::router : WeightKind::dense;
 }
 
 bool is_output(WeightKind kind, const Path& path) {
@@ -174,7 +175,7 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
         return is_output(weight.kind, path) ? 2 : 1;
       return weight.shape[1] == hidden ? 2 : 1;
     case WeightKind::attention:
-      if (any_has(path.words, "norm") || is_one_of(path.last(), of_all_heads)) return uncut;
+      if (any_has(path.words, norm) || is_one_of(path.last(), of_all_heads)) return uncut;
       return !is_output(weight.kind, path) ? 0 : path.bias ? uncut : last;
     case WeightKind::dense:
     case WeightKind::shared_experts:
@@ -205,7 +206,7 @@ class Sorting {
     std::vector<std::int64_t> shape = tensor.shape;
     if (shape.empty()) shape = {1};
     if (one_expert) shape.insert(shape.begin(), 1);
-    const bool all_experts = list && shape.size() > 1 && !has(path.last(), "norm");
+    const bool all_experts = list && shape.size() > 1 && !has_one_of(path.last(), norm);
     Weight weight{.shape = std::move(shape), .number_bytes = tensor.number_bytes, .name = tensor.name};
     if (path.prediction)
       weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
