@@ -134,7 +134,9 @@ Subcommand add_memory(CLI::App& command) {
   auto options = std::make_shared<MemoryArguments>();
   CLI::App* app =
       command.add_subcommand("memory", "What a device holds in training, what fits, and in how many chunks");
-  app->add_option("--model", options->model, "The model's config.json, or the folder of its checkpoint")->required()->type_name("PATH");
+  app->add_option("--model", options->model, "The model's config.json, or the folder of its checkpoint")
+      ->required()
+      ->type_name("PATH");
   add_setup(*app, *options);
   add_device(*app, *options);
   app->add_option("--counts", options->counts,

@@ -28,20 +28,34 @@ constexpr int max_vocabulary = 1 << 28;
 constexpr double max_parameters = 0x1p56;
 
 // Keys that add weights, where they say a number, an object or true.
-constexpr std::array weight_keys = {"vision_config", "audio_config", "speech_config", "mlp_bias", "use_bias",
-                                    "index_n_heads", "n_shared_experts",
-                                    "num_shared_experts", "moe_num_shared_experts",
-                                    "shared_expert_intermediate_size", "shared_intermediate_size",
-                                    "moe_shared_expert_intermediate_size", "hidden_size_per_layer_input",
-                                    "num_kv_shared_layers", "linear_num_value_heads", "mamba_num_heads",
-                                    "mamba_n_heads", "hc_mult", "moe_latent_size", "lm_head_bias",
-                                    "kv_lora_rank", "engram_vocab_size"};
+constexpr std::array weight_keys = {"vision_config",
+                                    "audio_config",
+                                    "speech_config",
+                                    "mlp_bias",
+                                    "use_bias",
+                                    "index_n_heads",
+                                    "n_shared_experts",
+                                    "num_shared_experts",
+                                    "moe_num_shared_experts",
+                                    "shared_expert_intermediate_size",
+                                    "shared_intermediate_size",
+                                    "moe_shared_expert_intermediate_size",
+                                    "hidden_size_per_layer_input",
+                                    "num_kv_shared_layers",
+                                    "linear_num_value_heads",
+                                    "mamba_num_heads",
+                                    "mamba_n_heads",
+                                    "hc_mult",
+                                    "moe_latent_size",
+                                    "lm_head_bias",
+                                    "kv_lora_rank",
+                                    "engram_vocab_size"};
 
 // A family that no rule describes, by keys that most have.
 WeightRule usual_rule(const ConfigKeys& keys) {
   WeightRule rule;
-  for (const std::string_view key : {"intermediate_size", "ffn_hidden_size", "expert_ffn_hidden_size",
-                                     "moe_intermediate_size"})
+  for (const std::string_view key :
+       {"intermediate_size", "ffn_hidden_size", "expert_ffn_hidden_size", "moe_intermediate_size"})
     if (keys.is_there(key)) rule.expert_width = key;
   if (keys.is_there("kv_lora_rank")) rule.attention.kind = AttentionRule::Kind::latent;
   return rule;
@@ -113,8 +127,8 @@ class Reader {
     for (const ConfigKeys* config : {&config_.whole, &keys_})
       for (const std::string_view key : weight_keys)
         if (!read.contains(key) && config->is_there(key) && adds(*config->at(key)) && read.insert(key).second)
-          model_.notes.push_back(fmt::format("{} is there, and the weights that it adds are not counted",
-                                             config->name(key)));
+          model_.notes.push_back(
+              fmt::format("{} is there, and the weights that it adds are not counted", config->name(key)));
   }
 
   static bool adds(const Json& value) {
@@ -153,9 +167,8 @@ class Reader {
     if (known_ && !keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
       keys_.fail("head_dim", "is missing, and {} heads do not divide the hidden size {}", shape.heads,
                  model_.hidden);
-    shape.head_dim =
-        keys_.integer_or("head_dim", 1, max_width,
-                         static_cast<int>((model_.hidden + shape.heads - 1) / shape.heads));
+    shape.head_dim = keys_.integer_or("head_dim", 1, max_width,
+                                      static_cast<int>((model_.hidden + shape.heads - 1) / shape.heads));
   }
 
   void read_latent(AttentionShape& shape) const {
@@ -237,7 +250,8 @@ class Reader {
 }  // namespace
 
 ModelDescription read_model_description(const ByteSource& source) {
-  if (!source.is_folder() || !has_checkpoint(source.name())) return Reader(read_language_config(source)).read();
+  if (!source.is_folder() || !has_checkpoint(source.name()))
+    return Reader(read_language_config(source)).read();
   const CheckpointWeights checkpoint = read_checkpoint_weights(source.name());
   ModelDescription model = read_model_description(source, checkpoint.tensors);
   model.notes.insert(model.notes.end(), checkpoint.notes.begin(), checkpoint.notes.end());

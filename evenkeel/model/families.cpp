@@ -199,10 +199,9 @@ std::vector<Family> deepseek_and_kin() {
                                 .router = {"gate.weight", "gate.bias", "gate.e_score_correction_bias"},
                                 .kept = {"shared_experts"},
                                 .id_tables = {"gate.tid2eid"}},
-       .weights =
-           WeightRule{.experts = "n_routed_experts",
-                      .shared_width = SizeKey{"moe_intermediate_size"},
-                      .sizes_alone = true}},
+       .weights = WeightRule{.experts = "n_routed_experts",
+                             .shared_width = SizeKey{"moe_intermediate_size"},
+                             .sizes_alone = true}},
       {.model_types = {"deepseek_ocr2_text", "unlimited_ocr_text"},
        .architectures = {"DeepseekOcr2Text", "UnlimitedOcrText"},
        .groups = Groups::unless_greedy,

@@ -23,7 +23,8 @@ std::int64_t ModelDescription::parameters(WeightKind kind) const {
 
 std::int64_t ModelDescription::parameters() const {
   std::int64_t sum = 0;
-  for (std::size_t kind = 0; kind < weight_kinds.size(); ++kind) sum += parameters(static_cast<WeightKind>(kind));
+  for (std::size_t kind = 0; kind < weight_kinds.size(); ++kind)
+    sum += parameters(static_cast<WeightKind>(kind));
   return sum;
 }
 

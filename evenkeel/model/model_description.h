@@ -47,7 +47,7 @@ struct RoutedExperts {
   std::int64_t latent = 0;  // the width that experts take and give; 0: the hidden size
   // Of the network that every token visits, be it one expert or several side by side; 0 where there is none.
   std::int64_t shared_width = 0;
-  bool gated = true;   // all networks of the model have gate, up and down; else only up and down
+  bool gated = true;  // all networks of the model have gate, up and down; else only up and down
   bool biases = false;
 };
 
@@ -59,7 +59,7 @@ struct ModelDescription {
   bool tied_embeddings = false;  // the head is the embedding
   AttentionShape attention;
   RoutedExperts experts;
-  std::vector<bool> has_experts;  // by layer; the others are dense, or have no network
+  std::vector<bool> has_experts;        // by layer; the others are dense, or have no network
   std::int64_t dense_intermediate = 0;  // 0 where no layer is dense
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;

@@ -47,23 +47,32 @@ bool any_has(const Words& words, std::string_view part) {
 }
 
 constexpr std::array<std::string_view, 4> lists_of_layers = {"layers", "blocks", "h", "block"};
-constexpr std::array<std::string_view, 8> towers = {"vis",    "image", "audio", "speech",
+constexpr std::array<std::string_view, 8> towers = {"vis",   "image",     "audio", "speech",
                                                     "tower", "projector", "patch", "sam_model"};
 constexpr std::array<std::string_view, 8> past_blocks = {
     "_hc", "hc_", "hyper_connection", "residual", "layer_scalar", "sconv", "convolution", "message_gate"};
 constexpr std::array<std::string_view, 5> of_attention = {"attn", "attention", "mamba", "mixer", "conv"};
-constexpr std::array<std::string_view, 12> of_router = {
-    "gate",        "router",           "expert_bias",      "e_score_correction_bias", "moe_statics",
-    "fc1_latent_proj", "fc2_latent_proj", "pre_expert_proj", "post_expert_proj", "wg",
-    "router_mlp",     "balancing_biases"};
-constexpr std::array<std::string_view, 8> of_network = {"mlp",      "feed_forward", "ffn",      "block_sparse_moe",
-                                                        "moe", "mixer",        "per_layer", "ff"};
-constexpr std::array<std::string_view, 8> of_network_outputs = {"down_proj", "w2",     "output_linear", "fc2",
-                                                                "wo",        "c_proj", "linear_fc2",    "linear_2"};
-constexpr std::array<std::string_view, 6> of_attention_outputs = {"o_proj", "out_proj", "dense", "wo", "o_b_proj",
-                                                                  "linear_proj"};
-constexpr std::array<std::string_view, 8> of_all_heads = {"q_a_proj", "kv_a_proj_with_mqa", "wk",  "fused_qkv_a_proj",
-                                                          "q_gate_proj", "o_a_proj", "kv_proj", "weights_proj"};
+constexpr std::array<std::string_view, 12> of_router = {"gate",
+                                                        "router",
+                                                        "expert_bias",
+                                                        "e_score_correction_bias",
+                                                        "moe_statics",
+                                                        "fc1_latent_proj",
+                                                        "fc2_latent_proj",
+                                                        "pre_expert_proj",
+                                                        "post_expert_proj",
+                                                        "wg",
+                                                        "router_mlp",
+                                                        "balancing_biases"};
+constexpr std::array<std::string_view, 8> of_network = {
+    "mlp", "feed_forward", "ffn", "block_sparse_moe", "moe", "mixer", "per_layer", "ff"};
+constexpr std::array<std::string_view, 8> of_network_outputs = {
+    "down_proj", "w2", "output_linear", "fc2", "wo", "c_proj", "linear_fc2", "linear_2"};
+constexpr std::array<std::string_view, 6> of_attention_outputs = {"o_proj", "out_proj", "dense",
+                                                                  "wo",     "o_b_proj", "linear_proj"};
+constexpr std::array<std::string_view, 8> of_all_heads = {
+    "q_a_proj",    "kv_a_proj_with_mqa", "wk",      "fused_qkv_a_proj",
+    "q_gate_proj", "o_a_proj",           "kv_proj", "weights_proj"};
 constexpr std::array<std::string_view, 2> of_keys = {"k_proj", "v_proj"};
 
 // A tensor's place: the layer, and the words of its path below it, without ".weight" or ".bias".
@@ -83,13 +92,17 @@ Path path_of(const std::string& name) {
   Path path;
   Words words = split(name, '.');
   path.bias = words.back() == "bias" || words.back().ends_with("_proj_bias");
-  if (words.size() > 1 && (words.back() == "weight" || words.back() == "bias")) words.pop_back();
-  else if (path.bias) words.back().resize(words.back().size() - 5);
-  const auto place = std::ranges::adjacent_find(words, [](const std::string& list, const std::string& number) {
-    return is_one_of(list, lists_of_layers) && is_number(number);
-  });
+  if (words.size() > 1 && (words.back() == "weight" || words.back() == "bias"))
+    words.pop_back();
+  else if (path.bias)
+    words.back().resize(words.back().size() - 5);
+  const auto place =
+      std::ranges::adjacent_find(words, [](const std::string& list, const std::string& number) {
+        return is_one_of(list, lists_of_layers) && is_number(number);
+      });
   const auto prefix_end = place == words.end() ? words.end() : place;
-  path.tower = std::any_of(words.begin(), prefix_end, [](const auto& word) { return has_one_of(word, towers); });
+  path.tower =
+      std::any_of(words.begin(), prefix_end, [](const auto& word) { return has_one_of(word, towers); });
   path.prediction = std::any_of(words.begin(), prefix_end, [](const auto& word) { return has(word, "mtp"); });
   if (place == words.end()) {
     path.words = std::move(words);
@@ -105,7 +118,8 @@ Path path_of(const std::string& name) {
 WeightKind kind_outside(const Path& path) {
   if (any_has(path.words, "norm")) return WeightKind::norms;
   for (const std::string& word : path.words)
-    if (has_one_of(word, past_blocks) || word.ends_with("_input") || has(word, "hidden_states") || has(word, "rotary"))
+    if (has_one_of(word, past_blocks) || word.ends_with("_input") || has(word, "hidden_states") ||
+        has(word, "rotary"))
       return WeightKind::norms;
   if (path.is("fc") || path.is("eh_proj")) return WeightKind::prediction;
   if (any_has(path.words, "embed") || path.is("wte") || path.is("shared") || any_has(path.words, "per_layer"))
@@ -123,10 +137,12 @@ WeightKind kind_in_layer(const Path& path, bool of_each_expert) {
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
   if (has_one_of(block, past_blocks) || block.ends_with("_input")) return WeightKind::norms;
   const bool network = has_one_of(block, of_network);
-  if (!norm && has_one_of(block, of_attention) && !(block == "mixer" && any_is(path.words, of_network_outputs)) &&
+  if (!norm && has_one_of(block, of_attention) &&
+      !(block == "mixer" && any_is(path.words, of_network_outputs)) &&
       !(block == "mixer" && (path.is("up_proj") || any_is(path.words, of_router))))
     return WeightKind::attention;
-  if (norm || (network && any_has(path.words, "norm") && !any_is(path.words, of_router))) return WeightKind::norms;
+  if (norm || (network && any_has(path.words, "norm") && !any_is(path.words, of_router)))
+    return WeightKind::norms;
   if (any_is(path.words, of_router)) return WeightKind::router;
   if (block == "embed_tokens") return WeightKind::embedding;
   if (block == "eh_proj") return WeightKind::prediction;
@@ -136,10 +152,12 @@ WeightKind kind_in_layer(const Path& path, bool of_each_expert) {
 
 bool is_output(WeightKind kind, const Path& path) {
   const std::string_view name = path.last();
-  return kind == WeightKind::attention ? is_one_of(name, of_attention_outputs) : is_one_of(name, of_network_outputs);
+  return kind == WeightKind::attention ? is_one_of(name, of_attention_outputs)
+                                       : is_one_of(name, of_network_outputs);
 }
 
-// How tensor parallelism usually cuts it: outputs by their inputs, all else by rows, where heads share nothing.
+// How tensor parallelism usually cuts it: outputs by their inputs, all else by rows, where heads share
+// nothing.
 int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
   const int last = static_cast<int>(weight.shape.size()) - 1;
   switch (weight.kind) {
@@ -186,10 +204,15 @@ class Sorting {
     if (one_expert) shape.insert(shape.begin(), 1);
     const bool all_experts = list && shape.size() > 1 && !has(path.last(), "norm");
     Weight weight{.shape = std::move(shape), .number_bytes = tensor.number_bytes, .name = tensor.name};
-    if (path.prediction) weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
-    else weight.layer = path.layer;
-    if (path.tower) weight.layer = no_layer;
-    else weight.kind = path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, one_expert || all_experts);
+    if (path.prediction)
+      weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
+    else
+      weight.layer = path.layer;
+    if (path.tower)
+      weight.layer = no_layer;
+    else
+      weight.kind =
+          path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, one_expert || all_experts);
     // Layers for further tokens have the model's own embedding and head, which some checkpoints repeat.
     const bool repeated = weight.layer >= model_.num_layers &&
                           (weight.kind == WeightKind::embedding || weight.kind == WeightKind::head);
@@ -222,7 +245,8 @@ class Sorting {
 
   void set_axis(Weight& weight, const Path& path, int axis) {
     weight.axis = axis == NamedTensor::by_name ? usual_axis(weight, path, model_.hidden) : axis;
-    if (axis == NamedTensor::by_name && weight.kind == WeightKind::attention && is_one_of(path.last(), of_keys))
+    if (axis == NamedTensor::by_name && weight.kind == WeightKind::attention &&
+        is_one_of(path.last(), of_keys))
       weight.most_parts = model_.attention.kv_heads;
     if (is_output(weight.kind, path)) outputs_.push_back(model_.weights.size());
   }
@@ -247,8 +271,10 @@ class Sorting {
       if (weight.kind != WeightKind::experts) continue;
       if (layer == no_layer) layer = weight.layer;
       experts.count = std::max(experts.count, weight.shape[0]);
-      if (weight.shape.size() < 3) experts.biases = true;
-      else if (weight.layer == layer) numbers += weight.numbers() / weight.shape[0];
+      if (weight.shape.size() < 3)
+        experts.biases = true;
+      else if (weight.layer == layer)
+        numbers += weight.numbers() / weight.shape[0];
     }
     if (layer == no_layer)
       throw InvalidArgument("model", "has no tensor that is an expert's", "a Mixture-of-Experts model");
@@ -270,7 +296,8 @@ class Sorting {
     std::int64_t width = 0, layer = no_layer;
     for (const std::size_t output : outputs_) {
       const Weight& weight = model_.weights[output];
-      if (weight.kind != kind || weight.shape.size() < 2 || (layer != no_layer && weight.layer != layer)) continue;
+      if (weight.kind != kind || weight.shape.size() < 2 || (layer != no_layer && weight.layer != layer))
+        continue;
       layer = weight.layer;
       width += weight.numbers() / model_.hidden;
     }

@@ -19,15 +19,16 @@ namespace evenkeel {
 struct NamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  // Which axis tensor parallelism cuts, where a plan says it; by_name: as the kind and the name usually have it.
+  // Which axis tensor parallelism cuts, where a plan says it; by_name: as the kind and the name usually have
+  // it.
   static constexpr int by_name = -2;
   int axis = by_name;
   std::int64_t number_bytes = 0;  // 0: not whole, or not known
 };
 
 // Fills weights, and from them what they say better than a config: has_experts, prediction_layers, the
-// experts' number, width, gates and biases, the widths of shared experts and dense layers. Of `model` are read
-// num_layers, hidden, experts.count (0: by the tensors) and experts.latent, and the key heads. Throws
+// experts' number, width, gates and biases, the widths of shared experts and dense layers. Of `model` are
+// read num_layers, hidden, experts.count (0: by the tensors) and experts.latent, and the key heads. Throws
 // InvalidArgument: no tensor is an expert's.
 void take_weights(ModelDescription& model, std::span<const NamedTensor> tensors);
 

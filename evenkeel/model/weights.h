@@ -16,7 +16,7 @@ namespace evenkeel {
 
 enum class WeightKind {
   embedding,
-  norms,  // and what else stands on the way past the blocks: scales, mixers of streams
+  norms,      // and what else stands on the way past the blocks: scales, mixers of streams
   attention,  // or what stands in its place
   router,     // and the ways into the width that experts work in, and back
   experts,    // the routed ones
@@ -28,8 +28,8 @@ enum class WeightKind {
 };
 
 inline constexpr std::array<std::string_view, 10> weight_kinds = {
-    "embedding", "norms",      "attention", "router", "experts", "shared_experts", "dense",
-    "prediction", "head", "other"};
+    "embedding",      "norms", "attention",  "router", "experts",
+    "shared_experts", "dense", "prediction", "head",   "other"};
 
 inline constexpr std::int64_t no_layer = -1;
 inline constexpr int uncut = -1;

@@ -105,8 +105,8 @@ void put_headline(Page& page, const MemoryReport& report) {
     page.put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
   const ModelDescription& model = report.memory.model();
   page.put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
-           weights_text(model.parameters()), model.num_layers, model.num_moe_layers(),
-           model.experts.count, model.experts.top_k);
+           weights_text(model.parameters()), model.num_layers, model.num_moe_layers(), model.experts.count,
+           model.experts.top_k);
   if (const auto more = std::ssize(model.prediction_layers); more > 0)
     page.put("{} of multi-token prediction besides, {}\n", counted(more, "layer", "layers"),
              report.memory.setup().extra.prediction ? "counted on the last stage (--without prediction)"

@@ -67,7 +67,8 @@ class KeptTensors {
   void add_attention() {
     const AttentionShape& shape = model_.attention;
     if (setup_.unfused_attention)
-      add("attention_scores", {.of_token = 2 * shape.heads * setup_.sequence, .again = setup_.selective.core_attn});
+      add("attention_scores",
+          {.of_token = 2 * shape.heads * setup_.sequence, .again = setup_.selective.core_attn});
     const bool again = setup_.selective.layernorm;
     add("attention_norm", {.of_token = model_.hidden});
     add("qkv_input", {.of_token = model_.hidden, .again = again});

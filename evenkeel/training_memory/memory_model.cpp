@@ -59,11 +59,13 @@ void require_parts(const ModelDescription& model, const SelectiveRecompute& sele
 
 void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   if (model.weights.empty())
-    throw Unsupported(fmt::format(
-        "the config.json of a '{}' alone does not say all its weights; give the folder of its checkpoint (--model "
-        "DIR: the safetensors headers are read), or in Python the model itself, which may be on the meta device: "
-        "evenkeel.memory(model)",
-        model.family));
+    throw Unsupported(
+        fmt::format("the config.json of a '{}' alone does not say all its weights; give the folder of its "
+                    "checkpoint (--model "
+                    "DIR: the safetensors headers are read), or in Python the model itself, which may be on "
+                    "the meta device: "
+                    "evenkeel.memory(model)",
+                    model.family));
   const Parallelism& parallel = setup.parallel;
   require_degrees(parallel);
   require_positive("sequence", setup.sequence);
@@ -128,8 +130,8 @@ void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDe
       "pipeline_layout",
       fmt::format("has {} pieces with {} layers, {} for further tokens, {} embeddings and {} heads",
                   pieces.size(), sum.layers, sum.prediction_layers, embeddings, heads),
-      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head", number,
-                  model.num_layers, model.prediction_layers.size()));
+      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head",
+                  number, model.num_layers, model.prediction_layers.size()));
 }
 
 }  // namespace

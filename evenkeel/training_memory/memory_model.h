@@ -76,8 +76,8 @@ struct ExtraTerms {
   bool sharded_optimizer = false;
   // Static: weights and gradients are spread likewise. Active: layers gathered to be computed.
   bool fully_sharded = false;
-  // With it: the first axis is cut even where it is shorter than there are devices, as transformers does; else
-  // then the next one (torchtitan's experts).
+  // With it: the first axis is cut even where it is shorter than there are devices, as transformers does;
+  // else then the next one (torchtitan's experts).
   bool first_axis_alone = false;
   // Active. Without recomputation every layer of a stage keeps its rows, not one; with it, its input. Counts
   // the micro-batches that a schedule really has in flight: p - r where v is 1, else m_g.
@@ -101,7 +101,8 @@ struct ExtraTerms {
 
 // Parts of a layer that backward computes again, by Megatron-Core's names for them.
 struct SelectiveRecompute {
-  // Of scores and probabilities; fused attention keeps none, and what it makes is the output projection's input.
+  // Of scores and probabilities; fused attention keeps none, and what it makes is the output projection's
+  // input.
   bool core_attn = false;
   bool layernorm = false;       // what both norms give
   bool mla_up_proj = false;     // queries, keys and values of latent attention
@@ -127,8 +128,8 @@ struct PipelinePiece {
 
 struct MemorySetup {
   Parallelism parallel = {};
-  // In order, dealt to the stages in turns; empty: layers as evenly as they allow, the embedding first, the head
-  // and layers for further tokens last.
+  // In order, dealt to the stages in turns; empty: layers as evenly as they allow, the embedding first, the
+  // head and layers for further tokens last.
   std::vector<PipelinePiece> pieces = {};
   std::int64_t sequence = 4096;  // s
   std::int64_t micro_batch = 1;  // b
@@ -167,11 +168,12 @@ std::int64_t total_bytes(const std::vector<ActiveItem>& items);
 
 class MemoryModel {
  public:
-  // Throws Unsupported: the weights of the model are not known. InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
-  // expert-parallel devices than experts, e_t that does not divide an expert's width, more than most_devices,
-  // pieces that are not pp x vp or do not add up to the layers, selective recomputation beside full, of parts that the model has not, or of Table 2, which has not its
-  // tensors, with kept_tensors t that does not divide the attention heads, and devices of a stage, t c d,
-  // that are no multiple of e e_t: they would not hold the experts.
+  // Throws Unsupported: the weights of the model are not known. InvalidArgument: a number below 1 or a degree
+  // above most_degree, more stages than layers, more expert-parallel devices than experts, e_t that does not
+  // divide an expert's width, more than most_devices, pieces that are not pp x vp or do not add up to the
+  // layers, selective recomputation beside full, of parts that the model has not, or of Table 2, which has
+  // not its tensors, with kept_tensors t that does not divide the attention heads, and devices of a stage, t
+  // c d, that are no multiple of e e_t: they would not hold the experts.
   MemoryModel(ModelDescription model, MemorySetup setup);
 
   const ModelDescription& model() const { return model_; }
@@ -233,7 +235,7 @@ class MemoryModel {
     bool experts = false;
     bool dense = false;
   };
-  std::vector<LayerParts> parts_;                  // by layer, those that predict further tokens behind
+  std::vector<LayerParts> parts_;  // by layer, those that predict further tokens behind
   std::vector<PipelinePiece> pipeline_;
   std::vector<std::vector<std::int64_t>> pieces_;  // of the pipeline: layers
   std::vector<std::vector<std::int64_t>> layers_;  // by stage

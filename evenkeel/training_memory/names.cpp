@@ -117,7 +117,8 @@ std::string without_repeats(const std::string& argument, const std::string& text
       const std::size_t digits = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
       const std::int64_t times = parse_whole(argument, text.substr(i + 1, digits - i - 1), 1, most_symbols);
       const std::string part = all.substr(last);
-      if (part.empty() || part.size() * static_cast<std::size_t>(times) > most_symbols) fail("repeats too much, or nothing");
+      if (part.empty() || part.size() * static_cast<std::size_t>(times) > most_symbols)
+        fail("repeats too much, or nothing");
       for (std::int64_t n = 1; n < times; ++n) all += part;
       i = digits - 1;
     } else if (std::string_view("EtmL|").find(symbol) == std::string_view::npos) {

@@ -69,9 +69,9 @@ inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute:
 void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup);
 std::string recompute_text(const MemorySetup& setup);
 
-// Pieces of the pipeline: their layers ("3,4,4,3": the embedding is in the first, the head and layers for further
-// tokens in the last), or as Megatron-Core's --pipeline-model-parallel-layout writes them ("Et*3|(tt|)*29m|L").
-// Throws InvalidArgument.
+// Pieces of the pipeline: their layers ("3,4,4,3": the embedding is in the first, the head and layers for
+// further tokens in the last), or as Megatron-Core's --pipeline-model-parallel-layout writes them
+// ("Et*3|(tt|)*29m|L"). Throws InvalidArgument.
 std::vector<PipelinePiece> parse_pipeline(const std::string& argument, const std::string& text,
                                           std::int64_t prediction_layers);
 

@@ -43,8 +43,9 @@ struct Sum {
     const Wide numbers = product(shape);
     kept += numbers;
     stored_bytes += numbers * (weight.number_bytes > 0 ? weight.number_bytes : setup.bytes.weight);
-    states += setup.extra.sharded_optimizer && !setup.extra.fully_sharded ? internal::divide_up(numbers, number)
-                                                                          : numbers;
+    states += setup.extra.sharded_optimizer && !setup.extra.fully_sharded
+                  ? internal::divide_up(numbers, number)
+                  : numbers;
   }
 };
 

@@ -1,4 +1,6 @@
 // _native.memory: what a device holds of a model whose weights Python lists.
+#include "evenkeel/report/memory.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -18,7 +20,6 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/parse.h"
 #include "evenkeel/io/model_config.h"
-#include "evenkeel/report/memory.h"
 #include "evenkeel/topology/devices.h"
 #include "evenkeel/training_memory/names.h"
 #include "python/bindings/bind.h"
@@ -47,7 +48,8 @@ template <class Struct, std::size_t N>
 void set_named(const char* argument, const Numbers& given, Struct& into,
                const std::array<std::pair<std::string_view, std::int64_t Struct::*>, N>& known) {
   for (const auto& [name, number] : given) {
-    const auto found = std::ranges::find(known, name, &std::pair<std::string_view, std::int64_t Struct::*>::first);
+    const auto found =
+        std::ranges::find(known, name, &std::pair<std::string_view, std::int64_t Struct::*>::first);
     if (found == known.end()) {
       std::string names;
       for (const auto& each : known) names += (names.empty() ? "" : ", ") + std::string(each.first);
@@ -77,12 +79,14 @@ MemorySetup setup_of(const MemoryOptions& options, const ModelDescription& model
   setup.extra.first_axis_alone = options.transformers;
   setup.unfused_attention = options.unfused;
   if (!options.pipeline_layout.empty())
-    setup.pieces = parse_pipeline("pipeline_layout", options.pipeline_layout, std::ssize(model.prediction_layers));
+    setup.pieces =
+        parse_pipeline("pipeline_layout", options.pipeline_layout, std::ssize(model.prediction_layers));
   return setup;
 }
 
 // A file's name where `tensors` is none, else the text of a config.
-ModelDescription read_model(const std::string& config, const std::optional<std::vector<NamedTensor>>& tensors) {
+ModelDescription read_model(const std::string& config,
+                            const std::optional<std::vector<NamedTensor>>& tensors) {
   if (!tensors) return read_model_description(config);
   const auto bytes = std::as_bytes(std::span(config));
   return read_model_description(ByteSource({bytes.begin(), bytes.end()}, "the model's config"), *tensors);
@@ -93,10 +97,9 @@ std::string memory(const std::string& config, const std::optional<std::vector<Na
   ModelDescription model = read_model(config, tensors);
   const MemorySetup setup = setup_of(options, model);
   const MemoryModel memory(std::move(model), setup);
-  const DeviceMemory device{
-      .available_bytes = share_of(options.device_bytes, options.ratio_thousandths),
-      .static_bytes = std::nullopt,
-      .bins = options.bins};
+  const DeviceMemory device{.available_bytes = share_of(options.device_bytes, options.ratio_thousandths),
+                            .static_bytes = std::nullopt,
+                            .bins = options.bins};
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   MemoryReport report = memory_report(memory, device, received);
   report.device_bytes = options.device_bytes;
@@ -109,12 +112,11 @@ std::string memory(const std::string& config, const std::optional<std::vector<Na
 
 void bind_memory(nb::module_& module) {
   nb::class_<NamedTensor>(module, "NamedTensor")
-      .def("__init__",
-           [](NamedTensor* made, std::string name, std::vector<std::int64_t> shape, std::optional<int> axis,
-              bool by_name, std::int64_t number_bytes) {
-             new (made) NamedTensor{std::move(name), std::move(shape),
-                                    by_name ? NamedTensor::by_name : axis.value_or(uncut), number_bytes};
-           });
+      .def("__init__", [](NamedTensor* made, std::string name, std::vector<std::int64_t> shape,
+                          std::optional<int> axis, bool by_name, std::int64_t number_bytes) {
+        new (made) NamedTensor{std::move(name), std::move(shape),
+                               by_name ? NamedTensor::by_name : axis.value_or(uncut), number_bytes};
+      });
   nb::class_<MemoryOptions>(module, "MemoryOptions")
       .def(nb::init<>())
       .def_rw("parallel", &MemoryOptions::parallel)
@@ -134,7 +136,8 @@ void bind_memory(nb::module_& module) {
       .def_rw("ratio_thousandths", &MemoryOptions::ratio_thousandths)
       .def_rw("bins", &MemoryOptions::bins);
   module.def("memory", &memory, nb::arg("config"), nb::arg("tensors").none(), nb::arg("options"));
-  module.def("device_bytes", [](const std::string& name) { return device_preset(name, "device").memory_bytes(); });
+  module.def("device_bytes",
+             [](const std::string& name) { return device_preset(name, "device").memory_bytes(); });
 }
 
 }  // namespace evenkeel::python

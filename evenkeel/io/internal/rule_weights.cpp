@@ -130,8 +130,8 @@ class RuleWeights {
     return rank > 0 ? rank : model_.hidden;
   }
 
-  // A small network that chooses the tokens that attention looks at: queries, one key for all heads with scale
-  // and shift of its norm, and the weight of each head.
+  // A small network that chooses the tokens that attention looks at: queries, one key for all heads with
+  // scale and shift of its norm, and the weight of each head.
   void add_indexer() {
     constexpr WeightKind kind = WeightKind::attention;
     const std::int64_t head_dim = width("index_head_dim");
@@ -217,8 +217,8 @@ class RuleWeights {
 
   // Gemma 4: layers with full attention have wider heads, fewer of keys, and may take keys for values.
   void read_wide_layers() {
-    mixers_ = by_layer<Mixer>("layer_types", {{"full_attention", Mixer::wide_attention},
-                                              {"sliding_attention", Mixer::attention}});
+    mixers_ = by_layer<Mixer>(
+        "layer_types", {{"full_attention", Mixer::wide_attention}, {"sliding_attention", Mixer::attention}});
     values_are_keys_ = keys_.flag("attention_k_eq_v", false);
     if (keys_.is_there("per_layer_config")) return read_wide_shape(keys_.at("per_layer_config"));
     wide_.head_dim = keys_.integer_or("global_head_dim", 1, max_width, 512);

@@ -14,7 +14,7 @@ namespace evenkeel::internal {
 namespace {
 
 constexpr std::string_view block_ending = "_blocks";
-constexpr std::array<std::string_view, 6> scales = {"_scale_inv",   "_scales",     ".weight_scale",
+constexpr std::array<std::string_view, 6> scales = {"_scale_inv",      "_scales",      ".weight_scale",
                                                     ".weight_scale_2", ".input_scale", ".weight_shape"};
 
 bool ends_with_one_of(std::string_view name) {
@@ -39,7 +39,8 @@ void unpack(NamedTensor& tensor, std::int64_t numbers) {
 bool has_checkpoint(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (const std::string name = entry.path().filename(); name == whole_checkpoint || name.ends_with(index_ending))
+    if (const std::string name = entry.path().filename();
+        name == whole_checkpoint || name.ends_with(index_ending))
       return true;
   return false;
 }
