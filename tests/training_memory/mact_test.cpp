@@ -33,17 +33,10 @@ TEST(Mact, SaysThatBeyondTheLargestBinNothingIsPromised) {
   EXPECT_EQ(mact(0, 0, bins), (MactChoice{.least_chunks = 1, .chunks = 1, .promised = true}));
 }
 
-TEST(Mact, TheFullestRankDecidesForAll) {
-  const std::vector<std::int64_t> by_rank = {100, 250, 90, 10};
-  EXPECT_EQ(mact(by_rank, 100, bins), mact(250, 100, bins));
-  EXPECT_EQ(mact(by_rank, 100, bins).chunks, 4);
-}
-
 TEST(Mact, BinsThatDoNotAscendAreRefused) {
   for (const std::vector<std::int64_t>& wrong : {std::vector<std::int64_t>{}, {0, 1}, {-1}, {1, 1}, {4, 2}})
     EXPECT_THROW(mact(10, 10, wrong), InvalidArgument);
   EXPECT_THROW(mact(-1, 10, bins), InvalidArgument);
-  EXPECT_THROW(mact(std::span<const std::int64_t>{}, 10, bins), InvalidArgument);
   EXPECT_EQ(mact(10, 3, std::vector<std::int64_t>{3, 5}).chunks, 5);
 }
 
