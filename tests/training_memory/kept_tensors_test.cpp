@@ -225,31 +225,34 @@ TEST(KeptTensors, KeysAndValuesOfAHeadAreOnAllDevicesThatShareIt) {
 TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();
-  setup.extra.fully_sharded = true;
   setup.extra.replicated = true;
   const auto up = [](std::int64_t number, std::int64_t parts) { return (number + parts - 1) / parts; };
-  for (const bool first_axis_alone : {false, true}) {
-    setup.extra.first_axis_alone = first_axis_alone;
+  for (const int way : {0, 1, 2}) {
+    setup.extra.sharded_optimizer = way == 0;  // cuts the states alone, as one row of numbers
+    setup.extra.fully_sharded = way != 0;
+    setup.extra.first_axis_alone = way == 1;
     for (const std::int64_t expert : {8, 64, 256}) {  // 32, 4 and 1 here, on 8, 16 and 2 devices
       const std::int64_t data = expert == 64 ? 256 : 128;
       setup.parallel = {.tensor = 2, .expert = expert, .data = data, .context = 2};
-      std::map<std::string_view, std::int64_t> expected;
+      std::map<std::string_view, std::int64_t> expected, states;
       for (const Weight& weight : model.weights) {
-        std::vector<std::int64_t> shape = weight.shape;
         if (weight.layer >= model.num_layers) continue;
+        std::vector<std::int64_t> shape = weight.shape;
         const bool experts = weight.kind == WeightKind::experts;
         const std::int64_t devices = experts ? 4 * data / expert : 2 * data;
-        if (experts)
-          shape[0] /= expert;
-        else if (weight.axis != uncut)
-          shape[static_cast<std::size_t>(weight.axis)] /= 2;
-        std::int64_t& cut = shape[experts && shape[0] < devices && !first_axis_alone ? 1 : 0];
+        if (experts) shape[0] /= expert;
+        if (!experts && weight.axis != uncut) shape[static_cast<std::size_t>(weight.axis)] /= 2;
+        const std::int64_t whole = product(shape);
+        std::int64_t& cut = shape[experts && shape[0] < devices && way != 1 ? 1 : 0];
         cut = up(cut, devices);
-        expected[weight_kinds[static_cast<std::size_t>(weight.kind)]] += product(shape);
+        const std::string_view kind = weight_kinds[static_cast<std::size_t>(weight.kind)];
+        expected[kind] += way == 0 ? whole : product(shape);
+        states[kind] += way == 0 ? up(whole, devices) : product(shape);
       }
       for (const StaticItem& item : MemoryModel(model, setup).static_items(0)) {
         EXPECT_EQ(item.weights, expected.at(item.name)) << item.name << ", ep=" << expert;
-        EXPECT_EQ(item.total_bytes(), item.weights * (2 + 4 + 12));
+        EXPECT_EQ(item.gradient_bytes, item.weights * 4);
+        EXPECT_EQ(item.optimizer_bytes, states.at(item.name) * 12);
       }
     }
   }
