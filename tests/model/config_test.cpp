@@ -1,10 +1,8 @@
-// A model by its config.json or its checkpoint: sizes, weights, notes, and values that it may not have.
-#include <fmt/format.h>
+// A model by its config.json: sizes, weights, notes, and values that it may not have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "evenkeel/io/model_config.h"
@@ -231,100 +229,6 @@ TEST(ModelConfig, WeightsThatNoRuleCountsAreNoted) {
   EXPECT_THAT(notes("deepseek-v2", R"({"mlp_bias": false, "hidden_size_per_layer_input": 0})"),
               testing::IsEmpty());
   EXPECT_THAT(notes("kimi-k2.5", "{}"), ElementsAre(HasSubstr("vision_config is there")));
-}
-
-// A checkpoint's folder: each tensor is of zeros, in one file or in as many as an index names.
-class Checkpoint : public InFolder {
- protected:
-  void add(const std::string& name, const std::string& dtype, const std::vector<std::int64_t>& shape) {
-    const std::int64_t bytes = dtype.ends_with("32") ? 4 : dtype == "BF16" ? 2 : 1;
-    const auto numbers = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies());
-    tensors_.push_back({name, dtype, shape, std::string(static_cast<std::size_t>(numbers * bytes), '\0')});
-  }
-  // Of one layer with two experts, all but what is the experts' own.
-  void add_common(std::int64_t hidden, const std::string& router) {
-    for (const char* table : {"model.embed_tokens", "lm_head"})
-      add(table + std::string(".weight"), "BF16", {16, hidden});
-    for (const char* norm : {"norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm"})
-      add("model." + std::string(norm) + ".weight", "BF16", {hidden});
-    for (const auto& [name, rows] : {std::pair("q", 8), {"k", 4}, {"v", 4}})
-      add("model.layers.0.self_attn." + std::string(name) + "_proj.weight", "F8_E4M3", {rows, hidden});
-    add("model.layers.0.self_attn.o_proj.weight", "BF16", {hidden, 8});
-    add("model.layers.0.self_attn.o_proj.weight_scale_inv", "F32", {1, 1});
-    add("model.layers.0." + router + ".weight", "BF16", {2, hidden});
-  }
-  // In so many files; what is read of the folder, and of the config alone.
-  std::pair<ModelDescription, ModelDescription> read_both(Json config, std::size_t files) const {
-    config.update({{"num_hidden_layers", 1},
-                   {"vocab_size", 16},
-                   {"num_attention_heads", 2},
-                   {"head_dim", 4},
-                   {"num_key_value_heads", 1},
-                   {"num_local_experts", 2},
-                   {"num_experts_per_tok", 1}});
-    write_text(folder / "config.json", config.dump());
-    Json index;
-    const std::span<const FileTensor> all = tensors_;
-    for (std::size_t file = 0; file < files; ++file) {
-      const std::string name = files == 1 ? "model.safetensors" : fmt::format("model-{}.safetensors", file);
-      const std::size_t begin = file * all.size() / files, end = (file + 1) * all.size() / files;
-      write_text(folder / name, safetensors_of(all.subspan(begin, end - begin)));
-      for (const FileTensor& tensor : all.subspan(begin, end - begin))
-        index["weight_map"][tensor.name] = name;
-    }
-    if (files > 1) write_text(folder / "model.safetensors.index.json", index.dump());
-    return {read_model_description(folder / ""), read_model_description(folder / "config.json")};
-  }
-
-  std::vector<FileTensor> tensors_;
-};
-
-void expect_alike(const ModelDescription& stored, const ModelDescription& alone) {
-  for (std::size_t kind = 0; kind < weight_kinds.size(); ++kind)
-    EXPECT_EQ(stored.parameters(static_cast<WeightKind>(kind)),
-              alone.parameters(static_cast<WeightKind>(kind)))
-        << weight_kinds[kind];
-  EXPECT_EQ(stored.expert_parameters(), alone.expert_parameters());
-  EXPECT_EQ(stored.has_experts, alone.has_experts);
-}
-
-TEST_F(Checkpoint, OfExpertsOneByOneInShardsIsCountedAsTheRuleCountsIt) {
-  add_common(8, "block_sparse_moe.gate");
-  for (const char* expert : {"0", "1"})
-    for (const auto& [name, rows, columns] : {std::tuple("w1", 6, 8), {"w2", 8, 6}, {"w3", 6, 8}})
-      add(fmt::format("model.layers.0.block_sparse_moe.experts.{}.{}.weight", expert, name), "F8_E4M3",
-          {rows, columns});
-  const Json config = {{"model_type", "mixtral"}, {"hidden_size", 8}, {"intermediate_size", 6}};
-  const auto [stored, alone] = read_both(config, 2);
-  expect_alike(stored, alone);
-  EXPECT_THAT(stored.notes, ElementsAre("1 tensors of scales or ids are not counted"));
-  add("model.layers.0.mlp.up_proj.qweight", "I32", {1, 8});
-  EXPECT_THAT(message_of<ParseError>([&] { read_both(config, 2); }),
-              HasSubstr("mlp.up_proj.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"));
-  tensors_.resize(2);  // tables alone
-  EXPECT_THAT(message_of<InvalidArgument>([&] { read_both(config, 2); }),
-              HasSubstr("no tensor that is an expert's"));
-}
-
-TEST_F(Checkpoint, OfBlocksOfFourBitsHasTheNumbersInThem) {
-  add_common(64, "mlp.router");
-  for (const auto& [name, length] : {std::pair("self_attn.q_proj.bias", 8),
-                                     {"self_attn.k_proj.bias", 4},
-                                     {"self_attn.v_proj.bias", 4},
-                                     {"self_attn.o_proj.bias", 64},
-                                     {"self_attn.sinks", 2},
-                                     {"mlp.router.bias", 2}})
-    add("model.layers.0." + std::string(name), "BF16", {length});
-  for (const auto& [name, rows, groups] : {std::tuple("gate_up", 64, 2), {"down", 64, 1}}) {
-    const std::string tensor = fmt::format("model.layers.0.mlp.experts.{}_proj", name);
-    add(tensor + "_blocks", "U8", {2, rows, groups, 16});
-    add(tensor + "_scales", "U8", {2, rows, groups});
-    add(tensor + "_bias", "BF16", {2, rows});
-  }
-  const auto [stored, alone] =
-      read_both({{"model_type", "gpt_oss"}, {"hidden_size", 64}, {"intermediate_size", 32}}, 1);
-  expect_alike(stored, alone);
-  EXPECT_THAT(stored.notes, ElementsAre("3 tensors of scales or ids are not counted"));
 }
 
 }  // namespace

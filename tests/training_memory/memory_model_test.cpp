@@ -384,15 +384,6 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
       "copies of the experts; allowed: dp=2 or a multiple, or ep x etp that divides 12");
 }
 
-TEST(MemoryModel, WithoutWeightsTheWaysToGetThemAreNamed) {
-  ModelDescription model = model_named("mixtral-8x7b");
-  model.family = "nemotron_h";
-  model.weights.clear();
-  EXPECT_THAT(message_of<Unsupported>([&] { MemoryModel(model, {}); }),
-              AllOf(HasSubstr("the config.json of a 'nemotron_h' alone"), HasSubstr("--model DIR"),
-                    HasSubstr("evenkeel.memory(model)")));
-}
-
 TEST(MemoryModel, AbsurdShapesEndAtTheLargestNumberRatherThanOverflow) {
   const MemoryModel memory(model_named("deepseek-v3"),
                            {.sequence = std::int64_t{1} << 40, .micro_batch = std::int64_t{1} << 30});
