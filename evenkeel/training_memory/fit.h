@@ -12,8 +12,8 @@
 namespace evenkeel {
 
 struct DeviceMemory {
-  std::int64_t available_bytes = 0;          // alpha M_GPU
-  std::optional<std::int64_t> static_bytes;  // of every stage, as measured; without, the model's
+  std::int64_t available_bytes = 0;               // alpha M_GPU
+  std::optional<std::int64_t> static_bytes = {};  // of every stage, as measured; without, the model's
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
 };
 

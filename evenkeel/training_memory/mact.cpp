@@ -32,10 +32,4 @@ MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<con
   return choose_bin(received / most_received + (received % most_received != 0 ? 1 : 0), bins);
 }
 
-MactChoice mact(std::span<const std::int64_t> received_by_rank, std::int64_t most_received,
-                std::span<const std::int64_t> bins) {
-  if (received_by_rank.empty()) throw InvalidArgument("received", "is of no rank", "one number a rank");
-  return mact(std::ranges::max(received_by_rank), most_received, bins);
-}
-
 }  // namespace evenkeel

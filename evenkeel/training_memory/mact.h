@@ -29,9 +29,6 @@ struct MactChoice {
 // `received` is that of the fullest rank: all ranks run with the count that it needs. `bins` ascend from 1 or
 // more. Throws InvalidArgument: no bins, or bins that do not ascend, or received below 0.
 MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins);
-// The same, of the rows that each rank received.
-MactChoice mact(std::span<const std::int64_t> received_by_rank, std::int64_t most_received,
-                std::span<const std::int64_t> bins);
 // The bin alone, where the chunks a step needs are known by other means; 0: no count is enough.
 MactChoice choose_bin(std::int64_t least_chunks, std::span<const std::int64_t> bins);
 

@@ -31,12 +31,14 @@ struct Sum {
   Wide stored_bytes = 0;
   Wide states = 0;
 
-  // FSDP cuts the first axis, so that a device holds whole rows; optimizer states alone are cut as one piece.
+  // FSDP cuts the first axis, so that a device holds whole rows, and of experts that are fewer than devices
+  // the next; optimizer states alone are cut as one piece.
   void add(const Weight& weight, const MemorySetup& setup) {
     std::vector<std::int64_t> shape = here(weight, setup);
     const std::int64_t number = sharers(weight, setup.parallel);
     if (setup.extra.fully_sharded) {
-      const bool next = shape[0] < number && shape.size() > 1 && !setup.extra.first_axis_alone;
+      const bool next = weight.kind == WeightKind::experts && shape[0] < number && shape.size() > 1 &&
+                        !setup.extra.first_axis_alone;
       std::int64_t& length = shape[next ? 1 : 0];
       length = (length + number - 1) / number;
     }

@@ -11,8 +11,8 @@ void bind_profile(nanobind::module_& module);
 void bind_recording(nanobind::module_& module);  // after bind_profile
 void bind_placement(nanobind::module_& module);
 void bind_place(nanobind::module_& module);
-void bind_plan(nanobind::module_& module);      // after bind_place
-void bind_cost(nanobind::module_& module);      // after bind_place
+void bind_plan(nanobind::module_& module);  // after bind_place
+void bind_cost(nanobind::module_& module);  // after bind_place
 void bind_memory(nanobind::module_& module);
 void bind_evaluate(nanobind::module_& module);  // after bind_place and bind_recording
 void bind_rebalance(nanobind::module_& module);

@@ -98,7 +98,6 @@ std::string memory(const std::string& config, const std::optional<std::vector<Na
   const MemorySetup setup = setup_of(options, model);
   const MemoryModel memory(std::move(model), setup);
   const DeviceMemory device{.available_bytes = share_of(options.device_bytes, options.ratio_thousandths),
-                            .static_bytes = std::nullopt,
                             .bins = options.bins};
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   MemoryReport report = memory_report(memory, device, received);

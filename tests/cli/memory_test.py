@@ -4,6 +4,10 @@ The bytes are proven of the library (tests/training_memory).
 """
 
 import json
+import math
+import struct
+import tempfile
+from pathlib import Path
 
 from command import REPOSITORY, CommandTest, npz
 
@@ -35,16 +39,10 @@ class Memory(CommandTest):
             stage = report["stages"][report["stage"]]
             for key in ["static_total", "active_total", "s_prime_max", "chunks", "s_prime", "least_chunks"]:
                 self.assertEqual(stage[key], report[key], key)
+            self.assertEqual(sum(kind["bytes"] for kind in stage["weights"].values()), report["static_by_state"]["weights"])
             self.assertEqual(report["fits"], all(each["fits"] for each in report["stages"]))
-            fits = report["static_total"] + report["active_total"] <= report["available"]
-            self.assertEqual(stage["fits"], fits)
+            self.assertEqual(stage["fits"], report["static_total"] + report["active_total"] <= report["available"])
             self.assertEqual(report["advice"] == [], report["fits"])
-
-    def test_beyond_the_largest_bin_it_says_that_it_cannot_promise(self):
-        report = self.json(*TINY[:-1], 30000)
-        self.assertEqual((report["chunks"], report["least_chunks"], report["promised"]), (8, 10, False))
-        self.assertEqual(report["advice"][0], {"change": "chunks", "value": 10})
-        self.assertTrue(self.json(*TINY[:-1], 30000, "--bins", 10)["fits"])
 
     def test_the_least_budget_is_that_of_the_layer_that_runs(self):
         layer = ["run", "--scenario", "balanced", "--experts", 32, "--top-k", 4, "--hidden", 256, "--intermediate", 160]
@@ -69,24 +67,20 @@ class Memory(CommandTest):
         self.assertIn("any one of these makes it fit:\n", text)
         needed = self.json(*words, "50MB")["advice"][-1]
         self.assertEqual(needed["change"], "available_bytes")
-        self.assertTrue(self.json(*words, needed["value"], "--available-ratio", 1)["fits"])
-        self.assertTrue(self.json(*words, "400MB", "--require-fit")["fits"])
+        self.assertTrue(self.json(*words, needed["value"], "--available-ratio", 1, "--require-fit")["fits"])
         said = ["does not fit: ", "any one of these makes it fit: ", "a device of "]
         self.assert_refused([*words, "50MB", "--require-fit"], 4, "Infeasible", *said)
+        chunks = self.json(*TINY[:-1], 30000)
+        self.assertEqual((chunks["promised"], chunks["advice"][0]), (False, {"change": "chunks", "value": 10}))
+        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:  # as it is printed
+            words = ["memory", "--model", CONFIGS / f"{name}.json"]
+            size = self.call(*words).stdout.partition("a device of ")[2].partition(", with")[0]
+            self.assertTrue(self.json(*words, "--device-memory", size)["fits"], (name, size))
 
-    def test_terms_that_the_paper_leaves_out_are_on_unless_its_own_reading_is_asked_for(self):
+    def test_terms_are_those_that_are_usual_or_named(self):
         words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
         paper, usual = self.json(*words, "--paper"), self.json(*words)
-        on = [
-            "replicated",
-            "every-layer",
-            "shared-experts",
-            "prediction",
-            "logits",
-            "buffers",
-            "kept-tensors",
-            "layer-gradients",
-        ]
+        on = "replicated every-layer shared-experts prediction logits buffers kept-tensors layer-gradients".split()
         self.assertEqual((paper["setup"]["terms"], len(paper["active_bytes"])), ([], 12))
         self.assertEqual(usual["setup"]["terms"], on)
         self.assertEqual(self.json(*words, "--with", "sharded-optimizer"), self.json(*words, "--with", "all"))
@@ -96,63 +90,96 @@ class Memory(CommandTest):
         # The paper's rows are named where its reading is asked for.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
+        words = [*DEEPSEEK, "--recompute", "moe_act,mla_up_proj", "--with", "fsdp,expert-outputs", "--cross-entropy", "fused"]
+        report = self.json(*words, "--attention", "unfused")
+        said = (report["setup"]["recompute"], report["setup"]["cross_entropy"])
+        self.assertEqual(said, ("mla_up_proj,moe_act", "fused"))
+        terms = {"gathered_weights", "gathered_gradients", "expert_output", "logits", "attention_scores"}
+        self.assertLessEqual(terms, set(report["active_bytes"]))
+        self.assertNotIn("attention_scores", self.json(*words)["active_bytes"])
 
     def test_layers_that_predict_further_tokens_are_counted_unless_they_are_not_to_be(self):
         counted = self.json(*DEEPSEEK)
         self.assertEqual(counted["model"]["prediction_layers"], 1)
         self.assertIn("prediction", counted["static_bytes"])
-        self.assertIn(
-            "1 layer of multi-token prediction besides, counted on the last stage", self.call(*DEEPSEEK).stdout
-        )
+        self.assertIn("1 layer of multi-token prediction besides, counted on the last stage", self.call(*DEEPSEEK).stdout)
         self.assertIn("besides, not counted", self.call(*DEEPSEEK, "--paper").stdout)
         without = self.json(*DEEPSEEK, "--without", "prediction")
-        self.assertNotIn("prediction", without["static_bytes"])
-        self.assertEqual([*without["setup"]["terms"], "prediction"].count("prediction"), 1)
-        for words, said in [
-            ("fsdp", "--without: 'fsdp'"),
-            ("prediction,prediction", "twice"),
-            ("mtp", "--without: 'mtp'"),
-        ]:
-            self.assert_refused([*DEEPSEEK, "--without", words], 2, "InvalidArgument", said)
+        self.assertNotIn("prediction", [*without["static_bytes"], *without["setup"]["terms"]])
 
-    def test_terms_parts_and_losses_are_those_asked_for(self):
-        words = [*DEEPSEEK, "--recompute", "moe_act,mla_up_proj", "--with", "fsdp,expert-outputs"]
-        report = self.json(*words, "--cross-entropy", "fused")
-        said = (report["setup"]["recompute"], report["setup"]["cross_entropy"])
-        self.assertEqual(said, ("mla_up_proj,moe_act", "fused"))
-        terms = {"gathered_weights", "gathered_gradients", "expert_output", "logits"}
-        self.assertLessEqual(terms, set(report["active_bytes"]))
-        text = self.call(*QWEN, "ep=8", "--recompute", "moe_act").stdout
-        for part in ["its layers kept but for moe_act",
-                     "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"]:  # fmt: skip
-            self.assertIn(part, text)
-
-    def test_a_device_that_is_advised_fits_as_it_is_printed(self):
-        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:
-            words = ["memory", "--model", CONFIGS / f"{name}.json"]
-            size = self.call(*words).stdout.partition("a device of ")[2].partition(", with")[0]
-            self.assertTrue(self.json(*words, "--device-memory", size)["fits"], (name, size))
-
-    def test_infinity_in_a_config_is_no_number(self):
-        config = json.loads((CONFIGS / "qwen3-30b-a3b.json").read_text(encoding="utf-8"))
-        model = self.write("config.json", config | {"time_step_limit": [0.0, float("inf")], "x": float("nan")})
-        self.assertIn("Infinity", (self.folder / model).read_text(encoding="utf-8"))
-        self.assertEqual(self.json("memory", "--model", model)["model"]["parameters"], 30_532_122_624)
-        wrong = self.write("config.json", config | {"hidden_size": float("inf")})
-        self.assert_refused(["memory", "--model", wrong], 3, "ParseError", "hidden_size")
-
-    def test_rows_received_may_be_even(self):
+    def test_received_devices_and_pieces_may_be_words(self):
         words = [*QWEN, "tp=2,ep=8,etp=2", "--received"]
         even = self.json(*words, "even")
-        self.assertEqual((even["s_prime"], even["setup"]["received"]), (4096 * 8 * 2, 4096 * 8 * 2))
+        self.assertEqual(even["s_prime"], 4096 * 8 * 2)
         self.assertEqual(even, self.json(*words, 4096 * 8 * 2))
         self.assertIn("as given, more than any routing sends", self.call(*words, 10**6).stdout)
-
-    def test_devices_by_name_have_the_bytes_that_a_framework_sees(self):
-        words = ["memory", "--model", CONFIG, "--available-ratio", 1]
-        report = self.json(*words, "--device", "H100")
+        report = self.json("memory", "--model", CONFIG, "--available-ratio", 1, "--device", "H100")
         self.assertEqual((report["setup"]["device"], report["available"]), ("h100", 84932978278))
-        self.assertIsNone(self.json(*words)["setup"]["device"])
+        stages = self.json("memory", "--model", CONFIG, "--parallel", "pp=2", "--pipeline-layout", "Et*5|tttL")["stages"]
+        self.assertEqual([len(stage["layers"]) for stage in stages], [5, 3])
+
+    def test_notes_say_what_is_not_counted(self):
+        config = json.loads((CONFIGS / "deepseek-v2.json").read_text(encoding="utf-8"))
+        words = ["memory", "--model", self.write("config.json", config | {"mlp_bias": True})]
+        note = "mlp_bias is there, and the weights that it adds are not counted"
+        self.assertEqual(self.json(*words)["notes"], [note])
+        self.assertIn(f"\nnote: {note}\n", self.shown(*words))
+        # Infinity is no number, and keys that are not read may have it.
+        words = ["memory", "--model", self.write("config.json", config | {"limit": [0.0, math.inf], "x": math.nan})]
+        self.assertEqual(self.json(*words)["model"]["parameters"], 235_741_434_880)
+
+    def checkpoint(self, config, tensors, files=1):
+        """A folder with these tensors, of zeros, in one file or in as many as an index names."""
+        sizes = {"num_hidden_layers": 1, "vocab_size": 16, "num_attention_heads": 2, "head_dim": 4}
+        sizes |= {"num_key_value_heads": 1, "num_local_experts": 2, "num_experts_per_tok": 1}
+        folder = tempfile.mkdtemp(dir=self.folder)
+        self.write(f"{folder}/config.json", config | sizes)
+        weight_map = {}
+        for file in range(files):
+            header, name, end = {}, f"model-{file}.safetensors" if files > 1 else "model.safetensors", 0
+            for tensor, (dtype, *shape) in list(tensors.items())[file::files]:
+                begin, end = end, end + math.prod(shape) * {"BF16": 2, "F32": 4, "I32": 4}.get(dtype, 1)
+                header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+                weight_map[tensor] = name
+            text = json.dumps(header).encode()
+            Path(folder, name).write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+        if files > 1:
+            self.write(f"{folder}/model.safetensors.index.json", {"weight_map": weight_map})
+        return folder
+
+    def test_a_checkpoint_has_the_weights_that_its_config_says(self):
+        def of_layer(hidden, router, more):
+            tensors = {"self_attn.q_proj.weight": ("F8_E4M3", 8, hidden), "self_attn.o_proj.weight": ("BF16", hidden, 8)}
+            tensors |= {f"self_attn.{name}_proj.weight": ("BF16", 4, hidden) for name in "kv"}
+            tensors |= {f"{name}_layernorm.weight": ("BF16", hidden) for name in ("input", "post_attention")}
+            tensors |= {f"{router}.weight": ("BF16", 2, hidden), "self_attn.q_proj.weight_scale_inv": ("F32", 1, 1)}
+            outside = {f"{name}.weight": ("BF16", 16, hidden) for name in ("model.embed_tokens", "lm_head")}
+            layer = {f"model.layers.0.{name}": tensor for name, tensor in (tensors | more).items()}
+            return outside | {"model.norm.weight": ("BF16", hidden)} | layer
+
+        shapes = {"w1": (6, 8), "w2": (8, 6), "w3": (6, 8)}
+        one_by_one = of_layer(8, "block_sparse_moe.gate", {
+            f"block_sparse_moe.experts.{expert}.{name}.weight": ("F8_E4M3", *shape)
+            for expert in range(2) for name, shape in shapes.items()
+        })  # fmt: skip
+        mixtral = {"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 6}
+        biases = {"self_attn.q_proj": 8, "self_attn.k_proj": 4, "self_attn.v_proj": 4, "self_attn.o_proj": 64, "mlp.router": 2}
+        blocks = {f"{name}.bias": ("BF16", length) for name, length in biases.items()} | {"self_attn.sinks": ("BF16", 2)}
+        for name, groups in [("gate_up", 2), ("down", 1)]:
+            name = f"mlp.experts.{name}_proj"
+            blocks |= {f"{name}_blocks": ("U8", 2, 64, groups, 16), f"{name}_scales": ("U8", 2, 64, groups)}
+            blocks[f"{name}_bias"] = ("BF16", 2, 64)
+        gpt = {"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 32}
+        for config, tensors, files, scales in [(mixtral, one_by_one, 2, 1), (gpt, of_layer(64, "mlp.router", blocks), 1, 3)]:
+            folder = self.checkpoint(config, tensors, files)
+            stored, alone = (self.json("memory", "--model", path) for path in (folder, f"{folder}/config.json"))
+            self.assertEqual(stored["model"], alone["model"])
+            self.assertEqual(stored["notes"], [f"{scales} tensors of scales or ids are not counted"])
+        packed = self.checkpoint(mixtral, one_by_one | {"model.layers.0.mlp.up_proj.qweight": ("I32", 1, 8)})
+        said = "mlp.up_proj.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"
+        self.assert_refused(["memory", "--model", packed], 3, "ParseError", said)
+        none = self.checkpoint(mixtral, {"lm_head.weight": ("BF16", 16, 8)})
+        self.assert_refused(["memory", "--model", none], 2, "InvalidArgument", "has no tensor that is an expert's")
 
     def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
         words = QWEN[:-1]
@@ -164,8 +191,6 @@ class Memory(CommandTest):
         for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
             self.assertEqual(said[key], found["layouts"][0][key], key)
         self.assertIn("32 devices, 67.1 GiB of each: ", self.shown(*words, "--gpus", 32).splitlines()[0])
-        for layout in self.json(*words, "--gpus", 32, "--parallel", "cp=2,etp=2")["layouts"]:
-            self.assertEqual((layout["parallel"]["cp"], layout["parallel"]["etp"]), (2, 2))
         none = ["memory", "--model", CONFIG, "--gpus", 8, "--device-memory", "1MB"]
         self.assertFalse(self.json(*none)["fits"])
         self.assert_refused([*none, "--require-fit"], 4, "Infeasible", "layouts fit; the smallest takes")
@@ -191,6 +216,10 @@ class Memory(CommandTest):
             ["memory", "--model", CONFIG, "--device-memory", "1MB"],
         ]:
             self.shown(*words)
+        text = self.shown(*QWEN, "ep=8", "--recompute", "moe_act")
+        for part in ["its layers kept but for moe_act",
+                     "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"]:  # fmt: skip
+            self.assertIn(part, text)
 
     def test_what_is_wrong_is_refused_with_its_kind(self):
         mixtral = ["memory", "--model", CONFIGS / "mixtral-8x7b.json"]
@@ -225,6 +254,11 @@ class Memory(CommandTest):
                     ("--micro-batch", "0", "1..4096"),
                 ]
             ],
+            ([*DEEPSEEK, "--without", "fsdp"], "--without", "'fsdp'"),
+            ([*DEEPSEEK, "--without", "prediction,prediction"], "--without", "twice"),
+            ([*DEEPSEEK, "--without", "mtp"], "--without", "'mtp'"),
+            ([*qwen, "--pipeline-layout", "Et)*48|L"], "--pipeline-layout", "closes what is not open"),
+            ([*qwen, "--paper", "--attention", "unfused"], "--attention", "whose Table 2 has no scores"),
             ([*qwen, "--borrowed-experts", 113], "--borrowed-experts", "at most 112, the experts of other devices"),
             # What would say nothing beside another.
             ([*qwen, "--static-bytes", "40GB", "--with", "sharded-optimizer"], "--with", "is of static memory"),
@@ -255,6 +289,11 @@ class Memory(CommandTest):
         error = self.assert_refused(["memory", "--model", lacking], 3, "ParseError", "hidden_size: is missing")
         self.assertEqual((error["file"], error["where"]), ("lacking.json", "hidden_size"))
         self.assert_refused(["memory", "--model", "absent.json"], 3, "ParseError", "absent.json")
+        nemotron = {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*-", "intermediate_size": 8}
+        sizes = {name: 8 for name in ("hidden_size", "vocab_size", "head_dim", "n_routed_experts", "moe_intermediate_size")}
+        heads = {name: 2 for name in ("num_attention_heads", "num_key_value_heads", "num_experts_per_tok")}
+        alone = self.write("alone.json", nemotron | sizes | heads | {"moe_shared_expert_intermediate_size": 8})
+        self.assert_refused(["memory", "--model", alone], 4, "Unsupported", "(--model DIR: ", "evenkeel.memory(model)")
         for shape, value, part in [
             ([2, 3], 1, "is of 3 layers; the model has 8"),
             ([0, 8], 1, "has no steps"),
@@ -263,8 +302,5 @@ class Memory(CommandTest):
             ([8], 1, "[steps, layers]"),
         ]:
             with self.subTest(shape=shape):
-                count = 1
-                for length in shape:
-                    count *= length
-                (self.folder / "rows.npz").write_bytes(npz("rows", shape, [value] * count))
+                (self.folder / "rows.npz").write_bytes(npz("rows", shape, [value] * math.prod(shape)))
                 self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", part)

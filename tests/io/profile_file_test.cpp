@@ -54,7 +54,7 @@ TEST_F(ProfileFile, WrittenByTheSafetensorsPackageIsRead) {
 TEST_F(ProfileFile, ThatCannotBeAProfileSaysWhy) {
   const std::string most = std::string(7, '\xff') + '\x7f', one = '\x01' + std::string(7, '\0'),
                     zeros(16, '\0');
-  const auto file = [](const std::vector<NamedTensor>& arrays) { return safetensors_of(arrays); };
+  const auto file = [](const std::vector<FileTensor>& arrays) { return safetensors_of(arrays); };
   const std::vector<Refused> unfit = {
       {"{}", "f: loads: is missing"},
       {"[1]", "f: is not a JSON object"},

@@ -79,12 +79,12 @@ std::string safetensors_text(std::string_view header, std::string_view data) {
   return text.append(header).append(data);
 }
 
-std::string safetensors_of(std::span<const NamedTensor> tensors,
+std::string safetensors_of(std::span<const FileTensor> tensors,
                            const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::string data;
-  for (const NamedTensor& each : tensors) {
+  for (const FileTensor& each : tensors) {
     header[each.name] = {{"dtype", each.dtype},
                          {"shape", each.shape},
                          {"data_offsets", {data.size(), data.size() + each.data.size()}}};

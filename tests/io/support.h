@@ -109,14 +109,14 @@ void expect_linear(Work work_of, int count) {
   EXPECT_LT(cpu_seconds([&] { work_of(16 * count); }), 80 * once + 0.2);
 }
 
-struct NamedTensor {
+struct FileTensor {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
   std::string data;
 };
 // A safetensors file of tensors in their order.
-std::string safetensors_of(std::span<const NamedTensor> tensors,
+std::string safetensors_of(std::span<const FileTensor> tensors,
                            const std::map<std::string, std::string>& metadata = {});
 // A safetensors file with this header, its length in front, and this data behind.
 std::string safetensors_text(std::string_view header, std::string_view data = "");

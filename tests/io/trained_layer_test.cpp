@@ -20,7 +20,7 @@ const std::map<std::string, std::vector<std::int64_t>> kFloatTensors = {{"expert
 
 // A file of doubles, of which one tensor's last is `value`.
 ByteSource layer_with(const std::string& bad, double value) {
-  std::vector<NamedTensor> tensors = {{"topk_ids", "U8", {3, 1}, std::string("\0\1\0", 3)}};
+  std::vector<FileTensor> tensors = {{"topk_ids", "U8", {3, 1}, std::string("\0\1\0", 3)}};
   for (const auto& [name, shape] : kFloatTensors) {
     std::vector<double> values(static_cast<std::size_t>(std::accumulate(
                                    shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>())),

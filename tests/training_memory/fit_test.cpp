@@ -19,24 +19,25 @@ namespace {
 constexpr std::int64_t calibrated_received = 596'797;
 
 DeviceMemory memfine_device(double alpha, double static_gigabytes) {
-  DeviceMemory device;
-  device.available_bytes = gigabytes(64 * alpha);
-  device.static_bytes = gigabytes(static_gigabytes);
-  return device;
+  return {.available_bytes = gigabytes(64 * alpha), .static_bytes = gigabytes(static_gigabytes)};
 }
 
-TEST(Fit, MemFinesFirstModelFitsWithTwoChunksAndNotWithOne) {
+TEST(Fit, MemFinesFirstModelFitsWithTwoChunksAndNotWithOneAndWithFourOfTheWorstRouting) {
   const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
   DeviceMemory device = memfine_device(0.9, 43);
-  const Fit with_bins = fit(memory, calibrated_received, device);
-  EXPECT_TRUE(with_bins.fits);
-  EXPECT_EQ(with_bins.tightest_stage().choice.chunks, 2);
-  EXPECT_EQ(with_bins.tightest_stage().most_received, 371'645);
-  EXPECT_NEAR(static_cast<double>(with_bins.tightest_stage().total_bytes()), 54.9e9, 0.01e9);
+  const StageFit two = fit(memory, calibrated_received, device).tightest_stage();
+  EXPECT_EQ(two.choice, (MactChoice{.least_chunks = 2, .chunks = 2, .promised = true}));
+  EXPECT_EQ(two.most_received, 371'645);
+  EXPECT_NEAR(static_cast<double>(two.total_bytes()), 54.9e9, 0.01e9);
+  const StageFit worst = fit(memory, std::nullopt, device).tightest_stage();
+  EXPECT_EQ(worst.received, 32 * 4096 * 8);
+  EXPECT_EQ(worst.choice, (MactChoice{.least_chunks = 3, .chunks = 4, .promised = true}));
   device.bins = {1};
-  const Fit alone = fit(memory, calibrated_received, device);
-  EXPECT_FALSE(alone.fits);
-  EXPECT_FALSE(alone.tightest_stage().choice.promised);
+  EXPECT_FALSE(fit(memory, calibrated_received, device).fits);
+  using Change = Advice::Change;  // none of parallelism, since static bytes are given
+  EXPECT_THAT(what_would_fit(memory, calibrated_received, device),
+              testing::ElementsAre(Advice{Change::chunks, 2, {}}, Advice{Change::sequence, 2611, {}},
+                                   Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816, {}}));
 }
 
 TEST(Fit, AStageFitsExactlyWhereTheChosenBinIsPromised) {
@@ -56,23 +57,12 @@ TEST(Fit, AStageFitsExactlyWhereTheChosenBinIsPromised) {
   }
 }
 
-TEST(Fit, WithoutANumberTheWorstRoutingIsAssumed) {
-  const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
-  const Fit result = fit(memory, std::nullopt, memfine_device(0.9, 43));
-  EXPECT_EQ(result.tightest_stage().received, 32 * 4096 * 8);
-  EXPECT_EQ(result.tightest_stage().choice.least_chunks, 3);
-  EXPECT_EQ(result.tightest_stage().choice.chunks, 4);
-}
-
 TEST(Fit, TheLongestSequenceFitsAndOneTokenMoreDoesNot) {
   const ModelDescription model = model_named("deepseek-v3");
   for (const std::int64_t available : {30'000'000'000, 64'000'000'000, 141'000'000'000}) {
-    MemorySetup setup = memfine_setup();
-    setup.parallel.pipeline = 16;
-    setup.parallel.expert = setup.parallel.data = 64;
+    MemorySetup setup{.parallel = {.pipeline = 16, .expert = 64, .data = 64}};
     const MemoryModel memory(model, setup);
-    DeviceMemory device;
-    device.available_bytes = available;
+    const DeviceMemory device{.available_bytes = available};
     for (const ReceivedRows received : {ReceivedRows{}, ReceivedRows{100'000}}) {
       const std::int64_t longest = longest_sequence(memory, received, device);
       const auto fits = [&](std::int64_t sequence) {
@@ -113,16 +103,11 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
       if (received) received = (*received * advice.value + setup.sequence - 1) / setup.sequence;
       setup.sequence = advice.value;
       break;
-    case Change::tensor:
-    case Change::pipeline:
-    case Change::expert:
-    case Change::context:
-    case Change::devices:
-      setup.parallel = advice.parallel;
-      break;
     case Change::available_bytes:
       device.available_bytes = advice.value;
       break;
+    default:
+      setup.parallel = advice.parallel;
   }
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
@@ -131,24 +116,17 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
 // parallelism.
 std::optional<Advice> less_than(Advice piece) {
   using Change = Advice::Change;
-  switch (piece.change) {
-    case Change::chunks:
-    case Change::available_bytes:
-      --piece.value;
-      return piece;
-    case Change::micro_batch:
-    case Change::sequence:
-      ++piece.value;
-      return piece;
-    case Change::tensor:
-      piece.parallel.tensor /= 2;
-      return piece;
-    case Change::pipeline:
-      piece.parallel.pipeline /= 2;
-      return piece;
-    default:
-      return std::nullopt;
-  }
+  if (piece.change == Change::chunks || piece.change == Change::available_bytes)
+    --piece.value;
+  else if (piece.change == Change::micro_batch || piece.change == Change::sequence)
+    ++piece.value;
+  else if (piece.change == Change::tensor)
+    piece.parallel.tensor /= 2;
+  else if (piece.change == Change::pipeline)
+    piece.parallel.pipeline /= 2;
+  else
+    return std::nullopt;
+  return piece;
 }
 
 TEST(Advice, EachPieceIsEnoughByItselfAndLessOfItIsNot) {
@@ -164,8 +142,7 @@ TEST(Advice, EachPieceIsEnoughByItselfAndLessOfItIsNot) {
     setup.micro_batch = 1 + static_cast<std::int64_t>(random() % 4);
     setup.full_recompute = random() % 2 == 0;
     const MemoryModel memory(model, setup);
-    DeviceMemory device;
-    device.available_bytes = gigabytes(40 + static_cast<double>(random() % 400));
+    const DeviceMemory device{.available_bytes = gigabytes(40 + static_cast<double>(random() % 400))};
     const ReceivedRows received =
         random() % 2 == 0 ? ReceivedRows{} : ReceivedRows{static_cast<std::int64_t>(random() % 3'000'000)};
     if (fit(memory, received, device).fits) continue;
@@ -188,8 +165,7 @@ TEST(Advice, DevicesAreDoubledTogetherOnlyWhereNoneIsEnoughByItself) {
   MemorySetup setup;
   setup.parallel.expert = setup.parallel.data = 8;
   const MemoryModel memory(model_named("kimi-k2"), setup);
-  DeviceMemory device;
-  device.available_bytes = gigabytes(72);
+  const DeviceMemory device{.available_bytes = gigabytes(72)};
   const auto advice = what_would_fit(memory, std::nullopt, device);
   ASSERT_EQ(advice.size(), 2U);
   EXPECT_EQ(advice.front().change, Advice::Change::devices);
@@ -209,17 +185,6 @@ TEST(Advice, DevicesAreDoubledTogetherOnlyWhereNoneIsEnoughByItself) {
             << tensor << " x " << pipeline << " x " << expert;
       }
   EXPECT_GT(tried, 20);
-}
-
-TEST(Advice, GivenStaticBytesNoParallelismIsProposed) {
-  const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
-  DeviceMemory device = memfine_device(0.9, 43);
-  device.bins = {1};
-  using Change = Advice::Change;
-  const auto advice = what_would_fit(memory, calibrated_received, device);
-  EXPECT_THAT(advice,
-              testing::ElementsAre(Advice{Change::chunks, 2, {}}, Advice{Change::sequence, 2611, {}},
-                                   Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816, {}}));
 }
 
 TEST(Fit, ReceivedRowsBelow0AreRefusedWhateverIsCounted) {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/training_memory/fit.h"
 #include "tests/routing/message.h"
 #include "tests/training_memory/support.h"
@@ -139,18 +138,14 @@ TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
 }
 
 TEST(KeptTensors, PartsAreComputedAgainOfThemAlone) {
-  const ModelDescription model = model_named("deepseek-v3");
-  const auto refusal = [&](const MemorySetup& setup) {
-    return message_of<InvalidArgument>([&] { MemoryModel(model, setup); });
-  };
   MemorySetup setup = every_layer();
-  setup.selective.moe = true;
-  EXPECT_NO_THROW(MemoryModel(model, setup));
-  setup.full_recompute = true;
-  EXPECT_THAT(refusal(setup), HasSubstr("beside all of it"));
-  setup.full_recompute = false;
-  setup.extra.kept_tensors = false;
-  EXPECT_THAT(refusal(setup), HasSubstr("Table 2"));
+  setup.selective.moe = setup.full_recompute = true;
+  const auto refusal = [&] {
+    return message_of<InvalidArgument>([&] { MemoryModel(model_named("deepseek-v3"), setup); });
+  };
+  EXPECT_THAT(refusal(), HasSubstr("beside all of it"));
+  setup.full_recompute = setup.extra.kept_tensors = false;
+  EXPECT_THAT(refusal(), HasSubstr("Table 2"));
 }
 
 TEST(KeptTensors, FusedCrossEntropyHasNoCopyOfTheScoresInF32) {
@@ -160,6 +155,17 @@ TEST(KeptTensors, FusedCrossEntropyHasNoCopyOfTheScoresInF32) {
   EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 6);
   setup.extra.fused_cross_entropy = true;
   EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 2);
+}
+
+// Scores and probabilities.
+TEST(KeptTensors, UnfusedAttentionKeepsTwoNumbersOfEachPairOfTokensAndHead) {
+  MemorySetup setup = every_layer();
+  setup.unfused_attention = true;
+  setup.micro_batch = 3;
+  const ModelDescription model = model_named("qwen3-30b-a3b");  // 48 layers with 32 heads
+  EXPECT_EQ(active(model, setup).at("attention_scores"), 48LL * 3 * 1000 * 1000 * 32 * 2 * 2);
+  setup.selective.core_attn = true;
+  EXPECT_EQ(active(model, setup).at("attention_scores"), 3LL * 1000 * 1000 * 32 * 2 * 2);
 }
 
 TEST(KeptTensors, OfAllChunksUnlessComputedAgain) {
@@ -177,23 +183,6 @@ TEST(KeptTensors, OfAllChunksUnlessComputedAgain) {
   EXPECT_EQ(memory.most_received(0, available, 0, 4000), 1000);
   setup.selective.moe = true;
   EXPECT_EQ(bytes(1) - bytes(4), 3000 * (2048 + 3 * 768) * 2 * 2);
-}
-
-TEST(KeptTensors, AKeyHeadIsOnEachTensorParallelDevice) {
-  const ModelDescription model = model_named("qwen3-30b-a3b");  // four key heads
-  MemorySetup setup = every_layer();
-  setup.parallel = {.tensor = 8, .expert = 8};
-  EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
-}
-
-TEST(KeptTensors, OfVirtualPipelineStagesAreThoseOfTheFullestPiece) {
-  const ModelDescription model = model_named("deepseek-v3");  // the first three of 61 layers are dense
-  MemorySetup setup = every_layer();
-  setup.parallel = {.pipeline = 4, .expert = 8, .data = 8, .virtual_stages = 3};
-  const MemoryModel memory(model, setup);
-  EXPECT_EQ(memory.piece_layers(0), 5);
-  EXPECT_EQ(memory.piece_layers(0, MemoryModel::Part::dense), 3);
-  EXPECT_EQ(memory.piece_layers(0, MemoryModel::Part::experts), 5);
 }
 
 TEST(KeptTensors, ChunksAreTheFewestWithWhichAllFits) {
@@ -221,47 +210,69 @@ TEST(KeptTensors, ChunksAreTheFewestWithWhichAllFits) {
 TEST(KeptTensors, KeysAndValuesOfAHeadAreOnAllDevicesThatShareIt) {
   const ModelDescription model = model_named("qwen3-30b-a3b");  // four key heads of 128
   MemorySetup setup = every_layer();
+  setup.extra.replicated = true;
   const auto attention = [&](std::int64_t tensor) {
     setup.parallel = {.tensor = tensor, .expert = 8, .data = 8};
-    for (const StaticItem& item : MemoryModel(model, setup).static_items(0))
-      if (item.name == "attention") return item.weights;
-    return std::int64_t{0};
+    const auto items = MemoryModel(model, setup).static_items(0);
+    return std::ranges::find(items, "attention", &StaticItem::name)->weights;
   };
-  const std::int64_t keys_and_values = 48 * std::int64_t{2} * 2048 * 128;  // of one head
-  EXPECT_EQ(2 * attention(8) - attention(4), keys_and_values);
+  // Queries and output of half the heads less.
+  EXPECT_EQ(attention(4) - attention(8), 48 * (std::int64_t{4} * 128 * 2048) * 2);
+  EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
 }
 
-TEST(FullySharded, EachWeightIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
+// The first axis is cut, or of fewer experts than devices the second; the fullest device has the larger part.
+TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();
-  setup.parallel = {.tensor = 2, .expert = 8, .data = 16, .context = 2};
-  const std::vector<StaticItem> whole = MemoryModel(model, setup).static_items(0);
-  setup.extra.fully_sharded = true;
-  const std::vector<StaticItem> sharded = MemoryModel(model, setup).static_items(0);
-  ASSERT_EQ(whole.size(), sharded.size());
-  for (std::size_t item = 0; item < whole.size(); ++item) {
-    const std::int64_t sharers = whole[item].name == "experts" ? 2 * 2 * 16 / 8 : 2 * 16;
-    const std::int64_t share = (whole[item].weights + sharers - 1) / sharers;
-    EXPECT_EQ(sharded[item].weights, share);
-    EXPECT_EQ(sharded[item].total_bytes(), share * (2 + 4 + 12)) << whole[item].name;
+  setup.extra.replicated = true;
+  const auto up = [](std::int64_t number, std::int64_t parts) { return (number + parts - 1) / parts; };
+  for (const int way : {0, 1, 2}) {
+    setup.extra.sharded_optimizer = way == 0;  // cuts the states alone, as one row of numbers
+    setup.extra.fully_sharded = way != 0;
+    setup.extra.first_axis_alone = way == 1;
+    for (const std::int64_t expert : {8, 64, 256}) {  // 32, 4 and 1 here, on 8, 16 and 2 devices
+      const std::int64_t data = expert == 64 ? 256 : 128;
+      setup.parallel = {.tensor = 2, .expert = expert, .data = data, .context = 2};
+      std::map<std::string_view, std::int64_t> expected, states;
+      for (const Weight& weight : model.weights) {
+        if (weight.layer >= model.num_layers) continue;
+        std::vector<std::int64_t> shape = weight.shape;
+        const bool experts = weight.kind == WeightKind::experts;
+        const std::int64_t devices = experts ? 4 * data / expert : 2 * data;
+        if (experts) shape[0] /= expert;
+        if (!experts && weight.axis != uncut) shape[static_cast<std::size_t>(weight.axis)] /= 2;
+        const std::int64_t whole = product(shape);
+        std::int64_t& cut = shape[experts && shape[0] < devices && way != 1 ? 1 : 0];
+        cut = up(cut, devices);
+        const std::string_view kind = weight_kinds[static_cast<std::size_t>(weight.kind)];
+        expected[kind] += way == 0 ? whole : product(shape);
+        states[kind] += way == 0 ? up(whole, devices) : product(shape);
+      }
+      for (const StaticItem& item : MemoryModel(model, setup).static_items(0)) {
+        EXPECT_EQ(item.weights, expected.at(item.name)) << item.name << ", ep=" << expert;
+        EXPECT_EQ(item.gradient_bytes, item.weights * 4);
+        EXPECT_EQ(item.optimizer_bytes, states.at(item.name) * 12);
+      }
+    }
   }
   // The largest layer is one with 32 experts of 3 x 7168 x 2048 here; all else of it over tp.
-  const LayerParameters layer = layer_parameters(model, LayerId(3));
-  const std::int64_t weights = (layer.total() - layer.experts + 1) / 2 + 32 * std::int64_t{3} * 7168 * 2048;
+  setup.extra.replicated = false;
+  setup.parallel = {.tensor = 2, .expert = 8, .data = 16, .context = 2};
+  std::int64_t weights = 32 * std::int64_t{3} * 7168 * 2048;
+  for (const Weight& weight : model.weights)
+    if (weight.layer == 3 && weight.kind != WeightKind::experts) weights += up(weight.numbers(), 2);
   EXPECT_EQ(MemoryModel(model, setup).largest_layer(0), weights);
-  const Bytes bytes = active(model, setup);
-  EXPECT_EQ(bytes.at("gathered_weights"), 2 * weights * 2);
-  EXPECT_EQ(bytes.at("gathered_gradients"), weights * (2 + 4));
+  EXPECT_EQ(active(model, setup).at("gathered_weights"), 2 * weights * 2);
+  EXPECT_EQ(active(model, setup).at("gathered_gradients"), weights * (2 + 4));
+  setup.bytes.gradient = 0;
+  EXPECT_FALSE(active(model, setup).contains("gathered_gradients"));
   // The head of a narrow model is more than a layer.
   const ModelDescription narrow = model_named("qwen3-30b-a3b");
   setup.parallel = {.expert = 64, .data = 64};
-  const std::int64_t narrow_layer = MemoryModel(narrow, setup).largest_layer(0),
-                     head = 151936 * std::int64_t{2048};
-  ASSERT_LT(narrow_layer, head);
-  EXPECT_EQ(active(narrow, setup).at("gathered_weights"), (narrow_layer + head) * 2);
-  EXPECT_EQ(active(narrow, setup).at("gathered_gradients"), head * (2 + 4));
-  setup.bytes.gradient = 0;
-  EXPECT_FALSE(active(model, setup).contains("gathered_gradients"));
+  const std::int64_t layer = MemoryModel(narrow, setup).largest_layer(0), head = 151936 * std::int64_t{2048};
+  ASSERT_LT(layer, head);
+  EXPECT_EQ(active(narrow, setup).at("gathered_weights"), (layer + head) * 2);
 }
 
 }  // namespace

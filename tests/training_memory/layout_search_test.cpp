@@ -15,9 +15,7 @@ namespace evenkeel {
 namespace {
 
 DeviceMemory device_of(double gigabytes_each) {
-  DeviceMemory device;
-  device.available_bytes = gigabytes(gigabytes_each);
-  return device;
+  return {.available_bytes = gigabytes(gigabytes_each)};
 }
 
 using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
@@ -34,12 +32,11 @@ TEST(RankLayouts, FindsEveryLayoutThatTheModelAcceptsAndSaysRightlyWhetherItFits
       for (std::int64_t pipeline = 1; pipeline <= devices; ++pipeline)
         for (const std::int64_t expert : {1, 2, 4, 8, 16, 32, 64, 128}) {
           if (devices % (tensor * pipeline) != 0) continue;
-          MemorySetup setup;
-          setup.parallel = {
+          const Parallelism parallel{
               .tensor = tensor, .pipeline = pipeline, .expert = expert, .data = devices / tensor / pipeline};
           try {
-            const MemoryModel asked(model, setup);
-            expected[degrees(setup.parallel)] = fit(asked, std::nullopt, device_of(72)).fits;
+            const MemoryModel asked(model, {.parallel = parallel});
+            expected[degrees(parallel)] = fit(asked, std::nullopt, device_of(72)).fits;
           } catch (const InvalidArgument&) {
           }
         }
@@ -72,26 +69,22 @@ TEST(RankLayouts, ThoseThatFitComeFirstThenFewChunksThenLittleTensorAndPipelineP
 }
 
 TEST(RankLayouts, OtherDegreesStayAsTheSetUpHasThem) {
-  MemorySetup setup;
-  setup.parallel = {.data = 2, .virtual_stages = 2, .context = 2, .expert_tensor = 4};
+  const MemorySetup setup{.parallel = {.data = 2, .virtual_stages = 2, .context = 2, .expert_tensor = 4}};
   const MemoryModel memory(model_named("qwen3-30b-a3b"), setup);
-  const auto layouts = rank_layouts(memory, 16, std::nullopt, device_of(72));
-  ASSERT_FALSE(layouts.empty());
-  for (const LayoutFit& layout : layouts) {
+  const auto rank = [&](std::int64_t devices) {
+    return rank_layouts(memory, devices, std::nullopt, device_of(72));
+  };
+  ASSERT_FALSE(rank(16).empty());
+  for (const LayoutFit& layout : rank(16)) {
     EXPECT_EQ(layout.parallel.devices(), 16);
-    EXPECT_EQ(layout.parallel.context, 2);
-    EXPECT_EQ(layout.parallel.virtual_stages, 2);
-    EXPECT_EQ(layout.parallel.expert_tensor, 4);
+    EXPECT_EQ(
+        std::tuple(layout.parallel.context, layout.parallel.virtual_stages, layout.parallel.expert_tensor),
+        std::tuple(2, 2, 4));
   }
-  EXPECT_TRUE(rank_layouts(memory, 3, std::nullopt, device_of(72)).empty());
-}
-
-TEST(RankLayouts, NoDevicesAndTooManyAreRefused) {
-  const MemoryModel memory(model_named("qwen3-30b-a3b"), {});
+  EXPECT_TRUE(rank(3).empty());
   for (const std::int64_t devices : {std::int64_t{0}, (std::int64_t{1} << 20) + 1})
-    EXPECT_THAT(
-        message_of<InvalidArgument>([&] { rank_layouts(memory, devices, std::nullopt, device_of(72)); }),
-        testing::HasSubstr("allowed: 1..1048576"));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { rank(devices); }),
+                testing::HasSubstr("allowed: 1..1048576"));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
-// MemFine's printed numbers, from its formulas: what follows from the paper's inputs, and what follows with
+// Chunk tuning beside its definition, and MemFine's printed numbers, from its formulas: what follows from the paper's inputs, and what follows with
 // the one number that the paper does not give, the rows s' of the reported peak. That one is calibrated on
 // Table 4's 22.9 GB and named so; static memory is taken as printed.
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/mact.h"
 #include "tests/training_memory/support.h"
 
@@ -34,15 +37,13 @@ double share(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-TEST(MemFineGolden, FixedPartsAreThoseOfTheFormula) {
-  ASSERT_FALSE(memfine_numbers()["checks"]["fixed_bytes"].empty());
-  for (const Json& row : memfine_numbers()["checks"]["fixed_bytes"])
-    EXPECT_EQ(active_bytes(memory_with(row), 0, 1), row["bytes"]) << row;
-}
-
 TEST(MemFineGolden, ActiveBytesAreThoseOfTheFormulaForEveryRowCountAndChunkCount) {
-  for (const Json& row : memfine_numbers()["checks"]["m_act_bytes"])
-    EXPECT_EQ(active_bytes(memory_with(row), row["s_prime"], row["chunks"]), row["bytes"]) << row;
+  for (const char* check : {"fixed_bytes", "m_act_bytes"}) {
+    ASSERT_FALSE(memfine_numbers()["checks"][check].empty());
+    for (const Json& row : memfine_numbers()["checks"][check])
+      EXPECT_EQ(active_bytes(memory_with(row), row.value("s_prime", 0), row.value("chunks", 1)), row["bytes"])
+          << row;
+  }
 }
 
 TEST(MemFineGolden, StoredCopiesAreThePapersOnEveryStage) {
@@ -75,10 +76,9 @@ TEST(MemFineGolden, TheReductionsAreThePrintedOnes) {
   const MemoryModel memory = memory_with(Json::object());
   const std::int64_t whole = active_bytes(memory, calibrated_received, 1);
   const Json& printed = memfine_numbers()["reductions_percent"];
-  EXPECT_NEAR(100 * (1 - share(active_bytes(memory, calibrated_received, 8), whole)), printed["method2"],
-              0.5);
-  EXPECT_NEAR(100 * (1 - share(active_bytes(memory, calibrated_received, 2), whole)), printed["method3"],
-              0.5);
+  for (const auto& [method, chunks] : {std::pair("method2", 8), {"method3", 2}})
+    EXPECT_NEAR(100 * (1 - share(active_bytes(memory, calibrated_received, chunks), whole)), printed[method],
+                0.5);
 }
 
 TEST(MemFineGolden, EquationsEightAndNineGiveEveryRowOfTheTable) {
@@ -111,6 +111,33 @@ TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
   }
   EXPECT_EQ(chunks("memfine-model-1", least - 0.002, 43.0), 4);
   EXPECT_EQ(chunks("memfine-model-2", below + 0.001, 39.5), 1);
+}
+
+TEST(Mact, ChoosesTheLeastBinWhoseChunkFits) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 20000; ++trial) {
+    const auto received = static_cast<std::int64_t>(random() % 5000);
+    const auto most = static_cast<std::int64_t>(random() % 3000);
+    const MactChoice choice = mact(received, most, bins);
+    const auto fits = [&](std::int64_t chunks) { return (received + chunks - 1) / chunks <= most; };
+    const auto least = std::ranges::find_if(bins, fits);
+    EXPECT_EQ(choice.promised, least != bins.end()) << received << " rows, " << most << " fit";
+    EXPECT_EQ(choice.chunks, least != bins.end() ? *least : 8) << received << " rows, " << most << " fit";
+  }
+}
+
+TEST(Mact, SaysThatBeyondTheLargestBinNothingIsPromised) {
+  EXPECT_EQ(mact(800, 100, bins), (MactChoice{.least_chunks = 8, .chunks = 8, .promised = true}));
+  EXPECT_EQ(mact(801, 100, bins), (MactChoice{.least_chunks = 9, .chunks = 8, .promised = false}));
+  EXPECT_EQ(mact(1, 0, bins), (MactChoice{.least_chunks = 0, .chunks = 8, .promised = false}));
+  EXPECT_EQ(mact(0, 0, bins), (MactChoice{.least_chunks = 1, .chunks = 1, .promised = true}));
+}
+
+TEST(Mact, BinsThatDoNotAscendAreRefused) {
+  for (const std::vector<std::int64_t>& wrong : {std::vector<std::int64_t>{}, {0, 1}, {-1}, {1, 1}, {4, 2}})
+    EXPECT_THROW(mact(10, 10, wrong), InvalidArgument);
+  EXPECT_THROW(mact(-1, 10, bins), InvalidArgument);
+  EXPECT_EQ(mact(10, 3, std::vector<std::int64_t>{3, 5}).chunks, 5);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::vector<int> oracle_order(const LayerPlacement& layer) {
   return order;
 }
 
-std::string rows_in(const NamedTensor& tensor, const std::vector<int>& order) {
+std::string rows_in(const FileTensor& tensor, const std::vector<int>& order) {
   const std::size_t row = tensor.data.size() / order.size();
   std::string data;
   for (const int expert : order) data += tensor.data.substr(static_cast<std::size_t>(expert) * row, row);
@@ -32,7 +32,7 @@ std::string rows_in(const NamedTensor& tensor, const std::vector<int>& order) {
 }
 
 // The data that a tensor should hold, by its name: orders[layer of the model].
-std::string expected_data(const std::string& name, const std::map<std::string, NamedTensor>& before,
+std::string expected_data(const std::string& name, const std::map<std::string, FileTensor>& before,
                           const std::map<int, std::vector<int>>& orders) {
   static const std::regex of_expert(R"((model\.layers\.(\d+)\..*\.experts\.)(\d+)(\..*))");
   static const std::regex by_row(
@@ -182,7 +182,7 @@ TEST_F(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
 
 // Every name that begins with `from` begins with `to` instead.
 void rename_all(TinyCheckpoint& checkpoint, const std::string& from, const std::string& to) {
-  for (NamedTensor& tensor : checkpoint.tensors)
+  for (FileTensor& tensor : checkpoint.tensors)
     if (tensor.name.starts_with(from)) tensor.name = to + tensor.name.substr(from.size());
 }
 
@@ -286,7 +286,7 @@ TEST_F(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
   const std::string olmoe = std::exchange(
       checkpoint.config, R"({"model_type": "inkling_text", "num_hidden_layers": 2, "n_routed_experts": 8})");
   const std::string rows = "00112233445566778899";
-  for (NamedTensor& tensor : checkpoint.tensors)
+  for (FileTensor& tensor : checkpoint.tensors)
     if (tensor.name.ends_with("gate.weight")) tensor = {tensor.name, "U8", {10, 2}, rows};
   permute(checkpoint);
   const auto order = oracle_order(shuffled_placement(2, 8, 4, 1).layer(1));

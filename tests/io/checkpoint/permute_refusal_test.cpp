@@ -71,12 +71,12 @@ class Refusal : public InFolder {
 Change without(const std::string& part) {
   return [=](TinyCheckpoint& checkpoint) {
     std::erase_if(checkpoint.tensors,
-                  [&](const NamedTensor& tensor) { return tensor.name.find(part) != std::string::npos; });
+                  [&](const FileTensor& tensor) { return tensor.name.find(part) != std::string::npos; });
   };
 }
 
-NamedTensor& find(TinyCheckpoint& checkpoint, const std::string& name) {
-  return *std::ranges::find(checkpoint.tensors, name, &NamedTensor::name);
+FileTensor& find(TinyCheckpoint& checkpoint, const std::string& name) {
+  return *std::ranges::find(checkpoint.tensors, name, &FileTensor::name);
 }
 
 Change renamed(const std::string& from, const std::string& to) {

@@ -133,7 +133,7 @@ TinyCheckpoint tiny_checkpoint(const std::string& name, bool stacked) {
 void write_checkpoint(const TinyCheckpoint& checkpoint, const std::string& folder) {
   std::filesystem::create_directories(folder);
   write_text(folder + "/config.json", checkpoint.config);
-  const std::span<const NamedTensor> all = checkpoint.tensors;
+  const std::span<const FileTensor> all = checkpoint.tensors;
   if (checkpoint.num_files == 1)
     return write_text(folder + "/model.safetensors", safetensors_of(all, {{"format", "pt"}}));
   nlohmann::ordered_json index{{"metadata", {{"total_size", 12345}}},
@@ -144,7 +144,7 @@ void write_checkpoint(const TinyCheckpoint& checkpoint, const std::string& folde
     const std::size_t begin = file * all.size() / files;
     const auto mine = all.subspan(begin, (file + 1) * all.size() / files - begin);
     write_text(folder + "/" + name, safetensors_of(mine, {{"format", "pt"}}));
-    for (const NamedTensor& each : mine) index["weight_map"][each.name] = name;
+    for (const FileTensor& each : mine) index["weight_map"][each.name] = name;
   }
   write_text(folder + "/model.safetensors.index.json", index.dump(2) + "\n");
 }
@@ -156,8 +156,8 @@ std::string read_header_bytes(const std::string& path) {
   return text.substr(0, 8 + length);
 }
 
-std::map<std::string, NamedTensor> read_tensors(const std::string& folder) {
-  std::map<std::string, NamedTensor> tensors;
+std::map<std::string, FileTensor> read_tensors(const std::string& folder) {
+  std::map<std::string, FileTensor> tensors;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     const std::string text = read_text(entry.path());

@@ -13,9 +13,9 @@
 namespace evenkeel {
 
 struct TinyCheckpoint {
-  std::string config;                // config.json
-  std::vector<NamedTensor> tensors;  // in the order of the files
-  int num_files = 1;                 // 1: model.safetensors without an index
+  std::string config;               // config.json
+  std::vector<FileTensor> tensors;  // in the order of the files
+  int num_files = 1;                // 1: model.safetensors without an index
 };
 
 // Eight experts a layer. `stacked`: as newer transformers can save them. DeepSeek-V3 has a dense layer 0, MoE
@@ -29,7 +29,7 @@ int tiny_moe_layers(const std::string& family);
 void write_checkpoint(const TinyCheckpoint& checkpoint, const std::string& folder);
 
 // Every tensor of every safetensors file of the folder.
-std::map<std::string, NamedTensor> read_tensors(const std::string& folder);
+std::map<std::string, FileTensor> read_tensors(const std::string& folder);
 // The first bytes of a safetensors file, up to its data.
 std::string read_header_bytes(const std::string& path);
 
