@@ -117,6 +117,7 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   report.ratio_thousandths = options.ratio_thousandths;
   report.cross_entropy = cross_entropies[static_cast<std::size_t>(options.cross_entropy)];
   report.paper = options.paper;
+  report.pipeline_layout = options.pipeline_layout;
   report.least_budget = least_budget(memory, report.fit.tightest);
   if (!options.counts.empty())
     report.history = choose_chunks(read_history(options, memory), memory, report.fit, device);

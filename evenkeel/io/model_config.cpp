@@ -62,6 +62,10 @@ WeightRule usual_rule(const ConfigKeys& keys) {
   return rule;
 }
 
+std::string counted_layers(std::int64_t number) {
+  return number == 1 ? "a layer" : fmt::format("{} layers", number);
+}
+
 // Reads the sizes of one config by the rule of its family.
 class Reader {
  public:
@@ -98,9 +102,9 @@ class Reader {
     model_.caches = layer_caches(keys_, rule_.attention, model_);
     const int named = prediction_layers(keys_);
     if (named > std::ssize(model_.prediction_layers))
-      model_.notes.push_back(
-          fmt::format("the config names {} layers for further tokens, and {} are among the weights", named,
-                      model_.prediction_layers.size()));
+      model_.notes.push_back(fmt::format(
+          "{} for further tokens (MTP) that the config names: not counted, since not among the weights",
+          counted_layers(named - std::ssize(model_.prediction_layers))));
     return model_;
   }
 

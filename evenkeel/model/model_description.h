@@ -74,6 +74,7 @@ struct ModelDescription {
   std::vector<Weight> weights;
   // What a reader of an answer must know: weights that are not counted, sizes that are taken for others.
   std::vector<std::string> notes;
+  std::vector<std::string> cache_notes;  // the same of caches
 
   std::int64_t num_moe_layers() const;
   // Numbers of a row that a routed expert takes, and gives.

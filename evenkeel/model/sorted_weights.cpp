@@ -56,6 +56,8 @@ constexpr std::array of_router = {"gate"sv,
                                   "fc2_latent_proj"sv,
                                   "pre_expert_proj"sv,
                                   "post_expert_proj"sv};
+// Added to scores for choosing experts, and no gradient's.
+constexpr std::array corrections = {"e_score_correction_bias"sv, "expert_bias"sv, "balancing_biases"sv};
 constexpr std::array of_network_outputs = {"down_proj"sv, "w2"sv,     "output_linear"sv, "fc2"sv,
                                            "wo"sv,        "c_proj"sv, "linear_fc2"sv,    "linear_2"sv};
 constexpr std::array of_attention_outputs = {"o_proj"sv, "out_proj"sv, "dense"sv,
@@ -175,7 +177,9 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
         return is_output(weight.kind, path) ? 2 : 1;
       return weight.shape[1] == hidden ? 2 : 1;
     case WeightKind::attention:
-      if (any_has(path.words, norm) || is_one_of(path.last(), of_all_heads)) return uncut;
+      // The indexer, a small network that chooses tokens, is whole too.
+      if (any_has(path.words, norm) || path.is("indexer") || is_one_of(path.last(), of_all_heads))
+        return uncut;
       return !is_output(weight.kind, path) ? 0 : path.bias ? uncut : last;
     case WeightKind::dense:
     case WeightKind::shared_experts:
@@ -207,7 +211,10 @@ class Sorting {
     if (shape.empty()) shape = {1};
     if (one_expert) shape.insert(shape.begin(), 1);
     const bool all_experts = list && shape.size() > 1 && !has_one_of(path.last(), norm);
-    Weight weight{.shape = std::move(shape), .number_bytes = tensor.number_bytes, .name = tensor.name};
+    Weight weight{.shape = std::move(shape),
+                  .trained = tensor.trained && !any_is(path.words, corrections),
+                  .number_bytes = tensor.number_bytes,
+                  .name = tensor.name};
     if (path.prediction)
       weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
     else

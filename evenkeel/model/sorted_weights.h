@@ -23,6 +23,7 @@ struct NamedTensor {
   // it.
   static constexpr int by_name = -2;
   int axis = by_name;
+  bool trained = true;
   std::int64_t number_bytes = 0;  // 0: not whole, or not known
 };
 

@@ -40,6 +40,7 @@ struct Weight {
   std::vector<std::int64_t> shape;  // of experts, all of a layer: the first axis counts them
   int axis = uncut;                 // that tensor parallelism cuts; uncut: whole on each device
   std::int64_t most_parts = 0;      // into so many at most, since heads stay whole; 0: as many as one likes
+  bool trained = true;              // else it has no gradient and no optimizer state
   std::int64_t number_bytes = 0;    // as its tensor has it; 0 where there is none
   std::string name = "";            // of the tensor
 

@@ -24,6 +24,7 @@ struct MemoryReport {
   std::string device_name = {};         // a preset's, or empty
   std::int64_t ratio_thousandths = 0;   // alpha
   std::string_view cross_entropy = {};  // as the option has it
+  std::string pipeline_layout = {};     // as the option has it
   bool paper = false;                   // the table names the paper's rows and equations
   Fit fit = {};
   std::int64_t longest_sequence = 0;
@@ -33,6 +34,8 @@ struct MemoryReport {
   std::optional<ChunkHistory> history = {};
 };
 
+// What is not counted of a model, and tensors of no kind: a sentence each.
+std::vector<std::string> notes_of(const ModelDescription& model);
 // Of a model, which must live as long: what fits, how long a sequence may be, and what would help.
 MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received);
 std::string to_text(const MemoryReport& report);

@@ -78,6 +78,10 @@ Json setup_of(const MemoryReport& report) {
             {"optimizer", setup.bytes.optimizer}}},
           {"terms", names_of(setup.extra)},
           {"cross_entropy", report.cross_entropy},
+          {"attention", setup.unfused_attention ? "unfused" : "fused"},
+          {"pipeline_layout", report.pipeline_layout.empty() ? Json(nullptr) : Json(report.pipeline_layout)},
+          {"paper", report.paper},
+          {"static_bytes", or_null(report.device.static_bytes)},
           {"received", or_null(report.given_received)},
           {"bins", report.device.bins},
           {"device_memory", report.device_bytes},
@@ -137,7 +141,7 @@ std::string to_json(const MemoryReport& report) {
                {"stages", list_of(report.fit.stages, memory)},
                {"static_by_state", report.device.static_bytes ? Json(nullptr) : by_state(static_items)},
                {"model", internal::json_of(memory.model())},
-               {"notes", memory.model().notes},
+               {"notes", notes_of(memory.model())},
                {"setup", setup_of(report)}};
   if (report.history) json["history"] = json_of(*report.history);
   return internal::line_of(json);

@@ -87,17 +87,6 @@ void put_layout(Page& page, const Parallelism& parallel) {
            counted(parallel.stage_devices(), "device a stage", "devices a stage"));
 }
 
-// What is not counted, and tensors of no kind.
-void put_notes(Page& page, const ModelDescription& model) {
-  for (const std::string& note : model.notes) page.put("note: {}\n", note);
-  const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
-  const auto first = std::ranges::find_if(model.weights, is_other);
-  if (first != model.weights.end())
-    page.put("note: {} of no known kind, {} weights, counted as `other`: {}, ...\n",
-             counted(std::ranges::count_if(model.weights, is_other), "tensor", "tensors"),
-             weights_text(model.parameters(WeightKind::other)), first->name);
-}
-
 void put_headline(Page& page, const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   page.put("{}\n", verdict(report));
@@ -111,7 +100,7 @@ void put_headline(Page& page, const MemoryReport& report) {
     page.put("{} of multi-token prediction besides, {}\n", counted(more, "layer", "layers"),
              report.memory.setup().extra.prediction ? "counted on the last stage (--without prediction)"
                                                     : "not counted");
-  put_notes(page, model);
+  for (const std::string& note : notes_of(model)) page.put("note: {}\n", note);
   const std::int64_t worst = report.memory.worst_received();
   page.put("rows received by the fullest device for a sequence, before tp and cp divide them:\n");
   page.put("{} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),
@@ -230,6 +219,24 @@ void require_fit(const MemoryReport& report) {
   if (report.fit.fits) return;
   throw Infeasible(fmt::format("{}; any one of these makes it fit: {}", verdict(report),
                                fmt::join(sentences(report), "; ")));
+}
+
+std::vector<std::string> notes_of(const ModelDescription& model) {
+  std::vector<std::string> notes = model.notes;
+  const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
+  if (const auto first = std::ranges::find_if(model.weights, is_other); first != model.weights.end())
+    notes.push_back(fmt::format(
+        "{} of no known kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
+        "they keep for backward is not counted",
+        counted(std::ranges::count_if(model.weights, is_other), "tensor is", "tensors are"), first->name,
+        weights_text(model.parameters(WeightKind::other))));
+  const auto is_state = [](const CacheShape& cache) { return cache.unit == CacheShape::Unit::state; };
+  if (std::ranges::any_of(model.caches,
+                          [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))
+    notes.emplace_back(
+        "layers with linear attention or a state space keep for backward what attention would: that is not "
+        "modelled");
+  return notes;
 }
 
 std::string to_text(const MemoryReport& report) {

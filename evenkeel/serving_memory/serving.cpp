@@ -162,6 +162,7 @@ RoutingCase ServingModel::routing(std::string name, std::int64_t rows, std::int6
 
 std::vector<std::string> ServingModel::notes() const {
   std::vector<std::string> notes = model().notes;
+  notes.insert(notes.end(), model().cache_notes.begin(), model().cache_notes.end());
   const std::string& type = model().quantization;
   if (!type.empty() && type != "fp8" && type != "mxfp4" && !setup_.weight_bytes && !setup_.expert_bytes)
     notes.push_back(

@@ -113,7 +113,7 @@ std::vector<PipelinePiece> even_pieces(const ModelDescription& model, const Para
 }
 
 void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDescription& model,
-                         const Parallelism& parallel) {
+                         const MemorySetup& setup) {
   PipelinePiece sum;
   std::int64_t embeddings = 0, heads = 0;
   for (const PipelinePiece& piece : pieces) {
@@ -122,15 +122,17 @@ void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDe
     embeddings += piece.embedding ? 1 : 0;
     heads += piece.head ? 1 : 0;
   }
-  const std::int64_t number = parallel.pipeline * parallel.virtual_stages;
-  if (std::ssize(pieces) == number && sum.layers == model.num_layers &&
-      sum.prediction_layers == std::ssize(model.prediction_layers) && embeddings == 1 && heads == 1)
+  const std::int64_t number = setup.parallel.pipeline * setup.parallel.virtual_stages;
+  const bool predicts = sum.prediction_layers == std::ssize(model.prediction_layers);
+  if (std::ssize(pieces) == number && sum.layers == model.num_layers && embeddings == 1 && heads == 1 &&
+      (predicts || !setup.extra.prediction))
     return;
   throw InvalidArgument(
       "pipeline_layout",
       fmt::format("has {} pieces with {} layers, {} for further tokens, {} embeddings and {} heads",
                   pieces.size(), sum.layers, sum.prediction_layers, embeddings, heads),
-      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head",
+      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens (any number without the term "
+                  "prediction), one embedding and one head",
                   number, model.num_layers, model.prediction_layers.size()));
 }
 
@@ -144,7 +146,7 @@ MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     : model_(std::move(model)), setup_(setup) {
   validate_options(model_, setup_);
   pipeline_ = setup_.pieces.empty() ? even_pieces(model_, setup_.parallel) : setup_.pieces;
-  require_whole_model(pipeline_, model_, setup_.parallel);
+  require_whole_model(pipeline_, model_, setup_);
   const std::int64_t all = model_.num_layers + std::ssize(model_.prediction_layers);
   std::int64_t layer = 0, prediction = model_.num_layers;
   for (const PipelinePiece& piece : pipeline_) {

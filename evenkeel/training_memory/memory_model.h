@@ -137,6 +137,7 @@ struct MemorySetup {
   bool unfused_attention = false;     // scores and probabilities of every query and key are kept
   SelectiveRecompute selective = {};  // without full_recompute, and with kept_tensors
   BytesPerNumber bytes = {};
+  bool weights_as_stored = false;  // in the types of their tensors, where those are known
   ExtraTerms extra = {};
 };
 

@@ -29,6 +29,7 @@ std::int64_t sharers(const Weight& weight, const Parallelism& parallel) {
 struct Sum {
   Wide kept = 0;
   Wide stored_bytes = 0;
+  Wide trained = 0;
   Wide states = 0;
 
   // FSDP cuts the first axis, so that a device holds whole rows, and of experts that are fewer than devices
@@ -45,6 +46,8 @@ struct Sum {
     const Wide numbers = product(shape);
     kept += numbers;
     stored_bytes += numbers * (weight.number_bytes > 0 ? weight.number_bytes : setup.bytes.weight);
+    if (!weight.trained) return;
+    trained += numbers;
     states += setup.extra.sharded_optimizer && !setup.extra.fully_sharded
                   ? internal::divide_up(numbers, number)
                   : numbers;
@@ -95,8 +98,9 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
       items.push_back({.name = weight_kinds[kind],
                        .weights = internal::narrow(sum.kept),
                        .stored_bytes = internal::narrow(sum.stored_bytes),
-                       .weight_bytes = bytes(sum.kept, setup_.bytes.weight),
-                       .gradient_bytes = bytes(sum.kept, setup_.bytes.gradient),
+                       .weight_bytes = setup_.weights_as_stored ? internal::narrow(sum.stored_bytes)
+                                                                : bytes(sum.kept, setup_.bytes.weight),
+                       .gradient_bytes = bytes(sum.trained, setup_.bytes.gradient),
                        .optimizer_bytes = bytes(sum.states, setup_.bytes.optimizer)});
   return items;
 }

@@ -36,9 +36,8 @@ using Numbers = std::map<std::string, std::int64_t>;
 struct MemoryOptions {
   Numbers parallel, bytes;
   std::int64_t sequence = 4096, micro_batch = 1;
-  std::string recompute, pipeline_layout, cross_entropy;
+  std::string recompute, pipeline_layout, cross_entropy, with, without, device;
   bool unfused = false, transformers = false, even = false;
-  std::vector<std::string> with, without;
   std::optional<std::int64_t> received;
   std::int64_t device_bytes = 0, ratio_thousandths = 900;
   std::vector<std::int64_t> bins;
@@ -71,10 +70,16 @@ MemorySetup setup_of(const MemoryOptions& options, const ModelDescription& model
   set_named("parallel", options.parallel, setup.parallel, degree_names);
   if (setup.parallel.data == 0) setup.parallel.data = setup.parallel.least_data();
   if (model.dtype_bytes > 0) setup.bytes.activation = setup.bytes.weight = model.dtype_bytes;
+  // Of weights in f32 the optimizer needs no copy.
+  if (setup.bytes.weight == 4) setup.bytes.optimizer = 8;
   set_named("bytes", options.bytes, setup.bytes, kinds_of_bytes);
+  setup.weights_as_stored = !options.bytes.contains("weight");
   parse_recompute("recompute", options.recompute, setup);
   const auto entropy = std::ranges::find(cross_entropies, options.cross_entropy);
-  setup.extra = counted_terms({}, options.with, options.without, false,
+  const auto terms = [](const char* argument, const std::string& text) {
+    return text.empty() ? std::vector<std::string>() : parse_terms(argument, text);
+  };
+  setup.extra = counted_terms({}, terms("with_terms", options.with), terms("without", options.without), false,
                               static_cast<CrossEntropy>(entropy - cross_entropies.begin()));
   setup.extra.first_axis_alone = options.transformers;
   setup.unfused_attention = options.unfused;
@@ -104,6 +109,8 @@ std::string memory(const std::string& config, const std::optional<std::vector<Na
   report.device_bytes = options.device_bytes;
   report.ratio_thousandths = options.ratio_thousandths;
   report.cross_entropy = options.cross_entropy;
+  report.device_name = options.device;
+  report.pipeline_layout = options.pipeline_layout;
   return to_json(report);
 }
 
@@ -112,9 +119,9 @@ std::string memory(const std::string& config, const std::optional<std::vector<Na
 void bind_memory(nb::module_& module) {
   nb::class_<NamedTensor>(module, "NamedTensor")
       .def("__init__", [](NamedTensor* made, std::string name, std::vector<std::int64_t> shape,
-                          std::optional<int> axis, bool by_name, std::int64_t number_bytes) {
+                          std::optional<int> axis, bool by_name, bool trained, std::int64_t number_bytes) {
         new (made) NamedTensor{std::move(name), std::move(shape),
-                               by_name ? NamedTensor::by_name : axis.value_or(uncut), number_bytes};
+                               by_name ? NamedTensor::by_name : axis.value_or(uncut), trained, number_bytes};
       });
   nb::class_<MemoryOptions>(module, "MemoryOptions")
       .def(nb::init<>())
@@ -129,7 +136,8 @@ void bind_memory(nb::module_& module) {
       .def_rw("transformers", &MemoryOptions::transformers)
       .def_rw("even", &MemoryOptions::even)
       .def_rw("with_terms", &MemoryOptions::with)
-      .def_rw("without_terms", &MemoryOptions::without)
+      .def_rw("without", &MemoryOptions::without)
+      .def_rw("device", &MemoryOptions::device)
       .def_rw("received", &MemoryOptions::received, nb::arg().none())
       .def_rw("device_bytes", &MemoryOptions::device_bytes)
       .def_rw("ratio_thousandths", &MemoryOptions::ratio_thousandths)

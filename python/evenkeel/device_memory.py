@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,8 @@ _SIZES = (
     "tie_word_embeddings",
 )
 """Which transformers gives by these names, whatever the config calls them."""
+_DEGREES = ("tp", "pp", "ep", "dp", "fsdp", "vp", "cp", "etp")
+_TYPES = ("bfloat16", "float16", "float32")
 _LAYERS = ("n_layers", "num_layers", "n_layer")
 """Other names of their number; one class counts its attention layers twice as num_hidden_layers."""
 
@@ -42,8 +45,8 @@ def memory(
     attention: Literal["fused", "unfused"] = "fused",
     cross_entropy: Literal["plain", "fused", "chunked"] = "plain",
     bytes: Mapping[str, int] | str = "",
-    with_terms: Sequence[str] = (),
-    without: Sequence[str] = (),
+    with_terms: Sequence[str] | str = (),
+    without: Sequence[str] | str = (),
     received: int | Literal["even"] | None = None,
     pipeline_layout: str = "",
     device: str | None = None,
@@ -53,8 +56,8 @@ def memory(
 ) -> dict[str, Any]:
     """What `evenkeel memory --json` says (docs/command-line.md), of any model.
 
-    Weights are counted one by one: of a module its parameters, cut as its own `tp_plan` says, experts by expert; of a
-    checkpoint's folder the tensors in its safetensors headers; of a config.json alone those of the families that
+    Weights are counted one by one: of a module its parameters, cut as its own `tp_plan` says, experts by expert, those
+    without requires_grad without gradients and optimizer states; of a checkpoint's folder the tensors in its safetensors headers; of a config.json alone those of the families that
     docs/families.md names. Nothing is loaded, and a model on the meta device takes no memory.
 
     Args:
@@ -67,8 +70,8 @@ def memory(
         attention: "unfused" keeps scores and probabilities of every pair of tokens.
         cross_entropy: scores over the vocabulary with a copy in f32, without it, or never whole.
         bytes: of a number, {"activation": 2, "weight": 2, "gradient": 4, "optimizer": 12}; weights and activations are
-            otherwise as the model has them.
-        with_terms, without: terms of docs/memory.md that are off, or on.
+            otherwise as the model has them, and with weights in f32 the optimizer has 8, since it needs no copy.
+        with_terms, without: terms of docs/memory.md that are off, or on, as a list or "expert-outputs,logits".
         received: rows of the fullest device for a sequence, or "even"; the worst routing's if None.
         pipeline_layout: layers of each piece ("3,4,4,3"), or as Megatron-Core writes it.
         device, device_memory: a name ("h100"), or bytes or a size ("80GB", the default).
@@ -89,7 +92,9 @@ def memory(
     """
     options = _native.MemoryOptions()
     degrees = _numbers(parallel, "parallel")
-    terms = [*with_terms]
+    for name in degrees:
+        choice(name, "parallel", _DEGREES)
+    terms = _words(with_terms, "with_terms")
     if "fsdp" in degrees:
         if "dp" in degrees:
             raise invalid("parallel", "has both dp and fsdp, which is dp with all sharded", "one of the two")
@@ -108,7 +113,7 @@ def memory(
     options.recompute = instance(recompute, str, "recompute")
     options.unfused = choice(attention, "attention", ("fused", "unfused")) == "unfused"
     options.cross_entropy = choice(cross_entropy, "cross_entropy", ("plain", "fused", "chunked"))
-    options.with_terms, options.without_terms = terms, [*without]
+    options.with_terms, options.without = ",".join(terms), ",".join(_words(without, "without"))
     options.even = received == "even"
     options.received = None
     if isinstance(received, str):
@@ -116,20 +121,26 @@ def memory(
     elif received is not None:
         options.received = number(received, "received", 0, 1 << 40)
     options.pipeline_layout = instance(pipeline_layout, str, "pipeline_layout")
-    options.device_bytes = _device_bytes(device, device_memory)
+    options.device, options.device_bytes = device or "", _device_bytes(device, device_memory)
     options.ratio_thousandths = thousandths(available_ratio, "available_ratio")
-    options.bins = [number(each, "bins", 1, 1 << 20) for each in bins]
+    options.bins = [number(each, "bins", 1, 1 << 20) for each in instance(bins, Sequence, "bins")]
     with called("with_terms", "--with"), called("without", "--without"), called("cross_entropy", "--cross-entropy"):
         answer: dict[str, Any] = json.loads(_native.memory(config, tensors, options))
-    if tensors is not None and degrees.get("etp", 1) > 1 and not _cuts_experts(model):
-        answer["notes"].append("this model's plan leaves experts whole over tp; what they keep is counted as if cut")
+    if tensors is not None and degrees.get("tp", 1) > 1:
+        answer["notes"] += _notes_of_plan(model)
     return answer
+
+
+def _words(given: Sequence[str] | str, argument: str) -> list[str]:
+    """["fsdp"], or "fsdp,logits" as the command takes it."""
+    words = given.split(",") if isinstance(given, str) else [*instance(given, Sequence, argument)]
+    return [instance(word, str, argument) for word in words if word != "" or not isinstance(given, str)]
 
 
 def _numbers(given: Mapping[str, int] | str, argument: str) -> dict[str, int]:
     """{"tp": 2}, or "tp=2" as the command takes it."""
     if isinstance(given, str):
-        pairs = [part.partition("=")[::2] for part in given.split(",") if part]
+        pairs = [part.partition("=")[::2] for part in given.split(",")] if given else []
         if any(not count.isdecimal() for _, count in pairs):
             raise invalid(argument, f"is {given!r}", 'names and numbers, as in "tp=2,ep=8"')
         if len({name for name, _ in pairs}) < len(pairs):
@@ -166,9 +177,18 @@ def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
         sizes.pop(name, None)
         if size is not None and not (name == "num_hidden_layers" and any(other in sizes for other in _LAYERS)):
             sizes[name] = size
+    dtypes = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in model.parameters())
+    sizes["dtype"] = next((name for name, _ in dtypes.most_common() if name in _TYPES), "auto")
     plan = getattr(model, "tp_plan", None) or {}
     tensors = [
-        _native.NamedTensor(name, list(tensor.shape), _axis(name, tensor.dim(), plan), not plan, tensor.element_size())
+        _native.NamedTensor(
+            name,
+            list(tensor.shape),
+            _axis(name, tensor.dim(), plan),
+            not plan,
+            tensor.requires_grad,
+            tensor.element_size(),
+        )
         for name, tensor in model.named_parameters()
     ]
     return json.dumps(sizes, default=str), tensors
@@ -196,6 +216,13 @@ def _axis(name: str, dimensions: int, plan: Mapping[str, str]) -> int | None:
     return dimensions - 1 if "rowwise" in style and not name.endswith(".bias") else None
 
 
-def _cuts_experts(model: Any) -> bool:
+def _notes_of_plan(model: Any) -> list[str]:
     plan = getattr(model, "tp_plan", None) or {}
-    return any(re.search(r"\bexperts\.", name) and "wise" in style for name, style in plan.items())
+    cut = [name for name, style in plan.items() if "wise" in style]
+    whole = [kind for kind in ("attn", "experts") if plan and not any(re.search(rf"{kind}\w*\.", name) for name in cut)]
+    notes = [
+        "what backward keeps is divided by tp, as with sequence parallelism; transformers' plans have none by default"
+    ]
+    if whole:
+        notes.append(f"this model's plan leaves weights of {' and '.join(whole)} whole over tp")
+    return notes

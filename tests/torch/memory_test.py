@@ -190,6 +190,38 @@ class MemoryTest(unittest.TestCase):
                     compared += 1
         self.assertGreaterEqual(compared, 60)
 
+    def test_frozen_weights_have_neither_gradients_nor_states(self) -> None:
+        model = meta_model("qwen3_moe")
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("experts" in name)
+        answer = ek.memory(model)
+        numbers, bytes_ = answer["model"]["parameters_by_kind"], answer["static_bytes"]
+        self.assertEqual(bytes_["experts"], numbers["experts"] * (4 + 4 + 8))  # f32
+        self.assertEqual(bytes_["attention"], numbers["attention"] * 4)
+        self.assertEqual(answer["static_by_state"]["weights"], weights_of_stage(answer))
+
+    def test_what_means_nothing_is_refused(self) -> None:
+        model = meta_model("qwen3_moe")
+        for wrong, said in [
+            ({"with_terms": ["nonsense"]}, "with_terms: 'nonsense'; allowed: all, replicated, "),
+            ({"with_terms": "fsdp,fsdp"}, "with_terms: 'fsdp' twice"),
+            ({"without": ["fsdp"]}, "without: 'fsdp'"),
+            ({"parallel": {"fdsp": 2}}, "parallel: 'fdsp'; allowed: tp, pp, ep, dp, fsdp, vp, cp, etp"),
+            ({"parallel": "tp=2,,ep=2"}, "parallel: is 'tp=2,,ep=2'"),
+            ({"parallel": {"dp": 2, "fsdp": 2}}, "parallel: has both dp and fsdp"),
+            ({"parallel": {"tp": 1.5}}, "parallel: 1.5; allowed: a whole number"),
+            ({"bytes": {"weights": 2}}, "bytes: has 'weights'"),
+            ({"bins": 1}, "bins: is a int"),
+            ({"received": "evenly"}, "received: "),
+            ({"device": "h100", "device_memory": "80GB"}, "device_memory: is what device says"),
+            ({"pipeline_layout": "3,3"}, "pipeline_layout: has 2 pieces with 6 layers"),
+        ]:
+            with self.subTest(wrong=wrong), self.assertRaises(ek.InvalidArgument) as caught:
+                ek.memory(model, **wrong)
+            self.assertTrue(str(caught.exception).startswith(said), str(caught.exception))
+        with self.assertRaisesRegex(ek.InvalidArgument, "model: is a Linear; allowed: a transformers model"):
+            ek.memory(nn.Linear(2, 2))
+
 
 if __name__ == "__main__":
     unittest.main()

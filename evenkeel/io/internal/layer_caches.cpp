@@ -19,6 +19,7 @@ using Caches = std::vector<CacheShape>;
 enum class Block { full, window, linear, sparse, heavy, none };
 const KnownWords<Block> block_words = {{"full_attention", Block::full},
                                        {"attention", Block::full},
+                                       {"indexed_attention", Block::full},
                                        {"*", Block::full},
                                        {"sliding_attention", Block::window},
                                        {"chunked_attention", Block::window},
@@ -54,7 +55,8 @@ class LayerCaches {
   }
 
   void note(std::string text) {
-    if (std::ranges::find(model_.notes, text) == model_.notes.end()) model_.notes.push_back(std::move(text));
+    if (std::ranges::find(model_.cache_notes, text) == model_.cache_notes.end())
+      model_.cache_notes.push_back(std::move(text));
   }
 
   void read_window() {

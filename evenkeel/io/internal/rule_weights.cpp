@@ -130,15 +130,15 @@ class RuleWeights {
     return rank > 0 ? rank : model_.hidden;
   }
 
-  // A small network that chooses the tokens that attention looks at: queries, one key for all heads with
-  // scale and shift of its norm, and the weight of each head.
+  // A small network that chooses the tokens that attention looks at, whole on each device: queries, one key
+  // for all heads with scale and shift of its norm, and the weight of each head.
   void add_indexer() {
     constexpr WeightKind kind = WeightKind::attention;
     const std::int64_t head_dim = width("index_head_dim");
-    add_linear(kind, query_input(), heads("index_n_heads") * head_dim, 0);
+    add_linear(kind, query_input(), heads("index_n_heads") * head_dim, uncut);
     add_linear(kind, model_.hidden, head_dim, uncut);
     for (int i = 0; i < 2; ++i) add(kind, {head_dim});
-    add_linear(kind, model_.hidden, heads("index_n_heads"), 0);
+    add_linear(kind, model_.hidden, heads("index_n_heads"), uncut);
   }
 
   // Gated delta networks: queries, keys, values and the gate of the output with two numbers a value head; the
@@ -160,7 +160,10 @@ class RuleWeights {
     const std::int64_t row = model_.expert_row_width();
     const std::int64_t inward = (experts.gated ? 2 : 1) * experts.intermediate;
     add_linear(WeightKind::router, model_.hidden, experts.count, uncut, rule_.router_bias);
-    if (rule_.router_correction) add(WeightKind::router, {experts.count});
+    if (rule_.router_correction) {
+      add(WeightKind::router, {experts.count});
+      weights_.back().trained = false;
+    }
     if (rule_.router_scales) {
       add(WeightKind::router, {model_.hidden});
       add(WeightKind::router, {experts.count});
