@@ -247,13 +247,16 @@ std::string to_text(const MemoryReport& report) {
   page.put("\n");
   page.put(stage_table(report.fit.stages));
   if (report.longest_sequence > 0)
-    page.put("\nlongest sequence that fits: {}\n", grouped(report.longest_sequence));
+    page.put("\nlongest sequence that fits: {}, in up to {}\n", grouped(report.longest_sequence),
+             chunks_text(report.device.bins.back()));
   else
     page.put("\nno sequence fits\n");
   if (report.least_budget)
     page.put("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
   if (!report.advice.empty()) page.put("\nany one of these makes it fit:\n");
   for (const std::string& sentence : sentences(report)) page.put("  {}\n", sentence);
+  if (!report.advice.empty() && !report.device.static_bytes)
+    page.put("all layouts of as many devices: --gpus {}\n", report.memory.setup().parallel.devices());
   if (report.history) {
     page.put("\nchunks by layer and step\n");
     page.put(chunk_table(*report.history));
