@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/parse.h"
 #include "evenkeel/io/internal/checkpoint/weight_names.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
@@ -28,28 +28,13 @@ constexpr int max_vocabulary = 1 << 28;
 constexpr double max_parameters = 0x1p56;
 
 // Keys that add weights, where they say a number, an object or true.
-constexpr std::array weight_keys = {"vision_config",
-                                    "audio_config",
-                                    "speech_config",
-                                    "mlp_bias",
-                                    "use_bias",
-                                    "index_n_heads",
-                                    "n_shared_experts",
-                                    "num_shared_experts",
-                                    "moe_num_shared_experts",
-                                    "shared_expert_intermediate_size",
-                                    "shared_intermediate_size",
-                                    "moe_shared_expert_intermediate_size",
-                                    "hidden_size_per_layer_input",
-                                    "num_kv_shared_layers",
-                                    "linear_num_value_heads",
-                                    "mamba_num_heads",
-                                    "mamba_n_heads",
-                                    "hc_mult",
-                                    "moe_latent_size",
-                                    "lm_head_bias",
-                                    "kv_lora_rank",
-                                    "engram_vocab_size"};
+const std::vector<std::string> weight_keys = split(
+    "vision_config audio_config speech_config mlp_bias use_bias index_n_heads n_shared_experts "
+    "num_shared_experts moe_num_shared_experts shared_expert_intermediate_size shared_intermediate_size "
+    "moe_shared_expert_intermediate_size hidden_size_per_layer_input num_kv_shared_layers "
+    "linear_num_value_heads mamba_num_heads mamba_n_heads hc_mult moe_latent_size lm_head_bias kv_lora_rank "
+    "engram_vocab_size",
+    ' ');
 
 // A family that no rule describes, by keys that most have.
 WeightRule usual_rule(const ConfigKeys& keys) {

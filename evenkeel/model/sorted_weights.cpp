@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -20,25 +19,22 @@ using Words = std::vector<std::string>;
 // An expert's or a layer's: "7", "expert_7".
 bool is_number(std::string_view word) {
   if (word.starts_with("expert_")) word.remove_prefix(7);
-  return !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string_view::npos;
+  return !word.empty() && word.size() < 6 && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 bool has(std::string_view word, std::string_view part) {
   return word.find(part) != std::string_view::npos;
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
+bool is_one_of(std::string_view word, const Words& words) {
   return std::ranges::find(words, word) != words.end();
 }
 
-template <std::size_t N>
-bool has_one_of(std::string_view word, const std::array<std::string_view, N>& parts) {
-  return std::ranges::any_of(parts, [&](std::string_view part) { return has(word, part); });
+bool has_one_of(std::string_view word, const Words& parts) {
+  return std::ranges::any_of(parts, [&](const std::string& part) { return has(word, part); });
 }
 
-template <std::size_t N>
-bool any_is(const Words& words, const std::array<std::string_view, N>& known) {
+bool any_is(const Words& words, const Words& known) {
   return std::ranges::any_of(words, [&](const std::string& word) { return is_one_of(word, known); });
 }
 
@@ -46,34 +42,24 @@ bool any_has(const Words& words, std::string_view part) {
   return std::ranges::any_of(words, [&](const std::string& word) { return has(word, part); });
 }
 
-constexpr std::array<std::string_view, 4> lists_of_layers = {"layers", "blocks", "h", "block"};
-constexpr std::array<std::string_view, 8> towers = {"vis",   "image",     "audio", "speech",
-                                                    "tower", "projector", "patch", "sam_model"};
-constexpr std::array<std::string_view, 8> past_blocks = {
-    "_hc", "hc_", "hyper_connection", "residual", "layer_scalar", "sconv", "convolution", "message_gate"};
-constexpr std::array<std::string_view, 5> of_attention = {"attn", "attention", "mamba", "mixer", "conv"};
-constexpr std::array<std::string_view, 12> of_router = {"gate",
-                                                        "router",
-                                                        "expert_bias",
-                                                        "e_score_correction_bias",
-                                                        "moe_statics",
-                                                        "fc1_latent_proj",
-                                                        "fc2_latent_proj",
-                                                        "pre_expert_proj",
-                                                        "post_expert_proj",
-                                                        "wg",
-                                                        "router_mlp",
-                                                        "balancing_biases"};
-constexpr std::array<std::string_view, 8> of_network = {
-    "mlp", "feed_forward", "ffn", "block_sparse_moe", "moe", "mixer", "per_layer", "ff"};
-constexpr std::array<std::string_view, 8> of_network_outputs = {
-    "down_proj", "w2", "output_linear", "fc2", "wo", "c_proj", "linear_fc2", "linear_2"};
-constexpr std::array<std::string_view, 6> of_attention_outputs = {"o_proj", "out_proj", "dense",
-                                                                  "wo",     "o_b_proj", "linear_proj"};
-constexpr std::array<std::string_view, 8> of_all_heads = {
-    "q_a_proj",    "kv_a_proj_with_mqa", "wk",      "fused_qkv_a_proj",
-    "q_gate_proj", "o_a_proj",           "kv_proj", "weights_proj"};
-constexpr std::array<std::string_view, 2> of_keys = {"k_proj", "v_proj"};
+Words words_of(const std::string& text) {
+  return split(text, ' ');
+}
+
+const Words lists_of_layers = words_of("layers blocks h block");
+const Words towers = words_of("vis image audio speech tower projector patch sam_model");
+const Words past_blocks =
+    words_of("_hc hc_ hyper_connection residual layer_scalar sconv convolution message_gate");
+const Words of_attention = words_of("attn attention mamba mixer conv");
+const Words of_router = words_of(
+    "gate router expert_bias e_score_correction_bias moe_statics fc1_latent_proj fc2_latent_proj "
+    "pre_expert_proj post_expert_proj wg router_mlp balancing_biases");
+const Words of_network = words_of("mlp feed_forward ffn block_sparse_moe moe mixer per_layer ff");
+const Words of_network_outputs = words_of("down_proj w2 output_linear fc2 wo c_proj linear_fc2 linear_2");
+const Words of_attention_outputs = words_of("o_proj out_proj dense wo o_b_proj linear_proj");
+const Words of_all_heads =
+    words_of("q_a_proj kv_a_proj_with_mqa wk fused_qkv_a_proj q_gate_proj o_a_proj kv_proj weights_proj");
+const Words of_keys = words_of("k_proj v_proj");
 
 // A tensor's place: the layer, and the words of its path below it, without ".weight" or ".bias".
 struct Path {
@@ -84,7 +70,7 @@ struct Path {
   bool tower = false;
   bool prediction = false;  // MTP, outside of the numbered layers
 
-  bool is(std::string_view word) const { return std::ranges::find(words, word) != words.end(); }
+  bool is(std::string_view word) const { return is_one_of(word, words); }
   const std::string& last() const { return words.back(); }
 };
 
@@ -100,10 +86,8 @@ Path path_of(const std::string& name) {
       std::ranges::adjacent_find(words, [](const std::string& list, const std::string& number) {
         return is_one_of(list, lists_of_layers) && is_number(number);
       });
-  const auto prefix_end = place == words.end() ? words.end() : place;
-  path.tower =
-      std::any_of(words.begin(), prefix_end, [](const auto& word) { return has_one_of(word, towers); });
-  path.prediction = std::any_of(words.begin(), prefix_end, [](const auto& word) { return has(word, "mtp"); });
+  path.tower = std::any_of(words.begin(), place, [](const auto& word) { return has_one_of(word, towers); });
+  path.prediction = std::any_of(words.begin(), place, [](const auto& word) { return has(word, "mtp"); });
   if (place == words.end()) {
     path.words = std::move(words);
   } else {
@@ -136,14 +120,13 @@ WeightKind kind_in_layer(const Path& path, bool of_each_expert) {
   if (of_each_expert && !has(block, "attn") && !has(block, "attention")) return WeightKind::experts;
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
   if (has_one_of(block, past_blocks) || block.ends_with("_input")) return WeightKind::norms;
-  const bool network = has_one_of(block, of_network);
-  if (!norm && has_one_of(block, of_attention) &&
-      !(block == "mixer" && any_is(path.words, of_network_outputs)) &&
-      !(block == "mixer" && (path.is("up_proj") || any_is(path.words, of_router))))
-    return WeightKind::attention;
-  if (norm || (network && any_has(path.words, "norm") && !any_is(path.words, of_router)))
-    return WeightKind::norms;
-  if (any_is(path.words, of_router)) return WeightKind::router;
+  const bool network = has_one_of(block, of_network), router = any_is(path.words, of_router);
+  // A layer of one block calls it a mixer, be it attention or a network.
+  const bool mixes_nothing =
+      block == "mixer" && (router || path.is("up_proj") || any_is(path.words, of_network_outputs));
+  if (!norm && !mixes_nothing && has_one_of(block, of_attention)) return WeightKind::attention;
+  if (norm || (network && !router && any_has(path.words, "norm"))) return WeightKind::norms;
+  if (router) return WeightKind::router;
   if (block == "embed_tokens") return WeightKind::embedding;
   if (block == "eh_proj") return WeightKind::prediction;
   if (!network) return WeightKind::other;
@@ -196,23 +179,21 @@ class Sorting {
 
  private:
   void add(const NamedTensor& tensor) {
-    Path path = path_of(tensor.name);
+    const Path path = path_of(tensor.name);
     const std::optional<std::size_t> list = experts_in(path, tensor.shape.size());
     const bool one_expert = list && *list + 1 < path.words.size() && is_number(path.words[*list + 1]);
     std::vector<std::int64_t> shape = tensor.shape;
+    if (std::ranges::count(shape, 0) > 0) return;
     if (shape.empty()) shape = {1};
     if (one_expert) shape.insert(shape.begin(), 1);
     const bool all_experts = list && shape.size() > 1 && !has(path.last(), "norm");
     Weight weight{.shape = std::move(shape), .number_bytes = tensor.number_bytes, .name = tensor.name};
-    if (path.prediction)
-      weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
-    else
-      weight.layer = path.layer;
-    if (path.tower)
-      weight.layer = no_layer;
-    else
+    if (!path.tower) {
+      weight.layer =
+          path.prediction ? model_.num_layers + std::max<std::int64_t>(path.layer, 0) : path.layer;
       weight.kind =
           path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, one_expert || all_experts);
+    }
     // Layers for further tokens have the model's own embedding and head, which some checkpoints repeat.
     const bool repeated = weight.layer >= model_.num_layers &&
                           (weight.kind == WeightKind::embedding || weight.kind == WeightKind::head);
@@ -282,8 +263,9 @@ class Sorting {
       const Weight& weight = model_.weights[output];
       if (weight.kind != WeightKind::experts || weight.layer != layer || weight.shape.size() < 3) continue;
       const std::int64_t rows = weight.shape[1], columns = weight.shape[2];
-      experts.intermediate = rows == model_.hidden ? columns : columns == model_.hidden ? rows : columns;
-      experts.latent = rows == model_.hidden || columns == model_.hidden ? 0 : rows;
+      const bool turned = columns == model_.hidden && rows != model_.hidden;
+      experts.intermediate = turned ? rows : columns;
+      experts.latent = turned || rows == model_.hidden ? 0 : rows;
       experts.gated = 2 * numbers > 5 * rows * columns;
       return;
     }
