@@ -46,10 +46,8 @@ void show(const Report& report, const MemoryArguments& options) {
 }
 
 // --gpus: layouts of so many devices.
-void search(const CLI::App& app, const MemoryArguments& options, const MemoryModel& memory,
-            const DeviceMemory& device, ReceivedRows received) {
-  for (const char* option : {"--static-bytes", "--counts", "--pipeline-layout"})
-    refuse_if_given(app, option, "is of one layout, and --gpus looks at many");
+void search(const MemoryArguments& options, const MemoryModel& memory, const DeviceMemory& device,
+            ReceivedRows received) {
   for (const std::string& degree : options.degrees)
     if (degree != "cp" && degree != "vp" && degree != "etp")
       throw InvalidArgument("--parallel", fmt::format("{} is what --gpus looks for", degree),
@@ -107,9 +105,12 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   if (options.cache_bytes > 0)
     throw InvalidArgument("--bytes", "cache is of a served model", "cache=N beside --serve");
   if (options.counts.empty()) refuse_if_given(app, "--steps", "has no meaning without --counts");
+  if (options.gpus)
+    for (const char* option : {"--static-bytes", "--counts", "--pipeline-layout"})
+      refuse_if_given(app, option, "is of one layout, and --gpus looks at many");
   const MemoryModel memory = memory_of(app, options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
-  if (options.gpus) return search(app, options, memory, device, received);
+  if (options.gpus) return search(options, memory, device, received);
   refuse_what_says_nothing(app, options, memory);
   MemoryReport report = memory_report(memory, device, received);
   report.device_bytes = options.device_bytes;

@@ -84,8 +84,9 @@ void refuse_serving_options(const CLI::App& app) {
 
 void serve(const CLI::App& app, const MemoryArguments& options, const ServingArguments& serving) {
   for (const char* option :
-       {"--gpus", "--seq", "--micro-batch", "--recompute", "--cross-entropy", "--paper", "--with",
-        "--without", "--borrowed-experts", "--allocation-granule", "--static-bytes", "--bins", "--steps"})
+       {"--attention", "--pipeline-layout", "--gpus", "--seq", "--micro-batch", "--recompute",
+        "--cross-entropy", "--paper", "--with", "--without", "--borrowed-experts", "--allocation-granule",
+        "--static-bytes", "--bins", "--steps"})
     refuse_if_given(app, option, "is of training, and --serve is given");
   const std::int64_t available = available_bytes(app, options);
   const ServingModel model(read_model_description(options.model), setup_of(options, serving));

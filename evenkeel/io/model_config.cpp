@@ -3,13 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/parse.h"
 #include "evenkeel/io/internal/checkpoint/weight_names.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
@@ -29,28 +29,13 @@ constexpr int max_vocabulary = 1 << 28;
 constexpr double max_parameters = 0x1p56;
 
 // Keys that add weights, where they say a number, an object or true.
-constexpr std::array weight_keys = {"vision_config",
-                                    "audio_config",
-                                    "speech_config",
-                                    "mlp_bias",
-                                    "use_bias",
-                                    "index_n_heads",
-                                    "n_shared_experts",
-                                    "num_shared_experts",
-                                    "moe_num_shared_experts",
-                                    "shared_expert_intermediate_size",
-                                    "shared_intermediate_size",
-                                    "moe_shared_expert_intermediate_size",
-                                    "hidden_size_per_layer_input",
-                                    "num_kv_shared_layers",
-                                    "linear_num_value_heads",
-                                    "mamba_num_heads",
-                                    "mamba_n_heads",
-                                    "hc_mult",
-                                    "moe_latent_size",
-                                    "lm_head_bias",
-                                    "kv_lora_rank",
-                                    "engram_vocab_size"};
+const std::vector<std::string> weight_keys = split(
+    "vision_config audio_config speech_config mlp_bias use_bias index_n_heads n_shared_experts "
+    "num_shared_experts moe_num_shared_experts shared_expert_intermediate_size shared_intermediate_size "
+    "moe_shared_expert_intermediate_size hidden_size_per_layer_input num_kv_shared_layers "
+    "linear_num_value_heads mamba_num_heads mamba_n_heads hc_mult moe_latent_size lm_head_bias kv_lora_rank "
+    "engram_vocab_size",
+    ' ');
 
 // A family that no rule describes, by keys that most have.
 WeightRule usual_rule(const ConfigKeys& keys) {
@@ -96,11 +81,12 @@ class Reader {
     if (model_.num_layers == 0) keys_.fail("num_hidden_layers", "is missing");
     model_.experts.count = num_experts(keys_);
     read_attention();
+    const int named = prediction_layers(keys_);
+    model_.prediction_layers.resize(static_cast<std::size_t>(named));
     take_weights(model_, tensors);
     require_countable();
     read_top_k();
     model_.caches = layer_caches(keys_, rule_.attention, model_);
-    const int named = prediction_layers(keys_);
     if (named > std::ssize(model_.prediction_layers))
       model_.notes.push_back(fmt::format(
           "{} for further tokens (MTP) that the config names: not counted, since not among the weights",
@@ -262,13 +248,29 @@ class Reader {
   ModelDescription model_;
 };
 
+// Of a number in a packed word, as compressed-tensors states them; 4 where nothing is stated.
+int packed_bits(const ConfigKeys& config) {
+  const auto quantization = config.find("quantization_config");
+  if (!quantization || !(*quantization)->is_object()) return 4;
+  const auto groups = ConfigKeys(*quantization).find("config_groups");
+  if (!groups || !(*groups)->is_object()) return 4;
+  std::set<int> stated;
+  for (const auto& [name, group] : (*groups)->items())
+    if (const auto weights = ConfigKeys((*groups)[name]).find("weights"); weights && (*weights)->is_object())
+      stated.insert(ConfigKeys(*weights).integer("num_bits", 1, 16));
+  if (stated.size() > 1)
+    groups->fail("has weights of {} bits, which are packed unlike", fmt::join(stated, ", "));
+  return stated.empty() ? 4 : *stated.begin();
+}
+
 }  // namespace
 
 ModelDescription read_model_description(const ByteSource& source) {
   if (!source.is_folder() || !has_checkpoint(source.name()))
     return Reader(read_language_config(source)).read();
-  const CheckpointWeights checkpoint = read_checkpoint_weights(source.name());
-  ModelDescription model = read_model_description(source, checkpoint.tensors);
+  const LanguageConfig config = read_language_config(source);
+  const CheckpointWeights checkpoint = read_checkpoint_weights(source.name(), packed_bits(config.whole));
+  ModelDescription model = Reader(config).read(checkpoint.tensors);
   model.notes.insert(model.notes.end(), checkpoint.notes.begin(), checkpoint.notes.end());
   return model;
 }

@@ -1,11 +1,12 @@
 #include "evenkeel/model/sorted_weights.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -16,76 +17,65 @@ namespace evenkeel {
 
 namespace {
 
-using namespace std::string_view_literals;
 using Words = std::vector<std::string>;
-using Known = std::span<const std::string_view>;
 
 // An expert's or a layer's: "7", "expert_7".
 bool is_number(std::string_view word) {
   if (word.starts_with("expert_")) word.remove_prefix(7);
-  return !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string_view::npos;
+  return !word.empty() && word.size() < 6 && word.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-bool is_one_of(std::string_view word, Known known) {
+bool is_one_of(std::string_view word, const Words& known) {
   return std::ranges::find(known, word) != known.end();
 }
 
-bool has_one_of(std::string_view word, Known parts) {
-  return std::ranges::any_of(parts, [&](auto part) { return word.find(part) != std::string_view::npos; });
+bool has_one_of(std::string_view word, const Words& parts) {
+  return std::ranges::any_of(parts,
+                             [&](const std::string& part) { return word.find(part) != std::string::npos; });
 }
 
-bool any_is(const Words& words, Known known) {
+bool any_is(const Words& words, const Words& known) {
   return std::ranges::any_of(words, [&](const std::string& word) { return is_one_of(word, known); });
 }
 
-bool any_has(const Words& words, Known parts) {
+bool any_has(const Words& words, const Words& parts) {
   return std::ranges::any_of(words, [&](const std::string& word) { return has_one_of(word, parts); });
 }
 
+Words words_of(const std::string& text) {
+  return split(text, ' ');
+}
+
 // Whole words of a tensor's path.
-constexpr std::array lists_of_layers = {"layers"sv, "blocks"sv, "h"sv, "block"sv};
-constexpr std::array of_router = {"gate"sv,
-                                  "router"sv,
-                                  "wg"sv,
-                                  "router_mlp"sv,
-                                  "expert_bias"sv,
-                                  "e_score_correction_bias"sv,
-                                  "moe_statics"sv,
-                                  "balancing_biases"sv,
-                                  "fc1_latent_proj"sv,
-                                  "fc2_latent_proj"sv,
-                                  "pre_expert_proj"sv,
-                                  "post_expert_proj"sv};
+const Words lists_of_layers = words_of("layers blocks h block");
+const Words of_router = words_of(
+    "gate router wg router_mlp expert_bias e_score_correction_bias moe_statics balancing_biases "
+    "fc1_latent_proj "
+    "fc2_latent_proj pre_expert_proj post_expert_proj");
 // Added to scores for choosing experts, and no gradient's.
-constexpr std::array corrections = {"e_score_correction_bias"sv, "expert_bias"sv, "balancing_biases"sv};
-constexpr std::array of_network_outputs = {"down_proj"sv, "w2"sv,     "output_linear"sv, "fc2"sv,
-                                           "wo"sv,        "c_proj"sv, "linear_fc2"sv,    "linear_2"sv};
-constexpr std::array of_attention_outputs = {"o_proj"sv, "out_proj"sv, "dense"sv,
-                                             "wo"sv,     "o_b_proj"sv, "linear_proj"sv};
-// What all heads share, so that each device of tensor parallelism has it whole.
-constexpr std::array of_all_heads = {"q_a_proj"sv,         "kv_a_proj_with_mqa"sv, "wk"sv,
-                                     "fused_qkv_a_proj"sv, "q_gate_proj"sv,        "o_a_proj"sv,
-                                     "kv_proj"sv,          "weights_proj"sv};
-constexpr std::array of_keys = {"k_proj"sv, "v_proj"sv};
+const Words corrections = words_of("e_score_correction_bias expert_bias balancing_biases");
+const Words of_network_outputs = words_of("down_proj w2 output_linear fc2 wo c_proj linear_fc2 linear_2");
+const Words of_attention_outputs = words_of("o_proj out_proj dense wo o_b_proj linear_proj");
+// What all heads share, and the small network that chooses tokens: whole on each device.
+const Words of_all_heads = words_of(
+    "q_a_proj kv_a_proj_with_mqa wk fused_qkv_a_proj q_gate_proj o_a_proj kv_proj weights_proj indexer");
+const Words of_keys = words_of("k_proj v_proj");
 // Parts of words.
-constexpr std::array norm = {"norm"sv};
-constexpr std::array towers = {"vis"sv,   "image"sv,     "audio"sv, "speech"sv,
-                               "tower"sv, "projector"sv, "patch"sv, "sam_model"sv};
-// Of what stands on the way past the blocks.
-constexpr std::array past_blocks = {
-    "_hc"sv,       "hc_"sv,         "hyper_connection"sv, "residual"sv, "layer_scalar"sv,
-    "sconv"sv,     "convolution"sv, "message_gate"sv,     "attn_res"sv, "attention_input"sv,
-    "mlp_input"sv, "final_input"sv, "message_input"sv};
-constexpr std::array past_all = {"hidden_states"sv, "queries"sv, "rotary"sv};
-constexpr std::array attention_alone = {"attn"sv, "attention"sv};
-constexpr std::array of_attention = {"attn"sv, "attention"sv, "mamba"sv, "mixer"sv, "conv"sv};
-constexpr std::array of_network = {"mlp"sv,   "feed_forward"sv, "ffn"sv, "moe"sv,
-                                   "mixer"sv, "per_layer"sv,    "ff"sv};
+const Words norm = {"norm"};
+const Words towers = words_of("vis image audio speech tower projector patch sam_model");
+// Of what stands on the way past the blocks, and past all of them.
+const Words past_blocks = words_of(
+    "_hc hc_ hyper_connection residual layer_scalar sconv convolution message_gate attn_res attention_input "
+    "mlp_input "
+    "final_input message_input");
+const Words past_all = words_of("hidden_states queries rotary");
+const Words of_attention_alone = words_of("attn attention");
+const Words of_attention = words_of("attn attention mamba mixer conv");
+const Words of_network = words_of("mlp feed_forward ffn moe mixer per_layer ff");
 
 // A tensor's place: the layer, and the words of its path below it, without ".weight" or ".bias".
 struct Path {
   Words words;
-  std::string model;  // before the layers, where there may be several lists of them
   std::int64_t layer = no_layer;
   bool bias = false;
   bool tower = false;
@@ -110,12 +100,11 @@ Path path_of(const std::string& name) {
       });
   const Words prefix(words.begin(), place == words.end() ? words.end() : place);
   path.tower = any_has(prefix, towers);
-  path.prediction = any_has(prefix, std::array{"mtp"sv});
+  path.prediction = any_has(prefix, Words{"mtp"});
   if (place == words.end()) {
     path.words = std::move(words);
   } else {
     path.layer = std::stoll(place[1]);
-    path.model = words.front();
     path.words.assign(place + 2, words.end());
   }
   if (path.words.empty()) path.words.emplace_back(name);
@@ -125,21 +114,20 @@ Path path_of(const std::string& name) {
 WeightKind kind_outside(const Path& path) {
   if (any_has(path.words, norm) || any_has(path.words, past_blocks) || any_has(path.words, past_all))
     return WeightKind::norms;
-  if (any_is(path.words, std::array{"fc"sv, "eh_proj"sv})) return WeightKind::prediction;
-  if (any_is(path.words, std::array{"unembed"sv, "output"sv, "embed_out"sv}) ||
-      any_has(path.words, std::array{"head"sv}))
+  if (any_is(path.words, Words{"fc", "eh_proj"})) return WeightKind::prediction;
+  if (any_is(path.words, Words{"unembed", "output", "embed_out"}) || any_has(path.words, Words{"head"}))
     return WeightKind::head;
-  const bool table = any_has(path.words, std::array{"embed"sv, "per_layer"sv}) ||
-                     any_is(path.words, std::array{"wte"sv, "shared"sv});
+  const bool table =
+      any_has(path.words, Words{"embed", "per_layer"}) || any_is(path.words, Words{"wte", "shared"});
   return table ? WeightKind::embedding : WeightKind::other;
 }
 
 WeightKind kind_in_layer(const Path& path, bool of_experts) {
   const std::string& block = path.words.front();
   const bool routes = any_is(path.words, of_router);
-  if (any_has(path.words, std::array{"shared_expert"sv, "shared_mlp"sv})) return WeightKind::shared_experts;
+  if (any_has(path.words, Words{"shared_expert", "shared_mlp"})) return WeightKind::shared_experts;
   // Some have experts in attention's place, which nobody spreads.
-  if (of_experts && !has_one_of(block, attention_alone)) return WeightKind::experts;
+  if (of_experts && !has_one_of(block, of_attention_alone)) return WeightKind::experts;
   // Layers for further tokens.
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
   if (block == "embed_tokens") return WeightKind::embedding;
@@ -177,9 +165,7 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
         return is_output(weight.kind, path) ? 2 : 1;
       return weight.shape[1] == hidden ? 2 : 1;
     case WeightKind::attention:
-      // The indexer, a small network that chooses tokens, is whole too.
-      if (any_has(path.words, norm) || path.is("indexer") || is_one_of(path.last(), of_all_heads))
-        return uncut;
+      if (any_has(path.words, norm) || any_is(path.words, of_all_heads)) return uncut;
       return !is_output(weight.kind, path) ? 0 : path.bias ? uncut : last;
     case WeightKind::dense:
     case WeightKind::shared_experts:
@@ -190,12 +176,18 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
   }
 }
 
+// Layers for further tokens that a config does not name.
+constexpr std::int64_t most_unnamed = 16;
+
 class Sorting {
  public:
   Sorting(ModelDescription& model, std::span<const NamedTensor> tensors) : model_(model), tensors_(tensors) {}
 
   void run() {
-    for (const NamedTensor& tensor : tensors_) add(tensor);
+    most_layers_ = model_.num_layers + std::ssize(model_.prediction_layers);
+    for (const NamedTensor& tensor : tensors_)
+      if (product(tensor.shape) > 0) add(tensor);
+    for (const auto& [name, stack] : stacks_) require_whole(stack);
     take_layers();
     take_experts();
     model_.experts.shared_width = network_width(WeightKind::shared_experts);
@@ -203,34 +195,48 @@ class Sorting {
   }
 
  private:
+  // Tensors of one expert each that become one of all.
+  struct Stack {
+    std::size_t weight = 0;
+    std::set<int> experts;
+  };
+
+  [[noreturn]] static void fail(const std::string& why, const std::string& right) {
+    throw InvalidArgument("model", why, right);
+  }
+
   void add(const NamedTensor& tensor) {
-    Path path = path_of(tensor.name);
+    const Path path = path_of(tensor.name);
     const std::optional<std::size_t> list = experts_in(path, tensor.shape.size());
     const bool one_expert = list && *list + 1 < path.words.size() && is_number(path.words[*list + 1]);
-    std::vector<std::int64_t> shape = tensor.shape;
-    if (shape.empty()) shape = {1};
-    if (one_expert) shape.insert(shape.begin(), 1);
-    const bool all_experts = list && shape.size() > 1 && !has_one_of(path.last(), norm);
-    Weight weight{.shape = std::move(shape),
+    Weight weight{.layer = layer_of(path, tensor.name),
+                  .shape = tensor.shape,
                   .trained = tensor.trained && !any_is(path.words, corrections),
                   .number_bytes = tensor.number_bytes,
                   .name = tensor.name};
-    if (path.prediction)
-      weight.layer = model_.num_layers + std::max<std::int64_t>(path.layer, 0);
-    else
-      weight.layer = path.layer;
-    if (path.tower)
-      weight.layer = no_layer;
-    else
-      weight.kind =
-          path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, one_expert || all_experts);
-    // Layers for further tokens have the model's own embedding and head, which some checkpoints repeat.
-    const bool repeated = weight.layer >= model_.num_layers &&
-                          (weight.kind == WeightKind::embedding || weight.kind == WeightKind::head);
-    if (repeated) return;
-    if (one_expert) return add_expert(std::move(weight), path, *list, tensor.axis);
+    if (weight.shape.empty()) weight.shape = {1};
+    if (one_expert) weight.shape.insert(weight.shape.begin(), 1);
+    const bool of_experts = list && weight.shape.size() > 1 && !has_one_of(path.last(), norm);
+    if (!path.tower)
+      weight.kind = path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, of_experts);
+    // Layers for further tokens have the model's own tables, and its head may be the embedding: some
+    // checkpoints repeat them.
+    const bool head = weight.kind == WeightKind::head;
+    if (weight.layer >= model_.num_layers && (head || weight.kind == WeightKind::embedding)) return;
+    if (head && model_.tied_embeddings) return;
+    if (one_expert) return add_expert(std::move(weight), path, *list, tensor);
     set_axis(weight, path, tensor.axis);
     model_.weights.push_back(std::move(weight));
+  }
+
+  std::int64_t layer_of(const Path& path, const std::string& name) const {
+    if (path.tower) return no_layer;
+    const std::int64_t layer =
+        path.prediction ? model_.num_layers + std::max<std::int64_t>(path.layer, 0) : path.layer;
+    if (layer >= (path.prediction ? model_.num_layers + most_unnamed : most_layers_))
+      fail(fmt::format("has {}, where its config says {} layers", name, model_.num_layers),
+           fmt::format("layers 0..{}", most_layers_ - 1));
+    return layer;
   }
 
   // The word "experts", or that of a stack by another name.
@@ -240,18 +246,35 @@ class Sorting {
     return std::nullopt;
   }
 
-  // Tensors of one expert each become one of all.
-  void add_expert(Weight weight, const Path& path, std::size_t list, int axis) {
-    std::string all = fmt::format("{}:{}:", path.model, weight.layer);
-    for (std::size_t i = 0; i < path.words.size(); ++i)
-      all += (i == list + 1 ? std::string("*") : path.words[i]) + ".";
-    const auto [stacked, is_new] = stacked_.try_emplace(all, model_.weights.size());
-    if (!is_new) {
-      ++model_.weights[stacked->second].shape[0];
+  void add_expert(Weight weight, const Path& path, std::size_t list, const NamedTensor& tensor) {
+    const std::string& number = path.words[list + 1];
+    const std::size_t at = tensor.name.rfind(path.words[list] + "." + number) + path.words[list].size() + 1;
+    const std::string_view name = tensor.name;
+    const std::string all = fmt::format("{}*{}", name.substr(0, at), name.substr(at + number.size()));
+    const auto [place, is_new] = stacks_.try_emplace(all, Stack{model_.weights.size(), {}});
+    Stack& stack = place->second;
+    if (!stack.experts.insert(std::stoi(number.substr(number.find_last_of('_') + 1))).second)
+      fail(fmt::format("has {} twice", tensor.name), "each expert once");
+    if (is_new) {
+      set_axis(weight, path, tensor.axis >= 0 ? tensor.axis + 1 : tensor.axis);
+      model_.weights.push_back(std::move(weight));
       return;
     }
-    set_axis(weight, path, axis >= 0 ? axis + 1 : axis);
-    model_.weights.push_back(std::move(weight));
+    Weight& first = model_.weights[stack.weight];
+    if (!std::ranges::equal(std::span(first.shape).subspan(1), tensor.shape) ||
+        first.number_bytes != tensor.number_bytes)
+      fail(fmt::format("has {} of shape [{}], which is not that of {} or of another type", tensor.name,
+                       fmt::join(tensor.shape, ", "), first.name),
+           "experts of a layer that are alike");
+    ++first.shape[0];
+  }
+
+  void require_whole(const Stack& stack) const {
+    const std::int64_t all = model_.experts.count > 0 ? model_.experts.count : *stack.experts.rbegin() + 1;
+    if (*stack.experts.begin() != 0 || *stack.experts.rbegin() + 1 != all || std::ssize(stack.experts) != all)
+      fail(fmt::format("has {} and its like of {} experts, the last numbered {}",
+                       model_.weights[stack.weight].name, stack.experts.size(), *stack.experts.rbegin()),
+           fmt::format("experts 0..{}", all - 1));
   }
 
   void set_axis(Weight& weight, const Path& path, int axis) {
@@ -265,9 +288,17 @@ class Sorting {
   void take_layers() {
     std::int64_t last = model_.num_layers - 1;
     for (const Weight& weight : model_.weights) last = std::max(last, weight.layer);
-    std::vector<bool> has(static_cast<std::size_t>(last + 1), false);
-    for (const Weight& weight : model_.weights)
+    std::vector<bool> is_there(static_cast<std::size_t>(last + 1), false);
+    std::vector<bool> has = is_there;
+    for (const Weight& weight : model_.weights) {
+      if (weight.layer == no_layer) continue;
+      is_there[static_cast<std::size_t>(weight.layer)] = true;
       if (weight.kind == WeightKind::experts) has[static_cast<std::size_t>(weight.layer)] = true;
+    }
+    if (const auto gap = std::ranges::find(is_there, false); gap != is_there.end())
+      fail(fmt::format("has no weight of layer {}, and its config says {} layers", gap - is_there.begin(),
+                       model_.num_layers),
+           "a whole model");
     const auto end = has.begin() + model_.num_layers;
     model_.prediction_layers.assign(end, has.end());
     model_.has_experts.assign(has.begin(), end);
@@ -281,25 +312,28 @@ class Sorting {
     for (const Weight& weight : model_.weights) {
       if (weight.kind != WeightKind::experts) continue;
       if (layer == no_layer) layer = weight.layer;
-      experts.count = std::max(experts.count, weight.shape[0]);
       if (weight.shape.size() < 3)
         experts.biases = true;
       else if (weight.layer == layer)
         numbers += weight.numbers() / weight.shape[0];
     }
-    if (layer == no_layer)
-      throw InvalidArgument("model", "has no tensor that is an expert's", "a Mixture-of-Experts model");
+    if (layer == no_layer) fail("has no tensor that is an expert's", "a Mixture-of-Experts model");
     for (const std::size_t output : outputs_) {
       const Weight& weight = model_.weights[output];
       if (weight.kind != WeightKind::experts || weight.layer != layer || weight.shape.size() < 3) continue;
+      if (experts.count > 0 && weight.shape[0] != experts.count)
+        fail(fmt::format("has {} of {} experts, where its config says {}", weight.name, weight.shape[0],
+                         experts.count),
+             "the same number");
+      experts.count = weight.shape[0];
       const std::int64_t rows = weight.shape[1], columns = weight.shape[2];
       experts.intermediate = rows == model_.hidden ? columns : columns == model_.hidden ? rows : columns;
       experts.latent = rows == model_.hidden || columns == model_.hidden ? 0 : rows;
       experts.gated = 2 * numbers > 5 * rows * columns;
       return;
     }
-    throw InvalidArgument("model", fmt::format("has experts in layer {} of no known names", layer),
-                          "down_proj, w2 or output_linear among their tensors");
+    fail(fmt::format("has experts in layer {} of no known names", layer),
+         "down_proj, w2 or output_linear among their tensors");
   }
 
   // Of the first layer that has such a network.
@@ -317,8 +351,9 @@ class Sorting {
 
   ModelDescription& model_;
   std::span<const NamedTensor> tensors_;
-  std::map<std::string, std::size_t> stacked_;  // by the name with * for the expert
-  std::vector<std::size_t> outputs_;            // weights that give what a block gives
+  std::int64_t most_layers_ = 0;         // with those for further tokens that the config names
+  std::map<std::string, Stack> stacks_;  // by the name with * for the expert
+  std::vector<std::size_t> outputs_;     // weights that give what a block gives
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
@@ -15,6 +16,9 @@
 namespace evenkeel {
 
 namespace {
+
+// Of tokens where no layer keeps any.
+constexpr std::int64_t no_end = std::numeric_limits<std::int64_t>::max();
 
 using internal::counted;
 using internal::grouped;
@@ -77,8 +81,13 @@ Table case_table(const ServingReport& report) {
   for (const RoutingCase& each : report.fit.cases)
     table.add({case_text(each), grouped(each.rows), format_bytes(each.workspace_bytes),
                each.borrowed == 0 ? "" : format_bytes(each.borrowed_bytes), format_bytes(each.total_bytes),
-               grouped(each.cache_tokens), each.fits ? "fits" : "too much"});
+               each.cache_tokens == no_end ? "-" : grouped(each.cache_tokens),
+               each.fits ? "fits" : "too much"});
   return table;
+}
+
+Json tokens_or_null(std::int64_t tokens) {
+  return tokens == no_end ? Json(nullptr) : Json(tokens);
 }
 
 Json json_of(const RoutingCase& routing) {
@@ -89,7 +98,7 @@ Json json_of(const RoutingCase& routing) {
           {"workspace_bytes", routing.workspace_bytes},
           {"borrowed_bytes", routing.borrowed_bytes},
           {"total", routing.total_bytes},
-          {"cache_tokens", routing.cache_tokens},
+          {"cache_tokens", tokens_or_null(routing.cache_tokens)},
           {"fits", routing.fits}};
 }
 
@@ -155,7 +164,7 @@ std::string to_json(const ServingReport& report) {
   json.update({{"devices", report.serving.setup().parallel.devices()},
                {"available", report.available_bytes},
                {"routing", report.fit.judged_case().name},
-               {"cache_tokens", report.fit.judged_case().cache_tokens},
+               {"cache_tokens", tokens_or_null(report.fit.judged_case().cache_tokens)},
                {"local_experts", report.serving.local_experts()},
                {"cases", std::move(cases)},
                {"stages", std::move(stages)},

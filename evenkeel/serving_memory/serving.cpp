@@ -66,7 +66,22 @@ std::int64_t ServingModel::matrix_bytes() const {
   return setup_.weight_bytes.value_or(model().quantization == "fp8" ? 1 : own_bytes());
 }
 
+std::optional<std::int64_t> ServingModel::stored_expert_bytes() const {
+  std::int64_t layer = no_layer;
+  Wide bytes = 0;
+  for (const Weight& weight : model().weights) {
+    if (weight.kind != WeightKind::experts || (layer != no_layer && weight.layer != layer)) continue;
+    if (weight.number_bytes == 0) return std::nullopt;
+    layer = weight.layer;
+    bytes += Wide{weight.numbers() / weight.shape[0]} * weight.number_bytes;
+  }
+  return layer == no_layer ? std::nullopt : std::optional(narrow(bytes));
+}
+
 std::int64_t ServingModel::expert_bytes() const {
+  const auto stored = stored_expert_bytes();
+  if (stored && !setup_.weight_bytes && !setup_.expert_bytes)
+    return narrow(divide_up(*stored, setup_.parallel.expert_tensor));
   const Wide weights = model().expert_parameters();
   const bool mxfp4 = model().quantization == "mxfp4" && !setup_.weight_bytes;
   const Wide bytes = mxfp4 ? divide_up(weights * 17, 32)  // 4 bits, and 8 for every 32 weights
@@ -164,7 +179,8 @@ std::vector<std::string> ServingModel::notes() const {
   std::vector<std::string> notes = model().notes;
   notes.insert(notes.end(), model().cache_notes.begin(), model().cache_notes.end());
   const std::string& type = model().quantization;
-  if (!type.empty() && type != "fp8" && type != "mxfp4" && !setup_.weight_bytes && !setup_.expert_bytes)
+  if (!stored_expert_bytes() && !type.empty() && type != "fp8" && type != "mxfp4" && !setup_.weight_bytes &&
+      !setup_.expert_bytes)
     notes.push_back(
         fmt::format("the checkpoint is quantized ({}), and its weights are counted with {} bytes: "
                     "--bytes weight=N or --expert-bytes SIZE says what they take",

@@ -92,6 +92,8 @@ class ServingModel {
   std::vector<std::string> notes() const;
 
  private:
+  // Of one expert, in the types of its tensors, where those are known.
+  std::optional<std::int64_t> stored_expert_bytes() const;
   std::int64_t own_bytes() const;     // of a number of the config's type
   std::int64_t matrix_bytes() const;  // of a weight
 

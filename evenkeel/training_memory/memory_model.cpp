@@ -168,6 +168,9 @@ MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     auto& layers = layers_[piece % layers_.size()];
     layers.insert(layers.end(), pieces_[piece].begin(), pieces_[piece].end());
   }
+  stage_of_.assign(static_cast<std::size_t>(all), -1);
+  for (int stage = 0; stage < num_stages(); ++stage)
+    for (const std::int64_t mine : layers(stage)) stage_of_[static_cast<std::size_t>(mine)] = stage;
 }
 
 std::int64_t MemoryModel::prediction_layers(int stage) const {

@@ -240,6 +240,7 @@ class MemoryModel {
   std::vector<PipelinePiece> pipeline_;
   std::vector<std::vector<std::int64_t>> pieces_;  // of the pipeline: layers
   std::vector<std::vector<std::int64_t>> layers_;  // by stage
+  std::vector<int> stage_of_;                      // by layer; -1 of layers that are not counted
 };
 
 }  // namespace evenkeel

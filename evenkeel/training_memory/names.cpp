@@ -101,17 +101,17 @@ std::string without_repeats(const std::string& argument, const std::string& text
     throw InvalidArgument(argument, fmt::format("'{}' {}", text, why),
                           "layers of each piece (3,4,4,3), or Megatron-Core's E, t, m, L and | with (..)*N");
   };
-  std::vector<std::pair<std::size_t, std::size_t>> open;  // parentheses: where what they hold begins
+  std::vector<std::size_t> open;  // parentheses: where what they hold begins
   std::string all;
   std::size_t last = 0;  // where what a * would repeat begins
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char symbol = text[i];
     if (symbol == ',' || symbol == ' ') continue;
     if (symbol == '(') {
-      open.emplace_back(all.size(), i);
+      open.push_back(all.size());
     } else if (symbol == ')') {
       if (open.empty()) fail("closes what is not open");
-      last = open.back().first;
+      last = open.back();
       open.pop_back();
     } else if (symbol == '*') {
       const std::size_t digits = std::min(text.find_first_not_of("0123456789", i + 1), text.size());

@@ -57,8 +57,7 @@ struct Sum {
 }  // namespace
 
 bool MemoryModel::holds(int stage, const Weight& weight) const {
-  const auto& mine = layers(stage);
-  if (weight.layer != no_layer) return std::ranges::find(mine, weight.layer) != mine.end();
+  if (weight.layer != no_layer) return stage_of_[static_cast<std::size_t>(weight.layer)] == stage;
   switch (weight.kind) {
     case WeightKind::embedding:
       return has_embedding(stage) || prediction_layers(stage) > 0;
@@ -70,14 +69,11 @@ bool MemoryModel::holds(int stage, const Weight& weight) const {
 }
 
 std::int64_t MemoryModel::largest_layer(int stage) const {
-  Wide most = 0;
-  for (const std::int64_t layer : layers(stage)) {
-    Wide sum = 0;
-    for (const Weight& weight : model_.weights)
-      if (weight.layer == layer) sum += product(here(weight, setup_));
-    most = std::max(most, sum);
-  }
-  return internal::narrow(most);
+  std::vector<Wide> sums(stage_of_.size(), 0);
+  for (const Weight& weight : model_.weights)
+    if (weight.layer != no_layer && holds(stage, weight))
+      sums[static_cast<std::size_t>(weight.layer)] += product(here(weight, setup_));
+  return internal::narrow(*std::ranges::max_element(sums));
 }
 
 std::vector<StaticItem> MemoryModel::static_items(int stage) const {

@@ -28,6 +28,8 @@ _SIZES = (
     "tie_word_embeddings",
 )
 """Which transformers gives by these names, whatever the config calls them."""
+_WRAPPERS = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.)+|_orig_mod\.|(?<=\.)base_layer\.")
+"""What torch.compile and PEFT put into names."""
 _DEGREES = ("tp", "pp", "ep", "dp", "fsdp", "vp", "cp", "etp")
 _TYPES = ("bfloat16", "float16", "float32")
 _LAYERS = ("n_layers", "num_layers", "n_layer")
@@ -91,7 +93,7 @@ def memory(
     Cost: linear in the tensors for each layout that is looked at; milliseconds.
     """
     options = _native.MemoryOptions()
-    degrees = _numbers(parallel, "parallel")
+    degrees = _numbers(parallel, "parallel", 1, 1 << 20)
     for name in degrees:
         choice(name, "parallel", _DEGREES)
     terms = _words(with_terms, "with_terms")
@@ -107,22 +109,23 @@ def memory(
         if degrees.get("ep", 1) == 1 and "etp" not in degrees:  # their copies are sharded over dp alone
             degrees["etp"] = degrees.get("tp", 1)
     options.parallel = degrees
-    options.bytes = _numbers(bytes, "bytes")
+    options.bytes = _numbers(bytes, "bytes", 0, 64)
+    for name in options.bytes.keys() & {"activation", "weight"}:
+        number(options.bytes[name], "bytes", 1)
     options.sequence = number(sequence, "sequence", 1, 1 << 32)
     options.micro_batch = number(micro_batch, "micro_batch", 1, 4096)
     options.recompute = instance(recompute, str, "recompute")
     options.unfused = choice(attention, "attention", ("fused", "unfused")) == "unfused"
     options.cross_entropy = choice(cross_entropy, "cross_entropy", ("plain", "fused", "chunked"))
     options.with_terms, options.without = ",".join(terms), ",".join(_words(without, "without"))
-    options.even = received == "even"
-    options.received = None
+    options.even, options.received = isinstance(received, str), None
     if isinstance(received, str):
         choice(received, "received", ("even",))
     elif received is not None:
         options.received = number(received, "received", 0, 1 << 40)
     options.pipeline_layout = instance(pipeline_layout, str, "pipeline_layout")
     options.device, options.device_bytes = device or "", _device_bytes(device, device_memory)
-    options.ratio_thousandths = thousandths(available_ratio, "available_ratio")
+    options.ratio_thousandths = number(thousandths(available_ratio, "available_ratio"), "available_ratio", 1, 1000)
     options.bins = [number(each, "bins", 1, 1 << 20) for each in instance(bins, Sequence, "bins")]
     with called("with_terms", "--with"), called("without", "--without"), called("cross_entropy", "--cross-entropy"):
         answer: dict[str, Any] = json.loads(_native.memory(config, tensors, options))
@@ -137,17 +140,17 @@ def _words(given: Sequence[str] | str, argument: str) -> list[str]:
     return [instance(word, str, argument) for word in words if word != "" or not isinstance(given, str)]
 
 
-def _numbers(given: Mapping[str, int] | str, argument: str) -> dict[str, int]:
+def _numbers(given: Mapping[str, int] | str, argument: str, least: int, most: int) -> dict[str, int]:
     """{"tp": 2}, or "tp=2" as the command takes it."""
     if isinstance(given, str):
         pairs = [part.partition("=")[::2] for part in given.split(",")] if given else []
-        if any(not count.isdecimal() for _, count in pairs):
+        if any(not count.isdecimal() or len(count) > 18 for _, count in pairs):
             raise invalid(argument, f"is {given!r}", 'names and numbers, as in "tp=2,ep=8"')
         if len({name for name, _ in pairs}) < len(pairs):
             raise invalid(argument, f"{given!r} has a name twice", "each once")
         given = {name: int(count) for name, count in pairs}
     return {
-        str(name): number(count, argument, 0, 1 << 40) for name, count in instance(given, Mapping, argument).items()
+        str(name): number(count, argument, least, most) for name, count in instance(given, Mapping, argument).items()
     }
 
 
@@ -166,18 +169,20 @@ def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
 def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
     """Its config as JSON, and its parameters."""
     config: Any = getattr(model, "config", None)
-    if not hasattr(config, "get_text_config"):
+    try:
+        text = config.get_text_config()
+        parameters = [*model.named_parameters()]
+    except Exception:  # another object, a class, or a config of several language models
         raise invalid(
             "model", f"is a {type(model).__name__}", "a transformers model, or the path of a config.json or checkpoint"
-        )
-    text = config.get_text_config()
+        ) from None
     sizes = text.to_dict()
     for name in _SIZES:
         size = _size(text, name)
         sizes.pop(name, None)
         if size is not None and not (name == "num_hidden_layers" and any(other in sizes for other in _LAYERS)):
             sizes[name] = size
-    dtypes = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in model.parameters())
+    dtypes = Counter(str(tensor.dtype).removeprefix("torch.") for _, tensor in parameters)
     sizes["dtype"] = next((name for name, _ in dtypes.most_common() if name in _TYPES), "auto")
     plan = getattr(model, "tp_plan", None) or {}
     tensors = [
@@ -189,9 +194,9 @@ def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
             tensor.requires_grad,
             tensor.element_size(),
         )
-        for name, tensor in model.named_parameters()
+        for name, tensor in parameters
     ]
-    return json.dumps(sizes, default=str), tensors
+    return json.dumps(sizes, default=str, skipkeys=True), tensors
 
 
 def _size(config: Any, name: str) -> Any:
@@ -207,12 +212,12 @@ def _size(config: Any, name: str) -> Any:
 
 def _axis(name: str, dimensions: int, plan: Mapping[str, str]) -> int | None:
     """Which axis tensor parallelism cuts, by a transformers plan; None: it is whole on each device."""
-    generic = re.sub(r"\.\d+(?=\.|$)", ".*", name)
+    generic = re.sub(r"\.\d+(?=\.|$)", ".*", _WRAPPERS.sub("", name))
     style = plan.get(generic) or plan.get(generic.rpartition(".")[0], "")
     if "embedding_rowwise" in style:
         return 0
     if "colwise" in style:
-        return 1 if "embedding" in style else max(dimensions - 2, 0)
+        return dimensions - 1 if "embedding" in style else max(dimensions - 2, 0)
     return dimensions - 1 if "rowwise" in style and not name.endswith(".bias") else None
 
 

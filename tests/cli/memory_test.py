@@ -19,6 +19,16 @@ TINY = [
 ]  # fmt: skip
 QWEN = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
 DEEPSEEK = ["memory", "--model", CONFIGS / "deepseek-v3.json", "--parallel", "ep=32"]
+NARROW = {
+    "model_type": "mixtral", "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 32, "vocab_size": 16,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "num_local_experts": 2, "num_experts_per_tok": 1,
+}  # fmt: skip
+TENSORS = {
+    "model.embed_tokens": [16, 64], "lm_head": [16, 64], "model.norm": [64], "model.layers.0.input_layernorm": [64],
+    "model.layers.0.post_attention_layernorm": [64], "model.layers.0.block_sparse_moe.gate": [2, 64],
+    "model.layers.0.self_attn.q_proj": [8, 64], "model.layers.0.self_attn.k_proj": [4, 64],
+    "model.layers.0.self_attn.v_proj": [4, 64], "model.layers.0.self_attn.o_proj": [64, 8],
+}  # fmt: skip
 ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
 KEYS = [
     "devices", "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
@@ -39,7 +49,9 @@ class Memory(CommandTest):
             stage = report["stages"][report["stage"]]
             for key in ["static_total", "active_total", "s_prime_max", "chunks", "s_prime", "least_chunks"]:
                 self.assertEqual(stage[key], report[key], key)
-            self.assertEqual(sum(kind["bytes"] for kind in stage["weights"].values()), report["static_by_state"]["weights"])
+            self.assertEqual(
+                sum(kind["bytes"] for kind in stage["weights"].values()), report["static_by_state"]["weights"]
+            )
             self.assertEqual(report["fits"], all(each["fits"] for each in report["stages"]))
             self.assertEqual(stage["fits"], report["static_total"] + report["active_total"] <= report["available"])
             self.assertEqual(report["advice"] == [], report["fits"])
@@ -80,9 +92,9 @@ class Memory(CommandTest):
     def test_terms_are_those_that_are_usual_or_named(self):
         words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
         paper, usual = self.json(*words, "--paper"), self.json(*words)
-        on = "replicated every-layer shared-experts prediction logits buffers kept-tensors layer-gradients".split()
+        on = "replicated, every-layer, shared-experts, prediction, logits, buffers, kept-tensors, layer-gradients"
         self.assertEqual((paper["setup"]["terms"], len(paper["active_bytes"])), ([], 12))
-        self.assertEqual(usual["setup"]["terms"], on)
+        self.assertEqual(", ".join(usual["setup"]["terms"]), on)
         self.assertEqual(self.json(*words, "--with", "sharded-optimizer"), self.json(*words, "--with", "all"))
         more = self.json(*words, "--paper", "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
         added = set(more["active_bytes"]) - set(paper["active_bytes"])
@@ -90,7 +102,15 @@ class Memory(CommandTest):
         # The paper's rows are named where its reading is asked for.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
-        words = [*DEEPSEEK, "--recompute", "moe_act,mla_up_proj", "--with", "fsdp,expert-outputs", "--cross-entropy", "fused"]
+        words = [
+            *DEEPSEEK,
+            "--recompute",
+            "moe_act,mla_up_proj",
+            "--with",
+            "fsdp,expert-outputs",
+            "--cross-entropy",
+            "fused",
+        ]
         report = self.json(*words, "--attention", "unfused")
         said = (report["setup"]["recompute"], report["setup"]["cross_entropy"])
         self.assertEqual(said, ("mla_up_proj,moe_act", "fused"))
@@ -102,7 +122,9 @@ class Memory(CommandTest):
         counted = self.json(*DEEPSEEK)
         self.assertEqual(counted["model"]["prediction_layers"], 1)
         self.assertIn("prediction", counted["static_bytes"])
-        self.assertIn("1 layer of multi-token prediction besides, counted on the last stage", self.call(*DEEPSEEK).stdout)
+        self.assertIn(
+            "1 layer of multi-token prediction besides, counted on the last stage", self.call(*DEEPSEEK).stdout
+        )
         self.assertIn("besides, not counted", self.call(*DEEPSEEK, "--paper").stdout)
         without = self.json(*DEEPSEEK, "--without", "prediction")
         self.assertNotIn("prediction", [*without["static_bytes"], *without["setup"]["terms"]])
@@ -115,7 +137,9 @@ class Memory(CommandTest):
         self.assertIn("as given, more than any routing sends", self.call(*words, 10**6).stdout)
         report = self.json("memory", "--model", CONFIG, "--available-ratio", 1, "--device", "H100")
         self.assertEqual((report["setup"]["device"], report["available"]), ("h100", 84932978278))
-        stages = self.json("memory", "--model", CONFIG, "--parallel", "pp=2", "--pipeline-layout", "Et*5|tttL")["stages"]
+        stages = self.json("memory", "--model", CONFIG, "--parallel", "pp=2", "--pipeline-layout", "Et*5|tttL")[
+            "stages"
+        ]
         self.assertEqual([len(stage["layers"]) for stage in stages], [5, 3])
 
     def test_notes_say_what_is_not_counted(self):
@@ -128,58 +152,43 @@ class Memory(CommandTest):
         words = ["memory", "--model", self.write("config.json", config | {"limit": [0.0, math.inf], "x": math.nan})]
         self.assertEqual(self.json(*words)["model"]["parameters"], 235_741_434_880)
 
-    def checkpoint(self, config, tensors, files=1):
-        """A folder with these tensors, of zeros, in one file or in as many as an index names."""
-        sizes = {"num_hidden_layers": 1, "vocab_size": 16, "num_attention_heads": 2, "head_dim": 4}
-        sizes |= {"num_key_value_heads": 1, "num_local_experts": 2, "num_experts_per_tok": 1}
-        folder = tempfile.mkdtemp(dir=self.folder)
-        self.write(f"{folder}/config.json", config | sizes)
-        weight_map = {}
+    def checkpoint(self, more, files=1):
+        """A folder with a narrow Mixtral's tensors, of zeros, in one file or in as many as an index names."""
+        tensors = [(f"{name}.weight", "BF16", shape) for name, shape in TENSORS.items()] + more
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        self.write(folder / "config.json", NARROW)
+        places = {}
         for file in range(files):
-            header, name, end = {}, f"model-{file}.safetensors" if files > 1 else "model.safetensors", 0
-            for tensor, (dtype, *shape) in list(tensors.items())[file::files]:
+            name = f"model-{file}.safetensors" if files > 1 else "model.safetensors"
+            header, end = {}, 0
+            for tensor, dtype, shape in tensors[file::files]:
                 begin, end = end, end + math.prod(shape) * {"BF16": 2, "F32": 4, "I32": 4}.get(dtype, 1)
                 header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-                weight_map[tensor] = name
+                places[tensor] = name
             text = json.dumps(header).encode()
-            Path(folder, name).write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+            (folder / name).write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
         if files > 1:
-            self.write(f"{folder}/model.safetensors.index.json", {"weight_map": weight_map})
+            self.write(folder / "model.safetensors.index.json", {"weight_map": places})
         return folder
 
     def test_a_checkpoint_has_the_weights_that_its_config_says(self):
-        def of_layer(hidden, router, more):
-            tensors = {"self_attn.q_proj.weight": ("F8_E4M3", 8, hidden), "self_attn.o_proj.weight": ("BF16", hidden, 8)}
-            tensors |= {f"self_attn.{name}_proj.weight": ("BF16", 4, hidden) for name in "kv"}
-            tensors |= {f"{name}_layernorm.weight": ("BF16", hidden) for name in ("input", "post_attention")}
-            tensors |= {f"{router}.weight": ("BF16", 2, hidden), "self_attn.q_proj.weight_scale_inv": ("F32", 1, 1)}
-            outside = {f"{name}.weight": ("BF16", 16, hidden) for name in ("model.embed_tokens", "lm_head")}
-            layer = {f"model.layers.0.{name}": tensor for name, tensor in (tensors | more).items()}
-            return outside | {"model.norm.weight": ("BF16", hidden)} | layer
-
-        shapes = {"w1": (6, 8), "w2": (8, 6), "w3": (6, 8)}
-        one_by_one = of_layer(8, "block_sparse_moe.gate", {
-            f"block_sparse_moe.experts.{expert}.{name}.weight": ("F8_E4M3", *shape)
-            for expert in range(2) for name, shape in shapes.items()
-        })  # fmt: skip
-        mixtral = {"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 6}
-        biases = {"self_attn.q_proj": 8, "self_attn.k_proj": 4, "self_attn.v_proj": 4, "self_attn.o_proj": 64, "mlp.router": 2}
-        blocks = {f"{name}.bias": ("BF16", length) for name, length in biases.items()} | {"self_attn.sinks": ("BF16", 2)}
+        at = "model.layers.0.block_sparse_moe.experts"
+        shapes = [("w1", [32, 64]), ("w2", [64, 32]), ("w3", [32, 64])]
+        each = [(f"{at}.{e}.{name}.weight", "F8_E4M3", shape) for e in range(2) for name, shape in shapes]
+        each += [(f"{at}.{e}.w1.weight_scale_inv", "F32", [1, 1]) for e in range(2)]
+        blocks = []
         for name, groups in [("gate_up", 2), ("down", 1)]:
-            name = f"mlp.experts.{name}_proj"
-            blocks |= {f"{name}_blocks": ("U8", 2, 64, groups, 16), f"{name}_scales": ("U8", 2, 64, groups)}
-            blocks[f"{name}_bias"] = ("BF16", 2, 64)
-        gpt = {"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 32}
-        for config, tensors, files, scales in [(mixtral, one_by_one, 2, 1), (gpt, of_layer(64, "mlp.router", blocks), 1, 3)]:
-            folder = self.checkpoint(config, tensors, files)
-            stored, alone = (self.json("memory", "--model", path) for path in (folder, f"{folder}/config.json"))
+            blocks.append((f"{at}.{name}_proj_blocks", "U8", [2, 64, groups, 16]))
+            blocks.append((f"{at}.{name}_proj_scales", "U8", [2, 64, groups]))
+        for folder in self.checkpoint(each, files=2), self.checkpoint(blocks):
+            stored, alone = (self.json("memory", "--model", path) for path in (folder, folder / "config.json"))
             self.assertEqual(stored["model"], alone["model"])
-            self.assertEqual(stored["notes"], [f"{scales} tensors of scales or ids are not counted"])
-        packed = self.checkpoint(mixtral, one_by_one | {"model.layers.0.mlp.up_proj.qweight": ("I32", 1, 8)})
-        said = "mlp.up_proj.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"
+            self.assertEqual(stored["notes"], ["2 tensors of scales or ids are not counted"])
+        packed = self.checkpoint([*each, (f"{at}.0.w1.qweight", "I32", [1, 8])])
+        said = "experts.0.w1.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"
         self.assert_refused(["memory", "--model", packed], 3, "ParseError", said)
-        none = self.checkpoint(mixtral, {"lm_head.weight": ("BF16", 16, 8)})
-        self.assert_refused(["memory", "--model", none], 2, "InvalidArgument", "has no tensor that is an expert's")
+        nothing = self.checkpoint([(f"{at}.0.w2.weight", "BF16", [0, 32])])
+        self.assert_refused(["memory", "--model", nothing], 2, "InvalidArgument", "no tensor that is an expert's")
 
     def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
         words = QWEN[:-1]
@@ -289,10 +298,8 @@ class Memory(CommandTest):
         error = self.assert_refused(["memory", "--model", lacking], 3, "ParseError", "hidden_size: is missing")
         self.assertEqual((error["file"], error["where"]), ("lacking.json", "hidden_size"))
         self.assert_refused(["memory", "--model", "absent.json"], 3, "ParseError", "absent.json")
-        nemotron = {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*-", "intermediate_size": 8}
-        sizes = {name: 8 for name in ("hidden_size", "vocab_size", "head_dim", "n_routed_experts", "moe_intermediate_size")}
-        heads = {name: 2 for name in ("num_attention_heads", "num_key_value_heads", "num_experts_per_tok")}
-        alone = self.write("alone.json", nemotron | sizes | heads | {"moe_shared_expert_intermediate_size": 8})
+        nemotron = NARROW | {"model_type": "nemotron_h", "layers_block_type": ["moe"], "moe_intermediate_size": 8}
+        alone = self.write("alone.json", nemotron | {"moe_shared_expert_intermediate_size": 8})
         self.assert_refused(["memory", "--model", alone], 4, "Unsupported", "(--model DIR: ", "evenkeel.memory(model)")
         for shape, value, part in [
             ([2, 3], 1, "is of 3 layers; the model has 8"),

@@ -115,13 +115,17 @@ class Serving(CommandTest):
     def test_a_checkpoint_says_the_weights_of_a_family_that_a_config_alone_does_not(self):
         config = json.loads((CONFIGS / "deepseek-v3.json").read_text(encoding="utf-8"))
         config |= {"model_type": "deepseek_v4", "num_hidden_layers": 4, "head_dim": 512, "o_lora_rank": 8, "sliding_window": 128,
-                   "index_head_dim": 128, "compress_ratios": [0, 4, 128, 4], "num_nextn_predict_layers": 0}  # fmt: skip
+                   "index_head_dim": 128, "compress_ratios": [0, 4, 128, 4], "num_nextn_predict_layers": 0, "n_routed_experts": 2, "num_experts_per_tok": 1}  # fmt: skip
         del config["kv_lora_rank"]
         path = self.write("config.json", config)
         self.assert_refused(["memory", "--serve", "--model", path], 4, "Unsupported", "--model DIR")
-        tensor = {"dtype": "BF16", "shape": [7168, 3], "data_offsets": [0, 7168 * 6]}
-        header = json.dumps({"model.layers.0.mlp.experts.0.w2.weight": tensor}).encode()
-        (self.folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(7168 * 6))
+        names = [f"model.layers.{layer}.mlp.experts.{expert}.w2.weight" for layer in range(4) for expert in range(2)]
+        size = 7168 * 3 * 2
+        header = json.dumps(
+            {name: {"dtype": "BF16", "shape": [7168, 3], "data_offsets": [i * size, (i + 1) * size]} for i, name in enumerate(names)}
+        ).encode()  # fmt: skip
+        data = struct.pack("<Q", len(header)) + header + bytes(len(names) * size)
+        (self.folder / "model.safetensors").write_bytes(data)
         report = self.json("memory", "--serve", "--model", self.folder)
         self.assertEqual(report["cache_bytes_per_sequence"], 4 * 128 * 1024 + 2 * 1024 * (1024 + 132) + 32 * 1024)
 

@@ -260,6 +260,14 @@ std::vector<int> numbers_of(const Flags& flags, int count, int from) {
   return numbers;
 }
 
+// Of the hidden layers, those that choose experts by a table of tokens.
+std::vector<int> table_layers(const ConfigKeys& config, int hidden) {
+  Flags flags(static_cast<std::size_t>(config.integer_or("num_hash_layers", 0, max_layers, 0)), true);
+  if (config.is_list(network_list))
+    flags = config.meanings<bool>(network_list, config.words(network_list), {{table_word, true}}, false);
+  return numbers_of(flags, hidden, 0);
+}
+
 std::string said_by(const std::vector<int>& layers) {
   return layers.empty() ? "no layer has" : fmt::format("layers {} have", to_text(LayerNumbers(layers)));
 }
@@ -398,16 +406,6 @@ std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Fami
   return groups;
 }
 
-std::vector<bool> table_layers(const ConfigKeys& config, int hidden, int absent) {
-  Flags flags;
-  if (config.is_list(network_list))
-    for (const std::string& word : config.words(network_list)) flags.push_back(word == table_word);
-  else
-    flags.assign(static_cast<std::size_t>(config.integer_or("num_hash_layers", 0, max_layers, absent)), true);
-  flags.resize(static_cast<std::size_t>(hidden), false);
-  return flags;
-}
-
 ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   const Family* const own = known_family(config.word("model_type"));
   const Family* const family = own != nullptr ? own : around;
@@ -430,8 +428,8 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   if (layers.moe_layers.empty())
     throw parse_error(config.file(), rules.front().keys, "leaves no layer with experts among the model's {}",
                       *hidden);
-  const std::vector<int> by_table = numbers_of(table_layers(config, *hidden, 0), *hidden, 0);
-  std::ranges::set_intersection(layers.moe_layers, by_table, std::back_inserter(layers.table_layers));
+  std::ranges::set_intersection(layers.moe_layers, table_layers(config, *hidden),
+                                std::back_inserter(layers.table_layers));
   const auto says_mtp = std::ranges::find_if(
       rules, [&](const LayerRule& rule) { return std::ssize(rule.has_experts) > *hidden; });
   Flags flags(static_cast<std::size_t>(*hidden), false);

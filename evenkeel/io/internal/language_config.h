@@ -54,8 +54,6 @@ int top_k(const ConfigKeys& config);
 // The groups of experts that a router chooses first. Nothing where no key says it, though the family always
 // chooses groups. Throws ParseError: a number that cannot be, or experts that are not equally many in groups.
 std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Family& family, int num_experts);
-// Of `hidden` layers those that choose experts by a table of tokens: the first `absent` where no key says it.
-std::vector<bool> table_layers(const ConfigKeys& config, int hidden, int absent);
 // Where no key says it, the family of its own model type decides, else that of the config around it; null
 // where none is known. Throws ParseError as read_model_layers() does.
 ModelLayers layers_of(const ConfigKeys& config, const Family* around);

@@ -61,8 +61,9 @@ class LayerCaches {
 
   void read_window() {
     const std::string_view key = keys_.is_there("sliding_window") ? "sliding_window" : "attention_chunk_size";
-    if (keys_.is_there(key) && !keys_.is_list(key) && !keys_.is_false("use_sliding_window"))
-      window_ = keys_.integer(key, 0, max_window);
+    // Qwen's classes have none where no switch says it.
+    const bool on = keys_.flag("use_sliding_window", !model_.family.starts_with("qwen"));
+    if (keys_.is_there(key) && !keys_.is_list(key) && on) window_ = keys_.integer(key, 0, max_window);
   }
 
   std::vector<Block> read_blocks() {
@@ -127,6 +128,8 @@ class LayerCaches {
       case Block::linear:
         return of_linear();
       case Block::window:
+        if (window_ == 0)
+          note("some layers have a window of attention that no key states: their cache is counted whole");
         return of_attention(window_, layer, false);
       case Block::full:
         return of_attention(0, layer, true);

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <ranges>
 #include <string_view>
+#include <utility>
 
-#include "evenkeel/io/dtype.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
 
@@ -17,13 +18,32 @@ namespace evenkeel::internal {
 namespace {
 
 constexpr std::string_view block_ending = "_blocks";
-constexpr std::array<std::string_view, 6> scales = {"_scale_inv",      "_scales",      ".weight_scale",
-                                                    ".weight_scale_2", ".input_scale", ".weight_shape"};
+constexpr std::string_view packed_ending = "_packed";
+// Of what belongs to quantized weights and is none, and of tables that a model makes anew.
+constexpr std::array<std::string_view, 13> no_weights = {
+    "_scale_inv", "_scales", "weight_scale", "weight_scale_2", "input_scale", "output_scale", "q_scale",
+    "k_scale",    "v_scale", "weight_shape", "_zero_point",    ".inv_freq",   ".g_idx"};
+constexpr std::array<std::pair<std::string_view, int>, 18> dtype_bits = {{{"F64", 64},
+                                                                          {"F32", 32},
+                                                                          {"F16", 16},
+                                                                          {"BF16", 16},
+                                                                          {"F8_E4M3", 8},
+                                                                          {"F8_E5M2", 8},
+                                                                          {"F8_E8M0", 8},
+                                                                          {"F6_E2M3", 6},
+                                                                          {"F6_E3M2", 6},
+                                                                          {"F4", 4},
+                                                                          {"I64", 64},
+                                                                          {"U64", 64},
+                                                                          {"I32", 32},
+                                                                          {"U32", 32},
+                                                                          {"I16", 16},
+                                                                          {"U16", 16},
+                                                                          {"I8", 8},
+                                                                          {"U8", 8}}};
 
-bool ends_with_one_of(std::string_view name) {
-  for (const std::string_view ending : scales)
-    if (name.ends_with(ending)) return true;
-  return false;
+bool is_no_weight(std::string_view name) {
+  return std::ranges::any_of(no_weights, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 // Multiplies the last length; blocks of numbers lie on an axis of their own.
@@ -37,14 +57,32 @@ void unpack(NamedTensor& tensor, std::int64_t numbers) {
   tensor.shape.back() *= block;
 }
 
-// A shape that its bytes do not bear out is of a damaged header.
-void require_whole(const SafetensorsTensor& tensor, std::int64_t number_bytes, const std::string& folder) {
+// Of a number. Throws ParseError: another type, or a shape that the tensor's bytes do not bear out, as in a
+// damaged header.
+int bits_of(const SafetensorsTensor& tensor, const std::string& folder) {
   __extension__ using Wide = __int128;
-  Wide bytes = number_bytes;
-  for (const std::int64_t length : tensor.shape) bytes = std::min<Wide>(bytes * length, Wide{1} << 62);
-  if (number_bytes > 0 && bytes != tensor.bytes())
+  const auto known = std::ranges::find(dtype_bits, tensor.dtype, &std::pair<std::string_view, int>::first);
+  if (known == dtype_bits.end())
+    throw parse_error(folder, tensor.name, "is of type '{}'; known: {}", tensor.dtype,
+                      fmt::join(dtype_bits | std::views::keys, ", "));
+  Wide bits = known->second;
+  for (const std::int64_t length : tensor.shape)
+    bits = length < 0 ? -1 : std::min<Wide>(bits * length, Wide{1} << 62);
+  if ((bits + 7) / 8 != tensor.bytes() || bits < 0)
     throw parse_error(folder, tensor.name, "has {} bytes of {}, which its shape [{}] does not make",
                       tensor.bytes(), tensor.dtype, fmt::join(tensor.shape, ", "));
+  return known->second;
+}
+
+void require_readable(const std::string& name, const std::string& folder) {
+  for (const auto& [ending, packer] :
+       {std::pair{".qweight", "GPTQ or AWQ"}, std::pair{".absmax", "bitsandbytes"}})
+    if (name.ends_with(ending))
+      throw parse_error(
+          folder, name,
+          "is packed by {}, whose shapes are not the weights'; right would be the checkpoint that it "
+          "was made from",
+          packer);
 }
 
 }  // namespace
@@ -58,30 +96,28 @@ bool has_checkpoint(const std::string& folder) {
   return false;
 }
 
-CheckpointWeights read_checkpoint_weights(const std::string& folder) {
+CheckpointWeights read_checkpoint_weights(const std::string& folder, int packed_bits) {
   CheckpointWeights found;
   int left_out = 0;
   for (const StoredTensor& stored : read_checkpoint_tensors(folder).tensors) {
     const std::string& dtype = stored.at.dtype;
     NamedTensor tensor{.name = stored.at.name, .shape = stored.at.shape};
-    if (tensor.name.ends_with(".qweight"))
-      throw parse_error(folder, tensor.name,
-                        "is packed by GPTQ or AWQ, whose shapes are not the weights'; right would be the "
-                        "checkpoint that it was made from");
-    const bool packed = dtype == "I32" && tensor.name.ends_with(".weight_packed");
-    const bool is_weight = dtype == "U8" || packed || dtype[0] == 'F' || dtype == "BF16";
-    if (!is_weight || ends_with_one_of(tensor.name)) {
+    require_readable(tensor.name, folder);
+    const int bits = bits_of(stored.at, folder);
+    const bool packed = tensor.name.ends_with(packed_ending);
+    if (packed) tensor.name.resize(tensor.name.size() - packed_ending.size());
+    const bool is_scale = dtype == "F8_E8M0" || is_no_weight(tensor.name);
+    // Integers are ids, but for packed numbers and 8 bits.
+    if (is_scale || (!packed && (dtype[0] == 'I' || dtype[0] == 'U') && bits > 8)) {
       ++left_out;
       continue;
     }
-    if (const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, dtype);
-        type && is_floating(type->type))
-      tensor.number_bytes = type->item_size;
-    else if (dtype.starts_with("F8"))
-      tensor.number_bytes = 1;
-    require_whole(stored.at, tensor.number_bytes, folder);
-    if (dtype == "U8") unpack(tensor, 2);
-    if (packed) unpack(tensor, 8);
+    if (packed && dtype == "I32")
+      unpack(tensor, 32 / packed_bits);
+    else if (dtype == "U8")
+      unpack(tensor, 2);
+    else if (bits % 8 == 0)
+      tensor.number_bytes = bits / 8;
     found.tensors.push_back(std::move(tensor));
   }
   if (left_out > 0)
