@@ -152,8 +152,10 @@ TEST(ModelConfig, ValuesThatNoModelHasAreRefused) {
             "is missing, where other keys say that layers share"},
            {"glm-5", R"({"indexer_types": ["full"]})", "indexer_types", "says something of 1 layers"},
            {"deepseek-v3",
-            R"({"num_hidden_layers": 65536, "n_routed_experts": 65536, "moe_intermediate_size": 16777216})",
-            "", "makes more weights than any machine holds"}})
+            R"({"num_hidden_layers": 4000, "n_routed_experts": 65536, "moe_intermediate_size": 16777216})",
+            "", "makes more weights than any machine holds"},
+           {"deepseek-v3", R"({"num_hidden_layers": 65536})", "",
+            "makes 65537 layers; weights are counted of at most 4096"}})
     expect_refused(config(name, keys), where, part);
   expect_refused(Json::array(), "", "is not a JSON object");
   EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
