@@ -189,8 +189,7 @@ class Sorting {
     const bool all_experts = list && shape.size() > 1 && !has(path.last(), "norm");
     Weight weight{.shape = std::move(shape), .number_bytes = tensor.number_bytes, .name = tensor.name};
     if (!path.tower) {
-      weight.layer =
-          path.prediction ? model_.num_layers + std::max<std::int64_t>(path.layer, 0) : path.layer;
+      weight.layer = path.prediction ? model_.num_layers + std::max<std::int64_t>(path.layer, 0) : path.layer;
       weight.kind =
           path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, one_expert || all_experts);
     }
