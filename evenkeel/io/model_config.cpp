@@ -25,6 +25,8 @@ using namespace internal;
 namespace {
 
 constexpr int max_vocabulary = 1 << 28;
+// Whose weights are listed one by one; models have at most a few hundred.
+constexpr std::int64_t max_listed_layers = 4096;
 // Far above every model, and low enough that 32 bytes a weight can be added up in 63 bits.
 constexpr double max_parameters = 0x1p56;
 
@@ -68,9 +70,13 @@ class Reader {
     read_experts();
     read_dense();
     model_.caches = layer_caches(keys_, rule_.attention, model_);
-    if (has_rule_) model_.weights = weights_by_rule(keys_, rule_, model_);
+    if (!has_rule_) return model_;
+    const std::int64_t layers = model_.num_layers + std::ssize(model_.prediction_layers);
+    if (layers > max_listed_layers)
+      keys_.fail("", "makes {} layers; weights are counted of at most {}", layers, max_listed_layers);
+    model_.weights = weights_by_rule(keys_, rule_, model_);
     require_countable();
-    if (has_rule_) note_uncounted();
+    note_uncounted();
     return model_;
   }
 

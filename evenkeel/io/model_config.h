@@ -18,7 +18,8 @@ namespace evenkeel {
 // Takes the config of a language model, or one that has it as its `text_config`. Of a folder with a
 // safetensors checkpoint the weights are those of its headers; of a config.json alone those that the family's
 // rule says, or none where there is no rule. Throws ParseError, naming the key or the tensor: a missing or
-// impossible number, weights packed in a way that hides their shapes. InvalidArgument: tensors without experts.
+// impossible number, weights packed in a way that hides their shapes. InvalidArgument: tensors without
+// experts.
 ModelDescription read_model_description(const ByteSource& source);
 // With these weights.
 ModelDescription read_model_description(const ByteSource& config, std::span<const NamedTensor> tensors);

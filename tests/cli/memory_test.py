@@ -204,18 +204,13 @@ class Memory(CommandTest):
         self.assertFalse(self.json(*none)["fits"])
         self.assert_refused([*none, "--require-fit"], 4, "Infeasible", "layouts fit; the smallest takes")
 
-    def test_the_chunks_of_a_history_are_printed_of_rows_and_of_loads_by_expert(self):
-        config = json.loads(CONFIG.read_text(encoding="utf-8"))
-        model = self.write("config.json", config | {"num_hidden_layers": 1, "num_local_experts": 4})
-        (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
-        (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
-        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0, "--paper"]
-        size = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
-        words += ["--available-ratio", 1, "--device-memory", size, "--received", 1, "--counts"]
-        for name in ("loads.npz", "rows.npz"):
-            self.assertEqual(self.json(*words, name)["history"], {"chunks": [[2], [4]], "not_promised": 0})
-        beyond = self.json(*words, "rows.npz", "--bins", "1,2")["history"]
-        self.assertEqual(beyond, {"chunks": [[2], [2]], "not_promised": 1})
+    def test_the_chunks_of_a_history_are_printed_by_step_and_layer(self):
+        words = [*TINY, "--counts", ROWS, "--steps", "0:5"]
+        chunks = self.json(*words)["history"]["chunks"]
+        self.assertEqual([len(step) for step in chunks], [8] * 5)
+        self.assertGreater({chunk for step in chunks for chunk in step}, {1})
+        beyond = sum(chunk > 1 for step in chunks for chunk in step)
+        self.assertEqual(self.json(*words, "--bins", 1)["history"], {"chunks": [[1] * 8] * 5, "not_promised": beyond})
 
     def test_people_get_tables_of_at_most_100_columns(self):
         for words in [
@@ -266,7 +261,6 @@ class Memory(CommandTest):
             ([*DEEPSEEK, "--without", "fsdp"], "--without", "'fsdp'"),
             ([*DEEPSEEK, "--without", "prediction,prediction"], "--without", "twice"),
             ([*DEEPSEEK, "--without", "mtp"], "--without", "'mtp'"),
-            ([*qwen, "--pipeline-layout", "Et)*48|L"], "--pipeline-layout", "closes what is not open"),
             ([*qwen, "--paper", "--attention", "unfused"], "--attention", "whose Table 2 has no scores"),
             ([*qwen, "--borrowed-experts", 113], "--borrowed-experts", "at most 112, the experts of other devices"),
             # What would say nothing beside another.

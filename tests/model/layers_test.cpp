@@ -41,17 +41,6 @@ void expect_no_layers(const Json& json, const Matcher& message) {
   }
 }
 
-TEST(ModelLayers, AModelOfAnotherNameIsKnownByItsArchitecture) {
-  const Json mixtral = {
-      {"num_hidden_layers", 3}, {"num_local_experts", 8}, {"architectures", {"MixtralForCausalLM"}}};
-  EXPECT_THAT(layers_by(mixtral).moe_layers, ElementsAre(0, 1, 2));
-  Json renamed = mixtral;
-  renamed["model_type"] = "my_mixtral";
-  EXPECT_THAT(layers_by(renamed).moe_layers, ElementsAre(0, 1, 2));
-  renamed["architectures"] = {"MyMixtral"};
-  EXPECT_THROW(layers_by(renamed), ParseError);
-}
-
 TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   const auto expect = [](const Json& keys, const std::vector<int>& layers) {
     EXPECT_EQ(moe_layers(keys), layers) << keys;
@@ -93,15 +82,6 @@ TEST(ModelLayers, NameThoseWhoseExpertsATableChooses) {
   EXPECT_THAT(by_table({{"num_hash_layers", 2}, {"first_k_dense_replace", 1}}), ElementsAre(1));
   EXPECT_THAT(by_table({{"num_hash_layers", 9}, {"first_k_dense_replace", 4}}), ElementsAre(4, 5));
   EXPECT_THAT(by_table({{"first_k_dense_replace", 4}}), IsEmpty());
-}
-
-TEST(ModelLayers, AFolderIsReadByItsConfig) {
-  const TempFolder folder;
-  write_text(folder / "config.json", six_layers({{"first_k_dense_replace", 5}}).dump());
-  EXPECT_THAT(read_model_layers(folder / "").moe_layers, ElementsAre(5));
-  EXPECT_THAT(read_model_layers(folder / "config.json").moe_layers, ElementsAre(5));
-  const TempFolder empty;
-  EXPECT_THROW(read_model_layers(empty / ""), ParseError);
 }
 
 TEST(ModelLayers, PredictionLayersAreNumberedBehindTheHiddenOnes) {
@@ -208,14 +188,10 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
       {{{"expert_layer_offset", 1}}, {"expert_layer_period: "}}};
   for (const auto& [keys, parts] : refusals)
     for (const std::string& part : parts) expect_no_layers(six_layers(keys), HasSubstr(part));
+  EXPECT_EQ(layers_by(six_layers({{"num_experts", {8, 8}}, {"num_dense_layers", 1}})).num_experts, 8);
+  EXPECT_EQ(layers_by({{"num_hidden_layers", 2}, {"first_k_dense_replace", 1}}).num_experts, 0);
   expect_no_layers(Json::object(), HasSubstr("names no experts"));
   expect_no_layers(Json::array(), HasSubstr("is not a JSON object"));
-}
-
-TEST(ModelLayers, AListOfOneNumberOfExpertsIsThatNumber) {
-  EXPECT_EQ(layers_by(six_layers({{"num_experts", {8, 8, 8, 8, 8, 8}}, {"num_dense_layers", 1}})).num_experts,
-            8);
-  EXPECT_EQ(layers_by({{"num_hidden_layers", 2}, {"first_k_dense_replace", 1}}).num_experts, 0);
 }
 
 }  // namespace

@@ -6,15 +6,12 @@
 #include <map>
 #include <string>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/fit.h"
-#include "tests/routing/message.h"
 #include "tests/training_memory/support.h"
 
 namespace evenkeel {
 namespace {
 
-using testing::HasSubstr;
 using Bytes = std::map<std::string, std::int64_t>;
 
 // Every layer kept, as one device of eight trains: nothing computed again.
@@ -135,26 +132,6 @@ TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
   EXPECT_EQ(gradients, one_layer);
   setup.full_recompute = true;  // does not change them
   EXPECT_EQ(active(model, setup, 0, 8000).at("layer_gradients"), gradients);
-}
-
-TEST(KeptTensors, PartsAreComputedAgainOfThemAlone) {
-  MemorySetup setup = every_layer();
-  setup.selective.moe = setup.full_recompute = true;
-  const auto refusal = [&] {
-    return message_of<InvalidArgument>([&] { MemoryModel(model_named("deepseek-v3"), setup); });
-  };
-  EXPECT_THAT(refusal(), HasSubstr("beside all of it"));
-  setup.full_recompute = setup.extra.kept_tensors = false;
-  EXPECT_THAT(refusal(), HasSubstr("Table 2"));
-}
-
-TEST(KeptTensors, FusedCrossEntropyHasNoCopyOfTheScoresInF32) {
-  MemorySetup setup = every_layer();
-  setup.extra.logits = true;
-  const ModelDescription model = model_named("deepseek-v3");
-  EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 6);
-  setup.extra.fused_cross_entropy = true;
-  EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 2);
 }
 
 // Scores and probabilities.

@@ -1,6 +1,6 @@
-// Chunk tuning beside its definition, and MemFine's printed numbers, from its formulas: what follows from the paper's inputs, and what follows with
-// the one number that the paper does not give, the rows s' of the reported peak. That one is calibrated on
-// Table 4's 22.9 GB and named so; static memory is taken as printed.
+// Chunk tuning beside its definition, and MemFine's printed numbers from its formulas: what follows from the
+// paper's inputs, and what follows with the one number that the paper does not give, the rows s' of the
+// reported peak. That one is calibrated on Table 4's 22.9 GB and named so; static memory is taken as printed.
 #include <gtest/gtest.h>
 
 #include <random>

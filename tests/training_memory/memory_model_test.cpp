@@ -303,6 +303,7 @@ TEST(MemoryModel, ExtraTermsAddWhatTheySayAndNothingElse) {
             (Bytes{{"dispatch_buffer", 2 * 2048 * 8 * 7168}, {"combine_buffer", 2 * 2048 * 8 * 7168}}));
   EXPECT_EQ(added({.borrowed_experts = 3}), (Bytes{{"borrowed_experts", 3 * 6 * 44'040'192LL}}));
   EXPECT_EQ(added({.logits = true}), (Bytes{{"logits", 6LL * 4096 * 129280}}));
+  EXPECT_EQ(added({.logits = true, .fused_cross_entropy = true}), (Bytes{{"logits", 2LL * 4096 * 129280}}));
   EXPECT_EQ(added({.logits = true}, 2), Bytes{});
   // Stage 3 of 4 has one micro-batch in flight, stage 0 four; four layers each.
   EXPECT_EQ(added({.every_layer = true}), (Bytes{{"layer_inputs", 4LL * 2 * 4096 * 7168}}));
@@ -354,9 +355,8 @@ TEST(MemoryModel, TheWorstRoutingSendsEveryTokenToOneDevice) {
   EXPECT_EQ(memory.local_experts(), 8);
   EXPECT_EQ(memory.worst_received(), 32 * 4096 * 8);
   EXPECT_EQ(memory.even_received(), 4096 * 8);
-  MemorySetup setup = memfine_setup();
-  setup.parallel.expert = setup.parallel.data = 256;
-  EXPECT_EQ(MemoryModel(model_named("memfine-model-1"), setup).worst_received(), 256 * 4096);
+  const MemoryModel one_expert(memory.model(), {.parallel = {.expert = 256, .data = 256}});
+  EXPECT_EQ(one_expert.worst_received(), 256 * 4096);
 }
 
 TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
@@ -373,6 +373,7 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
           "pp=9 with vp=2 makes more stages than the model has layers, 16");
   refused({.parallel = {.expert = 257}}, "ep=257, but the model has 256 experts; allowed: 1..256");
   refused({.sequence = 0}, "sequence: 0; allowed: 1 or more");
+  refused({.selective = {.moe = true}}, "recompute: parts of a layer beside all of it");
   refused({.parallel = {.expert_tensor = 3}}, "etp=3 does not divide the width of an expert, 2048");
   refused(
       {.parallel = {.expert = 8, .data = 4}},
