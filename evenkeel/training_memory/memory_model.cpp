@@ -143,7 +143,7 @@ std::int64_t Parallelism::least_data() const {
 }
 
 MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
-    : model_(std::move(model)), setup_(setup) {
+    : model_(std::move(model)), setup_(std::move(setup)) {
   validate_options(model_, setup_);
   pipeline_ = setup_.pieces.empty() ? even_pieces(model_, setup_.parallel) : setup_.pieces;
   require_whole_model(pipeline_, model_, setup_);

@@ -105,7 +105,8 @@ TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
   const Json& range = memfine_numbers()["checks"]["alpha_range_for_chosen_2_chunks"];
   const double least = range["at_least"].get<double>() + 0.0001;  // printed rounded down
   const double below = range["below"];
-  for (double alpha = least; alpha < below; alpha += 0.005) {
+  for (int step = 0; least + 0.005 * step < below; ++step) {
+    const double alpha = least + 0.005 * step;
     EXPECT_EQ(chunks("memfine-model-1", alpha, 43.0), 2) << alpha;
     EXPECT_EQ(chunks("memfine-model-2", alpha, 39.5), 2) << alpha;
   }
