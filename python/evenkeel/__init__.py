@@ -18,7 +18,7 @@ from .evaluating import Evaluation, evaluate, read_steps
 from .placement import Placement
 from .placing import HeldOut, PlacementQuality, PlaceResult, PlaceVerdict, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
-from .step_plan import PredictedStep, Segment, StepPlan, Transfer, plan
+from .step_plan import LayerPlans, PredictedStep, Segment, StepPlan, Transfer, plan, plan_layers
 
 __all__ = [
     "BudgetTooSmall",
@@ -29,6 +29,7 @@ __all__ = [
     "Imbalance",
     "Infeasible",
     "InvalidArgument",
+    "LayerPlans",
     "ParseError",
     "PlaceResult",
     "PlaceVerdict",
@@ -45,6 +46,7 @@ __all__ = [
     "has_exact_solver",
     "place",
     "plan",
+    "plan_layers",
     "read_steps",
     "rebalance_experts",
     "source_counts",
