@@ -1,4 +1,4 @@
-// evenkeel plan: one step plan from loads.
+// evenkeel plan: a step plan from loads, or one for each layer of a recording.
 #include "evenkeel/report/plan.h"
 
 #include <fmt/format.h>
@@ -32,9 +32,10 @@ struct PlanArguments {
   std::string loads;
   std::optional<int> ranks;
   std::optional<int> layer;
+  std::string layers;
   FileArguments files;
   std::string placement;
-  std::vector<PlannerOptions::Kind> planner = {PlannerOptions::Kind::least_loaded};
+  std::vector<PlannerOptions::Kind> planners = {PlannerOptions::Kind::least_loaded};
   PlannerOptions parameters;
   std::string topology;
   TimeModel rates;
@@ -83,7 +84,12 @@ StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>&
                    const std::optional<Topology>& topology) {
   FileArguments files = options.files;
   if (topology) files.model.clear();  // it says how large experts are
-  LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = files.reading()};
+  LoadsOptions how{.num_ranks = options.ranks, .reading = files.reading()};
+  if (options.layer) how.layers = {*options.layer};
+  if (!options.layers.empty()) {
+    how.layers_argument = "--layers";
+    how.layers = parse_layers(how.layers_argument, options.layers);
+  }
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
   if (!how.num_ranks && topology) {
     how.num_ranks = topology->num_ranks();
@@ -95,11 +101,10 @@ StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>&
   return loads;
 }
 
-PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks>& links,
-                    const Counts& counts, const LayerPlacement& placement) {
-  const std::unique_ptr<Planner> planner = make_planner(options);
-  PlannedStep step{.planner = std::string(planner->name()), .assignments = counts.total()};
-  step.plan_us = median_plan_us(*planner, counts, placement, step.plan);
+PlannedStep planned(Planner& planner, const PlannerOptions& options, const std::optional<StepLinks>& links,
+                    const Counts& counts, const LayerPlacement& placement, double seconds) {
+  PlannedStep step{.planner = std::string(planner.name()), .assignments = counts.total()};
+  step.plan_us = median_plan_us(planner, counts, placement, step.plan, seconds);
   step.transfer_lower_bound =
       transfer_lower_bound(counts, placement, std::ranges::max(step.plan.rank_loads()));
   if (options.kind == PlannerOptions::Kind::ep)
@@ -110,24 +115,55 @@ PlannedStep planned(const PlannerOptions& options, const std::optional<StepLinks
   return step;
 }
 
+// One plan, of loads of one layer or of --layer, or a plan for each of several layers.
+bool is_of_one_layer(const CLI::App& app, const PlanArguments& options, const StepLoads& loads) {
+  if (!options.layer && loads.num_layers > 1) return false;
+  refuse_if_given(app, "--layers", "chooses of several layers, and there is one");
+  if (options.planners.size() > 1)
+    throw InvalidArgument("--planner", fmt::format("'{}'", app.get_option("--planner")->results().front()),
+                          "one planner");
+  return true;
+}
+
+// By layer of the loads.
+std::vector<LayerPlacement> homes_of(const PlanArguments& options, const std::optional<Placement>& file,
+                                     const StepLoads& loads, bool is_one) {
+  std::vector<LayerPlacement> homes;
+  for (const auto& [layer, counts] : loads.of)
+    homes.push_back(file ? layer_of(*file, options.placement, {options.loads, loads.layers, loads.num_layers},
+                                    is_one ? options.layer : layer, counts.num_experts(), counts.num_ranks())
+                         : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks()));
+  return homes;
+}
+
 void run(const CLI::App& app, const PlanArguments& options) {
   require_one_numbering(app);
+  if (options.layer) refuse_if_given(app, "--layers", "is what --layer says");
   const std::optional<Topology> topology = topology_of(app, options);
   std::optional<Placement> file;
   if (!options.placement.empty()) file = read_placement_file(options.placement, options.ranks);
   const StepLoads loads = loads_of(options, file, topology);
-  const Counts& counts = loads.counts;
-  const LayerPlacement placement =
-      file ? layer_of(*file, options.placement, {options.loads, loads.layers, loads.num_layers},
-                      options.layer, counts.num_experts(), counts.num_ranks())
-           : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
-  PlannerOptions planning = options.parameters;
-  planning.kind = options.planner.front();
+  const bool is_one = is_of_one_layer(app, options, loads);
+  const std::vector<LayerPlacement> homes = homes_of(options, file, loads, is_one);
   std::optional<StepLinks> links;
-  if (topology) links = links_of(app, options, *topology, counts);
-  if (planning.kind == PlannerOptions::Kind::level) planning.links = links;
-  PlannedStep step = planned(planning, links, counts, placement);
-  if (!loads.axes.empty()) step.axes[options.loads] = loads.axes;
+  if (topology) links = links_of(app, options, *topology, loads.of.front().counts);
+  PlannedLayers all;
+  if (links) all.borrowed_bytes = step_parts(links->machine, links->expert, links->backward).borrowed_bytes;
+  if (!loads.axes.empty()) all.axes[options.loads] = loads.axes;
+  for (PlannerOptions::Kind kind : options.planners) {
+    PlannerOptions planning = options.parameters;
+    planning.kind = kind;
+    if (kind == PlannerOptions::Kind::level) planning.links = links;
+    const std::unique_ptr<Planner> planner = make_planner(planning);
+    const double seconds = is_one ? 0.05 : 0.005;  // in which the plans of a layer are timed
+    for (std::size_t i = 0; i < homes.size(); ++i) {
+      const auto& [layer, counts] = loads.of[i];
+      all.steps.push_back({layer, planned(*planner, planning, links, counts, homes[i], seconds)});
+    }
+  }
+  if (!is_one) return print_result(all, options.json);
+  PlannedStep step = std::move(all.steps.front().step);
+  step.axes = all.axes;
   print_result(step, options.json);
 }
 
@@ -135,8 +171,8 @@ void run(const CLI::App& app, const PlanArguments& options) {
 
 Subcommand add_plan(CLI::App& command) {
   auto options = std::make_shared<PlanArguments>();
-  CLI::App* app =
-      command.add_subcommand("plan", "Make one step plan: who computes what, whose weights travel");
+  CLI::App* app = command.add_subcommand(
+      "plan", "Make a step plan of each layer: who computes what, whose weights travel");
   app->add_option("LOADS", options->loads,
                   "What `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank]]}")
       ->required()
@@ -144,12 +180,14 @@ Subcommand add_plan(CLI::App& command) {
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it");
   add_whole(*app, "--layer", options->layer, 0, max_trace_assignments_per_token,
             "Which layer of a file with several: the model's number where the file says it");
+  app->add_option("--layers", options->layers, "Instead some of them, as in 0-3,7 (default: all)")
+      ->type_name("LAYERS");
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
       ->type_name("FILE");
-  add_planners(*app, options->planner, 1);
+  add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);
   add_whole(*app, "--borrow-slots", options->parameters.borrow_slots, 0, kAnySize,
             "level: the most experts that a rank borrows")
@@ -162,7 +200,8 @@ Subcommand add_plan(CLI::App& command) {
   add_json(*app, options->json);
   app->footer(
       "Example:\n  echo '{\"loads\": [9000, 500, 300, 200]}' > loads.json\n"
-      "  evenkeel plan loads.json --ranks 2 --planner level --min-segment 64");
+      "  evenkeel plan loads.json --ranks 2 --planner level --min-segment 64\n"
+      "  evenkeel plan data/tiny-moe/routing_step1563.npz --ranks 8 --planner level,ep");
   return {app, [app, options] { run(*app, *options); }};
 }
 

@@ -59,7 +59,7 @@ STEP = Masks(
 )
 MEASURED = {
     "place": Masks("solve_ms", text=r"(?<=fast, )[\d.]+ ms|(?<=exact, )[\d.]+ ms"),
-    "plan": Masks("plan_us", text=r"(?<=planned in )[\d.]+ [mu]s"),
+    "plan": Masks("plan_us", text=r"[\d.]+ us", widths=True),
     "run": STEP,
     "demo": STEP,
     "bench": Masks(

@@ -127,8 +127,8 @@ std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
   return std::make_unique<ByGain>(planner_of(options), *options.costs);
 }
 
-double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
-                      StepPlan& plan) {
+double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+                      double seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr std::ptrdiff_t warm_ups = 20;
   constexpr std::ptrdiff_t most = 5000;
@@ -138,7 +138,7 @@ double median_plan_us(Planner& planner, const Counts& counts, const LayerPlaceme
     const auto start = Clock::now();
     planner.plan(counts, placement, plan);
     us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  } while (std::ssize(us) < most && Clock::now() - begin < std::chrono::milliseconds(50));
+  } while (std::ssize(us) < most && Clock::now() - begin < std::chrono::duration<double>(seconds));
   const auto timed = us.begin() + std::min(warm_ups, std::ssize(us) - 1);
   const auto median = timed + (us.end() - timed) / 2;
   std::ranges::nth_element(timed, median, us.end());

@@ -65,10 +65,10 @@ PlannerOptions::Kind parse_planner(std::string_view name, const std::string& arg
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
 // How long a planner takes for one plan: the median over many, without the first ones, which warm up, since
-// single calls take microseconds. No plan is begun after 50 ms, so that of slow ones the only one counts.
+// single calls take microseconds. No plan is begun after `seconds`, so that of slow ones the only one counts.
 // `plan` is then the plan.
-double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
-                      StepPlan& plan);
+double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+                      double seconds);
 
 // A plan's step over links: the seconds it is predicted to take, and the bytes that pass between nodes.
 struct PredictedStep {

@@ -30,20 +30,23 @@ Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& op
   return made;
 }
 
-// The row of the layer asked for, or the only one.
-LayerId row_of(const Recording& recording, const LoadsOptions& options) {
+// The rows of the layers asked for.
+std::vector<int> rows_of(const Recording& recording, const LoadsOptions& options) {
   const auto [name, layers, num_rows] = recording.rows();
-  const std::string all = layers.known() ? to_text(layers) : fmt::format("0..{}", num_rows - 1);
   // Of one step without a number the caller says whether there is a layer to choose.
   const bool is_step = recording.kind == "loads" && !layers.known();
-  if (!options.layer || is_step) {
-    if (num_rows == 1) return LayerId(0);
-    throw InvalidArgument("layer",
-                          fmt::format("{} has {} layers, and loads of one are needed", name, num_rows), all);
-  }
-  const auto row = layers.row_of(*options.layer, num_rows);
-  if (!row) throw InvalidArgument("layer", fmt::format("no layer {}", *options.layer), all);
-  return LayerId(*row);
+  std::vector<int> rows;
+  if (options.layers.empty() || is_step)
+    for (int row = 0; row < num_rows; ++row) rows.push_back(row);
+  else
+    for (int layer : options.layers) {
+      const auto row = layers.row_of(layer, num_rows);
+      if (!row)
+        throw InvalidArgument(options.layers_argument, fmt::format("no layer {}", layer),
+                              layers.known() ? to_text(layers) : fmt::format("0..{}", num_rows - 1));
+      rows.push_back(*row);
+    }
+  return rows;
 }
 
 }  // namespace
@@ -53,8 +56,10 @@ StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options)
   how.count = ReadOptions::Count::loads;
   how.one_step = true;
   Recording recording = read_recording(source, how);
-  const LayerId row = row_of(recording, options);
-  return {.counts = counts_of(recording, row, options),
+  std::vector<LayerLoads> loads;
+  for (int row : rows_of(recording, options))
+    loads.push_back({recording.layers().number_of(row), counts_of(recording, LayerId(row), options)});
+  return {.of = std::move(loads),
           .layers = recording.profile.layers(),
           .num_layers = recording.profile.num_layers(),
           .notes = std::move(recording.notes),

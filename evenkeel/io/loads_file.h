@@ -1,6 +1,6 @@
-// The input of `evenkeel plan`: the loads of one step. It is any file that holds routing (read_recording.h)
-// and a layer of it, all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
-// {"counts": [[...]]} by source rank and expert.
+// The input of `evenkeel plan`: the loads of one step, by layer. It is any file that holds routing
+// (read_recording.h), all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
+// {"counts": [[...]]} by source rank and expert, of one layer.
 #pragma once
 
 #include <optional>
@@ -16,14 +16,19 @@ struct LoadsOptions {
   // Needed unless the file says it: in num_ranks, or by counts of each rank. It must then be the same.
   std::optional<int> num_ranks = {};
   std::string ranks_argument = "ranks";  // what errors call it
-  // Needed where the file has loads of several layers: the layer's number in the model where the file says
-  // them, else its row.
-  std::optional<int> layer = {};
+  // By number in the model where the file says it, else by row; empty: all layers.
+  std::vector<int> layers = {};
+  std::string layers_argument = "layer";
   ReadOptions reading = {};
 };
 
-struct StepLoads {
+struct LayerLoads {
+  int layer = 0;  // its number in the model where the file says it, else its row
   Counts counts;
+};
+
+struct StepLoads {
+  std::vector<LayerLoads> of;           // the layers asked for, one or more
   LayerNumbers layers;                  // of the file, where it says them
   int num_layers = 1;                   // of the file
   std::vector<std::string> notes = {};  // what was read otherwise than it stands there

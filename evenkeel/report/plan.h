@@ -1,10 +1,11 @@
-// The result of `evenkeel plan`: one step plan, beside the plain one.
+// The result of `evenkeel plan`: one step plan, beside the plain one, or those of several layers.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/plan/step_plan.h"
@@ -22,7 +23,20 @@ struct PlannedStep {
   std::map<std::string, std::string> axes = {};  // how loads that nobody named were read, by file
 };
 
+struct PlannedLayer {
+  int layer = 0;
+  PlannedStep step;
+};
+
+struct PlannedLayers {
+  std::vector<PlannedLayer> steps = {};       // by planner, then by layer; one or more
+  std::optional<double> borrowed_bytes = {};  // that an expert borrowed makes travel, where it is known
+  std::map<std::string, std::string> axes = {};
+};
+
 std::string to_text(const PlannedStep& step);
 std::string to_json(const PlannedStep& step);
+std::string to_text(const PlannedLayers& layers);
+std::string to_json(const PlannedLayers& layers);
 
 }  // namespace evenkeel

@@ -19,7 +19,7 @@ from .evaluating import Evaluation, evaluate, read_steps
 from .placement import Placement
 from .placing import HeldOut, PlacementQuality, PlaceResult, PlaceVerdict, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
-from .step_plan import PredictedStep, Segment, StepPlan, Transfer, plan
+from .step_plan import LayerPlans, PredictedStep, Segment, StepPlan, Transfer, plan, plan_layers
 
 __all__ = [
     "BudgetTooSmall",
@@ -30,6 +30,7 @@ __all__ = [
     "Imbalance",
     "Infeasible",
     "InvalidArgument",
+    "LayerPlans",
     "ParseError",
     "PlaceResult",
     "PlaceVerdict",
@@ -47,6 +48,7 @@ __all__ = [
     "memory",
     "place",
     "plan",
+    "plan_layers",
     "read_steps",
     "rebalance_experts",
     "source_counts",

@@ -20,7 +20,7 @@ from ._verdict import (
     widest_of,
 )
 from .placement import Placement
-from .profile import RoutingProfile
+from .profile import RoutingProfile, of_native
 
 
 class StepFigures(TypedDict):
@@ -175,7 +175,7 @@ def read_steps(
         ParseError, InvalidArgument: as `RoutingProfile(path)`.
     """
     how = Reading(num_experts, axes, columns, step_tokens=step_tokens)
-    return [_of_native(each) for each in how.read(path, steps="kept", count="nothing").steps]
+    return [of_native(each) for each in how.read(path, steps="kept", count="nothing").steps]
 
 
 def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePath | None) -> int:
@@ -194,13 +194,6 @@ def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePat
     if not said:
         raise invalid("ranks", "is not given, nor is topology, and no placement says it", "how many ranks there are")
     return next(iter(said))
-
-
-def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
-    profile = RoutingProfile.__new__(RoutingProfile)
-    profile._native = native
-    profile._notes, profile._axes = [], None
-    return profile
 
 
 __all__ = ["Evaluation", "evaluate", "read_steps"]

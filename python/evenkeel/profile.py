@@ -194,4 +194,11 @@ def _restored(
     return profile
 
 
+def of_native(native: _native.RoutingProfile) -> RoutingProfile:
+    profile = RoutingProfile.__new__(RoutingProfile)
+    profile._native = native
+    profile._notes, profile._axes = [], None
+    return profile
+
+
 __all__ = ["Imbalance", "RoutingProfile"]

@@ -1,7 +1,9 @@
-"""One step's plan: who computes how many assignments of which expert, and whose weights travel."""
+"""A step's plan: who computes how many assignments of which expert, and whose weights travel."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -12,6 +14,8 @@ from . import _native
 from ._arguments import (
     MOST_RANKS,
     ArrayLike,
+    Floats,
+    Integers,
     as_numpy,
     called,
     choice,
@@ -21,13 +25,14 @@ from ._arguments import (
     invalid,
     number,
     public,
+    said_layers,
     thousandths,
     words,
 )
 from ._machine import machine_of
-from ._reading import FilePath
+from ._reading import FilePath, Reading
 from .placement import Placement
-from .profile import RoutingProfile
+from .profile import RoutingProfile, of_native
 
 Planner = Literal["ep", "least-loaded", "level"]
 
@@ -87,6 +92,42 @@ class StepPlan:
     """With `topology`: with nothing moved."""
     predicted_without_links: PredictedStep | None = None
     """With `topology`: as "level" plans where links are alike."""
+
+
+class LayerPlans(list[StepPlan]):
+    """The plans of several layers, in order, and their figures as arrays."""
+
+    def __init__(self, plans: Iterable[StepPlan], layers: list[int]) -> None:
+        super().__init__(plans)
+        self.layers = layers
+        """`[L]`, each layer's number in the model where the profile knows it, else its row."""
+
+    @property
+    def max_over_mean(self) -> Floats:
+        """`[L]`, of the ranks' loads."""
+        return np.array([plan.max_over_mean for plan in self])
+
+    @property
+    def transfers(self) -> Integers:
+        """`[L]`, how many weights travel."""
+        return np.array([len(plan.transfers) for plan in self])
+
+    @property
+    def plan_us(self) -> Floats:
+        """`[L]`, what planning took, in microseconds."""
+        return np.array([plan.plan_us for plan in self])
+
+    @property
+    def predicted_seconds(self) -> Floats | None:
+        """`[L]`, with `topology`."""
+        steps = [plan.predicted.seconds for plan in self if plan.predicted]
+        return np.array(steps) if steps else None
+
+    def __repr__(self) -> str:
+        return (
+            f"LayerPlans({len(self)} layers, worst rank {self.max_over_mean.max():.3g}x the mean, "
+            f"{self.transfers.mean():.3g} transfers a layer)"
+        )
 
 
 @public
@@ -192,6 +233,73 @@ def plan(
     )
 
 
+@public
+def plan_layers(
+    loads: ArrayLike | RoutingProfile | FilePath,
+    ranks: int | None = None,
+    *,
+    layers: Sequence[int] | None = None,
+    planner: Planner = "level",
+    placement: Placement | None = None,
+    capacity_factor: float = 1.0,
+    min_segment: int = 1024,
+    imbalance_threshold: float = 1.3,
+    base_load: ArrayLike | None = None,
+    borrow_slots: int | None = None,
+    topology: FilePath | None = None,
+    model: FilePath | None = None,
+    cost: FilePath | None = None,
+    device: str | None = None,
+    expert_bytes: int | None = None,
+    backward: bool = False,
+) -> LayerPlans:
+    """Plans one step of each layer: `plan` for all of them, with the figures as arrays `[L]`.
+
+    Args:
+        loads: a profile; `[L, E]`, the loads of each layer's experts; or a file that `RoutingProfile` reads.
+        layers: which layers, by the model's number where the profile knows it; all of them by default.
+        ranks, planner, placement, ...: as for `plan`, the same for every layer.
+
+    Raises:
+        ParseError, InvalidArgument: as `RoutingProfile(path)` and `plan`.
+    """
+    with called("loads", "path"):
+        profile = _profile_of(loads)
+    numbers = profile.layers or list(range(profile.num_layers)) if layers is None else said_layers(layers)
+    is_single = layers is None and profile.num_layers == 1
+    with called("layers", "layer"):
+        plans = [
+            plan(
+                profile,
+                ranks,
+                layer=None if is_single else layer,
+                planner=planner,
+                placement=placement,
+                capacity_factor=capacity_factor,
+                min_segment=min_segment,
+                imbalance_threshold=imbalance_threshold,
+                base_load=base_load,
+                borrow_slots=borrow_slots,
+                topology=topology,
+                model=model,
+                cost=cost,
+                device=device,
+                expert_bytes=expert_bytes,
+                backward=backward,
+            )
+            for layer in numbers
+        ]
+    return LayerPlans(plans, numbers)
+
+
+def _profile_of(loads: ArrayLike | RoutingProfile | FilePath) -> RoutingProfile:
+    if isinstance(loads, RoutingProfile):
+        return loads
+    if isinstance(loads, str | os.PathLike):
+        return of_native(Reading().read(loads, count="loads").profile)
+    return RoutingProfile(loads=loads)
+
+
 def _links(
     topology: _native.Topology | None,
     num_experts: int,
@@ -277,7 +385,7 @@ def _row_of(profile: RoutingProfile, layer: int | None) -> int:
     if layer is None:
         if len(layers) == 1:
             return 0
-        raise invalid("layer", f"the profile has {len(layers)} layers", _ranges(layers))
+        raise invalid("layer", f"the profile has {len(layers)} layers", f"{_ranges(layers)}, or plan_layers()")
     if layer in layers:
         return layers.index(layer)
     if len(layers) == 1 and profile.layers is None:
@@ -290,4 +398,4 @@ def _ranges(layers: list[int]) -> str:
     return f"{layers[0]}..{layers[-1]}" if whole else ", ".join(map(str, layers))
 
 
-__all__ = ["PredictedStep", "Segment", "StepPlan", "Transfer", "plan"]
+__all__ = ["LayerPlans", "PredictedStep", "Segment", "StepPlan", "Transfer", "plan", "plan_layers"]

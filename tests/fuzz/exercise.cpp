@@ -123,7 +123,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
   const Outcome profile = outcome_of([&] { read_profile(source); });
   const Outcome loads = outcome_of([&] {
     try {
-      read_step_loads(source, {.num_ranks = 3, .layer = 0});
+      read_step_loads(source, {.num_ranks = 3, .layers = {0}});
     } catch (const InvalidArgument&) {
       // The file has counts of other than 3 ranks.
     }

@@ -10,7 +10,7 @@ namespace {
 using Loads = std::vector<std::int64_t>;
 
 Counts counts_of(std::string_view json, LoadsOptions options = {}) {
-  return read_step_loads(source_of(json), options).counts;
+  return read_step_loads(source_of(json), options).of.front().counts;
 }
 
 TEST(LoadsFile, OfLoadsByExpertHasNoSources) {
@@ -31,15 +31,15 @@ TEST(LoadsFile, OfCountsHasItsRanks) {
 
 TEST(LoadsFile, OfAProfileGivesTheLayerAskedFor) {
   const Counts counts =
-      read_step_loads(test_data("profile.safetensors"), {.num_ranks = 2, .layer = 1}).counts;
+      read_step_loads(test_data("profile.safetensors"), {.num_ranks = 2, .layers = {1}}).of.front().counts;
   EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 4, 5}));
   const std::string json = R"({"loads": [[1, 2], [3, 4]], "transitions": [[[1, 1], [1, 1]]]})";
-  EXPECT_TRUE(std::ranges::equal(counts_of(json, {.num_ranks = 2, .layer = 1}).loads(), Loads{3, 4}));
+  EXPECT_TRUE(std::ranges::equal(counts_of(json, {.num_ranks = 2, .layers = {1}}).loads(), Loads{3, 4}));
   EXPECT_TRUE(std::ranges::equal(counts_of(R"({"loads": [[1, 2]]})", {.num_ranks = 2}).loads(), Loads{1, 2}));
 }
 
-LoadsOptions on_ranks(int ranks, std::optional<int> layer = {}, const ReadOptions& reading = {}) {
-  return {.num_ranks = ranks, .layer = layer, .reading = reading};
+LoadsOptions on_ranks(int ranks, std::vector<int> layers = {}, const ReadOptions& reading = {}) {
+  return {.num_ranks = ranks, .layers = std::move(layers), .reading = reading};
 }
 
 TEST(LoadsFile, AsksForTheOptionsItNeedsAndRefusesThoseThatContradictIt) {
@@ -50,23 +50,22 @@ TEST(LoadsFile, AsksForTheOptionsItNeedsAndRefusesThoseThatContradictIt) {
   for (const auto& [json, options, why] : std::vector<std::tuple<const char*, LoadsOptions, const char*>>{
            {R"({"loads": [1]})", {}, "ranks: f does not say how many there are; allowed: 1 or more"},
            {R"({"loads": [1]})", on_ranks(0), "ranks: 0 ranks; allowed: 1 or more"},
-           {two_layers, on_ranks(1), "layer: f has 2 layers, and loads of one are needed; allowed: 0..1"},
-           {two_layers, on_ranks(1, 2), "layer: no layer 2; allowed: 0..1"},
+           {two_layers, on_ranks(1, {2}), "layer: no layer 2; allowed: 0..1"},
            {R"({"counts": [[1], [2]]})", on_ranks(3),
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out"},
            {R"({"loads": [1], "num_ranks": 4})", on_ranks(2),
             "ranks: 2 ranks, but f has counts of 4; allowed: 4, or leave it out"},
-           {R"({"loads": [1, 2]})", on_ranks(1, 0, as_trace), trace},
-           {R"({"counts": [[1, 2]]})", on_ranks(1, 0, as_trace), trace},
-           {R"({"loads": [[1, 2]]})", on_ranks(1, 0, as_trace), trace},
-           {one_layer, on_ranks(2, 0, layer_3), "layer: no layer 0; allowed: 3"},
+           {R"({"loads": [1, 2]})", on_ranks(1, {0}, as_trace), trace},
+           {R"({"counts": [[1, 2]]})", on_ranks(1, {0}, as_trace), trace},
+           {R"({"loads": [[1, 2]]})", on_ranks(1, {0}, as_trace), trace},
+           {one_layer, on_ranks(2, {0}, layer_3), "layer: no layer 0; allowed: 3"},
            {one_layer, on_ranks(2, {}, seven),
             "num_experts: 7, but the file has counts of 4; allowed: 4, or leave it out"},
            {one_layer, on_ranks(2, {}, two),
             "moe_layers: names layers 3-4, but the file has 1 layer without numbers; allowed: 1 number"}})
     EXPECT_EQ(message_of<InvalidArgument>([&] { counts_of(json, options); }), why);
-  EXPECT_EQ(read_step_loads(source_of(one_layer), on_ranks(2, 3, layer_3)).layers, LayerNumbers({3}));
-  const LoadsOptions as_counts = on_ranks(1, 0, {.axes = "counts"});
+  EXPECT_EQ(read_step_loads(source_of(one_layer), on_ranks(2, {3}, layer_3)).layers, LayerNumbers({3}));
+  const LoadsOptions as_counts = on_ranks(1, {0}, {.axes = "counts"});
   EXPECT_EQ(message_of<InvalidArgument>([&] { read_step_loads(test_data("trace.safetensors"), as_counts); }),
             "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
 }

@@ -327,6 +327,7 @@ TEST_F(NamelessArray, OfOneStepIsSaidByExpertOrByRank) {
   const auto counts = [&](Shape shape, const char* axes, std::optional<int> ranks) {
     return read_step_loads(array_file(folder, "a.npy", "", std::move(shape), {1, 2, 3, 4}),
                            {.num_ranks = ranks, .reading = {.axes = axes}})
+        .of.front()
         .counts;
   };
   EXPECT_TRUE(std::ranges::equal(counts({4}, "experts", 2).loads(), Numbers{1, 2, 3, 4}));

@@ -53,6 +53,7 @@ def public_calls():
     model = REPOSITORY / "tests" / "data" / "configs" / "mixtral-8x7b.json"
     on_links = {"topology": "2x8xh100", "model": model, "device": "h100"}
     yield "plan()", ek.plan, {"loads": [160] * 8} | on_links
+    yield "plan_layers()", ek.plan_layers, {"loads": profile, "ranks": 2, "layers": [0, 1]}
     yield "place()", ek.place, {"profile": profile, "ranks": 2}
     yield "place()", ek.place, {"profile": two, "topology": "8xh100", "across": "sum", "redundant_experts": 6}
     yield "place()", ek.place, {"profile": known, "ranks": 2, "objective": "joint"}

@@ -5,9 +5,10 @@ Plans are proven of the library (tests/balance).
 
 import json
 import unittest
+from dataclasses import replace
 
 import numpy as np
-from support import COMMAND, REPOSITORY, PackageTest, said_by_command
+from support import COMMAND, REPOSITORY, TRACE, PackageTest, random_arrays, said_by_command
 
 import evenkeel as ek
 
@@ -120,6 +121,47 @@ class Plan(PackageTest):
         self.assert_raises(ek.InvalidArgument, "layer: 2", ek.plan, profile, 2, layer=2)
         self.assertEqual(ek.plan([7, 8, 9], placement=placement, layer=1).num_ranks, 2)
         self.assert_raises(ek.InvalidArgument, "layer: 2, but there is one", ek.plan, [7, 8, 9], 2, layer=2)
+
+    def test_all_layers_at_once_are_planned_as_each_alone(self):
+        seed = 3
+        numbered = ek.RoutingProfile(loads=random_arrays(seed, 5, 24)[0], layers=[3, 4, 6, 8, 9])
+        placement = ek.place(numbered, ranks=6)
+        single = ek.RoutingProfile(loads=[[9000, 500, 300, 200]])
+        links = {"topology": "8xh100", "model": MODEL, "device": "h100", "min_segment": 64}
+        eight = ek.RoutingProfile(loads=random_arrays(seed, 3, 8)[0])
+        for given, profile, layers, options in [
+            (TRACE, ek.RoutingProfile(TRACE), range(8), {"ranks": 8, "min_segment": 16, "imbalance_threshold": 1.05}),
+            (numbered, numbered, numbered.layers, {"placement": placement, "planner": "least-loaded"}),
+            (eight.loads, eight, range(3), links),
+            (single, single, [0], {"ranks": 2}),
+        ]:
+            for chosen in [None, [layers[-1], layers[0]]]:
+                plans = ek.plan_layers(given, layers=chosen, **options)
+                alone = [ek.plan(profile, layer=layer, **options) for layer in chosen or layers]
+                self.assertEqual(plans.layers, list(chosen or layers))
+                for one, each in zip(alone, plans, strict=True):
+                    self.assertEqual(repr(replace(each, plan_us=0)), repr(replace(one, plan_us=0)), f"seed {seed}")
+                self.assertEqual(plans.max_over_mean.tolist(), [one.max_over_mean for one in alone])
+                self.assertEqual(plans.transfers.tolist(), [len(one.transfers) for one in alone])
+                self.assertEqual(plans.plan_us.tolist(), [each.plan_us for each in plans])
+                seconds = [one.predicted.seconds for one in alone if one.predicted]
+                predicted = plans.predicted_seconds
+                self.assertEqual([] if predicted is None else predicted.tolist(), seconds)
+        self.assertEqual(repr(plans), "LayerPlans(2 layers, worst rank 1x the mean, 1 transfers a layer)")
+
+    def test_of_all_layers_it_says_which_argument_is_wrong(self):
+        profile = ek.RoutingProfile(loads=[[10, 20, 30], [7, 8, 9]], layers=[3, 5])
+        several = ek.Placement([[0, 0, 1], [1, 1, 0]])
+        for given, named, message in [
+            (profile, {"layers": [4]}, "layers: 4, but the profile has no such layer; allowed: 3, 5"),
+            (profile, {"layers": []}, "layers: are none"),
+            (profile, {"ranks": None}, "ranks: loads by expert do not say"),
+            (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
+            (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: the placement has 2 layers"),
+            ([1, 2], {}, "loads: shape [2]; allowed: [layers, experts]"),
+        ]:
+            self.assert_raises(ek.InvalidArgument, message, ek.plan_layers, given, **{"ranks": 2} | named)
+        self.assert_raises(ek.ParseError, "nowhere.npz", ek.plan_layers, "nowhere.npz", 2)
 
     def test_work_that_ranks_have_anyway_counts(self):
         plan = ek.plan([100, 100], 2, base_load=[100, 0], min_segment=1, imbalance_threshold=0)

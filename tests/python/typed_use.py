@@ -21,6 +21,10 @@ assert_type(step.segments[0][0].rank, int)
 assert_type(step.rank_loads, NDArray[np.int64])
 assert_type(step.predicted, ek.PredictedStep | None)
 
+plans = ek.plan_layers(profile, ranks=2, layers=[0])
+assert_type(plans[0], ek.StepPlan)
+assert_type(plans.transfers, NDArray[np.int64])
+
 placed = ek.place(profile, ranks=2, solver="exact")
 assert_type(placed.objective, dict[str, float])
 assert_type(placed.after.crossing, float | None)
