@@ -153,6 +153,9 @@ lying = npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape
 honest = zipfile.ZipFile(io.BytesIO(lying)).getinfo("a.npy").file_size
 put("npz", "size-lies", lying.replace(struct.pack("<I", honest), struct.pack("<I", honest + 1_000_000)))
 put("npz", "bomb", npz([("sequence_offsets.npy", npy(np.zeros(200_000, np.int64))), ("topk_ids.npy", npy(IDS))]))
+put("npz", "text", npz(MEMBERS + [("note.npy", npy(np.asarray("by hand")))]))
+put("npz", "text-not-ascii", npz(MEMBERS + [("note.npy", npy(np.asarray("von früher")))]))
+put("npz", "texts", npz(MEMBERS + [("notes.npy", npy(np.asarray(["a", "b"])))]))
 put("npz", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
 
 put("trace", "safetensors", WHOLE)
