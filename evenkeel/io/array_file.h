@@ -75,6 +75,7 @@ class ArrayFile {
   const std::string& name() const { return name_; }
   FileFormat format() const { return format_; }
   const std::vector<ArrayInfo>& arrays() const { return arrays_; }
+  // What safetensors call so; the texts of an npz.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // nullptr where there is none.
   const ArrayInfo* find(std::string_view array) const;

@@ -36,7 +36,7 @@ class RoutingProfile:
 
     From a file, known by its content: a profile (safetensors, npz, JSON); a routing trace (safetensors, npz, npy), which
     is counted in bounded memory; or what other systems record: SGLang's expert distribution (.pt), TensorRT-LLM's
-    statistics, Megatron-LM's router traces, matrices of counts. Or from arrays:
+    statistics, Megatron-LM's router traces, UltraEP's load traces, matrices of counts. Or from arrays:
 
         RoutingProfile("trace.safetensors")
         RoutingProfile(loads=loads, transitions=transitions)

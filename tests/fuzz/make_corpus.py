@@ -153,6 +153,9 @@ lying = npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape
 honest = zipfile.ZipFile(io.BytesIO(lying)).getinfo("a.npy").file_size
 put("npz", "size-lies", lying.replace(struct.pack("<I", honest), struct.pack("<I", honest + 1_000_000)))
 put("npz", "bomb", npz([("sequence_offsets.npy", npy(np.zeros(200_000, np.int64))), ("topk_ids.npy", npy(IDS))]))
+put("npz", "text", npz(MEMBERS + [("note.npy", npy(np.asarray("by hand")))]))
+put("npz", "text-not-ascii", npz(MEMBERS + [("note.npy", npy(np.asarray("von früher")))]))
+put("npz", "texts", npz(MEMBERS + [("notes.npy", npy(np.asarray(["a", "b"])))]))
 put("npz", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
 
 put("trace", "safetensors", WHOLE)
@@ -276,6 +279,29 @@ put("recording", "wrong-type", torch_file(counts_pickle((2, 4), (4, 1), 8, kind=
 put("recording", "empty-shape", torch_file(counts_pickle((0, 4), (4, 1), 8), [EIGHT]))
 put("recording", "trtllm", safetensors({"7_3": np.arange(4), "7_4": np.arange(4)}))
 put("recording", "trtllm-missing", safetensors({"7_3": np.arange(4), "8_4": np.arange(4)}))
+
+
+def ultra_ep(layers, microbatches, **more):
+    """A chunk as UltraEP writes it, of two layers of three experts; `more` changes its metadata."""
+    said = {"schema": "ultra_ep_trace_v1", "trace_id": "epg2a_gr0_r0_1753", "chunk_id": 0, "records": len(layers)}
+    said |= {"ep_size": 1, "num_layers": 2, "num_global_logical_experts": 3, "dropped_records": 0} | more
+    loads = np.arange(3 * len(layers), dtype=np.int32).reshape(-1, 3)
+    arrays = {
+        "metadata": np.asarray(json.dumps(said, separators=(",", ":"))),
+        "layers": np.asarray(layers, np.int32),
+        "virtual_layers": np.asarray(layers, np.int32),
+        "microbatches": np.asarray(microbatches, np.int64),
+        "pre_logical_loads": loads,
+        "post_physical_loads": loads,
+    }
+    return npz([(name + ".npy", npy(array)) for name, array in arrays.items()], zipfile.ZIP_STORED)
+
+
+put("recording", "ultraep", ultra_ep([1, 2, 1, 2], [0, 0, 8, 8]))
+put("recording", "ultraep-dropped", ultra_ep([1, 2, 2], [0, 0, 8]))
+put("recording", "ultraep-twice", ultra_ep([1, 1], [0, 0]))
+put("recording", "ultraep-layer", ultra_ep([-1], [0]))
+put("recording", "ultraep-other", ultra_ep([1], [0], schema="ultra_ep_trace_v2"))
 TRAINED = {
     "experts.gate_up.weight": np.ones((3, 4, 5), np.float32),
     "experts.down.weight": np.ones((3, 5, 2), np.float16),

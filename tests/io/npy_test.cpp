@@ -51,6 +51,7 @@ TEST(Npy, HeadersThatAreDamagedAreShown) {
     return npy_refusal("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + "}");
   };
   EXPECT_EQ(with("'<c8'", "False", "()"), "f: header: element type '<c8' is not one this reads");
+  EXPECT_EQ(with("'<U0'", "False", "()"), "f: header: element type '<U0' is not one this reads");
   EXPECT_EQ(with("'|u1'", "1", "()"), "f: header: fortran_order is neither True nor False");
   for (const char* shape : {"(2)", "(,)", "[2, 3]", "(-1,)", "(2.0,)", "(1e1,)", "('a',)", "2"})
     EXPECT_EQ(with("'|u1'", "False", shape),

@@ -20,6 +20,17 @@ TEST(Npz, MembersThatAreNoArraysAreSkipped) {
   EXPECT_EQ(file->arrays().front().name, "topk_ids");
 }
 
+TEST(Npz, ATextIsMetadata) {
+  const auto file = open_array_file(seed("text"));
+  EXPECT_EQ(file->find("note"), nullptr);
+  EXPECT_EQ(file->metadata().at("note"), "by hand");
+  const auto refusal = [](const char* name) {
+    return message_of<ParseError>([&] { open_array_file(seed(name)); });
+  };
+  EXPECT_EQ(refusal("text-not-ascii"), "f: note: is a text with character 252; ASCII is read");
+  EXPECT_EQ(refusal("texts"), "f: notes.header: element type '<U1' is not one this reads");
+}
+
 TEST(Npz, AnArchiveWithoutMembersHasNoArrays) {
   EXPECT_TRUE(open_array_file(seed("empty"))->arrays().empty());
 }

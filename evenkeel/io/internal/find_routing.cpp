@@ -56,6 +56,7 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
     require_experts_said(experts_said(file), rows.num_experts, file.name());
     return found;
   }
+  if (is_ultra_ep_chunk(file)) return find_ultra_ep_chunk(file, options);
   if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
   if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
   throw parse_error(file.name(), "",
@@ -71,7 +72,8 @@ FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& opt
   return found;
 }
 
-Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
+std::vector<std::string> paths_in(const std::string& folder, std::string_view prefix,
+                                  std::string_view suffix) {
   std::vector<std::string> paths;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -81,6 +83,11 @@ Sources sources_in(const std::string& folder, std::string_view prefix, std::stri
   }
   if (error) throw ParseError(folder, "", "cannot be read: " + error.message());
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
+  const std::vector<std::string> paths = paths_in(folder, prefix, suffix);
   return {paths.begin(), paths.end()};
 }
 
@@ -94,9 +101,12 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
   if (const Sources recordings = sources_in(folder, "expert_distribution_recorder_", ".pt");
       !recordings.empty())
     return find_sglang_recording(recordings, options);
+  const auto chunks = paths_in(folder, "epg", ".npz");
+  const auto manifests = paths_in(folder, "epg", ".manifest.json");
+  if (!chunks.empty() || !manifests.empty()) return find_ultra_ep_traces(folder, chunks, manifests, options);
   throw ParseError(folder, "",
                    "is a folder without rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
-                   "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
+                   "(Megatron-LM), expert_distribution_recorder_*.pt (SGLang) or epg*.npz (UltraEP)");
 }
 
 }  // namespace

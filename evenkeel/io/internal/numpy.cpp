@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -61,14 +64,32 @@ Dtype dtype_of(const JsonField& header) {
   return type->type;
 }
 
-ArrayInfo array_of(const std::string& text, const std::string& file, const std::string& where) {
+// The characters of numpy's text, such as '<U12'; none where the elements are something else.
+std::optional<std::int64_t> text_length(const Json& descr) {
+  const std::string said = descr.is_string() ? descr.get<std::string>() : "";
+  std::int64_t length = 0;
+  const char* const end = said.data() + said.size();
+  if (!said.starts_with("<U") || std::from_chars(said.data() + 2, end, length).ptr != end || length < 1)
+    return std::nullopt;
+  return length;
+}
+
+// The beginning of an npy array, whether it is a file or a member of an npz.
+struct NpyHeader {
+  ArrayInfo array;
+  bool is_text = false;  // one text, whose elements are its characters
+  std::int64_t data_begin = 0;
+};
+
+NpyHeader header_of(const std::string& text, const std::string& file, const std::string& where) {
   const Json json = Json::parse(json_of(text), nullptr, false);
   const JsonField header(json, file, where + "header");
   // A NUL would end the text of JSON.
   if (!json.is_object() || json.size() != 3 || !header.find("descr") || !header.find("fortran_order") ||
       !header.find("shape") || text.find('\0') != std::string::npos)
     header.fail("needs descr, fortran_order and shape and nothing else, but is {}", text.substr(0, 120));
-  const Dtype dtype = dtype_of(header);
+  const auto characters = header["shape"]->empty() ? text_length(*header["descr"]) : std::nullopt;
+  const Dtype dtype = characters ? Dtype::u32 : dtype_of(header);
   const std::size_t begin = std::min(text.find('('), text.size());
   const std::string tuple = text.substr(begin, text.find(')', begin) - begin);
   const bool has_comma = tuple.find(',') != std::string::npos;
@@ -77,19 +98,14 @@ ArrayInfo array_of(const std::string& text, const std::string& file, const std::
       (header["shape"]->size() < 2 && has_comma != (header["shape"]->size() == 1)))
     header.fail("shape is no tuple of whole numbers, such as (3,) or (3, 4)");
   ArrayInfo array{.name = "", .dtype = dtype, .shape = header["shape"].integers()};
+  if (characters) array.shape = {*characters};
   const Json& fortran = *header["fortran_order"];
   if (!fortran.is_boolean()) header.fail("fortran_order is neither True nor False");
   const auto longer = std::ranges::count_if(array.shape, [](auto length) { return length > 1; });
   if (fortran.get<bool>() && longer > 1)
     header.fail("is in Fortran order; save it with numpy.ascontiguousarray()");
-  return array;
+  return {.array = std::move(array), .is_text = characters.has_value()};
 }
-
-// The beginning of an npy array, whether it is a file or a member of an npz.
-struct NpyHeader {
-  ArrayInfo array;
-  std::int64_t data_begin = 0;
-};
 
 // `size` is that of the whole npy, from which `read` reads. Throws ParseError; `where` begins its places
 // ("topk_ids.npy", or nothing).
@@ -115,8 +131,8 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
     throw parse_error(file, where + "byte 8", "a header of {} bytes is claimed in {}", length, size);
   std::string text(static_cast<std::size_t>(length_end + length), '\0');
   read(0, std::as_writable_bytes(std::span(text)));
-  NpyHeader header{.array = array_of(text.substr(static_cast<std::size_t>(length_end)), file, where),
-                   .data_begin = length_end + length};
+  NpyHeader header = header_of(text.substr(static_cast<std::size_t>(length_end)), file, where);
+  header.data_begin = length_end + length;
   const auto elements = count_elements(header.array.shape, item_size(header.array.dtype));
   if (!elements || *elements * item_size(header.array.dtype) != size - header.data_begin)
     throw parse_error(file, where + "shape", "{} of {} does not fit the {} bytes there are",
@@ -127,8 +143,13 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
 
 constexpr int max_members = 1024;
 
-ArrayFile::Stored array_in(const std::shared_ptr<const ZipArchive>& archive, const ZipArchive::Member& member,
-                           const std::string& name) {
+struct OpenedMember {
+  ArrayFile::Stored array;
+  bool is_text = false;
+};
+
+OpenedMember open_member(const std::shared_ptr<const ZipArchive>& archive, const ZipArchive::Member& member,
+                         const std::string& name) {
   const std::string& file = archive->name();
   if (member.encrypted) throw ParseError(file, name, "is encrypted");
   if (!member.stored() && !member.deflated())
@@ -145,7 +166,18 @@ ArrayFile::Stored array_in(const std::shared_ptr<const ZipArchive>& archive, con
       opened->read(begin + first, out);
     };
   };
-  return {std::move(header.array), open};
+  return {{std::move(header.array), open}, header.is_text};
+}
+
+// A text of `array`, which is the only array of the file.
+std::string text_in(const ArrayFile& file, const std::string& array) {
+  std::string text;
+  for (const std::int64_t character : read_integers(file, array).values) {
+    if (character < 1 || character > 127)
+      throw parse_error(file.name(), array, "is a text with character {}; ASCII is read", character);
+    text.push_back(static_cast<char>(character));
+  }
+  return text;
 }
 
 }  // namespace
@@ -153,6 +185,7 @@ ArrayFile::Stored array_in(const std::shared_ptr<const ZipArchive>& archive, con
 std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
   const auto read = [&](std::int64_t offset, std::span<std::byte> out) { source.read(offset, out); };
   NpyHeader header = read_npy_header(read, source.size(), source.name(), "");
+  if (header.is_text) throw ParseError(source.name(), "header", "is of one text, not of numbers");
   std::vector<ArrayFile::Stored> arrays{{std::move(header.array), bytes_at(source, header.data_begin)}};
   return std::make_unique<ArrayFile>(source.name(), FileFormat::npy, source.size(), std::move(arrays));
 }
@@ -160,16 +193,22 @@ std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
 std::unique_ptr<ArrayFile> open_npz(const ByteSource& source) {
   const auto archive = std::make_shared<const ZipArchive>(source, max_members);
   std::vector<ArrayFile::Stored> arrays;
+  std::map<std::string, std::string> texts;
   std::set<std::string> names;
+  const std::int64_t max_whole_bytes =
+      (std::int64_t{1} << 20) + 64 * std::min(source.size(), std::int64_t{1} << 50);
   for (const ZipArchive::Member& member : archive->members()) {
     if (!member.name.ends_with(".npy")) continue;
     const std::string name = member.name.substr(0, member.name.size() - 4);
     if (!names.insert(name).second) throw ParseError(source.name(), name, "is in the archive twice");
-    arrays.push_back(array_in(archive, member, name));
+    OpenedMember opened = open_member(archive, member, name);
+    if (opened.is_text)
+      texts[name] = text_in({source.name(), FileFormat::npz, max_whole_bytes, {opened.array}}, name);
+    else
+      arrays.push_back(std::move(opened.array));
   }
-  const std::int64_t max_whole_bytes =
-      (std::int64_t{1} << 20) + 64 * std::min(source.size(), std::int64_t{1} << 50);
-  return std::make_unique<ArrayFile>(source.name(), FileFormat::npz, max_whole_bytes, std::move(arrays));
+  return std::make_unique<ArrayFile>(source.name(), FileFormat::npz, max_whole_bytes, std::move(arrays),
+                                     std::move(texts));
 }
 
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,16 @@ bool is_trtllm_statistics(const ArrayFile& file);
 // Its statistics, a file a rank, added up over ranks; an iteration is a step. `meta_info` may say how many
 // experts there are. Throws ParseError unless all iterations have all layers.
 FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info);
+
+// Whether arrays are a chunk of a load trace of UltraEP.
+bool is_ultra_ep_chunk(const ArrayFile& file);
+// A chunk alone, or all of a folder: of the runs and expert-parallel groups of one model, added up. A
+// micro-batch of a group is a step; one that lacks layers is left out where steps are kept, with a note.
+// Throws ParseError: traces of different models, a chunk that is missing, a record twice, no step with all
+// layers.
+FoundRouting find_ultra_ep_chunk(const ArrayFile& chunk, const ReadOptions& options);
+FoundRouting find_ultra_ep_traces(const std::string& folder, const std::vector<std::string>& chunks,
+                                  const std::vector<std::string>& manifests, const ReadOptions& options);
 
 // The types of vLLM's records in JSON lines; one file may have both.
 inline constexpr std::string_view vllm_mapping_type = "eplb_initial_mapping";  // a placement
