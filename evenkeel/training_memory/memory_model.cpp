@@ -131,9 +131,10 @@ void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDe
       "pipeline_layout",
       fmt::format("has {} pieces with {} layers, {} for further tokens, {} embeddings and {} heads",
                   pieces.size(), sum.layers, sum.prediction_layers, embeddings, heads),
-      fmt::format("pp x vp = {} pieces with {} layers, {} for further tokens (any number without the term "
-                  "prediction), one embedding and one head",
-                  number, model.num_layers, model.prediction_layers.size()));
+      fmt::format(
+          "pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head; any "
+          "number for further tokens where the term prediction is not counted",
+          number, model.num_layers, model.prediction_layers.size()));
 }
 
 }  // namespace

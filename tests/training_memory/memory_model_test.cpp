@@ -122,7 +122,8 @@ TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
       for (int stage = 0; stage < memory.num_stages(); ++stage)
         for (const StaticItem& item : memory.static_items(stage)) {
           sum += item.weights * (item.name == "experts" ? parallel.expert_parts() : 1);
-          EXPECT_EQ(item.total_bytes(), (2 + 4 + 12) * item.weights);
+          EXPECT_EQ(item.weight_bytes, 2 * item.weights);
+          EXPECT_EQ(item.optimizer_bytes, 3 * item.gradient_bytes);
         }
       // The bias of what an expert gives is on each device that shares the expert.
       for (const Weight& weight : model.weights)
