@@ -50,9 +50,10 @@ struct ReadOptions {
 std::string parse_as(const std::string& option, const std::string& text);
 
 // `source` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or
-// SGLang's recordings or UltraEP's traces, which are added up. Throws ParseError if it holds no routing, or is damaged;
-// InvalidArgument if an option is missing or wrong, so where nobody says what the numbers are: it then lists
-// what they may be. Cost: one walk through the file; memory of one batch for a trace of any length.
+// SGLang's recordings or UltraEP's traces, which are added up. Throws ParseError if it holds no routing, or
+// is damaged; InvalidArgument if an option is missing or wrong, so where nobody says what the numbers are: it
+// then lists what they may be. Cost: one walk through the file; memory of one batch for a trace of any
+// length.
 Recording read_recording(const ByteSource& source, const ReadOptions& options = {});
 
 // Files of the same layers and experts, added up or all to be level. Throws InvalidArgument about `argument`,

@@ -28,10 +28,10 @@ struct NamedTensor {
 };
 
 // Fills weights, and from them what they say better than a config: has_experts, prediction_layers, the
-// experts' number, width, gates and biases, the widths of shared experts and dense layers. Of `model` are read
-// num_layers, as many prediction_layers as there may be, hidden, tied_embeddings, experts.count (0: by the
-// tensors) and the key heads. Throws InvalidArgument: no tensor is an expert's, a layer or an expert is missing,
-// twice or beyond the config's number, or experts of a layer differ.
+// experts' number, width, gates and biases, the widths of shared experts and dense layers. Of `model` are
+// read num_layers, as many prediction_layers as there may be, hidden, tied_embeddings, experts.count (0: by
+// the tensors) and the key heads. Throws InvalidArgument: no tensor is an expert's, a layer or an expert is
+// missing, twice or beyond the config's number, or experts of a layer differ.
 void take_weights(ModelDescription& model, std::span<const NamedTensor> tensors);
 
 }  // namespace evenkeel
