@@ -125,7 +125,9 @@ def memory(
         options.received = number(received, "received", 0, 1 << 40)
     options.pipeline_layout = instance(pipeline_layout, str, "pipeline_layout")
     options.device, options.device_bytes = device or "", _device_bytes(device, device_memory)
-    options.ratio_thousandths = number(thousandths(available_ratio, "available_ratio"), "available_ratio", 1, 1000)
+    options.ratio_thousandths = thousandths(available_ratio, "available_ratio")
+    if not 1 <= options.ratio_thousandths <= 1000:
+        raise invalid("available_ratio", f"is {available_ratio}", "above 0 and at most 1")
     options.bins = [number(each, "bins", 1, 1 << 20) for each in instance(bins, Sequence, "bins")]
     with called("with_terms", "--with"), called("without", "--without"), called("cross_entropy", "--cross-entropy"):
         answer: dict[str, Any] = json.loads(_native.memory(config, tensors, options))
