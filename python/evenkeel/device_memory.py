@@ -59,8 +59,9 @@ def memory(
     """What `evenkeel memory --json` says (docs/command-line.md), of any model.
 
     Weights are counted one by one: of a module its parameters, cut as its own `tp_plan` says, experts by expert, those
-    without requires_grad without gradients and optimizer states; of a checkpoint's folder the tensors in its safetensors headers; of a config.json alone those of the families that
-    docs/families.md names. Nothing is loaded, and a model on the meta device takes no memory.
+    without requires_grad without gradients and optimizer states; of a checkpoint's folder the tensors in its
+    safetensors headers; of a config.json alone those of the families that docs/families.md names. Nothing is loaded, and
+    a model on the meta device takes no memory.
 
     Args:
         model: a transformers model, or the path of a config.json or of a checkpoint's folder.
