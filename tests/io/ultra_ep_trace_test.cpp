@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr ReadOptions by_step{.steps = ReadOptions::Steps::kept};
+const ReadOptions by_step{.steps = ReadOptions::Steps::kept};
 
 // A record of a layer and a micro-batch, of three experts.
 struct Record {
