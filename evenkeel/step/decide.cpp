@@ -81,6 +81,7 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   decision.chunks.clear();
   decision.refine.clear();
   decision.plans_chunks = true;
+  decision.reason = StepReason::nothing_moves;                 // where all blocks are to be counted again
   decision.seconds = std::numeric_limits<double>::infinity();  // of nothing yet
   if (by_bins) {
     if (!take_equal(in, rule.bins, false, decision) && !take_equal(in, rule.bins, true, decision))

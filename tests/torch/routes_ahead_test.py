@@ -105,6 +105,27 @@ def under_a_budget(rank: int, ranks: int, budget: str, tokens: int) -> int:
     return int(model.blocks[0].layer.last["chunks"])
 
 
+def of_another_kind(rank: int, ranks: int, budget: str) -> list[Any]:
+    """A step of another kind between two alike says nothing of theirs: their budgets, with and without routes ahead."""
+    ids, hidden, budgets = routing(rank, True), torch.randn(TOKENS, WIDTH), []
+    for ahead in (False, True):
+        model = Model(ExpertParallel, budget=budget)
+        for given in (hidden, hidden[:2].double(), hidden):
+            made = model.to(given.dtype)
+            try:
+                if ahead:
+                    with routes_ahead(made, ids[: len(given)]):
+                        made.made(given)
+                else:
+                    made.force(ids[: len(given)])
+                    made.made(given)
+            except ek.BudgetTooSmall:
+                budgets.append("too small")
+            else:
+                budgets.append(made.blocks[0].layer.budget)
+    return budgets
+
+
 def run_counted(model: Model, hidden: torch.Tensor, ids: Any) -> tuple[list[torch.Tensor], int, int]:
     """What it makes with routes ahead, and the host's reads within and around layers, as of a device."""
     with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
@@ -270,6 +291,12 @@ class RoutesAheadTest(unittest.TestCase):
         for ranks, budget, tokens, least in ((2, "24KiB", 66, 33), (4, "64KiB", TOKENS, 3)):
             with self.subTest(ranks=ranks):
                 self.assertGreaterEqual(run_ranks(ranks, under_a_budget, budget, tokens)[0], least)
+
+    def test_a_step_of_another_kind_says_nothing_of_the_next(self) -> None:
+        for budgets in run_ranks(2, of_another_kind, "40KiB"):
+            self.assertEqual(budgets, 2 * [40 << 10, "too small", 40 << 10])
+        for budgets in run_ranks(2, of_another_kind, "auto"):
+            self.assertEqual(budgets[:3], budgets[3:])
 
     def test_costs_that_are_not_given_are_known_once_a_layer_has_run(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ class LayerAhead:
         self.facts = ""  # what ranks were to have alike in the last call
         self._forced = False
         self._hidden: torch.Tensor | None = None
-        """`[tokens]`, what a checkpoint's second run is told by from another block's: a number of each row of the forward."""
+        """`[tokens, 5]`, what a checkpoint's second run is told by from another block's: numbers of each row of the forward."""
 
     def ids(self) -> torch.Tensor:
         return self.routed[self.layer.own_tokens(len(self.routed))].to(torch.int64)
@@ -88,7 +88,7 @@ class LayerAhead:
 
     def _is_of_this_block(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
         """`[tokens]`; what backward runs again has the rows of the block's one forward."""
-        rows = hidden.detach().sum(-1, dtype=torch.float32)
+        rows = _marks(hidden.detach())
         if not again and self._hidden is not None:
             raise invalid_on_all(
                 "routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward"
@@ -98,8 +98,8 @@ class LayerAhead:
         if self._hidden is None:
             why = f"has the backward pass of another forward, which computes layer {self.name} again"
             raise invalid_on_all("routes_ahead", why, "each backward within the block of its forward")
-        other = (rows - self._hidden).abs() > 0.05 * self._hidden.abs().mean()  # NaN is not another
-        return ~other
+        other = (rows - self._hidden).abs() > 0.05  # NaN, of a row of equal numbers, is not another
+        return ~other.any(-1)
 
     def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None) -> Known | None:
         """What the step's message would say; None where it must be sent."""
@@ -109,6 +109,17 @@ class LayerAhead:
         agreed = agreement.of_known(facts, wants)
         fits = self.kind is None or self.kind.covers(agreed)
         return Known(agreed, self.counts, self.cut if fits else None)
+
+
+def _marks(hidden: torch.Tensor) -> torch.Tensor:
+    """`[tokens, 5]`: each row along four waves, apart from what its numbers have in common and by its own length, and that
+    common part."""
+    width = hidden.shape[-1]
+    places, lengths = torch.arange(width, device=hidden.device), torch.arange(2, 6, device=hidden.device)
+    waves = (places[:, None] * lengths.sqrt()).cos()
+    along = (hidden @ (waves - waves.mean(0)).to(hidden.dtype)).float()
+    spread, common = hidden.std(-1, correction=0, keepdim=True).float(), hidden.mean(-1, keepdim=True).float()
+    return torch.cat([along / (spread * width**0.5), common / (spread + 0.05 * common.abs())], dim=-1)
 
 
 class Forced(TorchFunctionMode):

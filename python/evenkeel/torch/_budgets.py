@@ -159,17 +159,23 @@ class LayerBudget:
         if kind is None:
             cut.whole()
             return
-        training, sizes = any(kind.training), self._kinds.pop(kind)
-        self._kinds[kind] = sizes
-        step = CountedStep(self.layout, *sizes, cut.counted, cut.ids.shape[1], training)
-        if training or self._step is None or not self._step.training:
-            self._step = step
-        self._set_bytes(step)
+        step = CountedStep(self.layout, *self._kinds[kind], cut.counted, cut.ids.shape[1], any(kind.training))
+        limit = self._bytes_of(step)
         yield from cut.decide(
-            finer=lambda: step.set_budget(self.bytes or 0, None, apart=cut.apart),
-            few=max(self.bins or (_FEW,)) if step.may_be_apart(self.bytes or 0) else math.inf,
-            set_apart=lambda apart: step.set_budget(self.bytes or 0, self.bins, apart=apart),
+            finer=lambda: step.set_budget(limit, None, apart=cut.apart),
+            few=max(self.bins or (_FEW,)) if step.may_be_apart(limit) else math.inf,
+            set_apart=lambda apart: step.set_budget(limit, self.bins, apart=apart),
         )
+        cut.budgeted = kind, step, limit
+
+    def carry_out(self, cut: Cut) -> None:
+        """A step's chunks are taken: a cut that was made ahead may be of a kind of step that never comes."""
+        if cut.budgeted is None:
+            return
+        kind, step, self.bytes = cut.budgeted
+        self._kinds[kind] = self._kinds.pop(kind)
+        if step.training or self._step is None or not self._step.training:
+            self._step = step
         if self.exchange.rank == 0:
             self._say(step, cut.last, kind not in self._logged)
             self._logged.add(kind)
@@ -195,19 +201,22 @@ class LayerBudget:
         most = self.exchange.all_gather("budget", mine).amax(dim=0).tolist()
         return Phases(*([_native.PhaseBytes(*phase) for phase in phases] for phases in most))
 
-    def _set_bytes(self, step: CountedStep) -> None:
-        step.set_budget(self.bytes or 0, self.bins)
+    def _bytes_of(self, step: CountedStep) -> int:
+        """The budget of a step; "auto" is that of the largest so far."""
+        limit = self.bytes or 0
+        step.set_budget(limit, self.bins)
         if self.is_auto:
-            self.bytes = max(self.bytes or 0, step.least, step.even_bytes(2))
-        elif self.bytes is not None and self.bytes < step.least:
+            limit = max(limit, step.least, step.even_bytes(2))
+        elif limit < step.least:
             found = step.budgets(self._shown)
             error = BudgetTooSmall(
-                f"a budget of {self.bytes} bytes is below the least that runs every routing of this layer: {found.least}. "
+                f"a budget of {limit} bytes is below the least that runs every routing of this layer: {found.least}. "
                 f"With that a step may take a token of each rank at a time. {found}",
-                {"given": self.bytes, **found._asdict()},
+                {"given": limit, **found._asdict()},
             )
             raise SameOnEveryRank(error)
-        step.set_budget(self.bytes or 0, self.bins)
+        step.set_budget(limit, self.bins)
+        return limit
 
     def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
         """The first step of each kind in a detailed log; a warning, once, where a step could not be balanced."""

@@ -116,6 +116,8 @@ class Cut:
         self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
         self.apart = False
         """Whether each expert at home is called for itself."""
+        self.budgeted: Any = None
+        """The kind of step, its sizes and the bytes by which it is cut (LayerBudget); None without a budget."""
         self.plans: list[tuple[Any, ...]] = []
         """By chunk, what tells its plan from another's, alike on every rank."""
         self.last: dict[str, Any] = {

@@ -27,7 +27,7 @@ from ._budgets import Budgets, LayerBudget
 from ._chunk import Experts, Weights
 from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, row_bytes
 from ._cut import Counted, Cut, Decision, blocks_of, count, decide_together
-from ._exchange import Exchange, invalid_on_all
+from ._exchange import Exchange, SameOnEveryRank, invalid_on_all
 from ._last_step import step_in_words
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
@@ -212,6 +212,7 @@ class ExpertParallel:
             cut = known.cut = self._cut(ids, known.counts)
             with phase_range("plan"):
                 decide_together(self.exchange, [self._budget.cut(cut, self._budget.kind_of(known.agreed, given))])
+        self._budget.carry_out(cut)
         self._note(cut.last)
         return known, cut
 
@@ -233,7 +234,10 @@ class ExpertParallel:
         if self._predicts:
             self._predict(training)
         cut = self._cut(ahead.ids(), ahead.counts)
-        yield from self._budget.cut(cut, kind)
+        try:
+            yield from self._budget.cut(cut, kind)
+        except SameOnEveryRank:  # too small for the last step's kind, which this one need not be of
+            return
         ahead.cut, ahead.kind = cut, kind
 
     def own_tokens(self, tokens: int) -> slice:

@@ -47,7 +47,6 @@ def routes_ahead(
         InvalidArgument: on every rank, where the ids of any rank are no experts', or ranks enter it unlike, or, when the block
             ends, where a router chose others or a layer was not called; on this rank, where tokens, layers or k do not fit,
             or where `replay` is to force a router that calls no `torch.topk`.
-        BudgetTooSmall: on every rank, as a layer would.
         CommError: as the layers do.
     """
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
