@@ -150,8 +150,8 @@ class LayerBudget:
         """The kind of the last step under a budget, of those with gradients or of the others."""
         return next((kind for kind in reversed(self._kinds) if any(kind.training) == training), None)
 
-    def cut(self, cut: Cut, kind: Agreed | None) -> Decision:
-        """The step's chunks, of a kind that has been measured; one without a budget.
+    def cut(self, cut: Cut, kind: Agreed | None, *, ahead: bool = False) -> Decision:
+        """The step's chunks, of a kind that has been measured, or `ahead` is taken for the next; one without a budget.
 
         Raises:
             BudgetTooSmall: on every rank.
@@ -160,6 +160,8 @@ class LayerBudget:
             cut.whole()
             return
         step = CountedStep(self.layout, *self._kinds[kind], cut.counted, cut.ids.shape[1], any(kind.training))
+        if not ahead:
+            self._remember(step)
         limit = self._bytes_of(step)
         yield from cut.decide(
             finer=lambda: step.set_budget(limit, None, apart=cut.apart),
@@ -174,8 +176,7 @@ class LayerBudget:
             return
         kind, step, self.bytes = cut.budgeted
         self._kinds[kind] = self._kinds.pop(kind)
-        if step.training or self._step is None or not self._step.training:
-            self._step = step
+        self._remember(step)
         if self.exchange.rank == 0:
             self._say(step, cut.last, kind not in self._logged)
             self._logged.add(kind)
@@ -200,6 +201,10 @@ class LayerBudget:
         mine = torch.tensor([[phase.to_list() for phase in phases] for phases in own], device=device)
         most = self.exchange.all_gather("budget", mine).amax(dim=0).tolist()
         return Phases(*([_native.PhaseBytes(*phase) for phase in phases] for phases in most))
+
+    def _remember(self, step: CountedStep) -> None:
+        if step.training or self._step is None or not self._step.training:
+            self._step = step
 
     def _bytes_of(self, step: CountedStep) -> int:
         """The budget of a step; "auto" is that of the largest so far."""

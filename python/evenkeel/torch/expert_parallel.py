@@ -235,7 +235,7 @@ class ExpertParallel:
             self._predict(training)
         cut = self._cut(ahead.ids(), ahead.counts)
         try:
-            yield from self._budget.cut(cut, kind)
+            yield from self._budget.cut(cut, kind, ahead=True)
         except SameOnEveryRank:  # too small for the last step's kind, which this one need not be of
             return
         ahead.cut, ahead.kind = cut, kind
