@@ -14,6 +14,7 @@
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
+#include "evenkeel/topology/presets.h"
 
 namespace evenkeel::cli {
 
@@ -28,7 +29,7 @@ void add_machine(CLI::App& app, MachineOptions& machine) {
   add_whole(app, "--ranks", machine.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
   add_whole(app, "--nodes", machine.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
   app.add_option("--topology", machine.topology,
-                 "The machine: a file, or 8xh100, 8xh200, 2x8xh100, 2x8xh200, gb200-nvl72")
+                 fmt::format("The machine: a file, or {}", topology_preset_names()))
       ->type_name("FILE|NAME");
 }
 

@@ -71,8 +71,8 @@ int run(int argc, char** argv) {
   command.require_subcommand(1);
   command.footer(kExamples);
   const std::vector<Subcommand> subcommands = {
-      add_profile(command), add_convert(command), add_place(command),  add_evaluate(command),
-      add_permute(command), add_plan(command),    add_memory(command),
+      add_profile(command), add_convert(command), add_place(command), add_evaluate(command),
+      add_compare(command), add_permute(command), add_plan(command),  add_memory(command),
 #ifdef EVENKEEL_WITH_LAYER
       add_run(command),     add_bench(command),   add_demo(command)
 #endif

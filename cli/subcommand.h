@@ -17,6 +17,7 @@ Subcommand add_convert(CLI::App& command);
 Subcommand add_permute(CLI::App& command);
 Subcommand add_place(CLI::App& command);
 Subcommand add_evaluate(CLI::App& command);
+Subcommand add_compare(CLI::App& command);
 Subcommand add_plan(CLI::App& command);
 Subcommand add_memory(CLI::App& command);
 Subcommand add_run(CLI::App& command);

@@ -23,13 +23,14 @@ MAY_INCLUDE = {
     "serving_memory": "placement training_memory",
     "budget": "plan cost",
     "step": "balance budget training_memory",
+    "sim": "step placement",
     "io": "plan cost model",
     "comm": "device",
     "exchange": "plan comm",
     "compute": "device",
     "layer": "exchange compute step",
     "study": "layer io placement",
-    "report": "study serving_memory",
+    "report": "sim study serving_memory",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.

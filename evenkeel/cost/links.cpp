@@ -15,25 +15,10 @@ Link link_of(double bytes_per_second, double latency_seconds) {
   return {bytes_per_second * 1e-9, latency_seconds * 1e6};
 }
 
-// A port adds up the bytes that pass it in one direction.
-struct Port {
-  double bytes = 0;
-  double wire = 0;     // seconds at the full bandwidth of each link
-  double latency = 0;  // of the slowest message
-
-  void add(const Link& link, double more) {
-    if (more <= 0) return;
-    bytes += more;
-    wire += wire_seconds(link, more);
-    latency = std::max(latency, link.latency_us * 1e-6);
-  }
-  double seconds(double ramp) const { return bytes > 0 ? latency + wire * (1 + ramp / (bytes + ramp)) : 0; }
-};
-
 double port_seconds(const Machine& machine, const Link& link, double bytes) {
-  Port port;
-  port.add(link, bytes);
-  return port.seconds(machine.ramp_bytes);
+  if (bytes <= 0) return 0;
+  return link.latency_us * 1e-6 +
+         wire_seconds(link, bytes) * (1 + machine.ramp_bytes / (bytes + machine.ramp_bytes));
 }
 
 }  // namespace
@@ -66,25 +51,92 @@ double exchange_seconds(const Machine& machine, const PortBytes& bytes) {
 }
 
 double exchange_seconds(const Machine& machine, const Topology& topology, std::span<const double> bytes) {
+  std::vector<double> by_rank(static_cast<std::size_t>(topology.num_ranks()));
+  return ExchangeSeconds(machine, topology).of(bytes, by_rank);
+}
+
+void ExchangeSeconds::Port::add(const Link& link, double more) {
+  if (more <= 0) return;
+  bytes += more;
+  wire += wire_seconds(link, more);
+  latency = std::max(latency, link.latency_us * 1e-6);
+}
+
+double ExchangeSeconds::Port::seconds(double ramp) const {
+  return bytes > 0 ? latency + wire * (1 + ramp / (bytes + ramp)) : 0;
+}
+
+ExchangeSeconds::ExchangeSeconds(const Machine& machine, const Topology& topology)
+    : machine_(machine), topology_(topology), nics_(nics_of(machine, topology)) {
   const auto ranks = static_cast<std::size_t>(topology.num_ranks());
+  sent_.resize(ranks);
+  received_.resize(ranks);
+  left_.resize(std::ranges::max(nics_) + 1);
+  reached_.resize(left_.size());
+  within_.resize(ranks);
+  across_.resize(ranks);
+  for (RankId from : indices<RankId>(ranks))
+    for (RankId to : indices<RankId>(ranks)) in_node_.push_back(topology.same_node(from, to) ? 1 : 0);
+}
+
+double ExchangeSeconds::of(std::span<const double> bytes, std::span<double> by_rank) {
+  const std::size_t ranks = sent_.size();
   if (bytes.size() != ranks * ranks)
     throw InvalidArgument("bytes", fmt::format("has {} numbers for {} ranks", bytes.size(), ranks),
                           fmt::format("{} x {}", ranks, ranks));
-  const std::vector<std::size_t> nics = nics_of(machine, topology);
-  std::vector<Port> sent(ranks), received(ranks), left(ranks), reached(ranks);
+  for (std::vector<Port>* ports : {&sent_, &received_, &left_, &reached_}) std::ranges::fill(*ports, Port{});
+  if (topology_.description().links.empty())
+    add_levels(bytes);
+  else
+    add_pairs(bytes);
+  double slowest = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    by_rank[rank] = 0;
+    for (const Port* port : {&sent_[rank], &received_[rank], &left_[nics_[rank]], &reached_[nics_[rank]]})
+      by_rank[rank] = std::max(by_rank[rank], port->seconds(machine_.ramp_bytes));
+    slowest = std::max(slowest, by_rank[rank]);
+  }
+  return slowest;
+}
+
+void ExchangeSeconds::add_pairs(std::span<const double> bytes) {
+  const std::size_t ranks = sent_.size();
   for (RankId from : indices<RankId>(ranks))
     for (RankId to : indices<RankId>(ranks)) {
       if (from == to) continue;
-      const Link link = topology.link(from, to);
+      const Link link = topology_.link(from, to);
       const double each = bytes[from.offset() * ranks + to.offset()];
-      const bool within = topology.same_node(from, to);
-      (within ? sent[from.offset()] : left[nics[from.offset()]]).add(link, each);
-      (within ? received[to.offset()] : reached[nics[to.offset()]]).add(link, each);
+      const bool within = topology_.same_node(from, to);
+      (within ? sent_[from.offset()] : left_[nics_[from.offset()]]).add(link, each);
+      (within ? received_[to.offset()] : reached_[nics_[to.offset()]]).add(link, each);
     }
-  double slowest = 0;
-  for (const std::vector<Port>* ports : {&sent, &received, &left, &reached})
-    for (const Port& port : *ports) slowest = std::max(slowest, port.seconds(machine.ramp_bytes));
-  return slowest;
+}
+
+// All links within nodes are alike, and all across: sums are enough.
+void ExchangeSeconds::add_levels(std::span<const double> bytes) {
+  const std::size_t ranks = sent_.size();
+  const Topology::Description& topology = topology_.description();
+  std::ranges::fill(within_, 0.0);
+  std::ranges::fill(across_, 0.0);
+  for (std::size_t from = 0; from < ranks; ++from) {
+    const double* const row = bytes.data() + from * ranks;
+    const double* const in_node = in_node_.data() + from * ranks;
+    double sent = 0, left = 0;
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const double each = to == from ? 0 : row[to];
+      const double near = each * in_node[to], far = each - near;
+      sent += near;
+      left += far;
+      within_[to] += near;
+      across_[to] += far;
+    }
+    sent_[from].add(topology.within, sent);
+    left_[nics_[from]].add(topology.across, left);
+  }
+  for (std::size_t to = 0; to < ranks; ++to) {
+    received_[to].add(topology.within, within_[to]);
+    reached_[nics_[to]].add(topology.across, across_[to]);
+  }
 }
 
 }  // namespace evenkeel

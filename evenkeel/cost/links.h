@@ -36,4 +36,35 @@ std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topolog
 // InvalidArgument where `bytes` is not for the topology's ranks.
 double exchange_seconds(const Machine& machine, const Topology& topology, std::span<const double> bytes);
 
+// The same many times on one machine, and when each rank is done: as soon as its port is, and the interface
+// that it shares. O(P^2) a call; reuses its memory. The topology must outlive it.
+class ExchangeSeconds {
+ public:
+  ExchangeSeconds(const Machine& machine, const Topology& topology);
+
+  // The slowest; `by_rank` [P] is written. `bytes` as above.
+  double of(std::span<const double> bytes, std::span<double> by_rank);
+
+ private:
+  // A port adds up the bytes that pass it in one direction.
+  struct Port {
+    double bytes = 0;
+    double wire = 0;     // seconds at the full bandwidth of each link
+    double latency = 0;  // of the slowest message
+
+    void add(const Link& link, double more);
+    double seconds(double ramp) const;
+  };
+  void add_pairs(std::span<const double> bytes);
+  void add_levels(std::span<const double> bytes);
+
+  Machine machine_;
+  const Topology& topology_;
+  std::vector<std::size_t> nics_;        // by rank
+  std::vector<Port> sent_, received_;    // by rank
+  std::vector<Port> left_, reached_;     // by interface
+  std::vector<double> in_node_;          // [P, P] 1 between two ranks of a node
+  std::vector<double> within_, across_;  // [P] that reach a rank
+};
+
 }  // namespace evenkeel

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -180,7 +179,7 @@ Topology named_topology(const std::string& name) {
   std::error_code error;
   if (!std::filesystem::exists(name, error))
     throw parse_error(name, "", "cannot be opened: No such file or directory; machines known by name: {}",
-                      fmt::join(topology_presets() | std::views::transform(&TopologyPreset::name), ", "));
+                      topology_preset_names());
   return read_topology(name);
 }
 

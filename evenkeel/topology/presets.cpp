@@ -1,11 +1,11 @@
 #include "evenkeel/topology/presets.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
-#include <ranges>
+#include <charconv>
+#include <optional>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 
@@ -30,17 +30,46 @@ constexpr Link nvlink4 = {nvlink4_gigabytes_per_s, 0};
 constexpr Link nvlink5 = {nvlink5_gigabytes_per_s, 0};
 constexpr Link infiniband = {infiniband_ndr_gigabytes_per_s, 0};
 
-constexpr std::array<TopologyPreset, 5> presets = {{
-    {"8xh100", "one node of 8 H100 on NVLink 4", 1, 8, nvlink4, nvlink4, hopper},
-    {"8xh200", "one node of 8 H200 on NVLink 4", 1, 8, nvlink4, nvlink4, hopper},
-    {"2x8xh100", "two nodes of 8 H100, InfiniBand NDR between them", 2, 8, nvlink4, infiniband, hopper},
-    {"2x8xh200", "two nodes of 8 H200, InfiniBand NDR between them", 2, 8, nvlink4, infiniband, hopper},
-    {"gb200-nvl72", "72 GPUs of a GB200 NVL72 rack on NVLink 5", 1, 72, nvlink5, nvlink5, blackwell},
+constexpr std::array<TopologyPreset, 3> presets = {{
+    {"h100", "nodes of H100 on NVLink 4, InfiniBand NDR between them", 0, nvlink4, infiniband, hopper},
+    {"h200", "nodes of H200 on NVLink 4, InfiniBand NDR between them", 0, nvlink4, infiniband, hopper},
+    {"gb200-nvl72", "72 GPUs of a GB200 NVL72 rack on NVLink 5", 72, nvlink5, nvlink5, blackwell},
 }};
 
-const TopologyPreset* find(std::string_view name) {
-  const auto* found = std::ranges::find(presets, name, &TopologyPreset::name);
-  return found == presets.end() ? nullptr : found;
+constexpr int kMostRanks = 65536;
+
+struct Named {
+  const TopologyPreset* preset = nullptr;
+  int nodes = 1;
+  int ranks_per_node = 1;
+};
+
+// "2x8x" of a name, from its end: how many ranks a node has, and how many nodes there are.
+bool take_number(std::string_view& text, int& number) {
+  if (text.empty() || text.back() != 'x') return false;
+  text.remove_suffix(1);
+  const std::size_t begin = text.find_last_not_of("0123456789") + 1;
+  const std::string_view digits = text.substr(begin);
+  if (digits.empty() || digits.front() == '0') return false;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  text.remove_suffix(digits.size());
+  return error == std::errc() && number <= kMostRanks;
+}
+
+std::optional<Named> find(std::string_view name) {
+  for (const TopologyPreset& preset : presets) {
+    if (!name.ends_with(preset.name)) continue;
+    std::string_view counts = name.substr(0, name.size() - preset.name.size());
+    Named named{&preset};
+    if (preset.ranks > 0) {
+      named.ranks_per_node = preset.ranks;
+    } else {
+      if (!take_number(counts, named.ranks_per_node)) return std::nullopt;
+      if (!counts.empty() && !take_number(counts, named.nodes)) return std::nullopt;
+    }
+    if (counts.empty() && named.nodes <= kMostRanks / named.ranks_per_node) return named;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -49,19 +78,27 @@ std::span<const TopologyPreset> topology_presets() {
   return presets;
 }
 
+std::string topology_preset_names() {
+  return "8xh100, 2x8xh100 (any NxMxh100 or NxMxh200: N nodes of M), gb200-nvl72";
+}
+
 bool is_topology_preset(std::string_view name) {
-  return find(name) != nullptr;
+  return find(name).has_value();
+}
+
+std::string_view preset_device(std::string_view name) {
+  const std::optional<Named> named = find(name);
+  return named && named->preset->ranks == 0 ? named->preset->name : std::string_view();
 }
 
 Topology preset_topology(const std::string& name) {
-  const TopologyPreset* preset = find(name);
-  if (preset == nullptr)
-    throw InvalidArgument(
-        "topology", fmt::format("there is no preset '{}'", name),
-        fmt::format("{}", fmt::join(presets | std::views::transform(&TopologyPreset::name), ", ")));
-  Topology::Description description =
-      Topology::uniform(preset->num_nodes, preset->ranks_per_node, preset->within, preset->across)
-          .description();
+  const std::optional<Named> named = find(name);
+  if (!named)
+    throw InvalidArgument("topology", fmt::format("there is no preset '{}'", name), topology_preset_names());
+  const TopologyPreset& preset = *named->preset;
+  Topology::Description description = Topology::uniform(named->nodes, named->ranks_per_node, preset.within,
+                                                        named->nodes == 1 ? preset.within : preset.across)
+                                          .description();
   description.name = name;
   return Topology(std::move(description));
 }

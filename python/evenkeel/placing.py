@@ -243,8 +243,8 @@ def place(
         profile: the routing to place for, or a file that holds it. Of a list, every recording is to be level, each by shares of its own load.
         ranks: P; needed unless `topology` says it.
         nodes: nodes, which the ranks fill in order, with links all alike.
-        topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 8xh200, 2x8xh100,
-            2x8xh200, gb200-nvl72.
+        topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 2x8xh100, any
+            NxMxh100 or NxMxh200 (N nodes of M), gb200-nvl72.
         redundant_experts: copies beyond one of each, in each layer; "auto": as many as pay for their memory, where
             more begin to buy little. What was tried is then in `copies_tried`.
         num_groups: expert groups, each of which stays in one node. Unless given, 1; but with a `model` whose router

@@ -52,8 +52,7 @@ TEST_F(TopologyFile, OfAnyTopologyReadsBack) {
 }
 
 TEST_F(TopologyFile, OfEveryPresetReadsBack) {
-  for (const TopologyPreset& preset : topology_presets())
-    expect_round_trip(preset_topology(std::string(preset.name)));
+  for (const char* name : {"8xh100", "3x8xh200", "gb200-nvl72"}) expect_round_trip(preset_topology(name));
 }
 
 Topology topology_of(Json json) {

@@ -38,7 +38,7 @@ class Place(PackageTest):
         between, within = placed.after.crossing_between_nodes, placed.after.crossing_within_nodes
         self.assertEqual(between + within, placed.after.crossing)
         self.assert_raises(ek.InvalidArgument, "8xh100", ek.place, profile, topology="8xh1000")
-        self.assert_raises(ek.ParseError, "8xh200, 2x8xh100", ek.place, profile, topology=self.folder / "none.json")
+        self.assert_raises(ek.ParseError, "8xh100, 2x8xh100", ek.place, profile, topology=self.folder / "none.json")
         self.assert_raises(ek.InvalidArgument, "ranks: 3", ek.place, profile, 3, topology="8xh100")
 
     def test_sources_of_a_trace_are_counted_and_used(self):

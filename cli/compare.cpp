@@ -1,0 +1,124 @@
+// evenkeel compare: what each method would do on recorded routing, replayed step by step.
+#include "evenkeel/report/compare.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "cli/file_options.h"
+#include "cli/machine_options.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/subcommand.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/cost_file.h"
+#include "evenkeel/io/limits.h"
+#include "evenkeel/io/model_config.h"
+#include "evenkeel/topology/presets.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+struct CompareArguments {
+  std::vector<std::string> recordings;
+  std::vector<std::string> place_from;
+  FileArguments files;
+  MachineOptions machine;
+  TimeModel rates;
+  CompareRequest request{.machine = {.topology = Topology::uniform(1, 1)}};
+  std::string csv;
+  bool json = false;
+};
+
+std::vector<Recording> read_all(const CompareArguments& options, const std::vector<std::string>& paths,
+                                const std::string& argument) {
+  ReadOptions how = options.files.reading();
+  how.count = ReadOptions::Count::nothing;
+  how.steps = ReadOptions::Steps::if_told;
+  std::vector<Recording> recordings = read_recordings(paths, how, argument);
+  say_notes(recordings);
+  return recordings;
+}
+
+SimRequest machine_of(const CLI::App& app, const CompareArguments& options) {
+  SimRequest machine = options.request.machine;
+  machine.topology = topology_of(app, options.machine);
+  machine.topology_has_links = is_given(app, "--topology");
+  machine.expert_bytes = options.rates.expert_bytes;
+  machine.device = options.rates.device;
+  if (is_given(app, "--cost")) {
+    refuse_if_given(app, "--device", "is what --cost says");
+    machine.machine = read_cost(options.rates.cost);
+  }
+  if (!options.files.model.empty())
+    machine.model = read_model_description(options.files.model);
+  else
+    for (const char* option : {"--cost", "--device", "--expert-bytes", "--budget"})
+      refuse_if_given(app, option, "needs --model, which says how large experts and rows are");
+  // A machine known by name has its device's rates.
+  if (machine.model && machine.device.empty() && !machine.machine)
+    machine.device = preset_device(options.machine.topology);
+  return machine;
+}
+
+void run(const CLI::App& app, const CompareArguments& options) {
+  require_one_numbering(app);
+  if (!options.csv.empty()) require_writable(options.csv);
+  CompareRequest request = options.request;
+  request.machine = machine_of(app, options);
+  const std::vector<Recording> recordings = read_all(options, options.recordings, "TRACE");
+  std::vector<Recording> place_from;
+  if (!options.place_from.empty()) place_from = read_all(options, options.place_from, "--place-from");
+  ComparedRecordings compared = compare_recordings(recordings, place_from, request, progress_line("steps"));
+  for (const std::string& note : compared.notes) say("note: {}", note);
+  if (!options.csv.empty()) write_file(options.csv, to_csv(compared));
+  print_result(compared, options.json);
+}
+
+}  // namespace
+
+Subcommand add_compare(CLI::App& command) {
+  auto options = std::make_shared<CompareArguments>();
+  CompareRequest& request = options->request;
+  CLI::App* app =
+      command.add_subcommand("compare", "Replay recorded routing under every method, on a machine");
+  app->add_option("TRACE", options->recordings, "Traces, loads by step, or other systems' recordings")
+      ->required()
+      ->type_name("FILE");
+  add_machine(*app, options->machine);
+  add_rank_rates(*app, options->rates);
+  app->add_option(
+         "--methods", request.methods,
+         "ep, fsdp, eplb, moetuner, robust, llep, level, level-links, slots, memfine, all; or parts: "
+         "eplb:32+level (default: all that can be compared)")
+      ->type_name("A,B");
+  add_text(*app, "--budget", "SIZE", "Bytes of a rank for a layer's step",
+           [&request](const std::string& text) { request.machine.budget = parse_bytes(text, "--budget"); });
+  app->add_flag("--backward", request.machine.backward, "Steps train");
+  app->add_option("--place-from", options->place_from,
+                  "What placements are made from; without, the first half of TRACE, and the rest is judged")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  add_whole(*app, "--place-every", request.place_every, 1, kAnySize,
+            "Place anew after so many steps, from these; what moves counts");
+  add_whole(*app, "--step-tokens", request.cut.tokens, 1, kAnySize,
+            "Of a trace: tokens of a step over all ranks (default: 40 steps of whole sequences)");
+  add_whole(*app, "--top-k", request.cut.top_k, 1, max_trace_assignments_per_token,
+            "Of a trace: only a token's first experts. Of loads: how many a token has");
+  add_planner_parameters(*app, request.machine.planner);
+  add_num_experts(*app, options->files);
+  add_axes(*app, options->files);
+  add_numbering(*app, options->files);
+  app->add_option("--csv", options->csv, "Also every step, as a table")->type_name("FILE");
+  add_json(*app, options->json);
+  app->footer(
+      "Example:\n  evenkeel compare data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2\n"
+      "  evenkeel compare trace.npz --topology 8x8xh100 --model config.json --budget 2GiB");
+  return {app, [app, options] { run(*app, *options); }};
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,275 @@
+#include "evenkeel/sim/compare.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/sim/gathered_layer.h"
+#include "evenkeel/sim/homes.h"
+#include "evenkeel/sim/internal/break_even.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr int kMostRuns = 64;  // of steps, in a heat map
+
+// The homes that experts had, and which they get: bytes of the copies that are new, [P, P] from their owners.
+std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
+                                const std::vector<LayerPlacement>& after, double expert_bytes) {
+  const auto ranks = static_cast<std::size_t>(before.front().num_ranks());
+  std::vector<double> bytes(ranks * ranks);
+  for (std::size_t layer = 0; layer < before.size(); ++layer)
+    for (ExpertId expert : indices<ExpertId>(before[layer].num_experts()))
+      for (RankId to : after[layer].homes(expert))
+        if (!before[layer].is_home(expert, to))
+          bytes[before[layer].owner(expert).offset() * ranks + to.offset()] += expert_bytes;
+  return bytes;
+}
+
+// One method over all steps. Each group has its own replay: its slots are its own.
+class MethodRun {
+ public:
+  MethodRun(const SimSetup& setup, const GroupShape& shape, const Method& method,
+            std::vector<LayerPlacement> homes, int num_steps)
+      : setup_(setup), num_steps_(num_steps) {
+    result_.method = method;
+    const std::size_t layers = homes.size();
+    const auto ranks = static_cast<std::size_t>(shape.ranks);
+    result_.pair_bytes.assign(static_cast<std::size_t>(shape.groups), std::vector<double>(ranks * ranks));
+    result_.layer_peaks.assign(layers, 0);
+    result_.heat.assign(layers,
+                        std::vector<double>(static_cast<std::size_t>(std::min(num_steps, kMostRuns))));
+    rank_loads_.resize(ranks * static_cast<std::size_t>(shape.groups));
+    if (method.fsdp) {
+      if (!setup.layer || !setup.machine)
+        throw InvalidArgument("methods", "fsdp needs sizes and rates", "a model and a machine");
+      gathered_.emplace(setup);
+    } else {
+      for (int group = 0; group < shape.groups; ++group) replays_.emplace_back(setup, method, homes);
+    }
+  }
+
+  void begin_step() {
+    step_ = {};
+    step_.max_over_mean = 0;
+    assignments_ = recomputed_ = 0;
+    std::ranges::fill(rank_loads_, 0);
+  }
+  void begin_layer() {
+    layer_seconds_ = 0;
+    layer_most_ = layer_total_ = 0;
+  }
+  void run(int layer, int group, const LayerTokens& tokens);
+  void end_layer(int layer, int step);
+  void end_step();
+  // New homes before a step, and what moving to them adds to it.
+  void move_to(const std::vector<LayerPlacement>& homes, StepFigures& next) const;
+  void place(const std::vector<LayerPlacement>& homes) {
+    for (LayerReplay& replay : replays_) replay.place(homes);
+  }
+  // The same layer once more, as a picture.
+  void picture(int step, int layer, const LayerTokens& tokens);
+
+  MethodResult& result() { return result_; }
+  const StepFigures& step() const { return step_; }
+  StepFigures& step() { return step_; }
+
+ private:
+  void add_loads(const LayerTokens& tokens, const LayerOutcome& outcome, int group);
+
+  const SimSetup& setup_;
+  int num_steps_;
+  MethodResult result_;
+  std::deque<LayerReplay> replays_;  // by group
+  std::optional<GatheredLayer> gathered_;
+  StepFigures step_;
+  std::vector<std::int64_t> rank_loads_;  // of all groups, all layers of the step
+  std::int64_t assignments_ = 0, recomputed_ = 0;
+  double layer_seconds_ = 0;
+  std::int64_t layer_most_ = 0, layer_total_ = 0;
+};
+
+void MethodRun::run(int layer, int group, const LayerTokens& tokens) {
+  const LayerOutcome& outcome =
+      gathered_ ? gathered_->run(tokens) : replays_[static_cast<std::size_t>(group)].run(layer, tokens);
+  add_loads(tokens, outcome, group);
+  layer_seconds_ = std::max(layer_seconds_, outcome.seconds);
+  step_.transfers += outcome.transfers;
+  step_.chunks = std::max(step_.chunks, static_cast<int>(outcome.chunks.size()));
+  step_.layers_as_planned += outcome.reason == StepReason::as_planned;
+  step_.layers_given_up +=
+      outcome.reason != StepReason::as_planned && outcome.reason != StepReason::nothing_moves;
+  step_.weight_bytes += outcome.moved.weights;
+  assignments_ += outcome.assignments;
+  recomputed_ += outcome.recomputed;
+  for (const Peaks& peak : outcome.peaks) {
+    step_.peak_bytes = std::max(step_.peak_bytes, peak.both());
+    std::int64_t& of_layer = result_.layer_peaks[static_cast<std::size_t>(layer)];
+    of_layer = std::max(of_layer, peak.both());
+  }
+  const auto ranks = static_cast<std::size_t>(tokens.num_ranks());
+  auto& pairs = result_.pair_bytes[static_cast<std::size_t>(group)];
+  for (std::size_t from = 0; from < (outcome.pair_bytes.empty() ? 0 : ranks); ++from)
+    for (std::size_t to = 0; to < ranks; ++to) {
+      const double bytes = outcome.pair_bytes[from * ranks + to];
+      pairs[from * ranks + to] += bytes;
+      (setup_.topology.same_node(RankId(from), RankId(to)) ? step_.bytes_within : step_.bytes_across) +=
+          bytes;
+    }
+}
+
+void MethodRun::add_loads(const LayerTokens& tokens, const LayerOutcome& outcome, int group) {
+  const auto first = static_cast<std::size_t>(group) * static_cast<std::size_t>(tokens.num_ranks());
+  for (RankId rank : indices<RankId>(tokens.num_ranks())) {
+    std::int64_t load = 0;
+    if (gathered_)
+      for (const std::int64_t count : tokens.counts.row(rank)) load += count;
+    else
+      load = outcome.plan.rank_loads()[rank.offset()];
+    rank_loads_[first + rank.offset()] += load;
+    layer_most_ = std::max(layer_most_, load);
+    layer_total_ += load;
+  }
+}
+
+void MethodRun::end_layer(int layer, int step) {
+  const double level = layer_total_ == 0
+                           ? 1
+                           : static_cast<double>(layer_most_) * static_cast<double>(rank_loads_.size()) /
+                                 static_cast<double>(layer_total_);
+  const auto layers = static_cast<double>(result_.layer_peaks.size());
+  step_.max_over_mean += level / layers;
+  step_.seconds += layer_seconds_;
+  auto& runs = result_.heat[static_cast<std::size_t>(layer)];
+  const auto count = static_cast<std::int64_t>(runs.size());
+  const std::int64_t run = step * count / num_steps_;
+  const std::int64_t steps_of_run =
+      ((run + 1) * num_steps_ + count - 1) / count - (run * num_steps_ + count - 1) / count;
+  runs[static_cast<std::size_t>(run)] += level / static_cast<double>(steps_of_run);
+}
+
+void MethodRun::end_step() {
+  std::ranges::sort(rank_loads_);
+  const std::size_t count = rank_loads_.size();
+  const double mean =
+      static_cast<double>(std::accumulate(rank_loads_.begin(), rank_loads_.end(), std::int64_t{0})) /
+      static_cast<double>(count);
+  const auto share = [&](std::size_t at) {
+    return mean > 0 ? static_cast<double>(rank_loads_[at]) / mean : 1;
+  };
+  step_.load_least = share(0);
+  step_.load_median = share((count - 1) / 2);
+  step_.load_p95 = share((count - 1) * 95 / 100);
+  step_.load_most = share(count - 1);
+  step_.recomputed =
+      assignments_ > 0 ? static_cast<double>(recomputed_) / static_cast<double>(assignments_) : 0;
+  result_.steps.push_back(step_);
+}
+
+void MethodRun::move_to(const std::vector<LayerPlacement>& homes, StepFigures& next) const {
+  if (!setup_.layer) return;
+  std::vector<LayerPlacement> before;
+  for (std::size_t layer = 0; layer < homes.size(); ++layer)
+    before.push_back(replays_.front().homes(static_cast<int>(layer)));
+  const std::vector<double> bytes = moved_bytes(before, homes, setup_.layer->sizes.sent_weight_bytes);
+  next.moved_bytes = std::accumulate(bytes.begin(), bytes.end(), 0.0) * static_cast<double>(replays_.size());
+  if (setup_.machine) next.seconds += exchange_seconds(*setup_.machine, setup_.topology, bytes);
+}
+
+void MethodRun::picture(int step, int layer, const LayerTokens& tokens) {
+  if (gathered_) return;
+  const LayerOutcome& outcome = replays_.front().run(layer, tokens, true);
+  const LayerPlacement& homes = replays_.front().homes(layer);
+  const auto ranks = static_cast<std::size_t>(tokens.num_ranks());
+  PlanPicture& picture = result_.picture;
+  picture.step = step;
+  picture.layer = layer;
+  picture.at.assign(ranks * ranks, 0);
+  for (ExpertId expert : indices<ExpertId>(outcome.plan.num_experts()))
+    for (const Segment& segment : outcome.plan.segments(expert))
+      picture.at[segment.rank.offset() * ranks + homes.owner(expert).offset()] += segment.size();
+  picture.transfers.assign(outcome.plan.transfers().begin(), outcome.plan.transfers().end());
+  picture.spans = setup_.machine ? outcome.spans : std::vector<PhaseSpan>{};
+  picture.peaks = outcome.peaks;
+}
+
+// The layer and step that is least even under plain EP.
+struct Worst {
+  double level = 0;
+  int step = 0;
+  int layer = 0;
+};
+
+void note_worst(const LayerTokens& tokens, const LayerPlacement& homes, int step, int layer, Worst& worst) {
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(tokens.num_ranks()));
+  for (ExpertId expert : indices<ExpertId>(homes.num_experts()))
+    loads[homes.owner(expert).offset()] += tokens.counts.load(expert);
+  if (tokens.counts.total() == 0) return;
+  const double level =
+      static_cast<double>(std::ranges::max(loads)) / static_cast<double>(tokens.counts.total());
+  if (level > worst.level) worst = {level, step, layer};
+}
+
+}  // namespace
+
+Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& setup,
+                   const CompareOptions& options, StepSource* place_from, const SimProgress& progress) {
+  Comparison all;
+  all.first_judged = options.first_judged;
+  all.num_steps = steps.num_steps() - options.first_judged;
+  all.has_bytes = setup.layer.has_value();
+  all.has_seconds = setup.layer && setup.machine;
+  all.shape = shape;
+  all.place_every = options.place_every;
+  all.independent_parts = steps.independent_parts(options.first_judged, steps.num_steps());
+  all.same_data = place_from == nullptr && options.first_judged == 0;
+  all.tokens_per_step = steps.assignments_per_step() / steps.top_k().value_or(1);
+  StepSource& source = place_from == nullptr ? steps : *place_from;
+  const int placed_end = place_from != nullptr || all.same_data ? source.num_steps() : options.first_judged;
+
+  std::vector<std::vector<LayerPlacement>> homes;
+  std::vector<std::unique_ptr<MethodRun>> runs;
+  for (const Method& method : options.methods) {
+    homes.push_back(homes_for(method, source, 0, placed_end, setup.topology));
+    runs.push_back(std::make_unique<MethodRun>(setup, shape, method, homes.back(), all.num_steps));
+  }
+  const LayerPlacement plain = LayerPlacement::contiguous(steps.num_experts(), shape.ranks);
+  LayerTokens tokens;
+  Worst worst;
+  for (int i = 0; i < all.num_steps; ++i) {
+    const int step = options.first_judged + i;
+    const bool renews = options.place_every && i > 0 && i % *options.place_every == 0;
+    for (std::size_t m = 0; m < runs.size(); ++m) {
+      runs[m]->begin_step();
+      if (!renews || !runs[m]->result().method.is_placed()) continue;
+      homes[m] = homes_for(options.methods[m], steps, step - *options.place_every, step, setup.topology);
+      runs[m]->move_to(homes[m], runs[m]->step());
+      runs[m]->place(homes[m]);
+    }
+    steps.open(step);
+    for (int layer = 0; layer < steps.num_layers(); ++layer) {
+      for (auto& run : runs) run->begin_layer();
+      for (int group = 0; group < shape.groups; ++group) {
+        steps.read(layer, group, tokens);
+        if (group == 0) note_worst(tokens, plain, step, layer, worst);
+        for (auto& run : runs) run->run(layer, group, tokens);
+      }
+      for (auto& run : runs) run->end_layer(layer, i);
+    }
+    for (auto& run : runs) run->end_step();
+    if (progress) progress(i + 1, all.num_steps);
+  }
+  steps.open(worst.step);
+  steps.read(worst.layer, 0, tokens);
+  for (auto& run : runs) run->picture(worst.step, worst.layer, tokens);
+  for (auto& run : runs) all.methods.push_back(std::move(run->result()));
+  if (!all.has_seconds) return all;
+  const auto tokens_needed = internal::break_even_tokens(steps, shape, setup, options, homes);
+  for (std::size_t m = 0; m < runs.size(); ++m) all.methods[m].break_even_tokens = tokens_needed[m];
+  return all;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,48 @@
+// The whole of `evenkeel compare`: recordings and what is known of model and machine in, figures and verdicts
+// out.
+//
+//   Comparison compared = compare_recordings(recordings, {}, {.machine = {.topology =
+//   preset_topology("8xh100"),
+//                                            .model = model, .device = "h100", .topology_has_links = true}});
+//   compared.result.methods[1].summary.sentence   // "steps take 0.71x plain EP's time (0.69 to 0.74), for
+//   ..."
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/routing/recording.h"
+#include "evenkeel/sim/setup.h"
+#include "evenkeel/sim/verdict.h"
+
+namespace evenkeel {
+
+struct CompareRequest {
+  SimRequest machine;
+  StepCut cut = {};
+  std::string methods = {};  // "ep,eplb:32+level,all" (method.h); empty: the usual ones
+  std::optional<int> place_every = {};
+};
+
+struct ComparedRecordings {
+  SimRequest machine;
+  std::vector<std::string> recordings;   // names
+  std::vector<std::string> placed_from;  // names; empty: part of the recordings
+  Comparison comparison = {};
+  std::vector<MethodSummary> summaries = {};  // by method
+  int num_layers = 0, num_experts = 0;
+  std::optional<int> top_k = {};
+  LayerNumbers layers = {};
+  std::vector<std::string> notes = {};
+};
+
+// Without `place_from`, placements are made from the first half of the steps and the others are replayed; of
+// one step alone both are that one, and the result says so. Throws as read_recording's options, steps_of(),
+// sim_setup() and compare() do; InvalidArgument where recordings are of unlike layers or experts.
+ComparedRecordings compare_recordings(std::span<const Recording> recordings,
+                                      std::span<const Recording> place_from, const CompareRequest& request,
+                                      const SimProgress& progress = {});
+
+}  // namespace evenkeel

@@ -1,0 +1,17 @@
+// The homes that a method gives experts, made from recorded steps.
+#pragma once
+
+#include <vector>
+
+#include "evenkeel/placement/place.h"
+#include "evenkeel/sim/method.h"
+#include "evenkeel/sim/steps.h"
+
+namespace evenkeel {
+
+// By layer, from steps [begin, end). Robust homes are level on each of up to 8 equal parts of them. Throws
+// InvalidArgument and Infeasible as place() does.
+std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, int begin, int end,
+                                      const Topology& topology);
+
+}  // namespace evenkeel

@@ -1,0 +1,342 @@
+#include "evenkeel/sim/layer_replay.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+using Step = Method::Step;
+
+std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const SimSetup& setup) {
+  const bool knows_links = setup.planner.links.has_value();
+  const auto planner = [&](PlannerOptions::Kind kind, bool links) {
+    PlannerOptions options = setup.planner;
+    options.kind = kind;
+    if (!links) options.links.reset();
+    return make_planner(options);
+  };
+  std::vector<std::unique_ptr<Planner>> planners;
+  const auto add = [&](PlannerOptions::Kind kind, bool links) { planners.push_back(planner(kind, links)); };
+  using Kind = PlannerOptions::Kind;
+  switch (method.step) {
+    case Step::ep:
+      add(Kind::ep, false);
+      break;
+    case Step::llep:
+      add(Kind::least_loaded, false);
+      break;
+    case Step::level:
+      add(Kind::level, false);
+      break;
+    case Step::level_links:
+      if (!knows_links)
+        throw InvalidArgument("methods", "level-links, but nothing is known of links, or all are alike",
+                              "level, or a topology whose links within nodes and across differ");
+      add(Kind::level, true);
+      break;
+    case Step::slots:
+      break;
+    case Step::best:
+      add(Kind::ep, false);
+      add(Kind::least_loaded, false);
+      add(Kind::level, false);
+      if (knows_links) add(Kind::level, true);
+      break;
+  }
+  return planners;
+}
+
+MemoryOptions memory_options(const Method& method, const SimSetup& setup) {
+  MemoryOptions options;
+  if (setup.machine) options.cost = *setup.machine;
+  if (method.memory != Method::Memory::memfine) return options;
+  options.rule.kind = ChunkRule::Kind::mact;
+  options.recompute = setup.backward ? Recompute::chunk : Recompute::automatic;
+  return options;
+}
+
+// Tokens [begin, end) / units of every rank.
+void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, LayerTokens& part) {
+  const int ranks = all.num_ranks();
+  part.top_k = all.top_k;
+  part.experts.clear();
+  part.first_token.assign(1, 0);
+  part.counts.resize(ranks, all.counts.num_experts());
+  const auto rows = part.counts.rows();
+  const auto experts = static_cast<std::size_t>(all.counts.num_experts());
+  for (RankId rank : indices<RankId>(ranks)) {
+    const std::int64_t tokens = all.tokens_of(rank);
+    const std::int64_t begin = chunk.first_token(tokens, units), end = chunk.end_token(tokens, units);
+    part.first_token.push_back(part.first_token.back() + end - begin);
+    const auto row = rows.subspan(rank.offset() * experts, experts);
+    if (!all.has_tokens()) {
+      const auto whole = all.counts.row(rank);
+      for (std::size_t e = 0; e < experts; ++e)
+        row[e] = chunk.end_token(whole[e], units) - chunk.first_token(whole[e], units);
+      continue;
+    }
+    const auto k = static_cast<std::size_t>(all.top_k);
+    const auto from = static_cast<std::size_t>(all.first_token[rank.offset()] + begin) * k;
+    const auto ids = std::span(all.experts).subspan(from, static_cast<std::size_t>(end - begin) * k);
+    part.experts.insert(part.experts.end(), ids.begin(), ids.end());
+    for (const std::int32_t id : ids)
+      if (id >= 0) ++row[static_cast<std::size_t>(id)];
+  }
+  part.counts.sum_loads();
+}
+
+// The plan is that of these tokens, no more.
+bool covers(const StepPlan& plan, const LayerTokens& tokens) {
+  const auto loads = plan.rank_loads();
+  return std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == tokens.counts.total();
+}
+
+}  // namespace
+
+LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vector<LayerPlacement> homes)
+    : setup_(setup),
+      method_(method),
+      planners_(planners_for(method, setup)),
+      options_(memory_options(method, setup)),
+      foreign_(setup.topology.num_ranks()) {
+  if (method.memory != Method::Memory::unlimited && !(setup.budget && setup.layer))
+    throw InvalidArgument("methods",
+                          method.name + " needs a budget, and a model that says how large rows are",
+                          "a budget beside it");
+  if (method.step == Step::slots && setup.backward)
+    throw InvalidArgument("methods", method.name + ", but weights change in training",
+                          "level, or steps without backward");
+  if (setup.layer && setup.machine)
+    seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology);
+  else if (setup.layer)
+    seconds_.emplace(setup.layer->sizes, Machine{}, setup.topology);
+  place(std::move(homes));
+  if (!setup.layer) return;
+  bytes_.emplace(setup.layer->chunk, options_.recompute);
+  decider_ = std::make_unique<StepDecider>(
+      *bytes_,
+      DecisionOptions{options_, setup.layer->sizes.expert, memory(homes_.front()).units(), setup.backward},
+      setup.topology.num_ranks());
+}
+
+void LayerReplay::place(std::vector<LayerPlacement> homes) {
+  homes_ = std::move(homes);
+  slots_.clear();
+  if (method_.step != Step::slots) return;
+  PlannerOptions options = setup_.planner;
+  options.kind = PlannerOptions::Kind::level;
+  options.links.reset();
+  options.borrow_slots = method_.slots;
+  for (const LayerPlacement& layer : homes_) slots_.emplace_back(std::in_place, layer, options);
+}
+
+LayerMemory LayerReplay::memory(const LayerPlacement& homes) const {
+  LayerMemory memory;
+  memory.shape.chunk = setup_.layer->chunk;
+  memory.shape.max_tokens = setup_.most_tokens;
+  memory.shape.home_experts = homes.most_natives();
+  memory.shape.recompute = options_.recompute;
+  for (RankId rank : indices<RankId>(homes.num_ranks()))
+    memory.shape.copies = std::max<std::int64_t>(memory.shape.copies, homes.num_copies(rank));
+  if (method_.memory != Method::Memory::unlimited) memory.budget = setup_.budget;
+  memory.options = options_;
+  return memory;
+}
+
+const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool with_spans) {
+  const LayerPlacement& homes = homes_[static_cast<std::size_t>(layer)];
+  if (method_.step == Step::slots) {
+    HeldSlots& slots = *slots_[static_cast<std::size_t>(layer)];
+    slots.plan(tokens.counts, decision_.plan);
+    decision_.chunks.assign(1, {0, 1, setup_.backward});
+    decision_.reason = reason_of_plan(!slots.sent().empty());
+    if (bytes_) decision_.workspace = bytes_->workspaces();
+    carry_out(homes, tokens, decision_, slots.sent(), outcome_, with_spans);
+    if (setup_.layer)
+      for (Peaks& peak : outcome_.peaks)
+        peak.forward += method_.slots * setup_.layer->chunk.forward_weight_bytes;
+    return outcome_;
+  }
+  for (std::size_t i = 0; i < planners_.size(); ++i) {
+    decide(*planners_[i], homes, tokens, decision_);
+    LayerOutcome& tried = i == 0 ? outcome_ : tried_;
+    carry_out(homes, tokens, decision_, decision_.plan.transfers(), tried, with_spans);
+    if (i > 0 && tried_.seconds < outcome_.seconds) std::swap(outcome_, tried_);
+  }
+  return outcome_;
+}
+
+void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const LayerTokens& tokens,
+                         StepDecision& decision) {
+  const bool cuts = setup_.layer && memory(homes).cuts();
+  if (!cuts) {
+    planner.plan(tokens.counts, homes, decision.plan);
+    decision.chunks.assign(1, {0, 1, setup_.backward});
+    decision.reason = reason_of_plan(decision.plan.spilled());
+    if (bytes_) decision.workspace = bytes_->workspaces();
+    return;
+  }
+  const LayerMemory memory = this->memory(homes);
+  memories_.clear();
+  for (RankId rank : indices<RankId>(tokens.num_ranks()))
+    memories_.push_back(memory.report(tokens.tokens_of(rank)));
+  const BlockTable table = block_table(homes, tokens);
+  decider_->decide({StepPass::forward, table, tokens.counts, homes, memories_, tokens.top_k, &planner},
+                   decision);
+}
+
+// As ranks count their tokens before they decide.
+BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerTokens& tokens) {
+  const int ranks = tokens.num_ranks(), experts = homes.num_experts();
+  const int blocks = memory(homes).num_blocks(std::ranges::min(memories_, {}, &RankMemory::table).table);
+  table_numbers_.resize(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
+  const BlockTable table(table_numbers_, ranks, experts, blocks);
+  if (tokens.has_tokens()) {
+    const auto k = static_cast<std::size_t>(tokens.top_k);
+    for (RankId rank : indices<RankId>(ranks))
+      table.fill(rank,
+                 std::span(tokens.experts)
+                     .subspan(static_cast<std::size_t>(tokens.first_token[rank.offset()]) * k,
+                              static_cast<std::size_t>(tokens.tokens_of(rank)) * k),
+                 tokens.top_k, homes);
+    return table;
+  }
+  std::vector<std::int64_t> counts;
+  for (RankId rank : indices<RankId>(ranks))
+    for (std::int64_t block = 0; block < blocks; ++block)
+      for (const std::int64_t count : tokens.counts.row(rank))
+        counts.push_back(count * (block + 1) / blocks - count * block / blocks);
+  table.fill_counts(counts, homes);
+  return table;
+}
+
+// What was not kept, in the memory that there is when all that was kept is gone.
+void LayerReplay::decide_rest(const LayerPlacement& homes, const LayerTokens& tokens,
+                              const StepDecision& forward) {
+  const LayerMemory memory = this->memory(homes);
+  const auto begin = std::ranges::find(forward.chunks, false, &Chunk::kept);
+  take_part(tokens, {begin->begin, memory.units()}, memory.units(), rest_);
+  const bool holds = begin != forward.chunks.begin();
+  foreign_.read(forward.plan, homes);
+  memories_.clear();
+  for (RankId rank : indices<RankId>(tokens.num_ranks())) {
+    const std::int64_t borrowed =
+        holds ? bytes_->foreign(ChunkUse::recompute, foreign_.loads()[rank.offset()]) : 0;
+    memories_.push_back(memory.report(rest_.tokens_of(rank), borrowed));
+  }
+  const BlockTable table = block_table(homes, rest_);
+  rest_decision_.plan = forward.plan;
+  for (const bool holding : {true, false}) {
+    if (holding && !holds) continue;
+    decider_->decide(
+        {StepPass::backward, table, rest_.counts, homes, memories_, tokens.top_k, nullptr, holding},
+        rest_decision_);
+    if (!rest_decision_.chunks.empty()) return;
+  }
+}
+
+// The traffic of a decision's chunks, each under its part of the plan.
+void LayerReplay::count_chunks(const LayerPlacement& homes, const LayerTokens& tokens,
+                               const StepDecision& decision, std::int64_t units, Chunks& chunks) {
+  chunks.traffic.resize(decision.chunks.size());
+  chunks.loads.clear();
+  chunks.plans.resize(decision.chunks.size());
+  const bool whole = decision.chunks.size() == 1 && covers(decision.plan, tokens);
+  if (!whole) shares_.begin(decision.plan);
+  for (std::size_t c = 0; c < decision.chunks.size(); ++c) {
+    const LayerTokens* part = &tokens;
+    if (decision.chunks.size() > 1) {
+      take_part(tokens, decision.chunks[c], units, part_);
+      part = &part_;
+    }
+    if (whole)
+      chunks.plans[c] = decision.plan;
+    else
+      shares_.next(part->counts, homes, chunks.plans[c]);
+    counter_.count(*part, decision.plan, chunks.plans[c], homes, chunks.traffic[c]);
+    chunks.loads.push_back(chunks.traffic[c].loads);
+  }
+}
+
+void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& tokens,
+                            const StepDecision& decision, std::span<const Transfer> transfers,
+                            LayerOutcome& outcome, bool with_spans) {
+  outcome.reason = decision.reason;
+  outcome.plan = decision.plan;
+  outcome.chunks = decision.chunks;
+  outcome.transfers = std::ssize(transfers);
+  outcome.assignments = tokens.counts.total();
+  outcome.recomputed = 0;
+  outcome.seconds = 0;
+  outcome.spans.clear();
+  if (!setup_.layer) return;
+  const LayerMemory memory = this->memory(homes);
+  count_chunks(homes, tokens, decision, memory.cuts() ? memory.units() : 1, forward_);
+  const bool again =
+      setup_.backward && std::ranges::any_of(decision.chunks, [](const Chunk& c) { return !c.kept; });
+  rest_chunks_ = {};
+  if (again) {
+    decide_rest(homes, tokens, decision);
+    count_chunks(homes, rest_, rest_decision_, memory.units(), rest_chunks_);
+    outcome.recomputed = rest_.counts.total();
+  }
+  outcome.peaks = peaks_of(
+      memory, {decision.plan, decision.workspace, decision.chunks, forward_.loads, rest_chunks_.loads});
+  time(homes, decision, transfers, again, with_spans ? &outcome.spans : nullptr, outcome);
+}
+
+void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision,
+                       std::span<const Transfer> transfers, bool again, std::vector<PhaseSpan>* spans,
+                       LayerOutcome& outcome) {
+  const auto work = [&](const Chunks& chunks, std::size_t c, bool recomputed) {
+    return ChunkWork{chunks.traffic[c], chunks.plans[c], recomputed};
+  };
+  LayerSeconds& clock = *seconds_;
+  clock.clear();
+  work_.clear();
+  for (std::size_t c = 0; c < decision.chunks.size(); ++c) work_.push_back(work(forward_, c, false));
+  outcome.seconds = clock.forward(work_, transfers, homes, spans);
+  if (setup_.backward) {
+    // Kept chunks, the last one first; then what is computed again, whose plan may have become plain EP.
+    work_.clear();
+    for (std::size_t c = decision.chunks.size(); c-- > 0;)
+      if (decision.chunks[c].kept) work_.push_back(work(forward_, c, false));
+    for (std::size_t c = 0; c < rest_chunks_.plans.size(); ++c) work_.push_back(work(rest_chunks_, c, true));
+    const StepPlan& plan = again ? rest_decision_.plan : decision.plan;
+    const auto borrowed = again ? plan.transfers() : transfers;
+    const double begin = outcome.seconds;
+    const std::size_t first = outcome.spans.size();
+    outcome.seconds += clock.backward(work_, borrowed, gradients_home(plan, homes), homes, spans);
+    for (std::size_t i = first; i < outcome.spans.size(); ++i) {
+      outcome.spans[i].begin += begin;
+      outcome.spans[i].end += begin;
+    }
+  }
+  outcome.pair_bytes.assign(clock.pair_bytes().begin(), clock.pair_bytes().end());
+  outcome.moved = clock.moved();
+  if (!setup_.machine) outcome.seconds = 0;
+}
+
+// Every rank other than an expert's owner that computed some of it sends its gradient to the owner.
+std::vector<double> LayerReplay::gradients_home(const StepPlan& plan, const LayerPlacement& homes) const {
+  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+  std::vector<double> bytes;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto segments = plan.segments(expert);
+    const RankId owner = homes.owner(expert);
+    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
+      if (segment->rank == owner) continue;
+      if (std::ranges::find(segments.begin(), segment, segment->rank, &Segment::rank) != segment) continue;
+      if (bytes.empty()) bytes.resize(ranks * ranks);
+      bytes[segment->rank.offset() * ranks + owner.offset()] += setup_.layer->sizes.expert.gradient_bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,187 @@
+#include "evenkeel/sim/layer_seconds.h"
+
+#include <algorithm>
+#include <array>
+
+namespace evenkeel {
+
+namespace {
+
+constexpr double kIndexBytes = 4;   // of a position, in the message that says where its row is
+constexpr double kWeightBytes = 4;  // of a router weight or its gradient
+
+}  // namespace
+
+std::string_view name_of(SimPhase phase) {
+  constexpr std::array<std::string_view, 8> names = {"plan",     "weights", "dispatch", "products",
+                                                     "borrowed", "wait",    "combine",  "gradients"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology)
+    : sizes_(sizes),
+      machine_(machine),
+      ranks_(static_cast<std::size_t>(topology.num_ranks())),
+      exchange_(machine, topology),
+      row_seconds_(row_seconds(machine, sizes.expert.work)),
+      read_seconds_(read_seconds(machine, sizes.expert.work.bytes)) {
+  for (auto* by_rank : {&now_, &weights_at_, &at_home_, &foreign_, &took_}) by_rank->resize(ranks_);
+  rows_of_.resize(ranks_);
+  bytes_.resize(ranks_ * ranks_);
+  clear();
+}
+
+void LayerSeconds::clear() {
+  pair_bytes_.assign(ranks_ * ranks_, 0);
+  moved_ = {};
+}
+
+double LayerSeconds::forward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
+                             const LayerPlacement& homes, std::vector<PhaseSpan>* spans) {
+  spans_ = spans;
+  return run(Pass::forward, chunks, transfers, {}, homes);
+}
+
+double LayerSeconds::backward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
+                              std::span<const double> gradients, const LayerPlacement& homes,
+                              std::vector<PhaseSpan>* spans) {
+  spans_ = spans;
+  return run(Pass::backward, chunks, transfers, gradients, homes);
+}
+
+double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
+                         std::span<const double> gradients, const LayerPlacement& homes) {
+  is_backward_ = pass == Pass::backward;
+  chunk_ = -1;
+  std::ranges::fill(now_, machine_.chunk_seconds);
+  for (std::size_t rank = 0; rank < ranks_; ++rank) add_span(rank, SimPhase::plan, 0, now_[rank]);
+  borrow(transfers);
+  for (const ChunkWork& chunk : chunks) {
+    ++chunk_;
+    if (chunk_ > 0)
+      for (double& now : now_) now += machine_.chunk_seconds;
+    dispatch(pass, chunk);
+    compute(pass, chunk, homes, chunk_ == 0);
+    wait_for_all();
+    combine(pass, chunk);
+  }
+  if (!gradients.empty()) {
+    wait_for_all();
+    std::ranges::copy(gradients, bytes_.begin());
+    send(bytes_, SimPhase::gradients, moved_.weights);
+  }
+  return std::ranges::max(now_);
+}
+
+void LayerSeconds::borrow(std::span<const Transfer> transfers) {
+  borrowed_.assign(ranks_, 0);
+  std::ranges::fill(weights_at_, 0.0);
+  if (transfers.empty()) return;
+  std::ranges::fill(bytes_, 0.0);
+  for (const Transfer& transfer : transfers) {
+    bytes_[transfer.from.offset() * ranks_ + transfer.to.offset()] += sizes_.sent_weight_bytes;
+    ++borrowed_[transfer.to.offset()];
+    moved_.weights += sizes_.sent_weight_bytes;
+  }
+  for (std::size_t i = 0; i < bytes_.size(); ++i) pair_bytes_[i] += bytes_[i];
+  exchange_.of(bytes_, weights_at_);
+}
+
+// All ranks begin together, and each goes on when its own ports are done.
+void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& moved) {
+  exchange_.of(bytes, took_);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    pair_bytes_[i] += bytes[i];
+    moved += bytes[i];
+  }
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    add_span(rank, phase, now_[rank], now_[rank] + took_[rank]);
+    now_[rank] += took_[rank];
+  }
+}
+
+void LayerSeconds::dispatch(Pass pass, const ChunkWork& chunk) {
+  const bool forward = pass == Pass::forward;
+  const double of_row = sizes_.row_bytes * (chunk.recomputed ? 2 : 1);
+  const double of_position = (forward || chunk.recomputed ? kIndexBytes : 0) + (forward ? 0 : kWeightBytes);
+  const double of_pair = forward || chunk.recomputed ? kIndexBytes : 0;  // how many rows there are
+  for (std::size_t i = 0; i < bytes_.size(); ++i)
+    bytes_[i] = static_cast<double>(chunk.traffic.rows[i]) * of_row +
+                static_cast<double>(chunk.traffic.positions[i]) * of_position + of_pair;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) bytes_[rank * (ranks_ + 1)] = 0;
+  send(bytes_, SimPhase::dispatch, moved_.dispatch);
+}
+
+// Results, a row for each assignment; gradients, one for each row, and of its router weights.
+void LayerSeconds::combine(Pass pass, const ChunkWork& chunk) {
+  const bool forward = pass == Pass::forward;
+  for (std::size_t from = 0; from < ranks_; ++from)
+    for (std::size_t to = 0; to < ranks_; ++to) {
+      const auto rows = static_cast<double>(chunk.traffic.rows[to * ranks_ + from]);
+      const auto positions = static_cast<double>(chunk.traffic.positions[to * ranks_ + from]);
+      bytes_[from * ranks_ + to] = from == to ? 0
+                                   : forward  ? positions * sizes_.row_bytes
+                                              : rows * sizes_.row_bytes + positions * kWeightBytes;
+    }
+  send(bytes_, SimPhase::combine, moved_.combine);
+}
+
+// As expert_seconds(), where rows are multiplied and weights are read several times.
+double LayerSeconds::products(double rows, double row_factor, double weight_factor) const {
+  const double of_rows = rows * row_seconds_ * row_factor;
+  const double of_weights = std::min(rows, 1.0) * read_seconds_ * weight_factor;
+  return std::max(of_rows, of_weights) + (1 - machine_.overlap) * std::min(of_rows, of_weights);
+}
+
+// Backward multiplies twice as much, and reads and writes f32 gradients; recomputing, two products of three.
+void LayerSeconds::compute(Pass pass, const ChunkWork& chunk, const LayerPlacement& homes, bool first) {
+  const ExpertWork& work = sizes_.expert.work;
+  const double more = chunk.recomputed ? 2.0 / 3 : 0;
+  const double gradients = work.bytes > 0 ? 8 * work.elements / work.bytes : 0;
+  const double row_factor = pass == Pass::forward ? 1 : 2 + more;
+  const double weight_factor = pass == Pass::forward ? 1 : 1 + more + gradients;
+  std::ranges::fill(at_home_, 0.0);
+  std::ranges::fill(foreign_, 0.0);
+  for (ExpertId expert : indices<ExpertId>(chunk.plan.num_experts())) {
+    const auto segments = chunk.plan.segments(expert);
+    for (const Segment& segment : segments) rows_of_[segment.rank.offset()] += segment.size();
+    for (const Segment& segment : segments) {
+      const std::size_t rank = segment.rank.offset();
+      if (rows_of_[rank] == 0) continue;
+      const double seconds = products(static_cast<double>(rows_of_[rank]), row_factor, weight_factor);
+      (homes.is_home(expert, segment.rank) ? at_home_ : foreign_)[rank] += seconds;
+      rows_of_[rank] = 0;
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    double& now = now_[rank];
+    const double weights_here = now + weights_at_[rank];
+    if (at_home_[rank] + foreign_[rank] > 0) at_home_[rank] += machine_.products_seconds;
+    add_span(rank, SimPhase::products, now, now + at_home_[rank]);
+    now += at_home_[rank];
+    if (borrowed_[rank] > 0 && first) {
+      add_span(rank, SimPhase::weights, weights_here - weights_at_[rank], weights_here);
+      add_span(rank, SimPhase::wait, now, std::max(now, weights_here));
+      now = std::max(now, weights_here);
+      // Packing reads and writes, and products read once more.
+      foreign_[rank] += 3 * static_cast<double>(borrowed_[rank]) * read_seconds_;
+    }
+    add_span(rank, SimPhase::borrowed_products, now, now + foreign_[rank]);
+    now += foreign_[rank];
+  }
+}
+
+void LayerSeconds::wait_for_all() {
+  const double last = std::ranges::max(now_);
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    add_span(rank, SimPhase::wait, now_[rank], last);
+    now_[rank] = last;
+  }
+}
+
+void LayerSeconds::add_span(std::size_t rank, SimPhase phase, double begin, double end) {
+  if (spans_ != nullptr && end > begin)
+    spans_->push_back({static_cast<int>(rank), phase, is_backward_, chunk_, begin, end});
+}
+
+}  // namespace evenkeel

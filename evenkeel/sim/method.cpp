@@ -1,0 +1,162 @@
+#include "evenkeel/sim/method.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr const char* kParts =
+    "homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, slots:S, "
+    "best) "
+    "and memory (memfine, budget) joined by +, or fsdp, or all";
+
+template <class Kind>
+struct Part {
+  std::string_view name;
+  Kind kind;
+  const char* says;
+  bool has_number = false;
+};
+
+using Homes = Method::Homes;
+using Step = Method::Step;
+using Memory = Method::Memory;
+
+constexpr std::array<Part<Homes>, 5> kHomes = {{
+    {"contiguous", Homes::contiguous, "experts in order"},
+    {"eplb", Homes::eplb, "{} copies of popular experts", true},
+    {"moetuner", Homes::moetuner, "MoETuner's homes"},
+    {"joint", Homes::joint, "homes by load and traffic together"},
+    {"robust", Homes::robust, "homes that are level on every part of the recording"},
+}};
+constexpr std::array<Part<Step>, 6> kSteps = {{
+    {"ep", Step::ep, "nothing moves"},
+    {"llep", Step::llep, "each step's excess moves as LLEP moves it"},
+    {"level", Step::level, "each step's excess moves to the level"},
+    {"level-links", Step::level_links, "each step's excess moves where links allow"},
+    {"slots", Step::slots, "{} borrowed experts a rank stay from step to step", true},
+    {"best", Step::best, "each step as it is predicted to be fastest"},
+}};
+constexpr std::array<Part<Memory>, 2> kMemories = {{
+    {"memfine", Memory::memfine, "in MemFine's chunks"},
+    {"budget", Memory::budget, "in chunks that fit the budget"},
+}};
+
+template <class Parts>
+auto find_part(const Parts& parts, std::string_view name) {
+  return std::ranges::find(parts, name, &Parts::value_type::name);
+}
+
+class MethodParser {
+ public:
+  MethodParser(std::string_view text, const std::string& argument) : text_(text), argument_(argument) {}
+
+  Method parse() {
+    method_.name = text_;
+    if (text_ == "fsdp") {
+      method_.fsdp = true;
+      return method_;
+    }
+    for (const std::string& part : split(text_, '+')) take(part);
+    return method_;
+  }
+
+ private:
+  void take(std::string_view part) {
+    const std::size_t colon = part.find(':');
+    const std::string_view name = part.substr(0, colon);
+    std::optional<std::int64_t> number;
+    if (colon != std::string_view::npos) number = parse_whole(argument_, part.substr(colon + 1), 1, 65536);
+    if (const auto found = find_part(kHomes, name); found != kHomes.end()) {
+      once(has_homes_, found->has_number, number);
+      method_.homes = found->kind;
+      method_.copies = static_cast<int>(number.value_or(0));
+    } else if (const auto step = find_part(kSteps, name); step != kSteps.end()) {
+      once(has_step_, step->has_number, number);
+      method_.step = step->kind;
+      method_.slots = static_cast<int>(number.value_or(0));
+    } else if (const auto memory = find_part(kMemories, name); memory != kMemories.end()) {
+      once(has_memory_, false, number);
+      method_.memory = memory->kind;
+    } else {
+      refuse(fmt::format("'{}' is no part of a method", part));
+    }
+  }
+
+  void once(bool& seen, bool has_number, const std::optional<std::int64_t>& number) {
+    if (seen) refuse("two parts of one kind");
+    if (has_number != number.has_value())
+      refuse(has_number ? "a part lacks its number" : "a part has a number");
+    seen = true;
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InvalidArgument(argument_, fmt::format("'{}': {}", text_, why), kParts);
+  }
+
+  std::string_view text_;
+  const std::string& argument_;
+  Method method_;
+  bool has_homes_ = false, has_step_ = false, has_memory_ = false;
+};
+
+}  // namespace
+
+Method parse_method(std::string_view text, const std::string& argument) {
+  return MethodParser(text, argument).parse();
+}
+
+std::string Method::description() const {
+  if (fsdp) return "every rank computes its own tokens, and gathers all weights";
+  const auto of = [](const auto& parts, auto kind, int number) {
+    return fmt::format(
+        fmt::runtime(std::ranges::find(parts, kind, &std::decay_t<decltype(parts[0])>::kind)->says), number);
+  };
+  std::string text = of(kHomes, homes, copies) + "; " + of(kSteps, step, slots);
+  if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
+  return text;
+}
+
+std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
+  const std::vector<Method> usual = usual_methods(known);
+  std::vector<Method> methods;
+  for (const std::string& name : split(text, ',')) {
+    const auto found = std::ranges::find(usual, name, &Method::name);
+    methods.push_back(found != usual.end() ? *found : parse_method(name, argument));
+    if (std::ranges::count(methods, name, &Method::name) > 1)
+      throw InvalidArgument(argument, fmt::format("'{}' twice", name), "each method once");
+  }
+  return methods;
+}
+
+std::vector<Method> usual_methods(const Known& known) {
+  std::vector<Method> methods;
+  const auto add = [&](std::string_view name, std::string_view parts) {
+    methods.push_back(parse_method(parts));
+    methods.back().name = name;
+  };
+  // At least a copy a rank, and equally many physical experts on every rank.
+  int copies = known.num_ranks + (known.num_ranks - known.num_experts % known.num_ranks) % known.num_ranks;
+  while (copies + known.num_ranks <= known.num_experts / 8) copies += known.num_ranks;
+  add("ep", "ep");
+  if (known.seconds) add("fsdp", "fsdp");
+  add("eplb", fmt::format("eplb:{}", copies));
+  add("moetuner", "moetuner");
+  add("robust", "robust");
+  add("llep", "llep");
+  add("level", "level");
+  if (known.unlike_links) add("level-links", "level-links");
+  if (!known.backward) add("slots", "slots:2");
+  if (known.budget) add("memfine", "memfine");
+  add("all", fmt::format("robust+{}{}", known.seconds ? "best" : "level", known.budget ? "+budget" : ""));
+  return methods;
+}
+
+}  // namespace evenkeel

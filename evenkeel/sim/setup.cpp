@@ -1,0 +1,130 @@
+#include "evenkeel/sim/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/evaluate/time_model.h"
+
+namespace evenkeel {
+
+namespace {
+
+SimLayer sim_layer(const SimRequest& request, const GroupShape& shape, const StepSource& steps,
+                   const std::string& recording, std::vector<std::string>& notes) {
+  ModelDescription model = *request.model;
+  if (model.dtype_bytes == 0) {
+    model.dtype_bytes = 2;
+    notes.push_back("the model's config does not say the type of its numbers: bfloat16 is taken");
+  }
+  const ExpertSizes expert = expert_sizes(model, request.expert_bytes, recording, steps.num_experts());
+  SimLayer layer;
+  ChunkShape& chunk = layer.chunk;
+  chunk.num_ranks = shape.ranks;
+  chunk.num_experts = steps.num_experts();
+  chunk.top_k = steps.top_k().value_or(1);
+  chunk.hidden = model.expert_row_width();
+  chunk.element_bytes = model.dtype_bytes;
+  chunk.weight_bytes = chunk.forward_weight_bytes = std::llround(*expert.bytes);
+  chunk.row_outputs = std::llround(expert.work.outputs);
+  chunk.with_backward = request.backward;
+  if (request.backward) {
+    chunk.backward_weight_bytes = chunk.weight_bytes;
+    chunk.gradient_bytes = std::llround(expert.work.elements) * std::int64_t{sizeof(float)};
+    chunk.saved_bytes = (chunk.row_outputs - chunk.hidden) * chunk.element_bytes;
+  }
+  layer.sizes.expert = {expert.work, static_cast<double>(chunk.gradient_bytes)};
+  layer.sizes.expert.work.bytes = layer.sizes.sent_weight_bytes = *expert.bytes;
+  layer.sizes.row_bytes = static_cast<double>(chunk.row_bytes());
+  return layer;
+}
+
+std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::string>& notes) {
+  if (request.machine || request.device.empty()) return request.machine;
+  const DevicePreset& device = device_preset(request.device);
+  const Machine machine = device_machine(device);
+  notes.push_back(
+      fmt::format("{} ({}): that {:g} % of the datasheet's products and memory is reached, and that a "
+                  "chunk's messages take {:g} "
+                  "us, are assumptions; a file of costs has measured rates",
+                  device.name, device.summary, 100 * assumed_share_of_peak, machine.chunk_seconds * 1e6));
+  return machine;
+}
+
+// The links of the machine, where nobody described the topology's.
+Topology with_links(Topology topology, const SimRequest& request, const Machine& machine,
+                    std::vector<std::string>& notes) {
+  if (request.topology_has_links) return topology;
+  Topology::Description description = topology.description();
+  description.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
+  description.across = {machine.nic_bytes_per_second * 1e-9, machine.nic_seconds * 1e6};
+  if (topology.num_nodes() > 1 && !request.machine)
+    notes.push_back(
+        fmt::format("{} knows no network: links between nodes are taken to be as fast as those within, "
+                    "unless a topology says "
+                    "otherwise",
+                    request.device));
+  return Topology(std::move(description));
+}
+
+void require_budget(const SimSetup& setup) {
+  if (!setup.budget) return;
+  if (!setup.layer)
+    throw InvalidArgument("budget", "needs to know how large rows and experts are", "a model beside it");
+  BudgetShape shape;
+  shape.chunk = setup.layer->chunk;
+  shape.max_tokens = setup.most_tokens;
+  if (const std::int64_t least = least_budget(shape); *setup.budget < least)
+    throw BudgetTooSmall(*setup.budget, least, fmt::format("steps of {} tokens a rank", setup.most_tokens));
+}
+
+}  // namespace
+
+Topology group_topology(const Topology& topology, const GroupShape& shape) {
+  if (shape.groups == 1) return topology;
+  const Topology::Description& all = topology.description();
+  const auto ranks = static_cast<std::size_t>(shape.ranks);
+  Topology::Description group = all;
+  group.node_of_rank.resize(ranks);
+  const auto refuse = [&] {
+    throw InvalidArgument("topology",
+                          fmt::format("{} ranks are {} groups of {}, which it makes unlike",
+                                      topology.num_ranks(), shape.groups, shape.ranks),
+                          "nodes and ranks that are alike in all groups of expert parallelism");
+  };
+  if (!all.links.empty() || !all.speeds.empty() || !all.capacities.empty()) refuse();
+  for (std::size_t rank = 0; rank < all.node_of_rank.size(); ++rank)
+    if (all.node_of_rank[rank] - all.node_of_rank[rank / ranks * ranks] !=
+        all.node_of_rank[rank % ranks] - all.node_of_rank.front())
+      refuse();
+  return Topology(std::move(group));
+}
+
+SimSetup sim_setup(const SimRequest& request, const GroupShape& shape, const StepSource& steps,
+                   const std::string& recording, std::vector<std::string>& notes) {
+  SimSetup setup{.topology = group_topology(request.topology, shape),
+                 .machine = machine_of(request, notes),
+                 .backward = request.backward,
+                 .budget = request.budget,
+                 .most_tokens = steps.most_tokens(),
+                 .planner = request.planner};
+  if (setup.machine) setup.topology = with_links(std::move(setup.topology), request, *setup.machine, notes);
+  if (request.model) {
+    setup.layer = sim_layer(request, shape, steps, recording, notes);
+    notes.push_back(
+        "peak bytes are those of one layer's rows, results, activations and borrowed weights, without "
+        "workspace of "
+        "the products");
+  }
+  require_budget(setup);
+  if (!setup.layer || !setup.machine || !setup.topology.description().links.empty()) return setup;
+  const LayerSizes& sizes = setup.layer->sizes;
+  StepLinks links{setup.topology, *setup.machine, sizes.expert.work, sizes.row_bytes, setup.backward};
+  if (links_differ(links)) setup.planner.links = std::move(links);
+  return setup;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,285 @@
+#include "evenkeel/sim/steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+// The tokens of a trace in steps.
+std::vector<TokenRange> windows(std::int64_t tokens, std::int64_t of_step) {
+  std::vector<TokenRange> steps;
+  for (std::int64_t begin = 0; begin + of_step <= tokens; begin += of_step)
+    steps.push_back({begin, begin + of_step});
+  return steps;
+}
+
+std::vector<TokenRange> token_ranges(const TraceInfo& info, const StepCut& cut) {
+  if (cut.tokens && *cut.tokens > info.num_tokens)
+    throw InvalidArgument("step_tokens",
+                          fmt::format("{}, but {} has {} tokens", *cut.tokens, info.name, info.num_tokens),
+                          fmt::format("1..{}", info.num_tokens));
+  if (cut.tokens) return windows(info.num_tokens, *cut.tokens);
+  const std::vector<TokenRange> sequences = sequences_of(info);
+  const auto batches = static_cast<std::size_t>(cut.batches);
+  if (sequences.size() < batches)
+    return windows(info.num_tokens, std::max<std::int64_t>(info.num_tokens / cut.batches, 1));
+  std::vector<TokenRange> steps;
+  for (std::size_t i = 0; i < batches; ++i)
+    steps.push_back({sequences[i * sequences.size() / batches].begin,
+                     sequences[(i + 1) * sequences.size() / batches - 1].end});
+  return steps;
+}
+
+class TraceSteps final : public StepSource {
+ public:
+  TraceSteps(TraceReader& trace, GroupShape shape, const StepCut& cut)
+      : trace_(trace), shape_(shape), steps_(token_ranges(trace.info(), cut)) {
+    const TraceInfo& info = trace.info();
+    num_layers_ = info.num_layers;
+    num_experts_ = info.num_experts;
+    num_steps_ = static_cast<int>(steps_.size());
+    top_k_ = cut.top_k.value_or(info.top_k);
+    if (*top_k_ > info.top_k)
+      throw InvalidArgument("top_k", fmt::format("{}, but {} has {} a token", *top_k_, info.name, info.top_k),
+                            fmt::format("1..{}", info.top_k));
+    const std::int64_t ranks = std::int64_t{shape.ranks} * shape.groups;
+    std::int64_t tokens = 0;
+    for (const TokenRange& step : steps_) {
+      tokens += step.size();
+      most_tokens_ = std::max(most_tokens_, (step.size() + ranks - 1) / ranks);
+    }
+    assignments_per_step_ = static_cast<double>(tokens * *top_k_) / num_steps_;
+  }
+
+  int independent_parts(int begin, int end) const override {
+    if (trace_.info().sequence_offsets.empty()) return 1;
+    const auto first = static_cast<std::size_t>(begin), last = static_cast<std::size_t>(end) - 1;
+    return static_cast<int>(
+        std::ranges::count_if(sequences_of(trace_.info()), [&](const TokenRange& sequence) {
+          return sequence.begin >= steps_[first].begin && sequence.end <= steps_[last].end;
+        }));
+  }
+
+  void open(int step) override {
+    const TokenRange range = steps_[static_cast<std::size_t>(step)];
+    tokens_ = range.size();
+    read_.resize(static_cast<std::size_t>(tokens_ * trace_.info().assignments_per_token()));
+    trace_.read_ids(range, read_);
+  }
+
+  void read(int layer, int group, LayerTokens& tokens) override {
+    const auto k = static_cast<std::size_t>(*top_k_);
+    const auto stride = static_cast<std::size_t>(trace_.info().assignments_per_token());
+    const std::int64_t all = std::int64_t{shape_.ranks} * shape_.groups;
+    const std::int64_t first_rank = std::int64_t{group} * shape_.ranks;
+    const std::int64_t begin = tokens_ * first_rank / all;
+    tokens.top_k = *top_k_;
+    tokens.first_token.clear();
+    for (std::int64_t r = 0; r <= shape_.ranks; ++r)
+      tokens.first_token.push_back(tokens_ * (first_rank + r) / all - begin);
+    tokens.experts.resize(static_cast<std::size_t>(tokens.first_token.back()) * k);
+    tokens.counts.resize(shape_.ranks, num_experts_);
+    const std::int32_t* from = read_.data() + static_cast<std::size_t>(begin) * stride +
+                               static_cast<std::size_t>(layer * trace_.info().top_k);
+    std::int32_t* to = tokens.experts.data();
+    const auto experts = static_cast<std::size_t>(num_experts_);
+    for (RankId rank : indices<RankId>(shape_.ranks)) {
+      std::int64_t* const row = tokens.counts.rows().data() + rank.offset() * experts;
+      for (std::int64_t t = tokens.tokens_of(rank); t > 0; --t, from += stride)
+        for (std::size_t i = 0; i < k; ++i) {
+          *to++ = from[i];
+          if (from[i] >= 0) ++row[from[i]];
+        }
+    }
+    tokens.counts.sum_loads();
+  }
+
+  RoutingProfile profile(int begin, int end, bool transitions) override {
+    RoutingProfile sum(num_layers_, num_experts_, transitions);
+    for (int step = begin; step < end; ++step)
+      for (TraceBatches batches(trace_, steps_[static_cast<std::size_t>(step)]); batches.next();)
+        sum.add_tokens(batches.ids(), trace_.info().top_k);
+    return sum;
+  }
+
+ private:
+  TraceReader& trace_;
+  GroupShape shape_;
+  std::vector<TokenRange> steps_;
+  std::vector<std::int32_t> read_;  // of the open step, [tokens, layers, k]
+  std::int64_t tokens_ = 0;
+};
+
+// Loads that come from all ranks alike: of what does not divide by them, each expert gives one to ranks of
+// its own.
+class LoadSteps final : public StepSource {
+ public:
+  LoadSteps(std::span<const RoutingProfile> steps, GroupShape shape, std::optional<int> top_k)
+      : steps_(steps), shape_(shape), k_(top_k.value_or(1)) {
+    num_layers_ = steps.front().num_layers();
+    num_experts_ = steps.front().num_experts();
+    num_steps_ = static_cast<int>(steps.size());
+    top_k_ = top_k;
+    const std::int64_t ranks = std::int64_t{shape.ranks} * shape.groups;
+    for (const RoutingProfile& step : steps)
+      for (LayerId layer : indices<LayerId>(num_layers_)) {
+        const std::int64_t load = step.total_load(layer);
+        assignments_per_step_ += static_cast<double>(load) / num_layers_ / num_steps_;
+        most_tokens_ = std::max(most_tokens_, ((load + ranks - 1) / ranks + k_ - 1) / k_);
+      }
+  }
+
+  int independent_parts(int begin, int end) const override { return end - begin; }
+
+  void open(int step) override { open_ = &steps_[static_cast<std::size_t>(step)]; }
+
+  void read(int layer, int group, LayerTokens& tokens) override {
+    const auto all = static_cast<std::int64_t>(shape_.ranks) * shape_.groups;
+    const std::int64_t first = std::int64_t{group} * shape_.ranks;
+    const auto experts = static_cast<std::size_t>(num_experts_);
+    const auto loads = open_->loads(LayerId(layer));
+    tokens.top_k = k_;
+    tokens.experts.clear();
+    tokens.counts.resize(shape_.ranks, num_experts_);
+    const auto rows = tokens.counts.rows();
+    even_.resize(experts);
+    for (std::size_t e = 0; e < experts; ++e) even_[e] = loads[e] / all;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(shape_.ranks); ++r)
+      std::ranges::copy(even_, rows.subspan(r * experts).begin());
+    std::int64_t next = 0;  // the rank that gets the next one
+    for (std::size_t e = 0; e < experts; ++e)
+      for (std::int64_t left = loads[e] % all; left > 0; --left, next = next + 1 < all ? next + 1 : 0)
+        if (next >= first && next < first + shape_.ranks)
+          ++rows[static_cast<std::size_t>(next - first) * experts + e];
+    tokens.counts.sum_loads();
+    tokens.first_token.assign(1, 0);
+    for (RankId rank : indices<RankId>(shape_.ranks)) {
+      std::int64_t sum = 0;
+      for (const std::int64_t count : tokens.counts.row(rank)) sum += count;
+      tokens.first_token.push_back(tokens.first_token.back() + (sum + k_ - 1) / k_);
+    }
+  }
+
+  RoutingProfile profile(int begin, int end, bool) override {
+    RoutingProfile sum(num_layers_, num_experts_, false);
+    for (int step = begin; step < end; ++step)
+      sum.add(steps_[static_cast<std::size_t>(step)].without_transitions());
+    return sum;
+  }
+
+ private:
+  std::span<const RoutingProfile> steps_;
+  GroupShape shape_;
+  int k_;
+  const RoutingProfile* open_ = nullptr;
+  std::vector<std::int64_t> even_;
+};
+
+}  // namespace
+
+std::int64_t LayerTokens::most_tokens() const {
+  std::int64_t most = 0;
+  for (RankId rank : indices<RankId>(num_ranks())) most = std::max(most, tokens_of(rank));
+  return most;
+}
+
+GroupShape group_shape(int num_ranks, int num_experts) {
+  int ranks = std::min(num_ranks, num_experts);
+  while (num_ranks % ranks != 0) --ranks;
+  return {ranks, num_ranks / ranks};
+}
+
+namespace {
+
+std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape shape, const StepCut& cut) {
+  std::unique_ptr<StepSource> steps;
+  if (recording.trace) {
+    steps = std::make_unique<TraceSteps>(*recording.trace, shape, cut);
+  } else {
+    if (cut.tokens)
+      throw InvalidArgument("step_tokens",
+                            fmt::format("{} has loads, whose steps are its own", recording.name),
+                            "a trace, or to leave it out");
+    const std::span<const RoutingProfile> own = recording.steps;
+    steps =
+        std::make_unique<LoadSteps>(own.empty() ? std::span(&recording.profile, 1) : own, shape, cut.top_k);
+  }
+  if (steps->num_steps() == 0 || steps->assignments_per_step() <= 0)
+    throw InvalidArgument(recording.name, "has no assignments", "a recording of some tokens");
+  return steps;
+}
+
+// One recording behind the other.
+class JoinedSteps final : public StepSource {
+ public:
+  explicit JoinedSteps(std::vector<std::unique_ptr<StepSource>> parts) : parts_(std::move(parts)) {
+    const StepSource& first = *parts_.front();
+    num_layers_ = first.num_layers();
+    num_experts_ = first.num_experts();
+    top_k_ = first.top_k();
+    for (const auto& part : parts_) {
+      begins_.push_back(num_steps_);
+      num_steps_ += part->num_steps();
+      most_tokens_ = std::max(most_tokens_, part->most_tokens());
+      assignments_per_step_ += part->assignments_per_step() * part->num_steps();
+      if (part->top_k() != top_k_)
+        throw InvalidArgument("recordings", "have tokens of unlike numbers of experts",
+                              "recordings of one model");
+    }
+    assignments_per_step_ /= num_steps_;
+  }
+
+  int independent_parts(int begin, int end) const override {
+    int sum = 0;
+    for_parts(begin, end,
+              [&](const StepSource& part, int from, int to) { sum += part.independent_parts(from, to); });
+    return sum;
+  }
+  void open(int step) override {
+    open_ = static_cast<std::size_t>(std::ranges::upper_bound(begins_, step) - begins_.begin()) - 1;
+    parts_[open_]->open(step - begins_[open_]);
+  }
+  void read(int layer, int group, LayerTokens& tokens) override { parts_[open_]->read(layer, group, tokens); }
+  RoutingProfile profile(int begin, int end, bool transitions) override {
+    std::optional<RoutingProfile> sum;
+    for_parts(begin, end, [&](StepSource& part, int from, int to) {
+      RoutingProfile more = part.profile(from, to, transitions);
+      if (sum)
+        sum->add(more);
+      else
+        sum = std::move(more);
+    });
+    return *std::move(sum);
+  }
+
+ private:
+  template <class Use>
+  void for_parts(int begin, int end, const Use& use) const {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const int from = std::max(begin - begins_[i], 0),
+                to = std::min(end - begins_[i], parts_[i]->num_steps());
+      if (from < to) use(*parts_[i], from, to);
+    }
+  }
+
+  std::vector<std::unique_ptr<StepSource>> parts_;
+  std::vector<int> begins_;
+  std::size_t open_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<StepSource> steps_of(std::span<const Recording> recordings, GroupShape shape,
+                                     const StepCut& cut) {
+  std::vector<std::unique_ptr<StepSource>> parts;
+  for (const Recording& each : recordings) parts.push_back(steps_of_one(each, shape, cut));
+  if (parts.size() == 1) return std::move(parts.front());
+  return std::make_unique<JoinedSteps>(std::move(parts));
+}
+
+}  // namespace evenkeel

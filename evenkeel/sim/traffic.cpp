@@ -1,0 +1,137 @@
+#include "evenkeel/sim/traffic.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+namespace {
+
+void sum_of_ranks(const LayerTokens& chunk, const StepPlan& plan, Traffic& traffic) {
+  const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
+  for (std::size_t from = 0; from < ranks; ++from) {
+    ChunkLoad& own = traffic.loads[from];
+    own.tokens = chunk.first_token[from + 1] - chunk.first_token[from];
+    for (std::size_t to = 0; to < ranks; ++to) {
+      ChunkLoad& there = traffic.loads[to];
+      const std::int64_t rows = traffic.rows[from * ranks + to];
+      const std::int64_t positions = traffic.positions[from * ranks + to];
+      own.assignments += positions;
+      there.positions_here += positions;
+      there.rows_here += rows;
+      if (from == to) {
+        own.assignments_kept = positions;
+      } else {
+        own.rows_elsewhere += rows;
+        there.rows_received += rows;
+      }
+    }
+  }
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto segments = plan.segments(expert);
+    for (auto segment = segments.begin(); segment != segments.end(); ++segment)
+      if (std::ranges::find(segments.begin(), segment, segment->rank, &Segment::rank) == segment)
+        ++traffic.loads[segment->rank.offset()].groups;
+  }
+}
+
+}  // namespace
+
+void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, const StepPlan& plan,
+                           const LayerPlacement& homes, Traffic& traffic) {
+  const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
+  traffic.loads.assign(ranks, {});
+  traffic.rows.assign(ranks * ranks, 0);
+  traffic.positions.assign(ranks * ranks, 0);
+  seen_.assign(ranks, -1);
+  deal(chunk.counts, plan);
+  count_positions(chunk.counts, traffic);
+  if (chunk.has_tokens())
+    for (RankId source : indices<RankId>(ranks)) count_rows(chunk, source, traffic);
+  else
+    traffic.rows = traffic.positions;
+  count_split(chunk.counts, whole, homes, traffic);
+  sum_of_ranks(chunk, plan, traffic);
+}
+
+// Experts with one segment have their rank; the pieces of the others, by source.
+void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
+  const auto ranks = static_cast<std::size_t>(counts.num_ranks());
+  rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), 0);
+  dealt_.clear();
+  pieces_.clear();
+  piece_begin_.assign(1, 0);
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto segments = plan.segments(expert);
+    if (segments.size() == 1) rank_of_[expert.offset()] = segments.front().rank.value();
+    if (segments.size() < 2) continue;
+    rank_of_[expert.offset()] = -1 - static_cast<std::int32_t>(dealt_.size());
+    dealt_.push_back(expert);
+    split_.begin(segments, ranks);
+    moves_.clear();
+    split_.deal([&](RankId source) { return counts.at(source, expert); },
+                [&](RankId from, RankId to, std::int64_t count) {
+                  if (count > 0) moves_.push_back({from.value(), {to.value(), count}});
+                });
+    std::ranges::stable_sort(moves_, {}, &Move::from);
+    auto move = moves_.begin();
+    for (std::int32_t source = 0; source < counts.num_ranks(); ++source) {
+      for (; move != moves_.end() && move->from == source; ++move) pieces_.push_back(move->piece);
+      piece_begin_.push_back(pieces_.size());
+    }
+  }
+}
+
+void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) const {
+  const auto ranks = static_cast<std::size_t>(counts.num_ranks());
+  for (RankId source : indices<RankId>(ranks)) {
+    std::int64_t* const sent = traffic.positions.data() + source.offset() * ranks;
+    const auto row = counts.row(source);
+    for (std::size_t expert = 0; expert < row.size(); ++expert)
+      if (rank_of_[expert] >= 0) sent[rank_of_[expert]] += row[expert];
+    for (std::size_t split = 0; split < dealt_.size(); ++split)
+      for (const Piece& piece : pieces_of(split, source)) sent[piece.rank] += piece.count;
+  }
+}
+
+// A token's row goes to a rank once.
+void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic) {
+  const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
+  const auto k = static_cast<std::size_t>(chunk.top_k);
+  std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
+  cursors_.clear();
+  for (std::size_t split = 0; split < dealt_.size(); ++split) cursors_.push_back({pieces_of(split, source)});
+  seen_.assign(ranks, -1);
+  const std::int32_t* at =
+      chunk.experts.data() + static_cast<std::size_t>(chunk.first_token[source.offset()]) * k;
+  const std::int64_t tokens = chunk.tokens_of(source);
+  for (std::int64_t token = 0; token < tokens; ++token, at += k)
+    for (std::size_t i = 0; i < k; ++i) {
+      if (at[i] < 0) continue;
+      std::int32_t to = rank_of_[static_cast<std::size_t>(at[i])];
+      if (to < 0) to = cursors_[static_cast<std::size_t>(-1 - to)].next();
+      std::int64_t& last = seen_[static_cast<std::size_t>(to)];
+      rows[to] += last != token;
+      last = token;
+    }
+}
+
+// Of a rank's own tokens, those at experts that the step's plan splits.
+void TrafficCounter::count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
+                                 Traffic& traffic) const {
+  for (ExpertId expert : indices<ExpertId>(whole.num_experts())) {
+    if (!whole.splits(expert, homes)) continue;
+    const std::int32_t only = rank_of_[expert.offset()];
+    for (RankId rank : indices<RankId>(counts.num_ranks())) {
+      std::int64_t own = 0;
+      if (only >= 0)
+        own = only == rank.value() ? counts.at(rank, expert) : 0;
+      else
+        for (const Piece& piece : pieces_of(static_cast<std::size_t>(-1 - only), rank))
+          if (piece.rank == rank.value()) own += piece.count;
+      traffic.loads[rank.offset()].own_split += own;
+      traffic.loads[rank.offset()].own_runs += own > 0;
+    }
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+// What a chunk of a step puts on each rank and sends between them, dealt token by token as the layer deals.
+//
+// Exact     rows, positions and all that chunk_buffers.h counts with, where tokens are known. Where only
+//           loads are, each assignment is taken to send a row: more than a token that goes to a rank for
+//           several experts sends.
+// Cost      O(assignments + P E + P x split experts), and reuses its memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/plan/chunk_buffers.h"
+#include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/step_plan.h"
+#include "evenkeel/sim/steps.h"
+
+namespace evenkeel {
+
+struct Traffic {
+  std::vector<ChunkLoad> loads;         // [P]
+  std::vector<std::int64_t> rows;       // [P, P] by the token's rank, the diagonal stays
+  std::vector<std::int64_t> positions;  // the same
+};
+
+class TrafficCounter {
+ public:
+  // `chunk` has the tokens of the chunk and their counts, `plan` is the chunk's; `whole` is the step's, which
+  // says which experts are split.
+  void count(const LayerTokens& chunk, const StepPlan& whole, const StepPlan& plan,
+             const LayerPlacement& homes, Traffic& traffic);
+
+ private:
+  // The next `count` of a rank's assignments to a split expert are computed by `rank`.
+  struct Piece {
+    std::int32_t rank;
+    std::int64_t count;
+  };
+  struct Move {
+    std::int32_t from;
+    Piece piece;
+  };
+  struct Cursor {
+    std::span<const Piece> pieces;
+    std::int64_t done = 0;  // of the first
+
+    std::int32_t next() {
+      if (done == pieces.front().count) {
+        pieces = pieces.subspan(1);
+        done = 0;
+      }
+      ++done;
+      return pieces.front().rank;
+    }
+  };
+  std::span<const Piece> pieces_of(std::size_t split, RankId source) const {
+    return group_of(pieces_, piece_begin_, split * seen_.size() + source.offset());
+  }
+  void deal(const Counts& counts, const StepPlan& plan);
+  void count_positions(const Counts& counts, Traffic& traffic) const;
+  void count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic);
+  void count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
+                   Traffic& traffic) const;
+
+  SplitDeal split_;
+  std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its place in dealt_
+  std::vector<ExpertId> dealt_;           // experts that several ranks compute
+  std::vector<Move> moves_;               // of one of them
+  std::vector<Piece> pieces_;             // by expert of dealt_, then by source
+  std::vector<std::size_t> piece_begin_;  // [dealt experts x P + 1]
+  std::vector<Cursor> cursors_;           // by expert of dealt_, of one source
+  std::vector<std::int64_t> seen_;        // [P] the last token whose row went there
+};
+
+}  // namespace evenkeel
