@@ -29,7 +29,7 @@ struct CompareArguments {
   FileArguments files;
   MachineOptions machine;
   TimeModel rates;
-  CompareRequest request{.machine = {.topology = Topology::uniform(1, 1)}};
+  CompareRequest request;
   std::string csv;
   bool json = false;
 };

@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/plan/away.h"
 
 namespace evenkeel {
 
@@ -15,20 +16,6 @@ std::int64_t aligned(std::int64_t elements) {
   return round_up(elements, kPartAlignment);
 }
 
-// take(expert, owner, rank) once for each rank that computes some of an expert that another owns, in the
-// plan's order.
-template <class Take>
-void for_each_away(const StepPlan& plan, const LayerPlacement& placement, const Take& take) {
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const RankId owner = placement.owner(expert);
-    const auto segments = plan.segments(expert);
-    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
-      const bool seen =
-          std::ranges::find(segments.begin(), segment, segment->rank, &Segment::rank) != segment;
-      if (segment->rank != owner && !seen) take(expert, owner, segment->rank);
-    }
-  }
-}
 }  // namespace
 
 BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/plan/away.h"
 
 namespace evenkeel {
 
@@ -52,7 +53,7 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
 }
 
 MemoryOptions memory_options(const Method& method, const SimSetup& setup) {
-  MemoryOptions options;
+  MemoryOptions options = setup.memory;
   if (setup.machine) options.cost = *setup.machine;
   if (method.memory != Method::Memory::memfine) return options;
   options.rule.kind = ChunkRule::Kind::mact;
@@ -186,6 +187,7 @@ void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const La
   for (RankId rank : indices<RankId>(tokens.num_ranks()))
     memories_.push_back(memory.report(tokens.tokens_of(rank)));
   const BlockTable table = block_table(homes, tokens);
+  blocks_ = table.num_blocks();
   decider_->decide({StepPass::forward, table, tokens.counts, homes, memories_, tokens.top_k, &planner},
                    decision);
 }
@@ -223,16 +225,18 @@ void LayerReplay::decide_rest(const LayerPlacement& homes, const LayerTokens& to
   take_part(tokens, {begin->begin, memory.units()}, memory.units(), rest_);
   const bool holds = begin != forward.chunks.begin();
   foreign_.read(forward.plan, homes);
-  memories_.clear();
-  for (RankId rank : indices<RankId>(tokens.num_ranks())) {
-    const std::int64_t borrowed =
-        holds ? bytes_->foreign(ChunkUse::recompute, foreign_.loads()[rank.offset()]) : 0;
-    memories_.push_back(memory.report(rest_.tokens_of(rank), borrowed));
-  }
-  const BlockTable table = block_table(homes, rest_);
   rest_decision_.plan = forward.plan;
+  rest_blocks_.clear();
   for (const bool holding : {true, false}) {
     if (holding && !holds) continue;
+    memories_.clear();
+    for (RankId rank : indices<RankId>(tokens.num_ranks())) {
+      const ForeignLoad& foreign = foreign_.loads()[rank.offset()];
+      memories_.push_back(
+          memory.report(rest_.tokens_of(rank), holding ? bytes_->foreign(ChunkUse::recompute, foreign) : 0));
+    }
+    const BlockTable table = block_table(homes, rest_);
+    rest_blocks_.push_back(table.num_blocks());
     decider_->decide(
         {StepPass::backward, table, rest_.counts, homes, memories_, tokens.top_k, nullptr, holding},
         rest_decision_);
@@ -285,8 +289,15 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
     count_chunks(homes, rest_, rest_decision_, memory.units(), rest_chunks_);
     outcome.recomputed = rest_.counts.total();
   }
-  outcome.peaks = peaks_of(
-      memory, {decision.plan, decision.workspace, decision.chunks, forward_.loads, rest_chunks_.loads});
+  outcome.peaks = peaks_of(memory, {.homes = homes,
+                                    .plan = decision.plan,
+                                    .rest_plan = again ? rest_decision_.plan : decision.plan,
+                                    .workspace = decision.workspace,
+                                    .chunks = decision.chunks,
+                                    .loads = forward_.loads,
+                                    .rest_loads = rest_chunks_.loads,
+                                    .blocks = blocks_,
+                                    .rest_blocks = rest_blocks_});
   time(homes, decision, transfers, again, with_spans ? &outcome.spans : nullptr, outcome);
 }
 
@@ -322,20 +333,14 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   if (!setup_.machine) outcome.seconds = 0;
 }
 
-// Every rank other than an expert's owner that computed some of it sends its gradient to the owner.
+// Bytes by pair; none where no gradient travels.
 std::vector<double> LayerReplay::gradients_home(const StepPlan& plan, const LayerPlacement& homes) const {
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
   std::vector<double> bytes;
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const auto segments = plan.segments(expert);
-    const RankId owner = homes.owner(expert);
-    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
-      if (segment->rank == owner) continue;
-      if (std::ranges::find(segments.begin(), segment, segment->rank, &Segment::rank) != segment) continue;
-      if (bytes.empty()) bytes.resize(ranks * ranks);
-      bytes[segment->rank.offset() * ranks + owner.offset()] += setup_.layer->sizes.expert.gradient_bytes;
-    }
-  }
+  for_each_away(plan, homes, [&](ExpertId, RankId owner, RankId rank) {
+    if (bytes.empty()) bytes.resize(ranks * ranks);
+    bytes[rank.offset() * ranks + owner.offset()] += setup_.layer->sizes.expert.gradient_bytes;
+  });
   return bytes;
 }
 

@@ -34,6 +34,7 @@ struct SimSetup {
   std::optional<std::int64_t> budget = {};  // of a rank's arena
   std::int64_t most_tokens = 1;             // of a rank in a step
   PlannerOptions planner = {};              // kind aside, what planners are given
+  MemoryOptions memory = {};                // its cost is the machine, where that is known
 };
 
 struct LayerOutcome {
@@ -100,7 +101,9 @@ class LayerReplay {
   ForeignLoads foreign_;
   std::vector<std::int32_t> table_numbers_;
   std::vector<RankMemory> memories_;
-  LayerTokens part_, rest_;  // of a chunk, and of what is computed again
+  int blocks_ = 1;                // that the step was counted in
+  std::vector<int> rest_blocks_;  // and what backward computes again, each time
+  LayerTokens part_, rest_;       // of a chunk, and of what is computed again
   StepDecision decision_, rest_decision_;
   Chunks forward_, rest_chunks_;
   std::vector<ChunkWork> work_;

@@ -102,12 +102,15 @@ void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& m
 
 void LayerSeconds::dispatch(Pass pass, const ChunkWork& chunk) {
   const bool forward = pass == Pass::forward;
+  const bool says_rows =
+      forward || chunk.recomputed;  // an index for each position, behind how many rows there are
   const double of_row = sizes_.row_bytes * (chunk.recomputed ? 2 : 1);
-  const double of_position = (forward || chunk.recomputed ? kIndexBytes : 0) + (forward ? 0 : kWeightBytes);
-  const double of_pair = forward || chunk.recomputed ? kIndexBytes : 0;  // how many rows there are
-  for (std::size_t i = 0; i < bytes_.size(); ++i)
-    bytes_[i] = static_cast<double>(chunk.traffic.rows[i]) * of_row +
-                static_cast<double>(chunk.traffic.positions[i]) * of_position + of_pair;
+  const double of_position = (says_rows ? kIndexBytes : 0) + (forward ? 0 : kWeightBytes);
+  for (std::size_t i = 0; i < bytes_.size(); ++i) {
+    const auto positions = static_cast<double>(chunk.traffic.positions[i]);
+    bytes_[i] = static_cast<double>(chunk.traffic.rows[i]) * of_row + positions * of_position +
+                (says_rows && positions > 0 ? kIndexBytes : 0);
+  }
   for (std::size_t rank = 0; rank < ranks_; ++rank) bytes_[rank * (ranks_ + 1)] = 0;
   send(bytes_, SimPhase::dispatch, moved_.dispatch);
 }

@@ -3,18 +3,41 @@
 #include <algorithm>
 #include <limits>
 
+#include "evenkeel/plan/away.h"
+
 namespace evenkeel {
 
 namespace {
 
+// What a rank has to do with other ranks' experts under a plan.
+struct Foreign {
+  std::int64_t borrowed = 0;   // weights
+  std::int64_t gradients = 0;  // that it sends to owners
+  bool awaits = false;         // gradients of its own
+};
+
+std::vector<Foreign> foreign_of(const StepPlan& plan, const LayerPlacement& homes) {
+  std::vector<Foreign> all(static_cast<std::size_t>(plan.num_ranks()));
+  for (const Transfer& transfer : plan.transfers()) ++all[transfer.to.offset()].borrowed;
+  for_each_away(plan, homes, [&](ExpertId, RankId owner, RankId rank) {
+    ++all[rank.offset()].gradients;
+    all[owner.offset()].awaits = true;
+  });
+  return all;
+}
+
 // One rank's bytes during a step.
 class RankPeaks {
  public:
-  RankPeaks(const LayerMemory& memory, const CarriedStep& step, RankId rank)
-      : memory_(memory), step_(step), rank_(rank), shape_(memory.shape.chunk) {
+  RankPeaks(const LayerMemory& memory, const CarriedStep& step, const Foreign& in_plan,
+            const Foreign& in_rest, RankId rank)
+      : memory_(memory),
+        step_(step),
+        rank_(rank),
+        shape_(memory.shape.chunk),
+        in_plan_(in_plan),
+        in_rest_(in_rest) {
     shape_.workspace = step.workspace;
-    borrowed_ = std::ranges::count(step.plan.transfers(), rank, &Transfer::to);
-    lends_ = std::ranges::count(step.plan.transfers(), rank, &Transfer::from) > 0;
   }
 
   Peaks peaks() const { return {forward(), memory_.with_backward() ? backward() : 0}; }
@@ -28,8 +51,9 @@ class RankPeaks {
     for (const RankLoads& loads : step_.loads) tokens += loads[rank_.offset()].tokens;
     return state_bytes(shape_, tokens);
   }
-  std::int64_t table() const {
-    return memory_.cuts() ? block_table_bytes(shape_, memory_.num_blocks(memory_.free_bytes())) : 0;
+  // One block is counted in memory of the layer's own.
+  std::int64_t table(int blocks) const {
+    return memory_.cuts() && blocks > 1 ? block_table_bytes(shape_, blocks) : 0;
   }
   const ChunkLoad& load(std::size_t chunk) const { return step_.loads[chunk][rank_.offset()]; }
   std::int64_t saved(std::size_t chunk) const {
@@ -38,9 +62,9 @@ class RankPeaks {
   std::int64_t held(std::size_t chunk) const { return held_bytes(shape_, load(chunk), saved(chunk)); }
 
   std::int64_t forward() const {
-    std::int64_t held_now = choices() + borrowed_ * shape_.forward_weight_bytes;
-    std::int64_t most = std::max((memory_.budget ? choices() : 0) + table(),
-                                 held_now + (borrowed_ > 0 ? shape_.landing_bytes : 0));
+    std::int64_t held_now = choices() + in_plan_.borrowed * shape_.forward_weight_bytes;
+    std::int64_t most = std::max((memory_.budget ? choices() : 0) + table(step_.blocks),
+                                 held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
     for (std::size_t c = 0; c < step_.chunks.size(); ++c) {
       most = std::max(most, held_now + forward_bytes(shape_, load(c), saved(c)));
       if (step_.chunks[c].kept) held_now += held(c);
@@ -48,13 +72,13 @@ class RankPeaks {
     return most;
   }
 
-  // Kept chunks go from the last to the first, then what is computed again.
+  // Kept chunks go from the last to the first, then what is computed again. Gradients that come home arrive
+  // one at a time.
   std::int64_t backward() const {
     const auto kept =
         static_cast<std::size_t>(std::ranges::find(step_.chunks, false, &Chunk::kept) - step_.chunks.begin());
     const bool again = !step_.rest_loads.empty();
-    const std::int64_t gradients = borrowed_ * shape_.gradient_bytes;
-    const std::int64_t away = weights(again) + gradients;
+    const std::int64_t away = away_bytes(in_plan_, again), rest_away = away_bytes(in_rest_, again);
     std::int64_t held_now = choices();
     for (std::size_t c = 0; c < kept; ++c) held_now += held(c);
     std::int64_t most = held_now;
@@ -62,31 +86,37 @@ class RankPeaks {
       held_now -= held(c);
       if (saved(c) > 0) most = std::max(most, held_now + away + backward_bytes(shape_, load(c), saved(c)));
     }
-    if (again) most = std::max(most, held_now + (kept > 0 ? away : 0) + table());
+    for (std::size_t i = 0; i < step_.rest_blocks.size() && again; ++i)
+      most = std::max(most, held_now + (kept > 0 && i == 0 ? away : 0) + table(step_.rest_blocks[i]));
     for (const RankLoads& loads : step_.rest_loads)
-      most = std::max(most, held_now + away + again_bytes(loads[rank_.offset()]));
-    if (lends_) most = std::max(most, held_now + gradients + shape_.gradient_bytes);
+      most = std::max(most, held_now + rest_away + again_bytes(loads[rank_.offset()]));
+    for (const Foreign& part : {kept > 0 ? in_plan_ : in_rest_, in_rest_})
+      if (part.awaits) most = std::max(most, held_now + (part.gradients + 1) * shape_.gradient_bytes);
     return most;
   }
 
   bool whole() const { return memory_.options.recompute == Recompute::whole; }
-  // Of what is borrowed in backward.
-  std::int64_t weights(bool again) const {
+  // Of what is borrowed in backward, weights and gradients.
+  std::int64_t away_bytes(const Foreign& part, bool again) const {
     const std::int64_t besides = whole() ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
-    return borrowed_ * (shape_.backward_weight_bytes + (again ? besides : 0));
+    return part.borrowed * (shape_.backward_weight_bytes + (again ? besides : 0)) +
+           part.gradients * shape_.gradient_bytes;
   }
+  // A rank that computes nothing takes no workspace in backward.
   std::int64_t again_bytes(const ChunkLoad& load) const {
-    if (!whole()) return recompute_bytes(shape_, load);
-    return std::max(backward_bytes(shape_, load, load.positions_here),
-                    forward_bytes(shape_, load, load.positions_here));
+    ChunkShape shape = shape_;
+    if (load.positions_here == 0) shape.workspace.backward = shape.workspace.recompute = 0;
+    if (!whole()) return recompute_bytes(shape, load);
+    return std::max(backward_bytes(shape, load, load.positions_here),
+                    forward_bytes(shape, load, load.positions_here));
   }
 
   const LayerMemory& memory_;
   const CarriedStep& step_;
   RankId rank_;
   ChunkShape shape_;
-  std::int64_t borrowed_ = 0;
-  bool lends_ = false;
+  const Foreign& in_plan_;
+  const Foreign& in_rest_;
 };
 
 }  // namespace
@@ -102,7 +132,7 @@ std::int64_t LayerMemory::units() const {
 
 std::int64_t LayerMemory::free_bytes() const {
   if (!budget) return std::numeric_limits<std::int64_t>::max() / 4;
-  return *budget -
+  return *budget / kCacheLine * kCacheLine -
          (with_backward() ? state_bytes(shape.chunk, shape.max_tokens) * shape.states_in_flight : 0);
 }
 
@@ -126,9 +156,11 @@ int LayerMemory::num_blocks(std::int64_t table_bytes) const {
 }
 
 std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step) {
+  const std::vector<Foreign> in_plan = foreign_of(step.plan, step.homes),
+                             in_rest = foreign_of(step.rest_plan, step.homes);
   std::vector<Peaks> all;
   for (RankId rank : indices<RankId>(step.plan.num_ranks()))
-    all.push_back(RankPeaks(memory, step, rank).peaks());
+    all.push_back(RankPeaks(memory, step, in_plan[rank.offset()], in_rest[rank.offset()], rank).peaks());
   return all;
 }
 

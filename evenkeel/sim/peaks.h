@@ -37,11 +37,15 @@ using RankLoads = std::vector<ChunkLoad>;  // [P]
 
 // A step as it is carried out.
 struct CarriedStep {
+  const LayerPlacement& homes;
   const StepPlan& plan;
+  const StepPlan& rest_plan;  // of what backward computes again; the same, or plain EP
   Workspaces workspace;
   std::span<const Chunk> chunks;
   std::span<const RankLoads> loads;       // by chunk
   std::span<const RankLoads> rest_loads;  // by chunk of what backward computes again
+  int blocks = 1;                         // that the step was counted in, where it may be cut
+  std::span<const int> rest_blocks;       // the same of the rest, each time that it was decided
 };
 
 struct Peaks {
@@ -50,7 +54,7 @@ struct Peaks {
 
   std::int64_t both() const { return forward > backward ? forward : backward; }
 };
-// By rank. O(chunks P + transfers).
+// By rank. O(chunks P + E + transfers).
 std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step);
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@
 namespace evenkeel {
 
 struct SimRequest {
-  Topology topology;
+  Topology topology = Topology::uniform(1, 1);
   bool topology_has_links = false;
   std::optional<ModelDescription> model = {};
   std::optional<double> expert_bytes = {};  // of one expert, where it is quantized

@@ -1,0 +1,80 @@
+#include "evenkeel/sim/method.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr const char* kAllowed =
+    "; allowed: homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, "
+    "slots:S, "
+    "best) and memory (memfine, budget) joined by +, or fsdp, or all";
+
+TEST(Method, IsPartsJoined) {
+  const Method method = parse_method("eplb:32+level+budget");
+  EXPECT_EQ(method.homes, Method::Homes::eplb);
+  EXPECT_EQ(method.copies, 32);
+  EXPECT_EQ(method.step, Method::Step::level);
+  EXPECT_EQ(method.memory, Method::Memory::budget);
+  EXPECT_EQ(method.name, "eplb:32+level+budget");
+  EXPECT_EQ(
+      method.description(),
+      "32 copies of popular experts; each step's excess moves to the level; in chunks that fit the budget");
+  EXPECT_EQ(parse_method("slots:4").slots, 4);
+  EXPECT_TRUE(parse_method("fsdp").fsdp);
+  EXPECT_FALSE(parse_method("contiguous+llep").is_placed());
+}
+
+TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
+  const auto said = [](const char* text) { return message_of<InvalidArgument>([&] { parse_method(text); }); };
+  EXPECT_EQ(said("fast"), std::string("methods: 'fast': 'fast' is no part of a method") + kAllowed);
+  EXPECT_EQ(said(""), std::string("methods: '': '' is no part of a method") + kAllowed);
+  EXPECT_EQ(said("level+fsdp"),
+            std::string("methods: 'level+fsdp': 'fsdp' is no part of a method") + kAllowed);
+  EXPECT_EQ(said("llep+level"), std::string("methods: 'llep+level': two parts of one kind") + kAllowed);
+  EXPECT_EQ(said("eplb"), std::string("methods: 'eplb': a part lacks its number") + kAllowed);
+  EXPECT_EQ(said("level:3"), std::string("methods: 'level:3': a part has a number") + kAllowed);
+  EXPECT_EQ(said("eplb:0"), "methods: '0'; allowed: a whole number in 1..65536");
+}
+
+std::vector<std::string> names(const std::vector<Method>& methods) {
+  std::vector<std::string> all;
+  for (const Method& each : methods) all.push_back(each.name);
+  return all;
+}
+
+TEST(UsualMethods, AreThoseThatCanBeCompared) {
+  EXPECT_THAT(names(usual_methods({.num_experts = 32, .num_ranks = 8})),
+              ElementsAre("ep", "eplb", "moetuner", "robust", "llep", "level", "slots", "all"));
+  EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true})),
+              ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
+                          "memfine", "all"));
+}
+
+TEST(UsualMethods, HaveEquallyManyCopiesOnEveryRank) {
+  for (const auto& [experts, ranks, copies] :
+       {std::tuple{32, 8, 8}, {256, 8, 32}, {256, 64, 64}, {100, 8, 12}}) {
+    const std::vector<Method> methods = parse_methods("eplb", {.num_experts = experts, .num_ranks = ranks});
+    EXPECT_EQ(methods.front().copies, copies) << experts << " experts on " << ranks;
+    EXPECT_EQ((experts + copies) % ranks, 0);
+  }
+}
+
+TEST(Methods, AreNamesOfUsualOnesAndCombinations) {
+  const Known known{32, 8, true, true, false, true};
+  const std::vector<Method> methods = parse_methods("all,robust+slots:3", known);
+  EXPECT_THAT(names(methods), ElementsAre("all", "robust+slots:3"));
+  EXPECT_EQ(methods[0].step, Method::Step::best);
+  EXPECT_EQ(methods[0].memory, Method::Memory::budget);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { parse_methods("ep,ep", known); }),
+            "methods: 'ep' twice; allowed: each method once");
+}
+
+}  // namespace
+}  // namespace evenkeel
