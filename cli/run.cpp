@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/report/study_report.h"
@@ -43,7 +44,7 @@ struct RunArguments {
   bool by_gain = true;
   std::int64_t repeat = 5;
   bool backward = false;
-  bool timeline = false;
+  std::string timeline;
   bool json = false;
 };
 
@@ -160,12 +161,17 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
     setup.candidates.push_back({options.parameters, budget});
     setup.candidates.back().planner.kind = kind;
   }
-  setup.timelines = options.timeline;
+  setup.timelines = !options.timeline.empty();
   return setup;
 }
 
 void run(const CLI::App& app, RunArguments& options) {
   validate_options(app);
+  if (is_given(app, "--timeline")) {
+    require_not_read(options.timeline, "--timeline", {options.trace},
+                     {options.weights, options.placement, options.budget.cost_file});
+    require_writable(options.timeline);
+  }
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
@@ -191,6 +197,10 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--placement")) report.placement = options.placement;
   if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
+  if (setup.timelines) {
+    report.timeline = options.timeline;
+    write_file(options.timeline, to_chrome_trace(timeline_of(report)));
+  }
   print_result(report, options.json);
 }
 
@@ -220,8 +230,9 @@ Subcommand add_run(CLI::App& command) {
   add_planner_parameters(*app, options->parameters, &options->by_gain);
   app->add_flag("--backward", options->backward, "Gradients as well");
   add_budget_options(*app, options->budget);
-  app->add_flag("--timeline", options->timeline,
-                "What the fullest rank's memory holds during a step, and when");
+  app->add_option("--timeline", options->timeline,
+                  "A step of each planner, for ui.perfetto.dev: phases, weights that travel, memory")
+      ->type_name("FILE.json");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   add_json(*app, options->json);
   app->footer(

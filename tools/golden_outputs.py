@@ -48,7 +48,7 @@ class Masks(NamedTuple):
 
 STEP = Masks(
     keys="""critical_ms wall_ms wait_ms least_wait_ms phases_ms plan_us speedup share_of_ideal control_ratio control_spread
-            seconds_per_assignment seconds_per_transfer seconds_per_step""",
+            seconds_per_assignment seconds_per_transfer seconds_per_step ts dur tdur""",
     rounded="max_abs_error max_rel_error",
     text=r"""
         -?[\d.]+ [mu]s

@@ -58,8 +58,8 @@ struct CpuOptions {
   std::shared_ptr<const ExpertFfn> experts = nullptr;
   // Called at the end of each forward and backward, on the rank's thread.
   std::function<void(const StepStatistics&)> on_step = {};
-  // Called when a step enters a phase, on the rank's thread.
-  std::function<void(const StepMoment&)> on_phase = {};
+  // Called when a step leaves a phase, on the rank's thread.
+  std::function<void(const TimedPhase&)> on_phase = {};
 };
 
 // Where a layer's steps run, if not on the CPU: layer/cuda/on_gpu.h has one for NVIDIA GPUs.

@@ -29,6 +29,14 @@ struct StepMoment {
   friend bool operator==(const StepMoment&, const StepMoment&) = default;
 };
 
+// A phase that a rank has left.
+struct TimedPhase {
+  StepMoment moment;
+  double begin = 0;  // wall_seconds()
+  double end = 0;
+  double cpu_seconds = 0;  // of the rank's thread
+};
+
 struct StepStatistics {
   bool backward = false;
   // CPU time of this rank's thread, by phase, in seconds; waiting costs none.

@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/check.h"
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel {
@@ -12,25 +13,26 @@ StepTimeline::StepTimeline(Arena& arena, std::size_t points) : arena_(arena) {
   if (arena.in_use_bytes() > 0)
     throw InvalidArgument("arena", "lends " + format_bytes(arena.in_use_bytes()) + " already",
                           "a timeline made before anything is lent");
+  record_.phases.reserve(points);
   record_.in_use.reserve(points);
-  record_.stretches.reserve(points);
+  record_.seconds.reserve(points);
   record_.buffers.reserve(points);
   alive_.reserve(points);
-  record_.in_use.push_back(0);
+  note(0);
   arena.watch(this);
 }
 
 void StepTimeline::restart() {
   for (std::size_t i = 0; i < alive_.size(); ++i) {
     StepRecord::Lent& lent = record_.buffers[i] = record_.buffers[alive_[i]];
-    lent.moment.reset();
     lent.begin = 0;
     alive_[i] = i;
   }
   record_.buffers.resize(alive_.size());
-  record_.in_use.assign(1, arena_.in_use_bytes());
-  record_.stretches.clear();
-  moment_.reset();
+  record_.phases.clear();
+  record_.in_use.clear();
+  record_.seconds.clear();
+  note(arena_.in_use_bytes());
 }
 
 StepRecord StepTimeline::record() const {
@@ -39,17 +41,14 @@ StepRecord StepTimeline::record() const {
   return record;
 }
 
-// A stretch begins with the first thing that happens in it.
 void StepTimeline::note(std::int64_t in_use) {
-  auto& stretches = record_.stretches;
-  if (moment_ && (stretches.empty() || stretches.back().moment != *moment_))
-    stretches.push_back({*moment_, record_.in_use.size()});
   record_.in_use.push_back(in_use);
+  record_.seconds.push_back(wall_seconds());
 }
 
 void StepTimeline::lent(const Loan& loan, std::int64_t in_use) noexcept {
   alive_.push_back(record_.buffers.size());
-  record_.buffers.push_back({loan, moment_, record_.in_use.size(), 0});
+  record_.buffers.push_back({loan, record_.in_use.size(), 0});
   note(in_use);
 }
 

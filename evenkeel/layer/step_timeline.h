@@ -1,4 +1,5 @@
-// The buffers that an arena lent during a step, when, and in which phase: where a peak comes from.
+// The phases of a step on one rank, and the buffers that its arena lent meanwhile: where time goes, and where
+// a peak of memory comes from.
 //
 // Points   in_use[0] is what was lent when the record began; each buffer that is lent or given back adds one
 //          point, the sum after it. A buffer is alive at the points [begin, end), so that at every point the
@@ -8,17 +9,15 @@
 //   Arena arena(Device::cpu());
 //   StepTimeline timeline(arena);
 //   MoeOptions options;
-//   options.cpu().on_phase = [&](const StepMoment& moment) { timeline.enter(moment); };
+//   options.cpu().on_phase = [&](const TimedPhase& phase) { timeline.add(phase); };
 //   MoeLayer layer(comm, arena, shape, placement, options);
 //   timeline.restart();
 //   layer.backward(layer.forward(hidden, top_k, output), grad_output, gradients);
 //   const StepRecord record = timeline.record();
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "evenkeel/device/arena_watcher.h"
@@ -29,25 +28,14 @@ namespace evenkeel {
 struct StepRecord {
   struct Lent {
     Loan loan;
-    std::optional<StepMoment> moment;  // when it was lent; none: before the record began, or outside a step
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  // Points from `begin` to the next stretch's, or to the end.
-  struct Stretch {
-    StepMoment moment;
-    std::size_t begin = 0;
-  };
 
+  std::vector<TimedPhase> phases;
   std::vector<std::int64_t> in_use;  // by point
-  std::vector<Stretch> stretches;    // those in which something was lent or given back
+  std::vector<double> seconds;       // by point: wall_seconds()
   std::vector<Lent> buffers;         // in the order they were lent
-
-  std::int64_t peak_bytes() const { return std::ranges::max(in_use); }
-  // The first point with so much in use.
-  std::size_t peak_point() const {
-    return static_cast<std::size_t>(std::ranges::max_element(in_use) - in_use.begin());
-  }
 };
 
 // Watches an arena for as long as it lives; must go before the arena. Used on the arena's thread.
@@ -59,8 +47,7 @@ class StepTimeline final : private ArenaWatcher {
   StepTimeline(const StepTimeline&) = delete;
   StepTimeline& operator=(const StepTimeline&) = delete;
 
-  // Buffers that are lent and given back from now on belong to this moment.
-  void enter(const StepMoment& moment) { moment_ = moment; }
+  void add(const TimedPhase& phase) { record_.phases.push_back(phase); }
   // Forgets all but the buffers that are still lent.
   void restart();
   // All points since then. Buffers that are still lent end with the last point.
@@ -72,7 +59,6 @@ class StepTimeline final : private ArenaWatcher {
   void note(std::int64_t in_use);
 
   Arena& arena_;
-  std::optional<StepMoment> moment_;
   StepRecord record_;
   std::vector<std::size_t> alive_;  // places in record_.buffers, ascending
 };

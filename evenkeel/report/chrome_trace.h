@@ -4,7 +4,8 @@
 // Times      Seconds, 0 or more. They are written in microseconds, rounded to eighths: an eighth is exact in
 //            binary, so that slices which touch do so after a reader's arithmetic, too.
 // Slices     Those of one thread nest or do not overlap; the outer one comes first.
-// Flows      Arrows. Both ends lie in a slice of their thread, and before the next one begins.
+// Flows      Arrows from one slice to another: of two that touch at an arrow's end, the later one. Perfetto
+//            turns an arrow round whose second slice begins before the first.
 // Source     "Trace Event Format" (Google), of which M, X, s, f and C are used.
 #pragma once
 

@@ -45,7 +45,6 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},
                {"bitwise_equal", internal::or_null(accuracy.bitwise_equal)}});
-  if (report.setup.timelines) json["timeline"] = internal::json_of(figures.timelines[candidate]);
   return json;
 }
 
@@ -86,11 +85,8 @@ std::string to_text(const RunReport& report) {
   internal::put_comparisons(page, {only}, setup.reference.budget.cuts());
   put_phases(page, figures);
   internal::put_loads(page, only);
-  for (std::size_t i = 0; i < figures.timelines.size(); ++i) {
-    page.put("\n");
-    page.put_lines(internal::timeline_picture(
-        figures.timelines[i], internal::planner_of(figures.candidates[i]), setup.candidates[i].budget));
-  }
+  if (report.timeline)
+    page.put("\ntimeline in {}, for ui.perfetto.dev or chrome://tracing\n", *report.timeline);
   return std::move(page).text();
 }
 
@@ -110,6 +106,7 @@ std::string to_json(const RunReport& report) {
   json.update(internal::json_of_control(figures.control));
   for (std::size_t i = 0; i < figures.candidates.size(); ++i)
     json["planners"].push_back(json_of_candidate(report, i));
+  if (report.timeline) json["timeline"] = *report.timeline;
   return internal::line_of(std::move(json), report.axes);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/report/chrome_trace.h"
 #include "evenkeel/study/accuracy.h"
 #include "evenkeel/study/calibration.h"
 #include "evenkeel/study/curve.h"
@@ -23,9 +24,12 @@ struct RunReport {
   std::int64_t tokens = 0;
   CheckedFigures checked;
   std::map<std::string, std::string> axes = {};  // how a trace that nobody named was read, by file
+  std::optional<std::string> timeline = {};      // the file of timeline_of()
 };
 std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);
+// The last step under each planner, for a set-up with timelines.
+ChromeTrace timeline_of(const RunReport& report);
 
 std::string to_text(const Series& series);
 std::string to_json(const Series& series);

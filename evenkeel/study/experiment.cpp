@@ -53,8 +53,11 @@ Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& s
   figures.reference = of_slot(internal::kReference);
   figures.control = internal::control_of(samples);
   std::size_t next = internal::kFirstCandidate;
-  for (const Candidate& candidate : setup.candidates)
-    figures.candidates.push_back(is_plain_reference(setup, candidate) ? figures.reference : of_slot(next++));
+  for (const Candidate& candidate : setup.candidates) {
+    const std::size_t slot = is_plain_reference(setup, candidate) ? internal::kReference : next++;
+    figures.candidates.push_back(of_slot(slot));
+    if (setup.timelines) figures.timelines.push_back({samples.records(slot), samples.plan(slot).transfers});
+  }
   return figures;
 }
 
@@ -81,8 +84,6 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
                        [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
   shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
   shared.results = results_for(setup, batches);
-  shared.records.resize(static_cast<std::size_t>(ranks));
-  shared.timelines.resize(batches.size());
 
   ThreadOptions threads;
   threads.deadline_seconds = kDeadlineSeconds;
@@ -90,10 +91,8 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
       ranks, [&](Communicator& comm) { internal::run_rank(comm, shared); }, threads);
 
   std::vector<Figures> figures(batches.size());
-  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+  for (std::size_t batch = 0; batch < batches.size(); ++batch)
     if (setup.rounds > 0) figures[batch] = figures_of(setup, shared.slots, shared.samples[batch]);
-    figures[batch].timelines = std::move(shared.timelines[batch]);
-  }
   return figures;
 }
 

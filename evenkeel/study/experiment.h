@@ -41,7 +41,7 @@ struct ExperimentSetup {
   // Each budget among these and the reference's takes a layer, with its packed weights.
   std::vector<Candidate> candidates = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
-  bool timelines = false;  // of the step that is shown to `inspect`
+  bool timelines = false;  // of each candidate's last round
 };
 
 struct CandidateFigures {
@@ -74,16 +74,16 @@ struct CandidateFigures {
   std::int64_t worst_peak_bytes() const;
 };
 
-// The buffers that one rank's arena lent during one step.
-struct RankTimeline {
-  int rank = 0;
-  StepRecord record;
+// A candidate's step in the last round.
+struct CandidateTimeline {
+  std::vector<StepRecord> ranks;
+  std::vector<Transfer> transfers;  // of the forward pass
 };
 
 struct Figures {
   CandidateFigures reference;
   std::vector<CandidateFigures> candidates;  // those of the reference itself where it is among them
-  std::vector<RankTimeline> timelines;       // of each candidate's worst rank, where asked for
+  std::vector<CandidateTimeline> timelines;  // likewise, where asked for
   RoundRatio control;
   // Where the reference is plain ep: its largest rank load / mean.
   double ideal_speedup() const { return reference.balance.max_over_mean; }

@@ -317,7 +317,7 @@ class Locales(ProcessTest):
         for words in (
             ["plan", self.loads, "--ranks", 2],
             ["place", "p.json", "--ranks", 4, "--nodes", 2],
-            ["run", "--scenario", "balanced", "--ranks", 2, "--timeline", *small],
+            ["run", "--scenario", "balanced", "--ranks", 2, *small],
         ):
             done = self.call(*words, env=env, text=False)
             if b"no subcommand" in done.stderr:

@@ -73,7 +73,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     std::optional<StepTimeline> timeline;  // watching allocates nothing either
     if (watched) timeline.emplace(arena);
     MoeOptions options = same;
-    if (watched) options.cpu().on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
+    if (watched) options.cpu().on_phase = [&](const TimedPhase& phase) { timeline->add(phase); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
       TopK top_k = cases[i].top_k_of(comm.rank().value());
@@ -93,6 +93,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     allocations[comm.rank().offset()] = heap_use().allocations;
     if (watched) {
       EXPECT_GT(timeline->record().in_use.size(), 1u);
+      EXPECT_GT(timeline->record().phases.size(), 1u);
     }
   });
   for (std::int64_t count : allocations) EXPECT_EQ(count, 0);

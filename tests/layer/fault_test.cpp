@@ -117,7 +117,7 @@ Outcome outcome_where_computing_fails(std::string_view what, int at, RankId fail
       call();
     };
     options.cpu().experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
-    options.cpu().on_phase = [=](const StepMoment&) { fail("on_phase"); };
+    options.cpu().on_phase = [=](const TimedPhase&) { fail("on_phase"); };
     return options;
   });
 }

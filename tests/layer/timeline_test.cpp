@@ -1,9 +1,12 @@
-// A step's timeline shows every byte of the arena at every moment, and watching changes nothing.
+// A step's timeline shows every phase and every byte of the arena at every moment, and watching changes
+// nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <set>
 #include <string>
@@ -45,7 +48,9 @@ struct Watched {
   std::int64_t peak = 0;
   std::int64_t in_use_before = 0;
   std::int64_t in_use_after = 0;
-  std::map<bool, int> chunks;  // by pass, as the layer's statistics say
+  // By pass, as the layer's statistics say.
+  std::map<bool, int> chunks;
+  std::map<bool, std::array<double, kPhases>> cpu_seconds;
   std::int64_t least_budget = 0;
 };
 
@@ -63,10 +68,13 @@ std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Settin
     options.cpu().memory.recompute = setting.recompute;
     options.cpu().memory.rule = setting.rule;
     options.cpu().memory.cost = setting.cost;
-    options.cpu().on_step = [&](const StepStatistics& step) { mine.chunks[step.backward] = step.chunks; };
+    options.cpu().on_step = [&](const StepStatistics& step) {
+      mine.chunks[step.backward] = step.chunks;
+      mine.cpu_seconds[step.backward] = step.cpu_seconds;
+    };
     if (with_timeline) {
       timeline = std::make_unique<StepTimeline>(arena);
-      options.cpu().on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
+      options.cpu().on_phase = [&](const TimedPhase& phase) { timeline->add(phase); };
     }
     RankLayer rank(problem, comm, arena, options);
     mine.least_budget = rank.layer().least_budget();
@@ -86,13 +94,23 @@ std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Settin
   return watched;
 }
 
+// When a buffer was lent; none: before the record began.
+std::optional<StepMoment> moment_of(const StepRecord& record, const StepRecord::Lent& lent) {
+  if (lent.begin == 0) return std::nullopt;
+  const double lent_at = record.seconds[lent.begin];
+  const auto after = std::ranges::upper_bound(record.phases, lent_at, {}, &TimedPhase::begin);
+  return std::prev(after)->moment;
+}
+
 // Whether a rank kept some of a step's chunks and dispatched the others again.
 bool keeps_some(const Watched& step) {
-  const auto is_held = [](const StepRecord::Lent& lent) {
-    return lent.moment && !lent.moment->backward && lent.loan.lifetime == Lifetime::held;
+  const auto is_held = [&](const StepRecord::Lent& lent) {
+    const auto moment = moment_of(step.record, lent);
+    return moment && !moment->backward && lent.loan.lifetime == Lifetime::held;
   };
-  const auto is_dispatched_again = [](const StepRecord::Lent& lent) {
-    return lent.moment && lent.moment->backward && lent.loan.name == std::string("dispatched rows");
+  const auto is_dispatched_again = [&](const StepRecord::Lent& lent) {
+    const auto moment = moment_of(step.record, lent);
+    return moment && moment->backward && lent.loan.name == std::string("dispatched rows");
   };
   return std::ranges::any_of(step.record.buffers, is_held) &&
          std::ranges::any_of(step.record.buffers, is_dispatched_again);
@@ -144,8 +162,7 @@ TEST_P(Timeline, AddsUpAtEveryPointAndReachesThePeak) {
     for (const StepRecord::Lent& lent : record.buffers)
       for (std::size_t point = lent.begin; point < lent.end; ++point) sums[point] += lent.loan.bytes;
     EXPECT_EQ(sums, record.in_use);
-    EXPECT_EQ(record.peak_bytes(), step.peak);
-    EXPECT_EQ(record.in_use[record.peak_point()], step.peak);
+    EXPECT_EQ(std::ranges::max(record.in_use), step.peak);
     EXPECT_EQ(record.in_use.front(), step.in_use_before);
     EXPECT_EQ(record.in_use.back(), step.in_use_after);
   }
@@ -153,6 +170,8 @@ TEST_P(Timeline, AddsUpAtEveryPointAndReachesThePeak) {
 
 TEST_P(Timeline, HasAPointForEachBufferThatComesOrGoesAndNoOther) {
   for (const Watched& step : steps_) {
+    EXPECT_EQ(step.record.seconds.size(), step.record.in_use.size());
+    EXPECT_TRUE(std::ranges::is_sorted(step.record.seconds));
     std::vector<int> happened(step.record.in_use.size(), 0);
     for (const StepRecord::Lent& lent : step.record.buffers) {
       ++happened[lent.begin];
@@ -166,7 +185,6 @@ TEST_P(Timeline, KnowsWhatWasLentBeforeAndThatAllElseCameBack) {
   for (const Watched& step : steps_) {
     std::int64_t before = 0;
     for (const StepRecord::Lent& lent : step.record.buffers) {
-      EXPECT_EQ(lent.moment.has_value(), lent.begin > 0);
       EXPECT_EQ(lent.end == step.record.in_use.size(), lent.begin == 0) << lent.loan.name;
       if (lent.begin > 0) continue;
       before += lent.loan.bytes;
@@ -188,7 +206,7 @@ TEST_P(Timeline, NeverHasTwoBuffersInOnePlace) {
       }
 }
 
-TEST_P(Timeline, NamesThePhaseInWhichABufferIsLent) {
+TEST_P(Timeline, TellsThePhaseInWhichABufferIsLent) {
   const std::map<std::string, Phase> phases = {
       {"table of blocks", Phase::plan},         {"routes", Phase::dispatch},
       {"rows to send", Phase::dispatch},        {"dispatched rows", Phase::dispatch},
@@ -201,10 +219,10 @@ TEST_P(Timeline, NamesThePhaseInWhichABufferIsLent) {
       const auto expected = phases.find(lent.loan.name);
       if (expected == phases.end()) continue;
       seen.insert(lent.loan.name);
-      ASSERT_TRUE(lent.moment);
-      EXPECT_EQ(lent.moment->phase, expected->second) << lent.loan.name;
-      EXPECT_EQ(lent.moment->chunk < 0,
-                expected->second == Phase::plan || expected->second == Phase::transfer)
+      const auto moment = moment_of(step.record, lent);
+      ASSERT_TRUE(moment);
+      EXPECT_EQ(moment->phase, expected->second) << lent.loan.name;
+      EXPECT_EQ(moment->chunk < 0, expected->second == Phase::plan || expected->second == Phase::transfer)
           << lent.loan.name;
     }
   EXPECT_GE(seen.size(), setting_.backward ? 5u : 4u);
@@ -212,22 +230,35 @@ TEST_P(Timeline, NamesThePhaseInWhichABufferIsLent) {
 
 TEST_P(Timeline, GoesThroughPassesAndChunksInTheirOrder) {
   for (const Watched& step : steps_) {
-    const auto& stretches = step.record.stretches;
-    ASSERT_FALSE(stretches.empty());
-    EXPECT_EQ(stretches.front().begin, 1u);
+    const auto& phases = step.record.phases;
+    ASSERT_FALSE(phases.empty());
+    EXPECT_EQ(phases.front().moment, StepMoment());
     std::map<bool, int> chunks;
-    for (std::size_t i = 0; i < stretches.size(); ++i) {
-      const StepMoment& moment = stretches[i].moment;
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      const StepMoment& moment = phases[i].moment;
+      EXPECT_LE(phases[i].begin, phases[i].end);
       if (i > 0) {
-        EXPECT_LT(stretches[i - 1].begin, stretches[i].begin);
-        EXPECT_NE(stretches[i - 1].moment, moment);
-        EXPECT_LE(stretches[i - 1].moment.backward, moment.backward);
+        const TimedPhase& before = phases[i - 1];
+        EXPECT_LE(before.moment.backward, moment.backward);
+        if (before.moment.backward == moment.backward)
+          EXPECT_EQ(before.end, phases[i].begin);
+        else
+          EXPECT_LE(before.end, phases[i].begin);
       }
       if (moment.chunk < 0) continue;
       EXPECT_TRUE(moment.chunk == chunks[moment.backward] || moment.chunk + 1 == chunks[moment.backward]);
       chunks[moment.backward] = moment.chunk + 1;
     }
     EXPECT_EQ(chunks, step.chunks);
+  }
+}
+
+TEST_P(Timeline, AddsUpToTheCpuTimeOfEveryPhase) {
+  for (const Watched& step : steps_) {
+    std::map<bool, std::array<double, kPhases>> cpu_seconds;
+    for (const TimedPhase& phase : step.record.phases)
+      cpu_seconds[phase.moment.backward][static_cast<std::size_t>(phase.moment.phase)] += phase.cpu_seconds;
+    EXPECT_EQ(cpu_seconds, step.cpu_seconds);
   }
 }
 
@@ -280,22 +311,20 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StepTimeline, KeepsWhatIsStillLentWhenItStartsAgain) {
   Arena arena(Device::cpu(), 1 << 20);
   StepTimeline timeline(arena);
-  timeline.enter({.phase = Phase::dispatch, .chunk = 2});
+  timeline.add({.moment = {.phase = Phase::dispatch, .chunk = 2}, .begin = 1, .end = 3});
   Buffer goes = arena.allocate(100, "goes");
   const Buffer stays = arena.allocate(64, "stays");
   goes.release();
   EXPECT_EQ(timeline.record().in_use, (std::vector<std::int64_t>{0, 128, 192, 64}));
-  EXPECT_EQ(timeline.record().buffers.at(0).moment->chunk, 2);
+  EXPECT_EQ(timeline.record().phases.at(0).moment.chunk, 2);
   timeline.restart();
   const Buffer outside = arena.allocate(1, "of no step");
   const StepRecord record = timeline.record();
   EXPECT_EQ(record.in_use, (std::vector<std::int64_t>{64, 128}));
-  EXPECT_TRUE(record.stretches.empty());
+  EXPECT_EQ(record.seconds.size(), 2u);
+  EXPECT_TRUE(record.phases.empty());
   ASSERT_EQ(record.buffers.size(), 2u);
   EXPECT_EQ(record.buffers[0].loan.name, std::string("stays"));
-  EXPECT_FALSE(record.buffers[0].moment);
-  EXPECT_FALSE(record.buffers[1].moment);
-  EXPECT_EQ(record.peak_point(), 1u);
 }
 
 TEST(StepTimeline, HoldsMoreThanItsSpaceWasMadeFor) {

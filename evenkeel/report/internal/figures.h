@@ -50,10 +50,4 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
 // The load of each rank under ep, and under the last planner.
 void put_loads(Page& page, const Comparison& comparison);
 
-// rank, in_use, phases and buffers: docs/command-line.md.
-Json json_of(const RankTimeline& timeline);
-// Bytes in use over what happens in the step, the phases below, and what the peak is made of; at most 100
-// columns. The budget is drawn where it is within twice the peak.
-std::string timeline_picture(const RankTimeline& timeline, const std::string& planner, const Budget& budget);
-
 }  // namespace evenkeel::internal

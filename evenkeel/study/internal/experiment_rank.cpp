@@ -36,7 +36,7 @@ struct RankLayer {
     options.cpu().on_step = [this](const StepStatistics& step) { note(step); };
     if (!timelines) return options;
     timeline.emplace(arena);
-    options.cpu().on_phase = [this](const StepMoment& moment) { timeline->enter(moment); };
+    options.cpu().on_phase = [this](const TimedPhase& phase) { timeline->add(phase); };
     return options;
   }
 
@@ -59,11 +59,11 @@ class ExperimentRank {
   void point_at_gradients();
   RankLayer& layer_for(const Candidate& candidate);
   void take_rounds(std::size_t batch);
+  void keep_last(StepSamples& samples, std::size_t slot);
   RankSample take_step(const Batch& batch, const Candidate& candidate);
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
   void show_results(std::size_t batch);
-  void keep_worst_timeline(std::size_t batch) const;
   void clear_gradients() const;
   void wait_for_all();
   bool is_first() const { return comm_.rank().value() == 0; }
@@ -127,11 +127,17 @@ void ExperimentRank::take_rounds(std::size_t batch) {
       const std::size_t slot = (step + static_cast<std::size_t>(round + warm_ups)) % slots;
       const RankSample sample = take_step(shared_.batches[batch], shared_.slots[slot]);
       if (round >= 0) samples.at(round, slot, comm_.rank().value()) = sample;
-      if (is_first() && round == setup_.rounds - 1) samples.plan(slot) = last_plan_;
+      if (round == setup_.rounds - 1) keep_last(samples, slot);
     }
     if (is_first() && round >= 0 && shared_.progress)
       shared_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
   }
+}
+
+void ExperimentRank::keep_last(StepSamples& samples, std::size_t slot) {
+  if (is_first()) samples.plan(slot) = last_plan_;
+  if (setup_.timelines)
+    samples.records(slot)[comm_.rank().offset()] = layer_for(shared_.slots[slot]).timeline->record();
 }
 
 RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candidate) {
@@ -162,7 +168,7 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
   ForwardState state = layer.forward(rows(setup_.inputs->hidden), batch.top_k_of(me), rows(results.output));
   StepReport report = layer.report(state);
   last_plan_.rank_loads = std::move(report.rank_loads);
-  last_plan_.transfers = report.transfers;
+  last_plan_.transfers.assign(state.plan().transfers().begin(), state.plan().transfers().end());
   last_plan_.reason = report.reason;
   if (!setup_.backward) return;
   const auto router_weights = std::span(results.grad_router_weights)
@@ -188,21 +194,11 @@ void ExperimentRank::show_results(std::size_t batch) {
     RankLayer& at = layer_for(setup_.candidates[candidate]);
     clear_gradients();
     wait_for_all();
-    if (at.timeline) at.timeline->restart();
     compute(shared_.batches[batch], at.layer);
-    if (at.timeline) shared_.records[comm_.rank().offset()] = at.timeline->record();
     wait_for_all();
-    if (is_first()) {
-      shared_.inspect(candidate, shared_.results, at.layer.bitwise().holds);
-      if (setup_.timelines) keep_worst_timeline(batch);
-    }
+    if (is_first()) shared_.inspect(candidate, shared_.results, at.layer.bitwise().holds);
     wait_for_all();
   }
-}
-
-void ExperimentRank::keep_worst_timeline(std::size_t batch) const {
-  const auto worst = std::ranges::max_element(shared_.records, {}, &StepRecord::peak_bytes);
-  shared_.timelines[batch].push_back({static_cast<int>(worst - shared_.records.begin()), std::move(*worst)});
 }
 
 void ExperimentRank::clear_gradients() const {

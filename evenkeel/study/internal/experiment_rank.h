@@ -14,12 +14,10 @@ struct Measurement {
   const std::vector<Batch>& batches;
   const Inspect& inspect;
   const RoundProgress& progress;
-  std::shared_ptr<const ExpertFfn> experts = nullptr;     // null: the library's own
-  std::vector<Candidate> slots = {};                      // the steps of a round
-  std::vector<StepSamples> samples = {};                  // by batch
-  StepResults results = {};                               // of the last step
-  std::vector<StepRecord> records = {};                   // of the last step that was inspected, by rank
-  std::vector<std::vector<RankTimeline>> timelines = {};  // by batch; rank 0 writes them
+  std::shared_ptr<const ExpertFfn> experts = nullptr;  // null: the library's own
+  std::vector<Candidate> slots = {};                   // the steps of a round
+  std::vector<StepSamples> samples = {};               // by batch
+  StepResults results = {};                            // of the last step
 };
 
 // Of every layer in an experiment, whoever computes.

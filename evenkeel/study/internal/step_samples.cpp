@@ -108,7 +108,7 @@ CandidateFigures figures_of(const StepSamples& samples, std::size_t slot) {
   const SlotPlan& plan = samples.plan(slot);
   figures.rank_loads = plan.rank_loads;
   figures.balance = imbalance(plan.rank_loads);
-  figures.transfers = plan.transfers;
+  figures.transfers = std::ssize(plan.transfers);
   figures.reason = plan.reason;
   figures.least_budget = plan.least_budget;
   count_bytes(samples, slot, figures);

@@ -30,7 +30,7 @@ struct RankSample {
 // The same on every rank and in every round.
 struct SlotPlan {
   std::vector<std::int64_t> rank_loads;
-  std::int64_t transfers = 0;
+  std::vector<Transfer> transfers;
   StepReason reason = StepReason::as_planned;
   std::int64_t least_budget = 0;
 };
@@ -40,7 +40,11 @@ struct SlotPlan {
 class StepSamples {
  public:
   StepSamples(int rounds, std::size_t slots, int ranks)
-      : rounds_(rounds), ranks_(ranks), plans_(slots), samples_(size(rounds) * slots * size(ranks)) {}
+      : rounds_(rounds),
+        ranks_(ranks),
+        plans_(slots),
+        samples_(size(rounds) * slots * size(ranks)),
+        records_(slots, std::vector<StepRecord>(size(ranks))) {}
 
   int rounds() const { return rounds_; }
   RankSample& at(int round, std::size_t slot, int rank) { return samples_[first(round, slot) + size(rank)]; }
@@ -50,6 +54,9 @@ class StepSamples {
   }
   SlotPlan& plan(std::size_t slot) { return plans_[slot]; }
   const SlotPlan& plan(std::size_t slot) const { return plans_[slot]; }
+  // Of the last round, by rank; empty ones where there are no timelines.
+  std::vector<StepRecord>& records(std::size_t slot) { return records_[slot]; }
+  const std::vector<StepRecord>& records(std::size_t slot) const { return records_[slot]; }
 
  private:
   static std::size_t size(int count) { return static_cast<std::size_t>(count); }
@@ -61,6 +68,7 @@ class StepSamples {
   int ranks_;
   std::vector<SlotPlan> plans_;  // by slot
   std::vector<RankSample> samples_;
+  std::vector<std::vector<StepRecord>> records_;  // by slot
 };
 
 // Slots of a round: the reference, the reference again, then the candidates.

@@ -31,32 +31,21 @@ namespace evenkeel::internal {
 // PhaseClock knows the phase that a rank is in, and adds the thread's CPU time to the phase entered last.
 class PhaseClock {
  public:
-  // `on_phase`, if any, is told of every phase when it begins.
-  explicit PhaseClock(std::function<void(const StepMoment&)> on_phase) : on_phase_(std::move(on_phase)) {}
+  // `on_phase`, if any, is told of every phase when it ends.
+  explicit PhaseClock(std::function<void(const TimedPhase&)> on_phase) : on_phase_(std::move(on_phase)) {}
 
   void start(bool backward) {
     statistics_ = {};
     statistics_.backward = backward;
-    wall_start_ = wall_seconds();
-    since_ = thread_cpu_seconds();
     moment_ = {.backward = backward};
-    tell();
+    wall_start_ = wall_since_ = wall_seconds();
+    since_ = thread_cpu_seconds();
   }
-  void enter(Phase phase) {
-    account();
-    moment_.phase = phase;
-    tell();
-  }
+  void enter(Phase phase) { enter(phase, moment_.chunk); }
   // The next chunk of the pass begins with this phase.
-  void enter_chunk(Phase phase) {
-    moment_.chunk = statistics_.chunks++;
-    enter(phase);
-  }
+  void enter_chunk(Phase phase) { enter(phase, statistics_.chunks++); }
   // A phase that is of no chunk.
-  void leave_chunk(Phase phase) {
-    moment_.chunk = -1;
-    enter(phase);
-  }
+  void leave_chunk(Phase phase) { enter(phase, -1); }
   StepStatistics stop() {
     account();
     statistics_.wall_seconds = wall_seconds() - wall_start_;
@@ -65,20 +54,27 @@ class PhaseClock {
   StepStatistics& statistics() { return statistics_; }
 
  private:
+  void enter(Phase phase, int chunk) {
+    account();
+    moment_.phase = phase;
+    moment_.chunk = chunk;
+  }
   void account() {
     const double now = thread_cpu_seconds();
-    statistics_.cpu_seconds[static_cast<std::size_t>(moment_.phase)] += now - since_;
+    const double cpu_seconds = now - since_;
+    statistics_.cpu_seconds[static_cast<std::size_t>(moment_.phase)] += cpu_seconds;
     since_ = now;
-  }
-  void tell() const {
-    if (on_phase_) on_phase_(moment_);
+    if (!on_phase_) return;
+    const double begin = std::exchange(wall_since_, wall_seconds());
+    on_phase_({moment_, begin, wall_since_, cpu_seconds});
   }
 
-  std::function<void(const StepMoment&)> on_phase_;
+  std::function<void(const TimedPhase&)> on_phase_;
   StepStatistics statistics_;
   StepMoment moment_;
   double since_ = 0;
   double wall_start_ = 0;
+  double wall_since_ = 0;  // where phases are told of
 };
 
 class CpuLayer final : public LayerBackend {
