@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -73,10 +74,14 @@ ExchangeSeconds::ExchangeSeconds(const Machine& machine, const Topology& topolog
   received_.resize(ranks);
   left_.resize(std::ranges::max(nics_) + 1);
   reached_.resize(left_.size());
-  within_.resize(ranks);
-  across_.resize(ranks);
+  reaching_within_.resize(ranks);
+  reaching_across_.resize(ranks);
   for (RankId from : indices<RankId>(ranks))
-    for (RankId to : indices<RankId>(ranks)) in_node_.push_back(topology.same_node(from, to) ? 1 : 0);
+    for (RankId to : indices<RankId>(ranks)) {
+      const bool within = topology.same_node(from, to);
+      within_.push_back(within && from != to ? 1 : 0);
+      across_.push_back(within ? 0 : 1);
+    }
 }
 
 double ExchangeSeconds::of(std::span<const double> bytes, std::span<double> by_rank) {
@@ -116,26 +121,22 @@ void ExchangeSeconds::add_pairs(std::span<const double> bytes) {
 void ExchangeSeconds::add_levels(std::span<const double> bytes) {
   const std::size_t ranks = sent_.size();
   const Topology::Description& topology = topology_.description();
-  std::ranges::fill(within_, 0.0);
-  std::ranges::fill(across_, 0.0);
+  std::ranges::fill(reaching_within_, 0.0);
+  std::ranges::fill(reaching_across_, 0.0);
   for (std::size_t from = 0; from < ranks; ++from) {
     const double* const row = bytes.data() + from * ranks;
-    const double* const in_node = in_node_.data() + from * ranks;
-    double sent = 0, left = 0;
+    const double* const within = within_.data() + from * ranks;
+    const double* const across = across_.data() + from * ranks;
     for (std::size_t to = 0; to < ranks; ++to) {
-      const double each = to == from ? 0 : row[to];
-      const double near = each * in_node[to], far = each - near;
-      sent += near;
-      left += far;
-      within_[to] += near;
-      across_[to] += far;
+      reaching_within_[to] += row[to] * within[to];
+      reaching_across_[to] += row[to] * across[to];
     }
-    sent_[from].add(topology.within, sent);
-    left_[nics_[from]].add(topology.across, left);
+    sent_[from].add(topology.within, std::transform_reduce(row, row + ranks, within, 0.0));
+    left_[nics_[from]].add(topology.across, std::transform_reduce(row, row + ranks, across, 0.0));
   }
   for (std::size_t to = 0; to < ranks; ++to) {
-    received_[to].add(topology.within, within_[to]);
-    reached_[nics_[to]].add(topology.across, across_[to]);
+    received_[to].add(topology.within, reaching_within_[to]);
+    reached_[nics_[to]].add(topology.across, reaching_across_[to]);
   }
 }
 

@@ -63,8 +63,8 @@ class ExchangeSeconds {
   std::vector<std::size_t> nics_;        // by rank
   std::vector<Port> sent_, received_;    // by rank
   std::vector<Port> left_, reached_;     // by interface
-  std::vector<double> in_node_;          // [P, P] 1 between two ranks of a node
-  std::vector<double> within_, across_;  // [P] that reach a rank
+  std::vector<double> within_, across_;  // [P, P] 1 for two ranks of a node, or of two nodes
+  std::vector<double> reaching_within_, reaching_across_;  // [P] bytes that reach a rank
 };
 
 }  // namespace evenkeel

@@ -43,6 +43,8 @@ class MethodRun {
     result_.heat.assign(layers,
                         std::vector<double>(static_cast<std::size_t>(std::min(num_steps, kMostRuns))));
     rank_loads_.resize(ranks * static_cast<std::size_t>(shape.groups));
+    for (RankId from : indices<RankId>(ranks))
+      for (RankId to : indices<RankId>(ranks)) within_.push_back(setup.topology.same_node(from, to) ? 1 : 0);
     if (method.fsdp) {
       if (!setup.layer || !setup.machine)
         throw InvalidArgument("methods", "fsdp needs sizes and rates", "a model and a machine");
@@ -85,6 +87,7 @@ class MethodRun {
   MethodResult result_;
   std::deque<LayerReplay> replays_;  // by group
   std::optional<GatheredLayer> gathered_;
+  std::vector<double> within_;  // [P, P] 1 between two ranks of a node
   StepFigures step_;
   std::vector<std::int64_t> rank_loads_;  // of all groups, all layers of the step
   std::int64_t assignments_ = 0, recomputed_ = 0;
@@ -110,15 +113,13 @@ void MethodRun::run(int layer, int group, const LayerTokens& tokens) {
     std::int64_t& of_layer = result_.layer_peaks[static_cast<std::size_t>(layer)];
     of_layer = std::max(of_layer, peak.both());
   }
-  const auto ranks = static_cast<std::size_t>(tokens.num_ranks());
+  if (outcome.pair_bytes.empty()) return;
+  const std::vector<double>& bytes = outcome.pair_bytes;
   auto& pairs = result_.pair_bytes[static_cast<std::size_t>(group)];
-  for (std::size_t from = 0; from < (outcome.pair_bytes.empty() ? 0 : ranks); ++from)
-    for (std::size_t to = 0; to < ranks; ++to) {
-      const double bytes = outcome.pair_bytes[from * ranks + to];
-      pairs[from * ranks + to] += bytes;
-      (setup_.topology.same_node(RankId(from), RankId(to)) ? step_.bytes_within : step_.bytes_across) +=
-          bytes;
-    }
+  for (std::size_t i = 0; i < bytes.size(); ++i) pairs[i] += bytes[i];
+  const double within = std::transform_reduce(bytes.begin(), bytes.end(), within_.begin(), 0.0);
+  step_.bytes_within += within;
+  step_.bytes_across += std::reduce(bytes.begin(), bytes.end()) - within;
 }
 
 void MethodRun::add_loads(const LayerTokens& tokens, const LayerOutcome& outcome, int group) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace evenkeel {
 
@@ -90,10 +91,8 @@ void LayerSeconds::borrow(std::span<const Transfer> transfers) {
 // All ranks begin together, and each goes on when its own ports are done.
 void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& moved) {
   exchange_.of(bytes, took_);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    pair_bytes_[i] += bytes[i];
-    moved += bytes[i];
-  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) pair_bytes_[i] += bytes[i];
+  moved += std::reduce(bytes.begin(), bytes.end());
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     add_span(rank, phase, now_[rank], now_[rank] + took_[rank]);
     now_[rank] += took_[rank];

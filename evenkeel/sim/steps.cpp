@@ -147,15 +147,15 @@ class LoadSteps final : public StepSource {
     tokens.experts.clear();
     tokens.counts.resize(shape_.ranks, num_experts_);
     const auto rows = tokens.counts.rows();
-    even_.resize(experts);
-    for (std::size_t e = 0; e < experts; ++e) even_[e] = loads[e] / all;
-    for (std::size_t r = 0; r < static_cast<std::size_t>(shape_.ranks); ++r)
-      std::ranges::copy(even_, rows.subspan(r * experts).begin());
-    std::int64_t next = 0;  // the rank that gets the next one
-    for (std::size_t e = 0; e < experts; ++e)
-      for (std::int64_t left = loads[e] % all; left > 0; --left, next = next + 1 < all ? next + 1 : 0)
-        if (next >= first && next < first + shape_.ranks)
-          ++rows[static_cast<std::size_t>(next - first) * experts + e];
+    const auto of_rank = [&](std::size_t e, std::int64_t rank) {
+      const std::int64_t behind = rank - rest_begin_[e];
+      return even_[e] + ((behind < 0 ? behind + all : behind) < rest_[e] ? 1 : 0);
+    };
+    share_out(loads, all);
+    for (std::int64_t r = 0; r < shape_.ranks; ++r) {
+      std::int64_t* const row = rows.data() + static_cast<std::size_t>(r) * experts;
+      for (std::size_t e = 0; e < experts; ++e) row[e] = of_rank(e, first + r);
+    }
     tokens.counts.sum_loads();
     tokens.first_token.assign(1, 0);
     for (RankId rank : indices<RankId>(shape_.ranks)) {
@@ -173,11 +173,25 @@ class LoadSteps final : public StepSource {
   }
 
  private:
+  // Of each expert, what every rank has, and from which rank on so many have one more.
+  void share_out(std::span<const std::int64_t> loads, std::int64_t all) {
+    even_.clear();
+    rest_.clear();
+    rest_begin_.clear();
+    std::int64_t next = 0;
+    for (const std::int64_t load : loads) {
+      even_.push_back(load / all);
+      rest_.push_back(load % all);
+      rest_begin_.push_back(next);
+      next = (next + rest_.back()) % all;
+    }
+  }
+
   std::span<const RoutingProfile> steps_;
   GroupShape shape_;
   int k_;
   const RoutingProfile* open_ = nullptr;
-  std::vector<std::int64_t> even_;
+  std::vector<std::int64_t> even_, rest_, rest_begin_;
 };
 
 }  // namespace

@@ -6,6 +6,8 @@ namespace evenkeel {
 
 namespace {
 
+constexpr std::int32_t kNowhere = 0;  // of an expert without assignments, which nobody asks
+
 void sum_of_ranks(const LayerTokens& chunk, const StepPlan& plan, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
   for (std::size_t from = 0; from < ranks; ++from) {
@@ -56,29 +58,46 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
 // Experts with one segment have their rank; the pieces of the others, by source.
 void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
-  rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), 0);
+  rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), kNowhere);
+  runs_.clear();
   dealt_.clear();
   pieces_.clear();
   piece_begin_.assign(1, 0);
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
-    if (segments.size() == 1) rank_of_[expert.offset()] = segments.front().rank.value();
-    if (segments.size() < 2) continue;
-    rank_of_[expert.offset()] = -1 - static_cast<std::int32_t>(dealt_.size());
-    dealt_.push_back(expert);
-    split_.begin(segments, ranks);
-    moves_.clear();
-    split_.deal([&](RankId source) { return counts.at(source, expert); },
-                [&](RankId from, RankId to, std::int64_t count) {
-                  if (count > 0) moves_.push_back({from.value(), {to.value(), count}});
-                });
-    std::ranges::stable_sort(moves_, {}, &Move::from);
-    auto move = moves_.begin();
-    for (std::int32_t source = 0; source < counts.num_ranks(); ++source) {
-      for (; move != moves_.end() && move->from == source; ++move) pieces_.push_back(move->piece);
-      piece_begin_.push_back(pieces_.size());
+    if (segments.size() == 1) {
+      const std::int32_t rank = segments.front().rank.value();
+      rank_of_[expert.offset()] = rank;
+      if (runs_.empty() || runs_.back().rank != rank || runs_.back().end != expert.offset())
+        runs_.push_back({rank, expert.offset(), expert.offset()});
+      ++runs_.back().end;
+    } else if (segments.size() > 1) {
+      rank_of_[expert.offset()] = -1 - static_cast<std::int32_t>(dealt_.size());
+      dealt_.push_back(expert);
+      deal_split(counts, expert, segments, ranks);
     }
   }
+}
+
+// In the order of the deal, put behind each other by source.
+void TrafficCounter::deal_split(const Counts& counts, ExpertId expert, std::span<const Segment> segments,
+                                std::size_t ranks) {
+  split_.begin(segments, ranks);
+  moves_.clear();
+  from_.assign(ranks + 1, 0);
+  split_.deal([&](RankId source) { return counts.at(source, expert); },
+              [&](RankId from, RankId to, std::int64_t count) {
+                if (count == 0) return;
+                moves_.push_back({from.value(), {to.value(), count}});
+                ++from_[from.offset() + 1];
+              });
+  const std::size_t first = pieces_.size();
+  pieces_.resize(first + moves_.size());
+  for (std::size_t source = 0; source < ranks; ++source) {
+    from_[source + 1] += from_[source];
+    piece_begin_.push_back(first + from_[source + 1]);
+  }
+  for (const Move& move : moves_) pieces_[first + from_[static_cast<std::size_t>(move.from)]++] = move.piece;
 }
 
 void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) const {
@@ -86,8 +105,8 @@ void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) con
   for (RankId source : indices<RankId>(ranks)) {
     std::int64_t* const sent = traffic.positions.data() + source.offset() * ranks;
     const auto row = counts.row(source);
-    for (std::size_t expert = 0; expert < row.size(); ++expert)
-      if (rank_of_[expert] >= 0) sent[rank_of_[expert]] += row[expert];
+    for (const Run& run : runs_)
+      for (std::size_t expert = run.begin; expert < run.end; ++expert) sent[run.rank] += row[expert];
     for (std::size_t split = 0; split < dealt_.size(); ++split)
       for (const Piece& piece : pieces_of(split, source)) sent[piece.rank] += piece.count;
   }

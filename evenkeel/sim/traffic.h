@@ -40,6 +40,11 @@ class TrafficCounter {
     std::int32_t from;
     Piece piece;
   };
+  // Experts [begin, end), all computed by one rank.
+  struct Run {
+    std::int32_t rank;
+    std::size_t begin, end;
+  };
   struct Cursor {
     std::span<const Piece> pieces;
     std::int64_t done = 0;  // of the first
@@ -57,6 +62,8 @@ class TrafficCounter {
     return group_of(pieces_, piece_begin_, split * seen_.size() + source.offset());
   }
   void deal(const Counts& counts, const StepPlan& plan);
+  void deal_split(const Counts& counts, ExpertId expert, std::span<const Segment> segments,
+                  std::size_t ranks);
   void count_positions(const Counts& counts, Traffic& traffic) const;
   void count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic);
   void count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
@@ -65,7 +72,9 @@ class TrafficCounter {
   SplitDeal split_;
   std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its place in dealt_
   std::vector<ExpertId> dealt_;           // experts that several ranks compute
-  std::vector<Move> moves_;               // of one of them
+  std::vector<Run> runs_;                 // of the other experts
+  std::vector<Move> moves_;               // of one that is dealt
+  std::vector<std::size_t> from_;         // [P + 1] of these, where each source's begin
   std::vector<Piece> pieces_;             // by expert of dealt_, then by source
   std::vector<std::size_t> piece_begin_;  // [dealt experts x P + 1]
   std::vector<Cursor> cursors_;           // by expert of dealt_, of one source

@@ -85,7 +85,7 @@ SimSetup setup_of(const Case& made, const Candidate& candidate, const ExpertFfn&
   layer.chunk = chunk_shape(made.moe, made.batch.num_ranks(), experts, made.backward);
   const ExpertShape& expert = made.moe.expert;
   layer.sizes = {step_expert(layer.chunk), static_cast<double>(layer.chunk.row_bytes()),
-                 static_cast<double>(expert.parameters() * bytes_of(expert.type))};
+                 static_cast<double>(expert.weight_bytes())};
   setup.layer = layer;
   if (candidate.budget.is_given()) setup.budget = candidate.budget.bytes;
   setup.most_tokens = made.batch.most_tokens();
@@ -143,7 +143,7 @@ Budget random_budget(const Case& made, std::mt19937_64& random, const ExpertFfn&
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 5;
 #else
-constexpr std::uint64_t kSeeds = 80;
+constexpr std::uint64_t kSeeds = 50;
 #endif
 
 TEST(Replay, OfRandomStepsIsWhatLayersReport) {
