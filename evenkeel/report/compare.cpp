@@ -193,8 +193,9 @@ std::string to_text(const ComparedRecordings& all) {
   if (comparison.shape.groups > 1)
     page.put("{} groups of expert parallelism, of {} ranks each\n", comparison.shape.groups,
              comparison.shape.ranks);
-  page.put("judged on {}, of {} {} each\n", judged_on(all), grouped(comparison.tokens_per_step),
-           all.top_k ? "tokens" : "assignments");
+  const std::int64_t size = std::llround(comparison.tokens_per_step);
+  page.put("judged on {}, of {} each\n", judged_on(all),
+           all.top_k ? counted(size, "token", "tokens") : counted(size, "assignment", "assignments"));
   page.put("placements made from {}\n\n", placed_on(all));
   page.put(step_table(all));
   page.put("\n");
