@@ -50,15 +50,12 @@ SimRequest machine_of(const CLI::App& app, const CompareArguments& options) {
   machine.topology_has_links = is_given(app, "--topology");
   machine.expert_bytes = options.rates.expert_bytes;
   machine.device = options.rates.device;
-  if (is_given(app, "--cost")) {
-    refuse_if_given(app, "--device", "is what --cost says");
-    machine.machine = read_cost(options.rates.cost);
-  }
-  if (!options.files.model.empty())
-    machine.model = read_model_description(options.files.model);
-  else
+  if (options.files.model.empty())
     for (const char* option : {"--cost", "--device", "--expert-bytes", "--budget"})
       refuse_if_given(app, option, "needs --model, which says how large experts and rows are");
+  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
+  if (!options.files.model.empty()) machine.model = read_model_description(options.files.model);
+  if (is_given(app, "--cost")) machine.machine = read_cost(options.rates.cost);
   // A machine known by name has its device's rates.
   if (machine.model && machine.device.empty() && !machine.machine)
     machine.device = preset_device(options.machine.topology);
@@ -67,7 +64,12 @@ SimRequest machine_of(const CLI::App& app, const CompareArguments& options) {
 
 void run(const CLI::App& app, const CompareArguments& options) {
   require_one_numbering(app);
-  if (!options.csv.empty()) require_writable(options.csv);
+  if (!options.csv.empty()) {
+    require_not_read(options.csv, "--csv", options.recordings, options.files.model_files());
+    require_not_read(options.csv, "--csv", options.place_from,
+                     {options.machine.topology, options.rates.cost});
+    require_writable(options.csv);
+  }
   CompareRequest request = options.request;
   request.machine = machine_of(app, options);
   const std::vector<Recording> recordings = read_all(options, options.recordings, "TRACE");

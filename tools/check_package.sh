@@ -34,7 +34,7 @@ command=$PWD/build/release/bin/evenkeel
 for test in tests/python/*_test.py; do
   (cd tests/python && EVENKEEL_COMMAND=$command "$python" -m unittest "$(basename "$test" .py)")
 done
-for page in README.md docs/python.md docs/evaluate.md; do
+for page in README.md docs/compare.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"
 done
 # As of the interpreter's version, which numpy's types are for.

@@ -284,15 +284,13 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
 namespace {
 
 void require_same_model(const Recording& first, const Recording& other, const std::string& argument) {
-  const RoutingProfile &a = first.profile, &b = other.profile;
-  const bool numbered = a.layers().known() && b.layers().known();
-  if (a.num_layers() == b.num_layers() && a.num_experts() == b.num_experts() &&
-      (!numbered || a.layers() == b.layers()))
+  const bool numbered = first.layers().known() && other.layers().known();
+  if (first.rows().num_rows == other.rows().num_rows && first.num_experts() == other.num_experts() &&
+      (!numbered || first.layers() == other.layers()))
     return;
   const auto what_it_has = [](const Recording& each) {
-    return fmt::format("{} has {} of {} experts", each.name,
-                       described(each.profile.layers(), each.profile.num_layers()),
-                       each.profile.num_experts());
+    return fmt::format("{} has {} of {} experts", each.name, described(each.layers(), each.rows().num_rows),
+                       each.num_experts());
   };
   throw InvalidArgument(argument, fmt::format("{}, but {}", what_it_has(other), what_it_has(first)),
                         "recordings of the same layers and experts");
@@ -319,7 +317,7 @@ std::vector<Recording> read_recordings(const std::vector<std::string>& paths, co
     Recording one = read_recording(path, options);
     for (const std::size_t i : {std::size_t{0}, numbered})
       if (i < all.size()) require_same_model(all[i], one, argument);
-    if (numbered < all.size() && !all[numbered].profile.layers().known()) numbered = all.size();
+    if (numbered < all.size() && !all[numbered].layers().known()) numbered = all.size();
     all.push_back(std::move(one));
   }
   require_sum(all, argument);

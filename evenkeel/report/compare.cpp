@@ -36,13 +36,17 @@ std::string judged_on(const ComparedRecordings& all) {
   return steps_text(all.comparison.first_judged, last_step(all.comparison), all.recordings);
 }
 
-std::string placed_on(const ComparedRecordings& all) {
-  if (all.comparison.place_every)
-    return fmt::format("the {} before, again and again",
-                       counted(*all.comparison.place_every, "step", "steps"));
+std::string first_placed_on(const ComparedRecordings& all) {
   if (!all.placed_from.empty()) return fmt::format("{}", fmt::join(all.placed_from, ", "));
   if (all.comparison.same_data) return "the same data, so figures of placements flatter them";
   return steps_text(0, all.comparison.first_judged - 1, all.recordings);
+}
+
+std::string placed_on(const ComparedRecordings& all) {
+  const std::string first = first_placed_on(all);
+  if (!all.comparison.place_every) return first;
+  return fmt::format("{}; anew after every {}, from these", first,
+                     counted(*all.comparison.place_every, "step", "steps"));
 }
 
 std::string bytes_text(double bytes) {
@@ -58,17 +62,23 @@ std::string three_digits(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : grouped(value);
 }
 
+// Names that a table has room for; below it they stand in full, in the same order.
+std::string short_name(const Method& method) {
+  constexpr std::size_t most = 18;
+  return method.name.size() <= most ? method.name : method.name.substr(0, most - 1) + "…";
+}
+
 Table step_table(const ComparedRecordings& all) {
   const bool timed = all.comparison.has_seconds;
-  std::vector<std::string> head = {"max/mean", "median", "p95", "p99", "worst"};
+  std::vector<std::string> head = {"max/mean", "median", "p95", "worst"};
   if (timed) head.insert(head.end(), {"ms: median", "p95"});
   head.insert(head.end(), {"vs ep", "of ideal", "verdict"});
   Table table(std::move(head));
   for (std::size_t m = 0; m < all.summaries.size(); ++m) {
     const MethodSummary& sum = all.summaries[m];
     const Spread& level = sum.max_over_mean;
-    std::vector<std::string> row = {all.comparison.methods[m].method.name, fixed(level.median, 2),
-                                    fixed(level.p95, 2), fixed(level.p99, 2), fixed(level.worst, 2)};
+    std::vector<std::string> row = {short_name(all.comparison.methods[m].method), fixed(level.median, 2),
+                                    fixed(level.p95, 2), fixed(level.worst, 2)};
     if (timed) row.insert(row.end(), {milliseconds(sum.seconds->median), milliseconds(sum.seconds->p95)});
     row.insert(row.end(), {sum.speedup ? fixed(*sum.speedup, 2) + "x" : "-",
                            sum.share_of_ideal ? fmt::format("{:.0f} %", 100 * *sum.share_of_ideal) : "-",
@@ -85,19 +95,19 @@ std::string pair_text(const MethodSummary& sum) {
 
 Table cost_table(const ComparedRecordings& all) {
   const bool sized = all.comparison.has_bytes;
-  std::vector<std::string> head = {"a step", "weights moved"};
-  if (sized) head.insert(head.end(), {"within nodes", "between", "worst pair", "peak"});
-  if (all.machine.budget) head.push_back("too large");
-  head.push_back("chunks");
+  std::vector<std::string> head = {"a step", "transfers"};
+  if (sized) head.insert(head.end(), {"in nodes", "between", "worst pair", "peak"});
+  if (all.machine.budget) head.insert(head.end(), {"misfits", "chunks"});
   Table table(std::move(head));
   for (std::size_t m = 0; m < all.summaries.size(); ++m) {
     const MethodSummary& sum = all.summaries[m];
-    std::vector<std::string> row = {all.comparison.methods[m].method.name, three_digits(sum.transfers)};
+    std::vector<std::string> row = {short_name(all.comparison.methods[m].method),
+                                    three_digits(sum.transfers)};
     if (sized)
       row.insert(row.end(), {bytes_text(*sum.bytes_within), bytes_text(*sum.bytes_across), pair_text(sum),
                              format_bytes(*sum.peak_bytes)});
-    if (all.machine.budget) row.push_back(fmt::format("{}", *sum.steps_over_budget));
-    row.push_back(fmt::format("{}", sum.most_chunks));
+    if (all.machine.budget)
+      row.insert(row.end(), {fmt::format("{}", *sum.steps_over_budget), fmt::format("{}", sum.most_chunks)});
     table.add(std::move(row));
   }
   return table;
@@ -132,7 +142,7 @@ Json json_of(const Method& method, const MethodSummary& sum) {
           {"worst_pair", std::move(pair)},
           {"transfers", sum.transfers},
           {"weight_bytes", or_null(sum.weight_bytes)},
-          {"moved_bytes", sum.moved_bytes},
+          {"moved_bytes", sum.weight_bytes ? Json(sum.moved_bytes) : Json(nullptr)},
           {"peak_bytes", or_null(sum.peak_bytes)},
           {"steps_over_budget", or_null(sum.steps_over_budget)},
           {"chunks", sum.most_chunks},
@@ -183,8 +193,9 @@ std::string to_text(const ComparedRecordings& all) {
   if (comparison.shape.groups > 1)
     page.put("{} groups of expert parallelism, of {} ranks each\n", comparison.shape.groups,
              comparison.shape.ranks);
-  page.put("judged on {}, of {} {} each\n", judged_on(all), grouped(comparison.tokens_per_step),
-           all.top_k ? "tokens" : "assignments");
+  const std::int64_t size = std::llround(comparison.tokens_per_step);
+  page.put("judged on {}, of {} each\n", judged_on(all),
+           all.top_k ? counted(size, "token", "tokens") : counted(size, "assignment", "assignments"));
   page.put("placements made from {}\n\n", placed_on(all));
   page.put(step_table(all));
   page.put("\n");
@@ -200,10 +211,8 @@ std::string to_text(const ComparedRecordings& all) {
 std::string to_csv(const ComparedRecordings& all) {
   std::string text =
       "step,method,max_over_mean,seconds,bytes_within_nodes,bytes_between_nodes,weight_bytes,moved_bytes,"
-      "transfers,"
-      "peak_bytes,chunks,recomputed_fraction,layers_as_planned,layers_given_up,load_least,load_median,load_"
-      "p95,"
-      "load_most\n";
+      "transfers,peak_bytes,chunks,recomputed_fraction,layers_as_planned,layers_given_up,load_least,"
+      "load_median,load_p95,load_most\n";
   const auto known = [](bool is, double value) { return is ? fmt::format("{:.17g}", value) : std::string(); };
   const Comparison& comparison = all.comparison;
   for (int i = 0; i < comparison.num_steps; ++i)

@@ -33,6 +33,7 @@ struct Recording {
   std::optional<int> num_ranks = {};
 
   bool is_trace() const { return trace != nullptr; }
+  int num_experts() const { return trace ? trace->info().num_experts : profile.num_experts(); }
   // Which of the model's layers the rows are, where somebody said it.
   const LayerNumbers& layers() const { return trace ? trace->info().layers : profile.layers(); }
   NumberedRows rows() const {

@@ -240,6 +240,7 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
   const LayerPlacement plain = LayerPlacement::contiguous(steps.num_experts(), shape.ranks);
   LayerTokens tokens;
   Worst worst;
+  std::int64_t assignments = 0;
   for (int i = 0; i < all.num_steps; ++i) {
     const int step = options.first_judged + i;
     const bool renews = options.place_every && i > 0 && i % *options.place_every == 0;
@@ -255,6 +256,7 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
       for (auto& run : runs) run->begin_layer();
       for (int group = 0; group < shape.groups; ++group) {
         steps.read(layer, group, tokens);
+        assignments += tokens.counts.total();
         if (group == 0) note_worst(tokens, plain, step, layer, worst);
         for (auto& run : runs) run->run(layer, group, tokens);
       }
@@ -263,6 +265,9 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
     for (auto& run : runs) run->end_step();
     if (progress) progress(i + 1, all.num_steps);
   }
+  if (assignments == 0)
+    throw InvalidArgument("recordings", "have no assignments in the steps that are judged",
+                          "a recording of some tokens");
   steps.open(worst.step);
   steps.read(worst.layer, 0, tokens);
   for (auto& run : runs) run->picture(worst.step, worst.layer, tokens);

@@ -8,11 +8,34 @@ namespace evenkeel {
 
 namespace {
 
-void require_like(const StepSource& one, const StepSource& other) {
-  if (one.num_layers() == other.num_layers() && one.num_experts() == other.num_experts()) return;
-  throw InvalidArgument(
-      "place_from", fmt::format("has {} layers of {} experts", other.num_layers(), other.num_experts()),
-      fmt::format("{} layers of {} experts, as what is compared", one.num_layers(), one.num_experts()));
+void require_like(const Recording& one, const Recording& other) {
+  const bool numbered = one.layers().known() && other.layers().known();
+  if (one.rows().num_rows == other.rows().num_rows && one.num_experts() == other.num_experts() &&
+      (!numbered || one.layers() == other.layers()))
+    return;
+  const auto what_it_has = [](const Recording& each) {
+    return fmt::format("{} of {} experts", described(each.layers(), each.rows().num_rows),
+                       each.num_experts());
+  };
+  throw InvalidArgument("place_from", fmt::format("{} has {}", other.name, what_it_has(other)),
+                        fmt::format("{}, as {} has", what_it_has(one), one.name));
+}
+
+// Refuses what would have no effect.
+void require_effect(const CompareOptions& options, bool has_place_from, int num_judged) {
+  const bool places = std::ranges::any_of(options.methods, &Method::is_placed);
+  const auto refuse = [](const char* argument) {
+    throw InvalidArgument(argument, "no method that is compared places experts",
+                          "to leave it out, or a method with eplb:R, moetuner, joint or robust");
+  };
+  if (has_place_from && !places) refuse("place_from");
+  if (!options.place_every) return;
+  if (!places) refuse("place_every");
+  if (*options.place_every >= num_judged)
+    throw InvalidArgument(
+        "place_every",
+        fmt::format("{}, but the number of steps judged is {}", *options.place_every, num_judged),
+        num_judged > 1 ? fmt::format("1..{}", num_judged - 1) : "to leave it out");
 }
 
 std::vector<std::string> names_of(std::span<const Recording> recordings) {
@@ -29,13 +52,13 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
   ComparedRecordings all{
       .machine = request.machine, .recordings = names_of(recordings), .placed_from = names_of(place_from)};
   const Recording& first = recordings.front();
-  const int experts = first.trace ? first.trace->info().num_experts : first.profile.num_experts();
+  const int experts = first.num_experts();
   const GroupShape shape = group_shape(request.machine.topology.num_ranks(), experts);
   const std::unique_ptr<StepSource> steps = steps_of(recordings, shape, request.cut);
   std::unique_ptr<StepSource> source;
   if (!place_from.empty()) {
     source = steps_of(place_from, shape, request.cut);
-    require_like(*steps, *source);
+    require_like(first, place_from.front());
   }
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);
   const Known known{.num_experts = experts,
@@ -48,6 +71,7 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
       .methods = request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known),
       .first_judged = source ? 0 : steps->num_steps() / 2,
       .place_every = request.place_every};
+  require_effect(options, source != nullptr, steps->num_steps() - options.first_judged);
   if (options.methods.front().name != "ep") {
     if (std::ranges::find(options.methods, "ep", &Method::name) != options.methods.end())
       std::erase_if(options.methods, [](const Method& each) { return each.name == "ep"; });

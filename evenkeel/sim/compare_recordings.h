@@ -40,7 +40,8 @@ struct ComparedRecordings {
 
 // Without `place_from`, placements are made from the first half of the steps and the others are replayed; of
 // one step alone both are that one, and the result says so. Throws as read_recording's options, steps_of(),
-// sim_setup() and compare() do; InvalidArgument where recordings are of unlike layers or experts.
+// sim_setup() and compare() do; InvalidArgument where recordings are of unlike layers or experts, and for
+// options without effect.
 ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                                       std::span<const Recording> place_from, const CompareRequest& request,
                                       const SimProgress& progress = {});

@@ -1,5 +1,7 @@
 #include "evenkeel/sim/layer_replay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -43,6 +45,9 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
     case Step::slots:
       break;
     case Step::best:
+      if (!setup.layer || !setup.machine)
+        throw InvalidArgument("methods", "best needs sizes and rates, which predict the fastest",
+                              "level, or a model and a machine");
       add(Kind::ep, false);
       add(Kind::least_loaded, false);
       add(Kind::level, false);
@@ -91,6 +96,19 @@ void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, L
   part.counts.sum_loads();
 }
 
+void require_slots(const Method& method, const SimSetup& setup, const LayerPlacement& homes) {
+  if (setup.backward)
+    throw InvalidArgument("methods", method.name + ", but weights change in training",
+                          "level, or steps without backward");
+  if (!homes.has_single_homes())
+    throw InvalidArgument("methods", method.name + ", but slots need one home for each expert",
+                          "slots over homes without copies");
+  if (method.slots > homes.num_experts())
+    throw InvalidArgument("methods",
+                          fmt::format("{}, but there are {} experts", method.name, homes.num_experts()),
+                          fmt::format("1..{} slots", homes.num_experts()));
+}
+
 // The plan is that of these tokens, no more.
 bool covers(const StepPlan& plan, const LayerTokens& tokens) {
   const auto loads = plan.rank_loads();
@@ -109,9 +127,7 @@ LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vecto
     throw InvalidArgument("methods",
                           method.name + " needs a budget, and a model that says how large rows are",
                           "a budget beside it");
-  if (method.step == Step::slots && setup.backward)
-    throw InvalidArgument("methods", method.name + ", but weights change in training",
-                          "level, or steps without backward");
+  if (method.step == Step::slots) require_slots(method, setup, homes.front());
   if (setup.layer && setup.machine)
     seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology);
   else if (setup.layer)

@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* kParts =
     "homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, slots:S, "
-    "best) "
-    "and memory (memfine, budget) joined by +, or fsdp, or all";
+    "best) and memory (memfine, budget) joined by +, or fsdp, or all";
 
 template <class Kind>
 struct Part {
@@ -74,31 +73,39 @@ class MethodParser {
     const std::size_t colon = part.find(':');
     const std::string_view name = part.substr(0, colon);
     std::optional<std::int64_t> number;
-    if (colon != std::string_view::npos) number = parse_whole(argument_, part.substr(colon + 1), 1, 65536);
+    if (colon != std::string_view::npos) number = number_of(part, colon);
     if (const auto found = find_part(kHomes, name); found != kHomes.end()) {
-      once(has_homes_, found->has_number, number);
+      once(has_homes_, part, found->has_number, number);
       method_.homes = found->kind;
       method_.copies = static_cast<int>(number.value_or(0));
     } else if (const auto step = find_part(kSteps, name); step != kSteps.end()) {
-      once(has_step_, step->has_number, number);
+      once(has_step_, part, step->has_number, number);
       method_.step = step->kind;
       method_.slots = static_cast<int>(number.value_or(0));
     } else if (const auto memory = find_part(kMemories, name); memory != kMemories.end()) {
-      once(has_memory_, false, number);
+      once(has_memory_, part, false, number);
       method_.memory = memory->kind;
     } else {
-      refuse(fmt::format("'{}' is no part of a method", part));
+      refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
     }
   }
 
-  void once(bool& seen, bool has_number, const std::optional<std::int64_t>& number) {
-    if (seen) refuse("two parts of one kind");
+  std::int64_t number_of(std::string_view part, std::size_t colon) const {
+    try {
+      return parse_whole(argument_, part.substr(colon + 1), 1, 65536);
+    } catch (const InvalidArgument&) {
+      refuse(part, "needs a whole number in 1..65536");
+    }
+  }
+  void once(bool& seen, std::string_view part, bool has_number, const std::optional<std::int64_t>& number) {
+    if (seen) refuse(part, "is the second part of its kind");
     if (has_number != number.has_value())
-      refuse(has_number ? "a part lacks its number" : "a part has a number");
+      refuse(part, has_number ? fmt::format("needs a number, as in {}:8", part) : "takes no number");
     seen = true;
   }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw InvalidArgument(argument_, fmt::format("'{}': {}", text_, why), kParts);
+  [[noreturn]] void refuse(std::string_view part, std::string_view why) const {
+    const std::string of = part == text_ ? "" : fmt::format("'{}': ", text_);
+    throw InvalidArgument(argument_, fmt::format("{}'{}' {}", of, part, why), kParts);
   }
 
   std::string_view text_;
@@ -147,13 +154,13 @@ std::vector<Method> usual_methods(const Known& known) {
   while (copies + known.num_ranks <= known.num_experts / 8) copies += known.num_ranks;
   add("ep", "ep");
   if (known.seconds) add("fsdp", "fsdp");
-  add("eplb", fmt::format("eplb:{}", copies));
+  if (known.num_ranks > 1) add("eplb", fmt::format("eplb:{}", copies));  // an expert is on a rank once
   add("moetuner", "moetuner");
   add("robust", "robust");
   add("llep", "llep");
   add("level", "level");
   if (known.unlike_links) add("level-links", "level-links");
-  if (!known.backward) add("slots", "slots:2");
+  if (!known.backward && known.num_experts > 1) add("slots", "slots:2");
   if (known.budget) add("memfine", "memfine");
   add("all", fmt::format("robust+{}{}", known.seconds ? "best" : "level", known.budget ? "+budget" : ""));
   return methods;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -70,6 +71,12 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
   return Topology(std::move(description));
 }
 
+// What require_links() takes (cost/spill_costs.h); on other machines links are timed, and not planned by.
+bool planners_know_links(const Topology::Description& topology) {
+  return topology.links.empty() && topology.speeds.empty() && topology.capacities.empty() &&
+         topology.devices_per_rank == 1;
+}
+
 void require_budget(const SimSetup& setup) {
   if (!setup.budget) return;
   if (!setup.layer)
@@ -105,6 +112,11 @@ Topology group_topology(const Topology& topology, const GroupShape& shape) {
 
 SimSetup sim_setup(const SimRequest& request, const GroupShape& shape, const StepSource& steps,
                    const std::string& recording, std::vector<std::string>& notes) {
+  const std::vector<double>& speeds = request.topology.description().speeds;
+  if (std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
+    throw InvalidArgument("topology",
+                          "gives speeds, but steps are planned and timed for ranks that are alike",
+                          "a topology without speeds");
   SimSetup setup{.topology = group_topology(request.topology, shape),
                  .machine = machine_of(request, notes),
                  .backward = request.backward,
@@ -120,7 +132,7 @@ SimSetup sim_setup(const SimRequest& request, const GroupShape& shape, const Ste
         "the products");
   }
   require_budget(setup);
-  if (!setup.layer || !setup.machine || !setup.topology.description().links.empty()) return setup;
+  if (!setup.layer || !setup.machine || !planners_know_links(setup.topology.description())) return setup;
   const LayerSizes& sizes = setup.layer->sizes;
   StepLinks links{setup.topology, *setup.machine, sizes.expert.work, sizes.row_bytes, setup.backward};
   if (links_differ(links)) setup.planner.links = std::move(links);

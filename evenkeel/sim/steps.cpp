@@ -215,6 +215,11 @@ std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape 
   if (recording.trace) {
     steps = std::make_unique<TraceSteps>(*recording.trace, shape, cut);
   } else {
+    const int experts = recording.num_experts();
+    if (cut.top_k && *cut.top_k > experts)
+      throw InvalidArgument("top_k",
+                            fmt::format("{}, but {} has {} experts", *cut.top_k, recording.name, experts),
+                            fmt::format("1..{}", experts));
     if (cut.tokens)
       throw InvalidArgument("step_tokens",
                             fmt::format("{} has loads, whose steps are its own", recording.name),
@@ -224,7 +229,7 @@ std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape 
         std::make_unique<LoadSteps>(own.empty() ? std::span(&recording.profile, 1) : own, shape, cut.top_k);
   }
   if (steps->num_steps() == 0 || steps->assignments_per_step() <= 0)
-    throw InvalidArgument(recording.name, "has no assignments", "a recording of some tokens");
+    throw ParseError(recording.name, "", "has no assignments");
   return steps;
 }
 
@@ -241,9 +246,6 @@ class JoinedSteps final : public StepSource {
       num_steps_ += part->num_steps();
       most_tokens_ = std::max(most_tokens_, part->most_tokens());
       assignments_per_step_ += part->assignments_per_step() * part->num_steps();
-      if (part->top_k() != top_k_)
-        throw InvalidArgument("recordings", "have tokens of unlike numbers of experts",
-                              "recordings of one model");
     }
     assignments_per_step_ /= num_steps_;
   }
@@ -286,12 +288,27 @@ class JoinedSteps final : public StepSource {
   std::size_t open_ = 0;
 };
 
+void require_one_model(const std::string& first, const StepSource& a, const std::string& other,
+                       const StepSource& b) {
+  if (a.num_layers() == b.num_layers() && a.num_experts() == b.num_experts() && a.top_k() == b.top_k())
+    return;
+  const auto what_it_has = [](const std::string& name, const StepSource& steps) {
+    return fmt::format("{} has {} layers of {} experts{}", name, steps.num_layers(), steps.num_experts(),
+                       steps.top_k() ? fmt::format(", {} a token", *steps.top_k()) : "");
+  };
+  throw InvalidArgument("recordings", fmt::format("{}, but {}", what_it_has(other, b), what_it_has(first, a)),
+                        "recordings of the same layers, experts and top-k");
+}
+
 }  // namespace
 
 std::unique_ptr<StepSource> steps_of(std::span<const Recording> recordings, GroupShape shape,
                                      const StepCut& cut) {
   std::vector<std::unique_ptr<StepSource>> parts;
-  for (const Recording& each : recordings) parts.push_back(steps_of_one(each, shape, cut));
+  for (const Recording& each : recordings) {
+    parts.push_back(steps_of_one(each, shape, cut));
+    require_one_model(recordings.front().name, *parts.front(), each.name, *parts.back());
+  }
   if (parts.size() == 1) return std::move(parts.front());
   return std::make_unique<JoinedSteps>(std::move(parts));
 }

@@ -86,9 +86,9 @@ struct StepCut {
   std::optional<int> top_k = {};
 };
 
-// Of recordings of the same layers and experts, one behind the other; they must outlive it. Throws
-// InvalidArgument for a recording without assignments, more tokens a step than there are, and what is said of
-// tokens where only loads are known.
+// Of recordings one behind the other; they must outlive it. Throws ParseError for a recording without
+// assignments; InvalidArgument for recordings of unlike layers or experts, more tokens a step than there are,
+// and what is said of tokens where only loads are known.
 std::unique_ptr<StepSource> steps_of(std::span<const Recording> recordings, GroupShape shape,
                                      const StepCut& cut = {});
 

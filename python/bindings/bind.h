@@ -15,6 +15,7 @@ void bind_plan(nanobind::module_& module);  // after bind_place
 void bind_cost(nanobind::module_& module);  // after bind_place
 void bind_memory(nanobind::module_& module);
 void bind_evaluate(nanobind::module_& module);  // after bind_place and bind_recording
+void bind_compare(nanobind::module_& module);   // after bind_place and bind_recording
 void bind_rebalance(nanobind::module_& module);
 void bind_routes(nanobind::module_& module);  // after bind_placement
 

@@ -17,6 +17,7 @@ NB_MODULE(_native, module) {
   bind_cost(module);
   bind_memory(module);
   bind_evaluate(module);
+  bind_compare(module);
   bind_rebalance(module);
   bind_routes(module);
 }

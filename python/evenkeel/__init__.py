@@ -12,6 +12,7 @@ for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by
 """
 
 from ._native import version as __version__
+from .comparing import Comparison, compare
 from .device_memory import memory
 from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
@@ -24,6 +25,7 @@ from .step_plan import LayerPlans, PredictedStep, Segment, StepPlan, Transfer, p
 __all__ = [
     "BudgetTooSmall",
     "CommError",
+    "Comparison",
     "Error",
     "Evaluation",
     "HeldOut",
@@ -43,6 +45,7 @@ __all__ = [
     "Transfer",
     "Unsupported",
     "__version__",
+    "compare",
     "evaluate",
     "has_exact_solver",
     "memory",

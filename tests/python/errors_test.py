@@ -61,6 +61,12 @@ def public_calls():
     yield "place()", ek.place, {"profile": profile, "ranks": 2, "from_": placement, "max_moves": 1}
     yield "evaluate()", ek.evaluate, {"recordings": profile, "placements": placement, "ranks": 2}
     yield "evaluate()", ek.evaluate, {"recordings": trace, "placements": ek.Placement.contiguous(3, 16, 2), "ranks": 2}
+    yield "compare()", ek.compare, {"recordings": trace, "ranks": 2}
+    yield (
+        "compare()",
+        ek.compare,
+        {"recordings": two, "topology": "2xh100", "place_from": [profile], "methods": ["eplb:2"]},
+    )
     yield "read_steps()", ek.read_steps, {"path": trace}
     yield "source_counts()", ek.source_counts, {"path": trace, "ranks": 2}
     eplb = {"weight": [[1, 2]], "num_replicas": 2, "num_groups": 1, "num_nodes": 1, "num_gpus": 1}

@@ -39,6 +39,10 @@ if judged.judged_verdict is not None:
     assert_type(judged.judged_verdict["measured_on"], str | None)
     assert_type(judged.judged_verdict["tokens_needed"], int | None)
     assert_type(judged.judged_verdict["notes"], list[str])
+compared = ek.compare("trace.npz", ranks=8, methods=["level", "eplb:8"], budget="2GiB")
+assert_type(compared.methods[0]["verdict"]["break_even_tokens"], float | None)
+assert_type(compared.notes, list[str])
+assert_type(compared.steps["level"]["seconds"], NDArray[np.float64] | NDArray[np.int64])
 assert_type(ek.rebalance_experts(np.ones((2, 4)), 8, 1, 1, 4)[0], NDArray[np.int64])
 
 try:
