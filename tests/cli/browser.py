@@ -22,7 +22,7 @@ class Browser:
         self.answers, write_end = os.pipe()
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", f'exec "$@" 3<&{read_end} 4>&{write_end}', "sh", CHROMIUM]
-            + ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe"]
+            + ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--remote-debugging-pipe"]
             + ["--no-first-run", "--disable-background-networking", f"--user-data-dir={self.profile.name}", "about:blank"],
             pass_fds=(read_end, write_end),
             stdout=subprocess.DEVNULL,

@@ -62,9 +62,9 @@ std::string html_page(const Json& document) {
       "<noscript>The page is drawn by a script, which this browser does not run. Its numbers stand in it as "
       "JSON.</noscript>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n<!--\n{}-->\n<script>\n{}</script>\n"
-      "<script>\n{}</script>\n</body>\n</html>\n",
+      "<script>\n{}{}</script>\n</body>\n</html>\n",
       escaped(document.at("title").get<std::string>()), page_files::style, for_script(document),
-      page_files::d3_licence, page_files::d3, page_files::script);
+      page_files::d3_licence, page_files::d3, page_files::drawing, page_files::script);
 }
 
 Json drawn(double value) {

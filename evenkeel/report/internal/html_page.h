@@ -2,7 +2,7 @@
 //
 // Written   from a document (below) that names no report: to_html() of each result makes one. The document
 //           stands in the page as JSON (id "data"), so that the page is also the file to work on from.
-// Drawn     in the browser, by report/page/page.js with d3. A build without d3 has no pages.
+// Drawn     in the browser, by report/page/ with d3. A build without d3 has no pages.
 // Size      What is only drawn is given by drawn(): four digits. Long rows are pooled by pooled().
 //
 // The document. A field with `?` may be left out; a number that is not known is null and drawn as a gap.
