@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/report/html.h"
 #include "evenkeel/report/internal/page_files.h"
 
 namespace evenkeel {
@@ -25,10 +26,17 @@ std::string escaped(const std::string& text) {
   std::string html;
   for (const char letter : text) {
     switch (letter) {
-      case '&': html += "&amp;"; break;
-      case '<': html += "&lt;"; break;
-      case '>': html += "&gt;"; break;
-      default: html += letter;
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      default:
+        html += letter;
     }
   }
   return html;
@@ -48,6 +56,14 @@ std::string for_script(const Json& json) {
 }
 
 }  // namespace
+
+Json page_of(const std::string& title, const PageOrigin& origin) {
+  return {{"title", title},
+          {"command", origin.command},
+          {"made_with", origin.made_with},
+          {"notes", Json::array()},
+          {"sections", Json::array()}};
+}
 
 std::string html_page(const Json& document) {
   require_pages();
@@ -95,7 +111,10 @@ Json drawn(std::span<const std::int64_t> values) {
 std::vector<double> pooled(std::span<const double> values, std::size_t pool) {
   std::vector<double> most;
   for (std::size_t begin = 0; begin < values.size(); begin += pool)
-    most.push_back(std::ranges::max(values.subspan(begin, std::min(pool, values.size() - begin))));
+    most.push_back(std::accumulate(
+        values.begin() + static_cast<std::ptrdiff_t>(begin),
+        values.begin() + static_cast<std::ptrdiff_t>(std::min(begin + pool, values.size())),
+        std::numeric_limits<double>::quiet_NaN(), [](double a, double b) { return std::fmax(a, b); }));
   return most;
 }
 

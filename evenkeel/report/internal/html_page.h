@@ -24,11 +24,13 @@
 //               log?, least?: number, panels: [{name, values: [rows][columns]}]}
 //              rows whose labels are among filters.layers and columns that are steps follow the filters;
 //              `first` is the number of the first column, `least` where the colours begin
-//   band       {unit?, x: label, y: label, first?: 0, line?: {y, label},
+//   band       {unit?, x: label, y: label, first?: 0, every?: 1, line?: {y, label},
 //               panels: [{name, layer?: label, least: [], median: [], p95: [], most: []}]}
-//              of all ranks, by step; `layer` is shown where that layer is chosen
+//              of all ranks, by step, from `first` on, one of `every`; a panel with a `layer` is shown where
+//              that layer is chosen
 //   matrix     {unit?, row: "from rank", column: "to rank", log?, panels: [{name, values: [P][P]}]}
-//   memory     {x: label, budget?: bytes, series: [{name, values: [bytes]}], marks?: [{at, label}]}
+//   memory     {x: label, budget?: bytes, panels: [{name, series: [{name, values: [bytes]}],
+//               marks?: [{at, label}]}]}
 //              series are stairs over points 0, 1, ...; `marks` name the stretches that begin at `at`
 //   stack      {unit?, x: label, y: label, line?: {y, label}, panels: [{name, bars: [{label, parts:
 //               [{name, value}]}]}]}
@@ -37,7 +39,7 @@
 //              what each rank computes, by the rank whose experts they are, and whose weights travel
 //   table      {columns: [{key, label, unit?, align?: "left"|"right"}], rows: [{key: value}]}
 //              sorted by a click on a column's head
-//   curves     {x: {label, unit?, log?}, y: {label, unit?, log?, zero?}, line?: {y, label},
+//   curves     {x: {label, unit?, log?, whole?}, y: {label, unit?, log?, zero?}, line?: {y, label},
 //               panels: [{name, series: [{name, points: [[x, y] | [x, y, low, high]]}]}]}
 //   notes      {paragraphs: [text]}
 #pragma once
@@ -47,10 +49,13 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/report/html.h"
 #include "evenkeel/report/internal/json.h"
 
 namespace evenkeel::internal {
 
+// {title, command, made_with}, and no sections yet.
+Json page_of(const std::string& title, const PageOrigin& origin);
 // The whole file. Throws Unsupported where this build has no pages.
 std::string html_page(const Json& document);
 
@@ -63,7 +68,7 @@ Json drawn(std::span<const std::int64_t> values);
 constexpr std::size_t pool_of(std::size_t columns, std::size_t most) {
   return columns <= most ? 1 : (columns + most - 1) / most;
 }
-// The largest of each `pool` values, one after the other; the last may be of fewer.
+// The largest of each `pool` values, one after the other; the last may be of fewer. NaN is no value.
 std::vector<double> pooled(std::span<const double> values, std::size_t pool);
 
 }  // namespace evenkeel::internal

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,40 @@ void put_verdict(Page& page, const Verdict& verdict) {
   else
     page.put("  what a step takes: {}\n", said_by(missing_of_step(verdict.model)));
   if (!verdict.move.ms) page.put("  what the move takes: {}\n", said_by(missing_of_move(verdict.model)));
+}
+
+Json verdict_section(const Verdict& verdict, const std::string& id, const std::string& title,
+                     const Json& more) {
+  Page page;
+  put_verdict(page, verdict);
+  Json sentences = Json::array();
+  std::istringstream lines(std::move(page).text());
+  for (std::string line; std::getline(lines, line);)
+    sentences.push_back(line.substr(2));  // without its indent
+  Json tiles = Json::array({{{"label", fmt::format("max/mean load, mean over {}", mean_over(verdict))},
+                             {"before", verdict.max_over_mean_before},
+                             {"after", verdict.max_over_mean_after},
+                             {"unit", "ratio"}}});
+  tiles.insert(tiles.end(), more.begin(), more.end());
+  if (verdict.step_ms_before)
+    tiles.push_back({{"label", "MoE layers of a step, by the model"},
+                     {"before", *verdict.step_ms_before},
+                     {"after", *verdict.step_ms_after},
+                     {"unit", "ms"}});
+  const auto add = [&](const char* label, const Json& value, const char* unit) {
+    if (!value.is_null()) tiles.push_back({{"label", label}, {"after", value}, {"unit", unit}});
+  };
+  add("experts that move", verdict.move.experts, "count");
+  add("bytes that move", or_null(verdict.move.bytes), "bytes");
+  add("the move takes", or_null(verdict.move.ms), "ms");
+  add("steps until the move has paid", or_null(verdict.break_even_steps), "count");
+  return {{"kind", "tiles"},
+          {"id", id},
+          {"title", title},
+          {"verdict", std::move(sentences)},
+          {"before", verdict.against},
+          {"after", verdict.placement},
+          {"tiles", std::move(tiles)}};
 }
 
 }  // namespace evenkeel::internal

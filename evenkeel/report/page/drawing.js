@@ -56,7 +56,7 @@ function say(value, unit = '') {
 
 // Beside an axis, where round values need no places.
 function say_tick(value, unit) {
-  if (unit === 'bytes') return say_bytes(value, 2).replace(/\.?0+ /, ' ');
+  if (unit === 'bytes') return say_bytes(value, 2).replace(/\.0+ |(\.\d)0 /, '$1 ');
   return say(value, unit === 'ratio' ? '' : unit);
 }
 

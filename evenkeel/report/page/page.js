@@ -186,15 +186,16 @@ kinds.matrix = (host, section) => {
 
 const kBand = ['least', 'median', 'p95', 'most'];
 
-function band_path(x, y, low, high, steps, first) {
-  const at = (step) => x(first + step);
+function band_path(x, y, low, high, steps, at_step) {
+  const at = (step) => x(at_step(step));
   const defined = (step) => is_number(low[step]) && is_number(high[step]);
   return d3.area().defined(defined).x(at).y0((step) => y(low[step])).y1((step) => y(high[step]))(steps);
 }
 
 kinds.band = (host, section) => {
-  const {panels, unit, title, line, first = 0, x: x_label = 'step'} = section;
+  const {panels, unit, title, line, first = 0, every: pool = 1, x: x_label = 'step'} = section;
   const most = d3.max([...panels.flatMap((each) => known(each.most)), line ? line.y : 0]) || 1;
+  const at_step = (i) => first + pool * i;
   const has_layer = (layer) => panels.some((each) => String(each.layer) === layer);
   legend(host, ['least to most', 'median to 95 %', 'median'], (i) => square(['wide', 'near', 'middle'][i]));
   panels.forEach((each) => {
@@ -202,19 +203,19 @@ kinds.band = (host, section) => {
     drawing(host_of, (inner, width) => {
       const shown = has_layer(chosen.layer) ? chosen.layer : 'undefined';
       host_of.parentNode.hidden = String(each.layer) !== shown;
-      const steps = d3.range(each.median.length).filter((step) => is_chosen(first + step));
+      const steps = d3.range(each.median.length).filter((i) => is_chosen(at_step(i)));
       if (!steps.length) return inner.append(element('p', {}, kNothing));
       const [from, to] = d3.extent(steps);
-      const x = d3.scaleLinear().domain([first + from, first + Math.max(to, from + 1)]);
+      const x = d3.scaleLinear().domain([at_step(from), at_step(Math.max(to, from + 1))]);
       const y = d3.scaleLinear().domain([0, most]).nice();
       const svg = plot(inner, width, 210, {scale: x, label: x_label, whole: true}, {scale: y, label: section.y, unit});
-      add(svg, 'path', {class: 'band wide', d: band_path(x, y, each.least, each.most, steps, first)});
-      add(svg, 'path', {class: 'band near', d: band_path(x, y, each.median, each.p95, steps, first)});
-      add(svg, 'path', {class: 'band middle', d: band_path(x, y, each.median, each.median, steps, first)});
+      add(svg, 'path', {class: 'band wide', d: band_path(x, y, each.least, each.most, steps, at_step)});
+      add(svg, 'path', {class: 'band near', d: band_path(x, y, each.median, each.p95, steps, at_step)});
+      add(svg, 'path', {class: 'band middle', d: band_path(x, y, each.median, each.median, steps, at_step)});
       level(svg, x, y, line);
       const text = (i) => kBand.map((key) => `${key} ${say(each[key][steps[i]], unit)}`).join(', ');
       inspect_x(inner, `${each.name || title}: ${section.y || 'values'} over ${x_label}.`, x, y,
-                steps.map((step) => first + step), (i) => `${x_label} ${first + steps[i]}: ${text(i)}`);
+                steps.map(at_step), (i) => `${x_label} ${at_step(steps[i])}: ${text(i)}`);
     });
   });
   const columns = kBand.map((key) => ({key, label: `${key}, mean`, unit}));
@@ -223,12 +224,13 @@ kinds.band = (host, section) => {
           () => panels.map((each) => ({panel: each.name, ...row_of(each), worst: d3.max(known(each.most))})));
 };
 
-kinds.memory = (host, {series, budget, title, x: x_label = '', marks = []}) => {
-  const most = d3.max(series.flatMap(({values}) => known(values))) || 1;
+kinds.memory = (host, {panels, budget, title, x: x_label = ''}) => {
+  const most = d3.max(panels.flatMap(({series}) => series.flatMap(({values}) => known(values)))) || 1;
   const is_near = budget && budget <= 2.5 * most;
-  const points = d3.max(series.map(({values}) => values.length));
-  legend(host, series.map(({name}) => name), stroked);
-  drawing(panel(host, ''), (inner, width) => {
+  const names = [...new Set(panels.flatMap(({series}) => series.map(({name}) => name)))];
+  if (names.length > 1) legend(host, names, stroked);
+  panels.forEach(({name: of_panel, series, marks = []}) => drawing(panel(host, of_panel), (inner, width) => {
+    const points = d3.max(series.map(({values}) => values.length));
     const x = d3.scaleLinear().domain([0, points]);
     const y = d3.scaleLinear().domain([0, 1.04 * Math.max(most, is_near ? budget : 0)]);
     const svg = plot(inner, width, 280, {scale: x, label: x_label, whole: true},
@@ -241,27 +243,28 @@ kinds.memory = (host, {series, budget, title, x: x_label = '', marks = []}) => {
       add(svg, 'text', {class: 'tick', x: begin, y: y.range()[1] - 4}, label);
       free = end + 8;
     }
-    series.forEach(({values}, i) => {
+    series.forEach(({name, values}) => {
+      const i = names.indexOf(name);
       const stairs = [...values, values[values.length - 1]];
       const path = d3.line().defined(is_number).x((_, at) => x(at)).y(y).curve(d3.curveStepAfter);
       add(svg, 'path', {class: 'series', stroke: colour(i), 'stroke-dasharray': dashes(i), d: path(stairs)});
     });
     if (is_near) level(svg, x, y, {y: budget, label: `budget ${say_bytes(budget)}`});
-    inspect_x(inner, `${title}: bytes over ${x_label || 'the step'}.`, x, y, d3.range(points), (i) => {
+    inspect_x(inner, `${of_panel || title}: bytes over ${x_label || 'the step'}.`, x, y, d3.range(points), (i) => {
       const stretch = marks.filter(({at}) => at <= i).pop();
       const held = series.map(({name, values}) => `${name} ${say(values[i], 'bytes')}`).join(', ');
       return `${i}${stretch ? ` (${stretch.label})` : ''}: ${held}`;
     });
-  });
+  }));
   if (budget && !is_near)
     host.append(element('p', {class: 'key'}, `The budget, ${say_bytes(budget)}, lies far above what is drawn.`));
-  const row_of = ({name, values}) => {
+  const row_of = (panel, {name, values}) => {
     const peak = d3.max(known(values));
-    return {name, peak, at: values.indexOf(peak), budget};
+    return {panel, name, peak, at: values.indexOf(peak), budget};
   };
-  const columns = [{key: 'name', label: ''}, {key: 'peak', label: 'peak', unit: 'bytes'}, {key: 'at', label: 'at point'},
-                   {key: 'budget', label: 'budget', unit: 'bytes'}];
-  numbers(host, title, columns, () => series.map(row_of));
+  const columns = [nameless, {key: 'name', label: 'of'}, {key: 'peak', label: 'peak', unit: 'bytes'},
+                   {key: 'at', label: 'at point'}, {key: 'budget', label: 'budget', unit: 'bytes'}];
+  numbers(host, title, columns, () => panels.flatMap(({name, series}) => series.map((each) => row_of(name, each))));
 };
 
 // ---- bars of parts
