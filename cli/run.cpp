@@ -9,6 +9,7 @@
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -44,6 +45,7 @@ struct RunArguments {
   std::int64_t repeat = 5;
   bool backward = false;
   bool timeline = false;
+  std::string html;
   bool json = false;
 };
 
@@ -166,6 +168,8 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
 
 void run(const CLI::App& app, RunArguments& options) {
   validate_options(app);
+  require_page(options.html, {options.trace}, {options.weights, options.placement, options.budget.cost_file});
+  const ModeOfSources mode({options.trace});
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
@@ -191,7 +195,7 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--placement")) report.placement = options.placement;
   if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
-  print_result(report, options.json);
+  show_result(report, options.json, options.html);
 }
 
 }  // namespace
@@ -223,6 +227,7 @@ Subcommand add_run(CLI::App& command) {
   app->add_flag("--timeline", options->timeline,
                 "What the fullest rank's memory holds during a step, and when");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64\n"

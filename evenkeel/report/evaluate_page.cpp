@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 
 #include "evenkeel/report/evaluate.h"
@@ -12,6 +13,7 @@ namespace evenkeel {
 
 namespace {
 
+using internal::column;
 using internal::Json;
 
 // Of the steps of the worst recording, where all tell theirs apart.
@@ -25,11 +27,9 @@ Json tiles_of_steps(const JudgedPlacement& before, const JudgedPlacement& after)
       for (const RecordingJudgement& each : placement.on) most = std::max(most, (*each.steps).*figure);
       return most;
     };
-    tiles.push_back({{"label", fmt::format("max/mean load, {}{}", label,
-                                           before.on.size() > 1 ? " of the worst recording" : "")},
-                     {"before", worst(before)},
-                     {"after", worst(after)},
-                     {"unit", "ratio"}});
+    tiles.push_back(internal::tile(
+        fmt::format("max/mean load, {}{}", label, before.on.size() > 1 ? " of the worst recording" : ""),
+        worst(before), worst(after), "ratio"));
   };
   add("median step", &StepSpread::median);
   add("step at 95 %", &StepSpread::p95);
@@ -55,9 +55,6 @@ Json table_of(const Evaluation& evaluation) {
   add(evaluation.against);
   for (const JudgedPlacement& each : evaluation.placements)
     if (each.placement.name != evaluation.against.placement.name) add(each);
-  const auto column = [](const char* key, const char* label, const char* unit) -> Json {
-    return {{"key", key}, {"label", label}, {"unit", unit}};
-  };
   return {{"kind", "table"},
           {"id", "placements"},
           {"title", "All placements"},
@@ -79,8 +76,10 @@ std::string to_html(const Evaluation& evaluation, const Topology& topology, cons
                                                     [](const auto& each) { return each.placement.name; });
   const internal::TwoPlacements placements{before.placement, after.placement, topology};
   const RoutingProfile& first = evaluation.recordings.front().profile;
-  Json page =
-      internal::page_of(fmt::format("{} on {} ranks", after.placement.name, evaluation.num_ranks), origin);
+  Json page = internal::page_of(
+      fmt::format("Placement {} on {} ranks", std::filesystem::path(after.placement.name).filename().string(),
+                  evaluation.num_ranks),
+      origin);
   page["notes"].push_back(fmt::format("{} layers of {} experts on {} ranks in {} node{}", first.num_layers(),
                                       first.num_experts(), evaluation.num_ranks, evaluation.num_nodes,
                                       evaluation.num_nodes == 1 ? "" : "s"));

@@ -9,11 +9,9 @@ namespace evenkeel {
 
 namespace {
 
+using internal::column;
 using internal::Json;
-
-Json tile(const std::string& label, double before, double after, const char* unit) {
-  return {{"label", label}, {"before", before}, {"after", after}, {"unit", unit}};
-}
+using internal::tile;
 
 Json summary_of(const Placing& placing, const std::string& before_name) {
   const PlacementQuality& before = placing.result.before;
@@ -55,18 +53,15 @@ Json recordings_table(const char* id, const char* title, const std::vector<Named
                     {"worst_before", quality.before.max_over_mean_worst},
                     {"mean", quality.after.max_over_mean_mean},
                     {"worst", quality.after.max_over_mean_worst}});
-  const auto column = [](const char* key, const char* label) -> Json {
-    return {{"key", key}, {"label", label}, {"unit", "ratio"}};
-  };
-  return {
-      {"kind", "table"},
-      {"id", id},
-      {"title", title},
-      {"caption", "max/mean load."},
-      {"columns", Json::array({column("name", "recording"), column("mean_before", "before: mean of layers"),
-                               column("worst_before", "worst layer"), column("mean", "placed: mean"),
-                               column("worst", "worst layer")})},
-      {"rows", std::move(rows)}};
+  return {{"kind", "table"},
+          {"id", id},
+          {"title", title},
+          {"caption", "max/mean load."},
+          {"columns",
+           Json::array({column("name", "recording"), column("mean_before", "before: mean of layers", "ratio"),
+                        column("worst_before", "worst layer", "ratio"),
+                        column("mean", "placed: mean", "ratio"), column("worst", "worst layer", "ratio")})},
+          {"rows", std::move(rows)}};
 }
 
 Json copies_of(const CopyChoice& choice) {
@@ -130,7 +125,8 @@ std::string to_html(const Placing& placing, const PlacedRecordings& recordings, 
                             ? "Transitions of the profile from one layer to the next, over all layers."
                             : "Assignments of the profile from the token's rank, one way.");
   if (placing.copies) sections.push_back(copies_of(*placing.copies));
-  if (!placing.per_recording.empty())
+  // Steps of one recording are drawn already.
+  if (placing.per_recording.size() == recordings.own.size())
     sections.push_back(recordings_table("made-from", "Recordings it was made from", placing.per_recording));
   if (!judged.judged.empty())
     sections.push_back(recordings_table("judged-on", "Recordings it was judged on", judged.judged));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/report/html.h"
 #include "evenkeel/study/accuracy.h"
 #include "evenkeel/study/calibration.h"
 #include "evenkeel/study/curve.h"
@@ -26,12 +27,15 @@ struct RunReport {
 };
 std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);
+std::string to_html(const RunReport& report, const PageOrigin& origin);
 
 std::string to_text(const Series& series);
 std::string to_json(const Series& series);
+std::string to_html(const Series& series, const PageOrigin& origin);
 
 std::string to_text(const Curves& curves);
 std::string to_json(const Curves& curves);
+std::string to_html(const Curves& curves, const PageOrigin& origin);
 
 struct CalibrationReport {
   Calibration calibration;

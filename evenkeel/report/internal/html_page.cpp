@@ -65,6 +65,16 @@ Json page_of(const std::string& title, const PageOrigin& origin) {
           {"sections", Json::array()}};
 }
 
+Json column(const std::string& key, const std::string& label, const char* unit) {
+  return {{"key", key}, {"label", label}, {"unit", unit}};
+}
+
+Json tile(const std::string& label, const Json& before, const Json& after, const char* unit) {
+  Json made = {{"label", label}, {"after", after}, {"unit", unit}};
+  if (!before.is_null()) made["before"] = before;
+  return made;
+}
+
 std::string html_page(const Json& document) {
   require_pages();
   // The policy allows no request at all.

@@ -56,6 +56,10 @@ namespace evenkeel::internal {
 
 // {title, command, made_with}, and no sections yet.
 Json page_of(const std::string& title, const PageOrigin& origin);
+// Of a table.
+Json column(const std::string& key, const std::string& label, const char* unit = "");
+// Of `tiles`; without `before` where that is null.
+Json tile(const std::string& label, const Json& before, const Json& after, const char* unit);
 // The whole file. Throws Unsupported where this build has no pages.
 std::string html_page(const Json& document);
 

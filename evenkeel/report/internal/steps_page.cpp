@@ -27,7 +27,7 @@ std::size_t place_of(double share, std::size_t count) {
   return std::max<std::size_t>(rank, 1) - 1;
 }
 
-// Loads of the ranks, by step.
+// What ranks compute against the mean of all, by step.
 struct Band {
   std::vector<double> least, median, p95, most;
 
@@ -58,12 +58,18 @@ struct Band {
 struct Steps {
   std::vector<double> levels;               // max/mean, by step in the mean of layers
   std::vector<std::vector<double>> ratios;  // max/mean [layers][steps]
-  Band all;                                 // of all layers together
+  Band all;                                 // of the ranks of all layers
   std::vector<Band> by_layer;
 };
 
 double ratio_of(const std::vector<double>& loads, const Topology& topology) {
   return std::ranges::max(loads) > 0 ? max_over_mean(loads, topology) : kNone;
+}
+
+// Each against the mean; a layer without load has none.
+void over_mean(std::vector<double>& loads) {
+  const double mean = mean_of(loads);
+  for (double& load : loads) load = mean > 0 ? load / mean : 0;
 }
 
 Steps steps_of(const Recording& recording, const NamedPlacement& placement, const Topology& topology) {
@@ -73,15 +79,16 @@ Steps steps_of(const Recording& recording, const NamedPlacement& placement, cons
   steps.ratios.resize(layers);
   steps.by_layer.resize(layers);
   for (const RoutingProfile& step : recording.steps) {
-    std::vector<double> sum(static_cast<std::size_t>(topology.num_ranks()), 0.0);
+    std::vector<double> of_step;
     for (LayerId layer : indices<LayerId>(layers)) {
-      const std::vector<double> loads = rank_loads(step, served.homes, served.shares, layer);
-      std::ranges::transform(sum, loads, sum.begin(), std::plus());
+      std::vector<double> loads = rank_loads(step, served.homes, served.shares, layer);
       steps.ratios[layer.offset()].push_back(ratio_of(loads, topology));
-      steps.by_layer[layer.offset()].add(loads);
+      over_mean(loads);
+      of_step.insert(of_step.end(), loads.begin(), loads.end());
+      steps.by_layer[layer.offset()].add(std::move(loads));
     }
     steps.levels.push_back(level_of(step, topology, served).value_or(kNone));
-    steps.all.add(std::move(sum));
+    steps.all.add(std::move(of_step));
   }
   return steps;
 }
@@ -176,12 +183,15 @@ class RecordingSections {
          {"least", 1},
          {"panels", std::move(heat)}});
     add("band", "ranks", "Load of ranks over steps",
-        "What ranks compute in a step, all layers together, or of the chosen layer where there are few." +
+        "What a rank computes of a layer, against the mean of the ranks, over all ranks and layers. Most is "
+        "what "
+        "the others wait for." +
             columns,
-        {{"unit", "count"},
+        {{"unit", "ratio"},
          {"x", "step"},
-         {"y", "assignments of a rank"},
+         {"y", "load / mean load"},
          {"every", pool},
+         {"line", {{"y", 1}, {"label", "mean"}}},
          {"panels", std::move(bands)}});
   }
 

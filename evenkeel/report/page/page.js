@@ -19,6 +19,7 @@ kinds.tiles = (host, {verdict = [], before = 'before', after = 'after', tiles}) 
     if (!is_number(tile.before) || !is_number(tile.after) || !tile.before || tile.before === tile.after) return null;
     const change = (tile.after - tile.before) / Math.abs(tile.before);
     const good = (tile.better === 'higher') === (change > 0);
+    if (Math.abs(change) < 0.0005) return null;
     const said = `${change > 0 ? '+' : '−'}${digits(+(100 * Math.abs(change)).toFixed(1))} %`;
     return element('span', {class: `change ${good ? 'good' : 'bad'}`}, said);
   };
@@ -237,9 +238,9 @@ kinds.memory = (host, {panels, budget, title, x: x_label = ''}) => {
                      {scale: y, label: 'bytes in use', unit: 'bytes'}, marks.length ? 18 : 0);
     let free = 0; // where the next label may begin
     for (const {at, label} of marks) {
-      upright(svg, x(at), y.range(), '2 3');
       const begin = x(at) + 2, end = begin + width_of(label);
       if (begin < free || end > width) continue;
+      upright(svg, x(at), y.range(), '2 3');
       add(svg, 'text', {class: 'tick', x: begin, y: y.range()[1] - 4}, label);
       free = end + 8;
     }
