@@ -111,8 +111,11 @@ Json table_of(const Series& series) {
   Json rows = Json::array();
   for (const SeriesRow& row : series.rows) {
     const double ideal = row.figures.ideal_speedup();
+    const std::optional<double> number = number_in(row.value);
     Json one = {{"scenario", row.scenario},
-                {"value", row.value},
+                {"value", row.value.empty() ? Json(nullptr)
+                          : number          ? Json(*number)
+                                            : Json(row.value)},
                 {"ideal", ideal},
                 {"spread", row.figures.control.spread},
                 {"ep_ms", row.figures.reference.critical_ms}};

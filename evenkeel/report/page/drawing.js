@@ -50,7 +50,7 @@ function say(value, unit = '') {
   if (!is_number(value)) return String(value);
   if (unit === 'bytes') return say_bytes(value);
   if (unit === 'ratio') return value.toFixed(3);
-  if (unit === 'share') return `${digits(100 * value)} %`;
+  if (unit === 'share') return `${+(100 * value).toFixed(Math.abs(value) < 0.1 ? 2 : 1)} %`;
   return unit === '' || unit === 'count' ? digits(value) : `${digits(value)} ${unit}`;
 }
 
@@ -120,6 +120,14 @@ function drawing(host, draw) {
   };
   drawings.push(again);
   again();
+}
+
+// Panels beside each other where their labels leave enough width. All are there before one is drawn, as wide as they
+// leave it.
+function row_of_panels(host, panels, labels) {
+  const narrow = panels.length > 1 && labels.length * (widest(labels) + 8) < 300;
+  const side = host.appendChild(element('div', {class: narrow ? 'beside' : ''}));
+  return panels.map(({name}) => panel(side, name));
 }
 
 function panel(host, name) {
@@ -238,8 +246,10 @@ function in_order(a, b) {
   return String(a).localeCompare(String(b), 'en', {numeric: true});
 }
 
-// Sorted by the column whose head is pressed; what is not known stays last.
-function table(columns, rows, name) {
+// Sorted by the column whose head is pressed; what is not known stays last. A column of nothing known is left out.
+function table(all_columns, rows, name) {
+  const has_value = (value) => value !== null && value !== undefined;
+  const columns = all_columns.filter(({key}) => rows.some((row) => has_value(row[key])));
   const body = element('tbody');
   const css = columns.map(({key, align}) => {
     const right = align ? align === 'right' : rows.some((row) => is_number(row[key]));
@@ -253,9 +263,8 @@ function table(columns, rows, name) {
     const down = head.getAttribute('aria-sort') === 'ascending';
     heads.forEach((other) => other.removeAttribute('aria-sort'));
     head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const is_known = (row) => row[key] !== null && row[key] !== undefined;
-    const sorted = rows.filter(is_known).sort((a, b) => in_order(a[key], b[key]));
-    fill([...(down ? sorted.reverse() : sorted), ...rows.filter((row) => !is_known(row))]);
+    const sorted = rows.filter((row) => has_value(row[key])).sort((a, b) => in_order(a[key], b[key]));
+    fill([...(down ? sorted.reverse() : sorted), ...rows.filter((row) => !has_value(row[key]))]);
   };
   const heads = columns.map(({key, label}, i) => {
     const sign = element('span', {class: 'sign', 'aria-hidden': 'true'});

@@ -170,9 +170,7 @@ kinds.matrix = (host, section) => {
   const {panels, unit, title, row: row_name = 'from rank', column: column_name = 'to rank'} = section;
   const colours = () => colour_scale(panels.flatMap(({values}) => values.flat()), {least: 0, ...section});
   drawing(host.appendChild(element('div')), (inner) => colour_key(inner, colours(), unit));
-  const side = host.appendChild(element('div', {class: 'beside'}));
-  // All of them are there before the first is drawn, as wide as they leave it.
-  panels.map(({name}) => panel(side, name)).forEach((box, i) => drawing(box, (inner, width) => {
+  row_of_panels(host, panels, []).forEach((box, i) => drawing(box, (inner, width) => {
     const {name, values} = panels[i], ranks = labels_of(values.length);
     const labels = {rows: ranks, columns: ranks, row_name, column_name, square_cells: true};
     cells(inner, width, {name: name || title, ...labels}, (row, column) => values[row][column], colours(), unit);
@@ -288,7 +286,7 @@ function bars(inner, width, list, most, {name, x_label, y_label, unit, line}, pa
     let sum = 0;
     bar.parts.forEach((part) => {
       const [fill, inside] = paint(part, bar), from = y(sum), to = y(sum += part.value || 0);
-      add(svg, 'rect', {class: 'part', x: x(i), y: to, width: size, height: Math.max(0, from - to), fill});
+      add(svg, 'rect', {class: from - to > 3 ? 'part' : '', x: x(i), y: to, width: size, height: Math.max(0, from - to), fill});
       if (inside && from - to > 15 && size > width_of(inside) + 4)
         add(svg, 'text', {class: 'inside', x: middle(i), y: (from + to) / 2 + 4, 'text-anchor': 'middle'}, inside);
     });
@@ -312,8 +310,10 @@ kinds.stack = (host, {panels, unit, title, line, x: x_label = '', y: y_label = '
   };
   const paint = ({name}) => [colour(names.indexOf(name)), ''];
   if (names.length > 1) legend(host, names, filled);
-  panels.forEach((each) => drawing(panel(host, each.name), (inner, width) => {
-    bars(inner, width, each.bars, most, {name: each.name || title, x_label, y_label, unit, line}, paint, say_bar);
+  const labels = panels[0].bars.map(({label}) => String(label));
+  row_of_panels(host, panels, labels).forEach((box, i) => drawing(box, (inner, width) => {
+    const {name, bars: list} = panels[i];
+    bars(inner, width, list, most, {name: name || title, x_label, y_label, unit, line}, paint, say_bar);
   }));
   const part_columns = names.map((label, i) => ({key: `part ${i}`, label, unit}));
   const row_of = (panel, bar) => {
