@@ -7,6 +7,7 @@
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -33,6 +34,7 @@ struct BenchArguments {
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
   BudgetOptions budget;
+  std::string html;
   bool json = false;
 };
 
@@ -53,7 +55,7 @@ void run_calibration(const CLI::App& app, const BenchArguments& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
-        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost"})
+        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html"})
     refuse_if_given(app, option, why);
   require_writable(options.calibrate);
   const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));
@@ -93,7 +95,8 @@ void run_curves(const CLI::App& app, const BenchArguments& options) {
   if (!is_given(app, "--pairs")) setup.pairs = kCurvePairs;
   const std::vector<std::string> scenarios =
       scenario_names(setup, is_given(app, "--scenarios") ? options.scenarios : kCurveScenario);
-  print_result(measure_curves(setup, scenarios, options.over_budget, named_progress), options.json);
+  show_result(measure_curves(setup, scenarios, options.over_budget, named_progress), options.json,
+              options.html);
 }
 
 // An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
@@ -110,15 +113,16 @@ void run_table(const CLI::App& app, const BenchArguments& options) {
   if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
     throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
   setup.budget = budget_of(app, options.budget, options.backward);
-  print_result(is_given(app, "--ablation") ? measure_ablation(setup, options.ablation, named_progress)
-                                           : measure_scenarios(setup, options.scenarios, named_progress),
-               options.json);
+  show_result(is_given(app, "--ablation") ? measure_ablation(setup, options.ablation, named_progress)
+                                          : measure_scenarios(setup, options.scenarios, named_progress),
+              options.json, options.html);
 }
 
 void run(const CLI::App& app, const BenchArguments& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
   if (is_given(app, "--ablation")) require_ablation_alone(app, options.ablation);
+  require_page(options.html, {}, {options.budget.cost_file});
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   run_table(app, options);
@@ -146,6 +150,7 @@ Subcommand add_bench(CLI::App& command) {
   app->add_flag("--backward", options->backward, "Gradients as well");
   add_budget_options(*app, options->budget);
   add_whole(*app, "--pairs", options->pairs, 1, 1000000, "Interleaved pairs of ep and each planner");
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example (minutes rather than hours):\n"

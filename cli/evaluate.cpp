@@ -12,6 +12,7 @@
 #include "cli/machine_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/evaluate/provenance.h"
@@ -29,6 +30,7 @@ struct EvaluateArguments {
   MachineOptions machine;
   TimeModel time;
   std::optional<std::int64_t> step_tokens;
+  std::string html;
   bool json = false;
 };
 
@@ -88,6 +90,11 @@ MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options)
 void run(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
+  std::vector<std::string> others = options.files.model_files();
+  others.insert(others.end(), options.placements.begin(), options.placements.end());
+  others.insert(others.end(), {options.from, options.machine.topology, options.time.cost});
+  require_page(options.html, options.recordings, others);
+  const ModeOfSources mode(options.recordings);
   const Topology topology = topology_of(app, machine_of(app, options));
   const int ranks = topology.num_ranks();
   std::vector<Recording> recordings = read_all(app, options);
@@ -99,9 +106,9 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   const Recording& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());
-  print_result(evaluate(std::move(recordings), std::move(placements), std::move(from), topology, model,
-                        options.time.horizon),
-               options.json);
+  show_result(evaluate(std::move(recordings), std::move(placements), std::move(from), topology, model,
+                       options.time.horizon),
+              options.json, options.html, topology);
 }
 
 }  // namespace
@@ -125,6 +132,7 @@ Subcommand add_evaluate(CLI::App& command) {
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel evaluate data/tiny-moe/routing_step1563.npz --placement placement.json --ranks "

@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/subcommand.h"
 
 namespace evenkeel::cli {
@@ -66,6 +67,7 @@ int dispatch(CLI::App& command, const std::vector<Subcommand>& subcommands, int 
 }
 
 int run(int argc, char** argv) {
+  remember_command(argc, argv);
   CLI::App command("Keeps Mixture-of-Experts models balanced across devices.", "evenkeel");
   command.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
   command.require_subcommand(1);

@@ -10,6 +10,7 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/serving.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -42,7 +43,7 @@ void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& option
 template <class Report>
 void show(const Report& report, const MemoryArguments& options) {
   if (options.require_fit) require_fit(report);
-  print_result(report, options.json);
+  show_result(report, options.json, options.html);
 }
 
 // --gpus: layouts of so many devices.
@@ -145,11 +146,13 @@ Subcommand add_memory(CLI::App& command) {
       ->type_name("FILE");
   app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
   app->add_flag("--require-fit", options->require_fit, "Exit 4 where it does not fit");
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel memory --model config.json --parallel pp=4,ep=32 --seq 4096 --device-memory "
       "64GB\n  evenkeel memory --serve --model config.json --parallel ep=16 --bytes weight=1 --device h200");
   return {app, [app, options, serving] {
+            require_page(options->html, {options->counts}, {options->model, options->model + "/config.json"});
             if (serving->serve) return serve(*app, *options, *serving);
             refuse_serving_options(*app);
             run(*app, *options);

@@ -38,6 +38,7 @@ struct MemoryArguments {
   std::vector<std::string> bytes_named;  // all that --bytes names
   std::int64_t cache_bytes = 0;          // of a number in the cache of a served model; 0: not said
   bool require_fit = false;
+  std::string html;
   bool json = false;
 };
 

@@ -19,6 +19,7 @@
 #include "cli/machine_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -56,6 +57,7 @@ struct PlaceArguments {
   std::string dispatch;
   std::optional<std::int64_t> step_tokens;
   bool steps = false;
+  std::string html;
   bool json = false;
 };
 
@@ -153,6 +155,13 @@ void validate_format(const CLI::App& app, const PlaceArguments& options) {
   for (const auto& recordings : {options.inputs, options.judge})
     require_not_read(options.output, "--output", recordings, options.files.model_files());
   require_not_read(options.output, "--output", {}, {options.machine.topology, options.time.cost});
+}
+
+void validate_page(const PlaceArguments& options) {
+  std::vector<std::string> read = options.inputs, others = options.files.model_files();
+  read.insert(read.end(), options.judge.begin(), options.judge.end());
+  others.insert(others.end(), {options.from, options.machine.topology, options.time.cost});
+  require_page(options.html, read, others, options.output);
 }
 
 // No option is ignored: what the others leave without a meaning is refused.
@@ -286,6 +295,7 @@ void say_served(const PlaceInputs& input, const Placement& all, Placing& placing
 
 void run(const CLI::App& app, const PlaceArguments& options) {
   validate_options(app, options);
+  validate_page(options);
   const ModeOfSources mode(sources_of(options));
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
@@ -343,7 +353,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     placing.per_recording.push_back({input.names[i], result.per_recording[i]});
   if (options.format == PlacementFormat::sglang && how.redundant_experts > 0) say_served(input, all, placing);
   placing.judged = judge(options, recordings, model, placing);
-  print_result(placing, options.json);
+  show_result(placing, options.json, options.html, recordings);
 }
 
 void add_problem(CLI::App& app, PlaceArguments& options) {
@@ -396,6 +406,7 @@ void add_output(CLI::App& app, PlaceArguments& options) {
             "trtllm: layers that it may rearrange itself in an iteration")
       ->default_str("0");
   app.add_option("-o,--output", options.output, "The placement")->type_name("FILE");
+  add_html(app, options.html);
   add_json(app, options.json);
 }
 

@@ -11,6 +11,7 @@
 #include "cli/machine_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/subcommand.h"
 #include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/planner.h"
@@ -40,6 +41,7 @@ struct PlanArguments {
   std::string topology;
   TimeModel rates;
   bool backward = false;
+  std::string html;
   bool json = false;
 };
 
@@ -138,6 +140,10 @@ std::vector<LayerPlacement> homes_of(const PlanArguments& options, const std::op
 
 void run(const CLI::App& app, const PlanArguments& options) {
   require_one_numbering(app);
+  std::vector<std::string> others = options.files.model_files();
+  others.insert(others.end(), {options.placement, options.topology, options.rates.cost});
+  require_page(options.html, {options.loads}, others);
+  const ModeOfSources mode({options.loads});
   if (options.layer) refuse_if_given(app, "--layers", "is what --layer says");
   const std::optional<Topology> topology = topology_of(app, options);
   std::optional<Placement> file;
@@ -161,10 +167,10 @@ void run(const CLI::App& app, const PlanArguments& options) {
       all.steps.push_back({layer, planned(*planner, planning, links, counts, homes[i], seconds)});
     }
   }
-  if (!is_one) return print_result(all, options.json);
+  if (!is_one) return show_result(all, options.json, options.html);
   PlannedStep step = std::move(all.steps.front().step);
   step.axes = all.axes;
-  print_result(step, options.json);
+  show_result(step, options.json, options.html);
 }
 
 }  // namespace
@@ -197,6 +203,7 @@ Subcommand add_plan(CLI::App& command) {
       ->type_name("FILE|NAME");
   add_rank_rates(*app, options->rates);
   app->add_flag("--backward", options->backward, "With --topology: the step trains");
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example:\n  echo '{\"loads\": [9000, 500, 300, 200]}' > loads.json\n"

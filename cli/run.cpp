@@ -9,6 +9,7 @@
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -45,6 +46,7 @@ struct RunArguments {
   std::int64_t repeat = 5;
   bool backward = false;
   std::string timeline;
+  std::string html;
   bool json = false;
 };
 
@@ -161,7 +163,7 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
     setup.candidates.push_back({options.parameters, budget});
     setup.candidates.back().planner.kind = kind;
   }
-  setup.timelines = !options.timeline.empty();
+  setup.timelines = !options.timeline.empty() || !options.html.empty();
   return setup;
 }
 
@@ -172,6 +174,8 @@ void run(const CLI::App& app, RunArguments& options) {
                      {options.weights, options.placement, options.budget.cost_file});
     require_writable(options.timeline);
   }
+  require_page(options.html, {options.trace}, {options.weights, options.placement, options.budget.cost_file});
+  const ModeOfSources mode({options.trace});
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
@@ -197,11 +201,11 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--placement")) report.placement = options.placement;
   if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
-  if (setup.timelines) {
+  if (!options.timeline.empty()) {
     report.timeline = options.timeline;
     write_file(options.timeline, to_chrome_trace(timeline_of(report)));
   }
-  print_result(report, options.json);
+  show_result(report, options.json, options.html);
 }
 
 }  // namespace
@@ -234,6 +238,7 @@ Subcommand add_run(CLI::App& command) {
                   "A step of each planner, for ui.perfetto.dev: phases, weights that travel, memory")
       ->type_name("FILE.json");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
+  add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64\n"

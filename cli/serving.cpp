@@ -7,6 +7,7 @@
 #include "cli/file_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/model_config.h"
@@ -98,7 +99,7 @@ void serve(const CLI::App& app, const MemoryArguments& options, const ServingArg
                              .device_name = options.device,
                              .ratio_thousandths = options.ratio_thousandths};
   if (options.require_fit) require_fit(report);
-  print_result(report, options.json);
+  show_result(report, options.json, options.html);
 }
 
 }  // namespace evenkeel::cli

@@ -11,8 +11,6 @@
 
 namespace evenkeel {
 
-namespace {
-
 std::vector<double> rank_loads(const RoutingProfile& profile, const Placement& placement,
                                const CopyShares& shares, LayerId layer) {
   std::vector<double> sums(static_cast<std::size_t>(placement.num_ranks()), 0.0);
@@ -26,6 +24,20 @@ std::vector<double> rank_loads(const RoutingProfile& profile, const Placement& p
   }
   return sums;
 }
+
+double max_over_mean(std::span<const double> loads, const Topology& topology) {
+  double slowest = 0;
+  double load = 0;
+  double speed = 0;
+  for (RankId rank : indices<RankId>(loads.size())) {
+    slowest = std::max(slowest, loads[rank.offset()] / topology.speed(rank));
+    load += loads[rank.offset()];
+    speed += topology.speed(rank);
+  }
+  return load > 0 ? slowest * speed / load : 1;
+}
+
+namespace {
 
 CopyShares shares_in(const PlacementProblem& problem, const Placement& placement) {
   return CopyShares(placement, problem.topology, problem.dispatch);
@@ -47,18 +59,6 @@ void for_pairs(const RankTraffic& traffic, int num_ranks, F f) {
       if (from != to) f(from, to, traffic[at]);
       ++at;
     }
-}
-
-double max_over_mean(const std::vector<double>& loads, const Topology& topology) {
-  double slowest = 0;
-  double load = 0;
-  double speed = 0;
-  for (RankId rank : indices<RankId>(loads.size())) {
-    slowest = std::max(slowest, loads[rank.offset()] / topology.speed(rank));
-    load += loads[rank.offset()];
-    speed += topology.speed(rank);
-  }
-  return load > 0 ? slowest * speed / load : 1;
 }
 
 void add_balance(const PlacementProblem& problem, const Placement& placement, const CopyShares& shares,

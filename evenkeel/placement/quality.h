@@ -1,6 +1,7 @@
 // How good a placement is on a profile: balance three ways, and what crosses each level of the topology.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "evenkeel/placement/problem.h"
@@ -35,6 +36,12 @@ PlacementQuality placement_quality(const RoutingProfile& recording, const Topolo
                                    const Placement& placement, const CopyShares& shares);
 PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
                                    const Placement& placement, Dispatch dispatch = Dispatch::even);
+
+// What each rank computes of a layer: the part of the layer's assignments that its copies take.
+std::vector<double> rank_loads(const RoutingProfile& profile, const Placement& placement,
+                               const CopyShares& shares, LayerId layer);
+// Of the ranks' loads, by speed where ranks differ; 1 where there is no load.
+double max_over_mean(std::span<const double> rank_loads, const Topology& topology);
 
 // Eq. 8 of a placement: over layers, traffic / bandwidth in GB/s of the most expensive ordered pair of ranks,
 // or of all pairs together, as the problem's PairObjective says. Under dispatch_combine the way out counts.

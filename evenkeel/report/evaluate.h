@@ -4,11 +4,14 @@
 #include <string>
 
 #include "evenkeel/placement/evaluate/verdict.h"
+#include "evenkeel/report/html.h"
 
 namespace evenkeel {
 
 std::string to_text(const Evaluation& evaluation);
 std::string to_json(const Evaluation& evaluation);
+// Of the placement that the verdict is on, against what runs now.
+std::string to_html(const Evaluation& evaluation, const Topology& topology, const PageOrigin& origin);
 // The verdict alone, as it stands in the other.
 std::string to_json(const Verdict& verdict);
 

@@ -3,6 +3,7 @@
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/report/internal/degrees.h"
+#include "evenkeel/report/internal/html_page.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
 #include "evenkeel/report/memory.h"
@@ -67,6 +68,36 @@ std::string to_text(const LayoutsReport& report) {
   }
   page.put(table);
   return std::move(page).text();
+}
+
+std::string to_html(const LayoutsReport& report, const PageOrigin& origin) {
+  Json page = internal::page_of(
+      fmt::format("Layouts of {}", internal::counted(report.devices, "device", "devices")), origin);
+  Json rows = Json::array();
+  for (const LayoutFit& layout : report.layouts) {
+    const StageFit& stage = layout.fit.tightest_stage();
+    rows.push_back({{"parallel", to_text(layout.parallel)},
+                    {"fits", layout.fit.fits},
+                    {"static", stage.static_bytes},
+                    {"active", stage.active_bytes},
+                    {"together", stage.total_bytes()},
+                    {"chunks", stage.choice.chunks},
+                    {"stage", stage.stage}});
+  }
+  using internal::column;
+  page["sections"] = Json::array(
+      {{{"kind", "table"},
+        {"id", "layouts"},
+        {"title", headline_of(report)},
+        {"caption",
+         "Best first: fewest chunks, then least tp x pp, then fewest bytes; bytes are "
+         "those of the tightest stage."},
+        {"columns", Json::array({column("parallel", "--parallel"), column("fits", "fits"),
+                                 column("static", "static", "bytes"), column("active", "active", "bytes"),
+                                 column("together", "together", "bytes"), column("chunks", "chunks", "count"),
+                                 column("stage", "tightest stage")})},
+        {"rows", std::move(rows)}}});
+  return internal::html_page(page);
 }
 
 }  // namespace evenkeel

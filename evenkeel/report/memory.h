@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/report/html.h"
 #include "evenkeel/training_memory/advice.h"
 #include "evenkeel/training_memory/fit.h"
 #include "evenkeel/training_memory/history.h"
@@ -40,6 +41,7 @@ std::vector<std::string> notes_of(const ModelDescription& model);
 MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received);
 std::string to_text(const MemoryReport& report);
 std::string to_json(const MemoryReport& report);
+std::string to_html(const MemoryReport& report, const PageOrigin& origin);
 // Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.
 void require_fit(const MemoryReport& report);
 
@@ -52,6 +54,7 @@ struct LayoutsReport {
 
 std::string to_text(const LayoutsReport& report);
 std::string to_json(const LayoutsReport& report);
+std::string to_html(const LayoutsReport& report, const PageOrigin& origin);
 // Throws Infeasible where no layout fits.
 void require_fit(const LayoutsReport& report);
 

@@ -64,19 +64,27 @@ std::string sentence(const Advice& advice, std::int64_t ratio_thousandths) {
   }
 }
 
-std::vector<std::string> sentences(const MemoryReport& report) {
+}  // namespace
+
+namespace internal {
+
+std::vector<std::string> advice_of(const MemoryReport& report) {
   std::vector<std::string> all;
   for (const Advice& each : report.advice) all.push_back(sentence(each, report.ratio_thousandths));
   return all;
 }
 
-std::string verdict(const MemoryReport& report) {
+std::string verdict_of(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   return fmt::format("{}: {} of {} ({} of {}) on stage {} with {}", report.fit.fits ? "fits" : "does not fit",
                      format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
                      format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes),
                      stage.stage, chunks_text(stage.choice.chunks));
 }
+
+}  // namespace internal
+
+namespace {
 
 // How many devices the layout takes, of what, and what of the experts each holds.
 void put_layout(Page& page, const Parallelism& parallel) {
@@ -89,7 +97,7 @@ void put_layout(Page& page, const Parallelism& parallel) {
 
 void put_headline(Page& page, const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
-  page.put("{}\n", verdict(report));
+  page.put("{}\n", internal::verdict_of(report));
   if (stage.choice.chunks > 1)
     page.put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
   const ModelDescription& model = report.memory.model();
@@ -217,8 +225,8 @@ Table chunk_table(const ChunkHistory& history) {
 
 void require_fit(const MemoryReport& report) {
   if (report.fit.fits) return;
-  throw Infeasible(fmt::format("{}; any one of these makes it fit: {}", verdict(report),
-                               fmt::join(sentences(report), "; ")));
+  throw Infeasible(fmt::format("{}; any one of these makes it fit: {}", internal::verdict_of(report),
+                               fmt::join(internal::advice_of(report), "; ")));
 }
 
 std::vector<std::string> notes_of(const ModelDescription& model) {
@@ -254,7 +262,7 @@ std::string to_text(const MemoryReport& report) {
   if (report.least_budget)
     page.put("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
   if (!report.advice.empty()) page.put("\nany one of these makes it fit:\n");
-  for (const std::string& sentence : sentences(report)) page.put("  {}\n", sentence);
+  for (const std::string& sentence : internal::advice_of(report)) page.put("  {}\n", sentence);
   if (!report.advice.empty() && !report.device.static_bytes)
     page.put("all layouts of as many devices: --gpus {}\n", report.memory.setup().parallel.devices());
   if (report.history) {

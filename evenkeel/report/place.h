@@ -10,6 +10,7 @@
 #include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/evaluate/judge_placed.h"
 #include "evenkeel/placement/place.h"
+#include "evenkeel/report/html.h"
 
 namespace evenkeel {
 
@@ -29,5 +30,7 @@ struct Placing {
 
 std::string to_text(const Placing& placing);
 std::string to_json(const Placing& placing);
+// On the recordings that it was made from, and on others where it was judged on some.
+std::string to_html(const Placing& placing, const PlacedRecordings& recordings, const PageOrigin& origin);
 
 }  // namespace evenkeel

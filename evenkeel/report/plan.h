@@ -9,6 +9,7 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/plan/step_plan.h"
+#include "evenkeel/report/html.h"
 
 namespace evenkeel {
 
@@ -36,7 +37,9 @@ struct PlannedLayers {
 
 std::string to_text(const PlannedStep& step);
 std::string to_json(const PlannedStep& step);
+std::string to_html(const PlannedStep& step, const PageOrigin& origin);
 std::string to_text(const PlannedLayers& layers);
 std::string to_json(const PlannedLayers& layers);
+std::string to_html(const PlannedLayers& layers, const PageOrigin& origin);
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/parse.h"
 #include "evenkeel/report/internal/degrees.h"
+#include "evenkeel/report/internal/html_page.h"
 #include "evenkeel/report/internal/model_json.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
@@ -172,6 +173,54 @@ std::string to_json(const ServingReport& report) {
                {"model", internal::json_of(report.serving.model())},
                {"setup", setup_of(report)}});
   return internal::line_of(json);
+}
+
+std::string to_html(const ServingReport& report, const PageOrigin& origin) {
+  const ServingStage& tightest = report.fit.tightest_stage();
+  Json bars = Json::array(), rows = Json::array();
+  for (const ServingStage& stage : report.fit.stages) {
+    const std::int64_t workspace = stage.has_experts ? report.fit.judged_case().workspace_bytes : 0;
+    bars.push_back(
+        {{"label", stage.stage},
+         {"parts",
+          Json::array({{{"name", "weights"}, {"value", stage.weight_bytes}},
+                       {{"name", "cache"}, {"value", stage.cache_bytes}},
+                       {{"name", "workspace"}, {"value", workspace}},
+                       {{"name", "borrowed experts"},
+                        {"value", stage.has_experts ? report.fit.judged_case().borrowed_bytes : 0}}})}});
+  }
+  for (const RoutingCase& each : report.fit.cases) rows.push_back(json_of(each));
+  Json page = internal::page_of("Memory of a device that serves " + report.serving.model().family, origin);
+  using internal::column;
+  page["sections"] = {
+      {{"kind", "tiles"},
+       {"id", "summary"},
+       {"title", "Whether it fits"},
+       {"verdict", Json::array({verdict(report), what_fits(report)})},
+       {"tiles", Json::array({internal::tile("available", nullptr, report.available_bytes, "bytes"),
+                              internal::tile("together", nullptr, tightest.total_bytes, "bytes"),
+                              internal::tile("weights", nullptr, tightest.weight_bytes, "bytes"),
+                              internal::tile("cache", nullptr, tightest.cache_bytes, "bytes")})}},
+      {{"kind", "stack"},
+       {"id", "stages"},
+       {"title", "What a device of each stage holds"},
+       {"caption", fmt::format("At {} routing.", report.fit.judged_case().name)},
+       {"unit", "bytes"},
+       {"x", "stage"},
+       {"y", "bytes"},
+       {"line", {{"y", report.available_bytes}, {"label", "available"}}},
+       {"panels", Json::array({{{"name", ""}, {"bars", std::move(bars)}}})}},
+      {{"kind", "table"},
+       {"id", "routings"},
+       {"title", "Routings"},
+       {"columns",
+        Json::array({column("routing", "routing"), column("chunks", "chunks"),
+                     column("rows", "rows", "count"), column("workspace_bytes", "workspace", "bytes"),
+                     column("borrowed_bytes", "borrowed", "bytes"), column("total", "together", "bytes"),
+                     column("cache_tokens", "cache tokens", "count"), column("fits", "fits")})},
+       {"rows", std::move(rows)}}};
+  for (const std::string& note : report.serving.notes()) page["notes"].push_back(note);
+  return internal::html_page(page);
 }
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "evenkeel/report/html.h"
 #include "evenkeel/serving_memory/serving.h"
 
 namespace evenkeel {
@@ -20,6 +21,7 @@ struct ServingReport {
 
 std::string to_text(const ServingReport& report);
 std::string to_json(const ServingReport& report);
+std::string to_html(const ServingReport& report, const PageOrigin& origin);
 // Throws Infeasible where a stage does not fit with the judged routing: by how much, and what would.
 void require_fit(const ServingReport& report);
 

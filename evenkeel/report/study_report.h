@@ -7,6 +7,7 @@
 #include <string>
 
 #include "evenkeel/report/chrome_trace.h"
+#include "evenkeel/report/html.h"
 #include "evenkeel/study/accuracy.h"
 #include "evenkeel/study/calibration.h"
 #include "evenkeel/study/curve.h"
@@ -30,12 +31,15 @@ std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);
 // The last step under each planner, for a set-up with timelines.
 ChromeTrace timeline_of(const RunReport& report);
+std::string to_html(const RunReport& report, const PageOrigin& origin);
 
 std::string to_text(const Series& series);
 std::string to_json(const Series& series);
+std::string to_html(const Series& series, const PageOrigin& origin);
 
 std::string to_text(const Curves& curves);
 std::string to_json(const Curves& curves);
+std::string to_html(const Curves& curves, const PageOrigin& origin);
 
 struct CalibrationReport {
   Calibration calibration;

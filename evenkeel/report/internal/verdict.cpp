@@ -2,9 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "evenkeel/report/internal/html_page.h"
 #include "evenkeel/report/internal/numbers.h"
 
 namespace evenkeel::internal {
@@ -93,6 +95,38 @@ void put_verdict(Page& page, const Verdict& verdict) {
   else
     page.put("  what a step takes: {}\n", said_by(missing_of_step(verdict.model)));
   if (!verdict.move.ms) page.put("  what the move takes: {}\n", said_by(missing_of_move(verdict.model)));
+}
+
+Json verdict_section(const Verdict& verdict, const std::string& id, const std::string& title,
+                     const Json& more) {
+  const std::size_t colon = std::min(verdict.sentence.find(": "), verdict.sentence.size());
+  Json sentences = Json::array({fmt::format("{} against {}: {}", verdict.placement, verdict.against,
+                                            verdict.sentence.substr(0, colon))});
+  if (colon < verdict.sentence.size()) sentences.push_back(verdict.sentence.substr(colon + 2));
+  if (verdict.measured_on) sentences.push_back(fmt::format("measured on {}", name_of(*verdict.measured_on)));
+  sentences.push_back(fmt::format("lower on {} of {} recording{}", verdict.better_on, verdict.recordings,
+                                  verdict.recordings == 1 ? "" : "s"));
+  Json tiles = Json::array({tile(fmt::format("max/mean load, mean over {}", mean_over(verdict)),
+                                 verdict.max_over_mean_before, verdict.max_over_mean_after, "ratio")});
+  tiles.insert(tiles.end(), more.begin(), more.end());
+  if (verdict.step_ms_before)
+    tiles.push_back(
+        tile("MoE layers of a step, by the model", *verdict.step_ms_before, *verdict.step_ms_after, "ms"));
+  const auto add = [&](const char* label, const Json& value, const char* unit) {
+    if (!value.is_null()) tiles.push_back(tile(label, nullptr, value, unit));
+  };
+  add("experts that move", verdict.move.experts, "count");
+  add("most of them to one rank", verdict.move.most_on_rank, "count");
+  add("bytes that move", or_null(verdict.move.bytes), "bytes");
+  add("the move takes", or_null(verdict.move.ms), "ms");
+  add("steps until the move has paid", or_null(verdict.break_even_steps), "count");
+  return {{"kind", "tiles"},
+          {"id", id},
+          {"title", title},
+          {"verdict", std::move(sentences)},
+          {"before", verdict.against},
+          {"after", verdict.placement},
+          {"tiles", std::move(tiles)}};
 }
 
 }  // namespace evenkeel::internal

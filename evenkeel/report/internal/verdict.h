@@ -9,5 +9,8 @@ namespace evenkeel::internal {
 
 Json json_of(const Verdict& verdict);
 void put_verdict(Page& page, const Verdict& verdict);
+// The same as a section of a page, with `tiles` behind its own.
+Json verdict_section(const Verdict& verdict, const std::string& id, const std::string& title,
+                     const Json& tiles = Json::array());
 
 }  // namespace evenkeel::internal

@@ -1,0 +1,34 @@
+// --html FILE: the result as a page, beside what is printed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/output.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/report/html.h"
+
+namespace evenkeel::cli {
+
+// The line that the user typed, for pages to show. Once, in main.
+void remember_command(int argc, const char* const* argv);
+PageOrigin page_origin();
+
+void add_html(CLI::App& app, std::string& html);
+// Before long work: throws Unsupported where this build has no pages, and InvalidArgument where none can be
+// written there, or where the page would replace what is read, as in require_not_read(), or another output.
+void require_page(const std::string& html, const std::vector<std::string>& recordings,
+                  const std::vector<std::string>& others, const std::string& output = "");
+
+// Writes the page, if one is asked for, then prints the result. More arguments are those of its to_html().
+template <class Result, class... More>
+void show_result(const Result& result, bool as_json, const std::string& html, const More&... more) {
+  if (!html.empty()) {
+    write_file(html, to_html(result, more..., page_origin()));
+    say("note: the page is {}", html);
+  }
+  print_result(result, as_json);
+}
+
+}  // namespace evenkeel::cli

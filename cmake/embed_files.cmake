@@ -1,0 +1,17 @@
+# cmake -D OUTPUT=page_files.cpp -D HEADER=... -D NAMESPACE=... -D FILES=style=page.css,script=page.js -P embed_files.cmake
+# Writes a C++ source that defines the text of each file as a std::string_view; of a file that is not given, an empty one.
+set(source "// Made by cmake/embed_files.cmake.\n#include \"${HEADER}\"\n\n")
+string(APPEND source "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\nnamespace ${NAMESPACE} {\n\n")
+string(REPLACE "," ";" FILES "${FILES}")
+foreach(entry IN LISTS FILES)
+  string(REGEX MATCH "^([a-z0-9_]+)=(.*)$" matched "${entry}")
+  set(name ${CMAKE_MATCH_1})
+  set(file "${CMAKE_MATCH_2}")
+  set(text "")
+  if(file)
+    file(READ "${file}" text)
+  endif()
+  string(APPEND source "const std::string_view ${name} = R\"embedded(${text})embedded\";\n\n")
+endforeach()
+string(APPEND source "}  // namespace ${NAMESPACE}\n")
+file(WRITE "${OUTPUT}" "${source}")

@@ -1,0 +1,14 @@
+// A step plan as a picture.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/plan/step_plan.h"
+#include "evenkeel/report/internal/html_page.h"
+
+namespace evenkeel::internal {
+
+// A panel of a section `plan`: what each rank computes, by the rank whose weights it uses, and what travels.
+Json plan_panel(const std::string& name, const StepPlan& plan);
+
+}  // namespace evenkeel::internal
