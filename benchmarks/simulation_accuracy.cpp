@@ -7,6 +7,8 @@
 //            it gives no credit for what overlaps.
 //
 // usage: simulation_accuracy [--filter 0.95] [--tokens 512] [--pairs 3] [--backward] [--phases]
+//        simulation_accuracy --published [--phases]     what others measured, and we on an H200; takes no
+//        clock
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,54 +23,17 @@
 #include "evenkeel/sim/layer_replay.h"
 #include "evenkeel/study/calibration.h"
 #include "evenkeel/study/series.h"
+#include "tests/sim/critical_path.h"
+#include "tests/sim/published.h"
 
 namespace {
 
 using namespace evenkeel;
+using published::PhaseSeconds;
 using Kind = PlannerOptions::Kind;
-using Phases = std::array<double, kPhases>;  // seconds
 
 constexpr const char* kMethods[] = {"ep", "llep", "level"};
 constexpr double kTie = 1.10;  // measured times that differ by less have no order
-
-Phase phase_of(SimPhase phase) {
-  switch (phase) {
-    case SimPhase::plan:
-      return Phase::plan;
-    case SimPhase::weights:
-    case SimPhase::gradients:
-      return Phase::transfer;
-    case SimPhase::dispatch:
-      return Phase::dispatch;
-    case SimPhase::combine:
-      return Phase::combine;
-    default:
-      return Phase::compute;
-  }
-}
-
-// Of forward and of backward, the slowest rank in each phase.
-Phases critical_path(const std::vector<PhaseSpan>& spans, int num_ranks) {
-  std::vector<std::array<Phases, 2>> ranks(static_cast<std::size_t>(num_ranks));
-  for (const PhaseSpan& span : spans)
-    if (span.phase != SimPhase::wait)
-      ranks[static_cast<std::size_t>(span.rank)][span.backward ? 1 : 0]
-           [static_cast<std::size_t>(phase_of(span.phase))] += span.end - span.begin;
-  Phases path{};
-  for (std::size_t pass = 0; pass < 2; ++pass)
-    for (std::size_t phase = 0; phase < kPhases; ++phase) {
-      double slowest = 0;
-      for (const auto& rank : ranks) slowest = std::max(slowest, rank[pass][phase]);
-      path[phase] += slowest;
-    }
-  return path;
-}
-
-double sum(const Phases& phases) {
-  double all = 0;
-  for (const double seconds : phases) all += seconds;
-  return all;
-}
 
 SimSetup sim_setup(const StudySetup& study, const Machine& machine) {
   Topology::Description topology = Topology::uniform(1, study.ranks).description();
@@ -116,8 +81,8 @@ struct Errors {
   }
 };
 
-void print(const char* what, const char* method, const Phases& phases) {
-  fmt::print("    {:9} {:6} {:8.1f} ms:", what, method, 1e3 * sum(phases));
+void print(const char* what, const char* method, const PhaseSeconds& phases) {
+  fmt::print("    {:9} {:6} {:8.1f} ms:", what, method, 1e3 * published::sum(phases));
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     fmt::print(" {} {:.1f}", name_of(static_cast<Phase>(phase)), 1e3 * phases[phase]);
   fmt::print("\n");
@@ -139,10 +104,10 @@ void run(const StudySetup& study, const std::string& filter, bool by_phase) {
     std::string phases;
     for (std::size_t i = 0; i < 3; ++i) {
       LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
-      const Phases path = critical_path(replay.run(0, tokens, true).spans, study.ranks);
+      const PhaseSeconds path = published::critical_path(replay.run(0, tokens, true).spans, study.ranks);
       const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
       measured[i] = figures.critical_ms;
-      predicted[i] = 1e3 * sum(path);
+      predicted[i] = 1e3 * published::sum(path);
       fmt::print("  {:6} {:7.1f} ms, predicted {:7.1f} ({:+5.1f} %)", kMethods[i], measured[i], predicted[i],
                  100 * (predicted[i] / measured[i] - 1));
     }
@@ -150,10 +115,11 @@ void run(const StudySetup& study, const std::string& filter, bool by_phase) {
     for (std::size_t i = 0; by_phase && i < 3; ++i) {
       LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
       const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
-      Phases seconds = figures.phases_ms;
+      PhaseSeconds seconds = figures.phases_ms;
       for (double& each : seconds) each *= 1e-3;
       print("measured", kMethods[i], seconds);
-      print("predicted", kMethods[i], critical_path(replay.run(0, tokens, true).spans, study.ranks));
+      print("predicted", kMethods[i],
+            published::critical_path(replay.run(0, tokens, true).spans, study.ranks));
     }
     errors.add(measured, predicted);
   }
@@ -164,30 +130,45 @@ void run(const StudySetup& study, const std::string& filter, bool by_phase) {
       errors.right, errors.pairs);
 }
 
+void print(const char* what, const std::vector<published::Prediction>& predictions, bool each) {
+  for (const published::Prediction& one : predictions)
+    if (each)
+      fmt::print("  {:48} measured {:8.3f}, predicted {:8.3f} ({:.3f} to {:.3f}), {:+.1f} %\n", one.what,
+                 one.measured, one.predicted, one.least, one.most, 100 * (one.predicted / one.measured - 1));
+  const published::Errors errors = published::errors_of(predictions);
+  fmt::print(
+      "{}: {} figures, error median {:.1f} % ({:+.1f} % signed), 90th percentile {:.1f} %; {:.0f} % of the "
+      "measured "
+      "lie between the draws\n",
+      what, predictions.size(), 100 * errors.median, 100 * errors.signed_median, 100 * errors.p90,
+      100 * errors.within_draws);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   StudySetup study{.shape = {128, 4, {768, 768}}, .tokens = 512, .pairs = 3, .planners = {}, .budget = {}};
   for (const Kind kind : {Kind::least_loaded, Kind::level}) study.planners.emplace_back().kind = kind;
   std::string filter;
-  bool by_phase = false;
+  bool each = false, elsewhere = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
-    const auto number = [&] { return std::atoi(i + 1 < argc ? argv[++i] : "0"); };
-    if (option == "--backward")
-      study.backward = true;
-    else if (option == "--phases")
-      by_phase = true;
-    else if (option == "--filter" && i + 1 < argc)
-      filter = argv[++i];
-    else if (option == "--tokens")
-      study.tokens = number();
-    else if (option == "--pairs")
-      study.pairs = number();
-    else
-      return fmt::print(stderr, "unknown option {}\n", option), 2;
+    const auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };
+    if (option == "--published") elsewhere = true;
+    if (option == "--phases") each = true;
+    if (option == "--backward") study.backward = true;
+    if (option == "--filter") filter = value();
+    if (option == "--tokens") study.tokens = std::atoi(value());
+    if (option == "--pairs") study.pairs = std::atoi(value());
+  }
+  if (elsewhere) {
+    print("H200, forward steps in ms", published::h200_steps(false), each);
+    print("H200, level over ep", published::h200_steps(true), each);
+    print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);
+    print("SGLang, skewed over even", published::skewed_over_even(/*draws=*/9), each);
+    return 0;
   }
   for (PlannerOptions& planner : study.planners)
     planner.min_segment = std::max<std::int64_t>(study.tokens / 2, 1);
-  run(study, filter, by_phase);
+  run(study, filter, each);
 }
