@@ -26,7 +26,8 @@ LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, cons
       exchange_(machine, topology),
       row_seconds_(row_seconds(machine, sizes.expert.work)),
       read_seconds_(read_seconds(machine, sizes.expert.work.bytes)) {
-  for (auto* by_rank : {&now_, &weights_at_, &at_home_, &foreign_, &took_}) by_rank->resize(ranks_);
+  for (auto* by_rank : {&now_, &weights_at_, &weights_take_, &at_home_, &foreign_, &took_})
+    by_rank->resize(ranks_);
   rows_of_.resize(ranks_);
   bytes_.resize(ranks_ * ranks_);
   clear();
@@ -85,7 +86,12 @@ void LayerSeconds::borrow(std::span<const Transfer> transfers) {
     moved_.weights += sizes_.sent_weight_bytes;
   }
   for (std::size_t i = 0; i < bytes_.size(); ++i) pair_bytes_[i] += bytes_[i];
-  exchange_.of(bytes_, weights_at_);
+  exchange_.of(bytes_, took_);
+  weights_take_ = weights_at_ = took_;
+  for (const Transfer& transfer : transfers) {
+    double& at = weights_at_[transfer.to.offset()];
+    at = std::max(at, took_[transfer.from.offset()]);
+  }
 }
 
 // All ranks begin together, and each goes on when its own ports are done.
@@ -111,6 +117,11 @@ void LayerSeconds::dispatch(Pass pass, const ChunkWork& chunk) {
                 (says_rows && positions > 0 ? kIndexBytes : 0);
   }
   for (std::size_t rank = 0; rank < ranks_; ++rank) bytes_[rank * (ranks_ + 1)] = 0;
+  // Rows are gathered to be sent: read and written.
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    const std::int64_t sent = sum_of(chunk.traffic.rows, rank) - chunk.traffic.rows[rank * (ranks_ + 1)];
+    touch_memory(rank, SimPhase::dispatch, 2 * of_row * static_cast<double>(sent));
+  }
   send(bytes_, SimPhase::dispatch, moved_.dispatch);
 }
 
@@ -126,6 +137,23 @@ void LayerSeconds::combine(Pass pass, const ChunkWork& chunk) {
                                               : rows * sizes_.row_bytes + positions * kWeightBytes;
     }
   send(bytes_, SimPhase::combine, moved_.combine);
+  // What came is read, and each token's sum written.
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    const std::int64_t came = sum_of(forward ? chunk.traffic.positions : chunk.traffic.rows, rank);
+    touch_memory(rank, SimPhase::combine,
+                 sizes_.row_bytes * static_cast<double>(came + chunk.traffic.loads[rank].tokens));
+  }
+}
+
+std::int64_t LayerSeconds::sum_of(std::span<const std::int64_t> pairs, std::size_t rank) const {
+  const auto row = pairs.subspan(rank * ranks_, ranks_);
+  return std::reduce(row.begin(), row.end());
+}
+
+void LayerSeconds::touch_memory(std::size_t rank, SimPhase phase, double bytes) {
+  const double begin = now_[rank];
+  now_[rank] += read_seconds(machine_, bytes);
+  add_span(rank, phase, begin, now_[rank]);
 }
 
 // As expert_seconds(), where rows are multiplied and weights are read several times.
@@ -162,7 +190,7 @@ void LayerSeconds::compute(Pass pass, const ChunkWork& chunk, const LayerPlaceme
     add_span(rank, SimPhase::products, now, now + at_home_[rank]);
     now += at_home_[rank];
     if (borrowed_[rank] > 0 && first) {
-      add_span(rank, SimPhase::weights, weights_here - weights_at_[rank], weights_here);
+      add_span(rank, SimPhase::weights, weights_here - weights_take_[rank], weights_here);
       add_span(rank, SimPhase::wait, now, std::max(now, weights_here));
       now = std::max(now, weights_here);
       // Packing reads and writes, and products read once more.

@@ -2,11 +2,12 @@
 //
 // Order     counts and plan; then for each chunk its rows travel, experts at home are computed, borrowed ones
 //           as soon as their weights are there, and when the last rank is done results go back. Borrowed
-//           weights travel behind the first chunk's rows. Backward has the same phases with gradients, and at
-//           its end the gradients of borrowed experts go home.
+//           weights travel behind the first chunk's rows, and are there when the lender's port is done too.
+//           Backward has the same phases with gradients, and at its end those of borrowed experts go home.
 // Overlap   weights on their way and products at home; nothing else. A rank that is done waits for the last.
 // Rates     products by expert_seconds() of the rows that the rank has of each expert; what travels by
-//           ExchangeSeconds; a chunk's messages and bookkeeping, and the plan, chunk_seconds each.
+//           ExchangeSeconds; rows that are gathered to be sent or summed up, by the rate at which memory is
+//           read; a chunk's messages and bookkeeping, and the plan, chunk_seconds each.
 // Checked   docs/simulation.md says how far it is from measured steps.
 #pragma once
 
@@ -82,6 +83,10 @@ class LayerSeconds {
   void combine(Pass pass, const ChunkWork& chunk);
   void wait_for_all();
   void send(std::span<const double> bytes, SimPhase phase, double& moved);
+  // Of a rank's line of pairs, the sum.
+  std::int64_t sum_of(std::span<const std::int64_t> pairs, std::size_t rank) const;
+  // The rank reads and writes so many bytes of its memory.
+  void touch_memory(std::size_t rank, SimPhase phase, double bytes);
   void add_span(std::size_t rank, SimPhase phase, double begin, double end);
   double products(double rows, double row_factor, double weight_factor) const;
 
@@ -91,7 +96,8 @@ class LayerSeconds {
   ExchangeSeconds exchange_;
   double row_seconds_, read_seconds_;
   std::vector<double> now_;                // [P]
-  std::vector<double> weights_at_;         // [P] seconds that its borrowed weights take to come
+  std::vector<double> weights_at_;         // [P] seconds until its borrowed weights are there
+  std::vector<double> weights_take_;       // [P] in which its own port is busy with them
   std::vector<std::int64_t> borrowed_;     // [P]
   std::vector<double> at_home_, foreign_;  // [P] seconds of products
   std::vector<double> bytes_, took_;       // of one exchange

@@ -5,44 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "evenkeel/cost/fit.h"
+#include "tests/support/published_table.h"
 
 namespace evenkeel::testing {
 namespace {
 
-using Row = std::map<std::string, std::string>;
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream text(line);
-  for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
-  return cells;
-}
-
-std::vector<Row> published(const std::string& name) {
-  std::ifstream file(EVENKEEL_SOURCE_DIR "/tests/data/published/" + name);
-  std::string line;
-  std::getline(file, line);
-  const std::vector<std::string> names = cells_of(line);
-  std::vector<Row> rows;
-  while (std::getline(file, line)) {
-    const std::vector<std::string> cells = cells_of(line);
-    rows.emplace_back();
-    for (std::size_t i = 0; i < names.size(); ++i) rows.back()[names[i]] = cells.at(i);
-  }
-  return rows;
-}
-
-double number(const Row& row, const char* name) {
-  return std::stod(row.at(name));
-}
+using Row = PublishedRow;
 
 template <class Time>
 struct Halves {
@@ -99,7 +72,7 @@ Machine exchanges_fitted(const std::vector<ExchangeTime>& times) {
 }
 
 TEST(Published, ProductsOfShapesThatTheFitHasNotSeenArePredicted) {
-  const std::vector<Row> rows = published("experts_h200_bf16.csv");
+  const std::vector<Row> rows = published_table("experts_h200_bf16.csv");
   std::set<std::string> shapes;
   const auto shape_of = [](const Row& row) {
     return row.at("hidden") + "x" + row.at("intermediate") + "x" + row.at("experts") + "x" + row.at("top_k");
@@ -124,7 +97,7 @@ TEST(Published, ProductsOfShapesThatTheFitHasNotSeenArePredicted) {
 TEST(Published, AllToAllsInsideANodeArePredictedFromAMegabyteOn) {
   Halves<ExchangeTime> halves;
   int at = 0;
-  for (const Row& row : published("all_to_all_h200_nccl.csv")) {
+  for (const Row& row : published_table("all_to_all_h200_nccl.csv")) {
     const double gpus = number(row, "gpus"), bytes = 2 * number(row, "elements_half");
     if (bytes < 1e6) continue;
     halves.of[at++ % 2].push_back({{.within = bytes * (gpus - 1) / gpus}, 1e-6 * number(row, "us")});
@@ -148,7 +121,7 @@ PortBytes spread(const Row& row, double row_bytes) {
 }
 
 TEST(Published, DispatchAndCombineOnOneToFourNodesArePredicted) {
-  const std::vector<Row> rows = published("dispatch_combine_h200_deepep.csv");
+  const std::vector<Row> rows = published_table("dispatch_combine_h200_deepep.csv");
   std::set<int> counts;
   for (const Row& row : rows) counts.insert(std::stoi(row.at("tokens_per_rank")));
   Halves<ExchangeTime> halves;

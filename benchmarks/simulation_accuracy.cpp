@@ -1,0 +1,174 @@
+// How far the simulator's seconds are from those of thread ranks on this machine.
+//
+// Machine    calibrate() of the same layer, in the same run; nothing is fitted to the steps.
+// Measured   the critical path of the LLEP paper's scenarios under ep, least-loaded and level.
+// Predicted  the same steps replayed; of each phase the slowest rank's seconds, summed. As the measured
+// figure
+//            it gives no credit for what overlaps.
+//
+// usage: simulation_accuracy [--filter 0.95] [--tokens 512] [--pairs 3] [--backward] [--phases]
+//        simulation_accuracy --published [--phases]     what others measured, and we on an H200; takes no
+//        clock
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/chunk_shape.h"
+#include "evenkeel/sim/layer_replay.h"
+#include "evenkeel/study/calibration.h"
+#include "evenkeel/study/series.h"
+#include "tests/sim/critical_path.h"
+#include "tests/sim/published.h"
+
+namespace {
+
+using namespace evenkeel;
+using published::PhaseSeconds;
+using Kind = PlannerOptions::Kind;
+
+constexpr const char* kMethods[] = {"ep", "llep", "level"};
+constexpr double kTie = 1.10;  // measured times that differ by less have no order
+
+SimSetup sim_setup(const StudySetup& study, const Machine& machine) {
+  Topology::Description topology = Topology::uniform(1, study.ranks).description();
+  topology.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
+  SimSetup setup{.topology = Topology(topology), .machine = machine, .backward = study.backward};
+  SimLayer& layer = setup.layer.emplace();
+  layer.chunk = chunk_shape(study.shape, study.ranks,
+                            *make_cpu_expert_ffn(study.shape.expert, study.backward), study.backward);
+  layer.sizes = {step_expert(layer.chunk), static_cast<double>(layer.chunk.row_bytes()),
+                 static_cast<double>(layer.chunk.weight_bytes)};
+  setup.most_tokens = study.tokens;
+  setup.planner = study.planners.front();
+  return setup;
+}
+
+LayerTokens tokens_of(const Batch& batch, int num_experts) {
+  LayerTokens tokens{
+      .top_k = batch.top_k, .first_token = batch.first_token, .experts = batch.experts, .counts = {}};
+  tokens.counts.resize(batch.num_ranks(), num_experts);
+  for (RankId rank : indices<RankId>(batch.num_ranks()))
+    for (const std::int32_t id : batch.top_k_of(rank).experts)
+      ++tokens.counts
+            .rows()[rank.offset() * static_cast<std::size_t>(num_experts) + static_cast<std::size_t>(id)];
+  tokens.counts.sum_loads();
+  return tokens;
+}
+
+struct Errors {
+  std::vector<double> all;
+  int pairs = 0, right = 0;  // of methods whose measured times differ
+
+  void add(std::span<const double> measured, std::span<const double> predicted) {
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      all.push_back(std::abs(predicted[i] / measured[i] - 1));
+      for (std::size_t j = 0; j < measured.size(); ++j) {
+        if (measured[i] < kTie * measured[j]) continue;
+        ++pairs;
+        right += predicted[i] > predicted[j];
+      }
+    }
+  }
+  double quantile(double at) {
+    std::ranges::sort(all);
+    return all[static_cast<std::size_t>(at * static_cast<double>(all.size() - 1))];
+  }
+};
+
+void print(const char* what, const char* method, const PhaseSeconds& phases) {
+  fmt::print("    {:9} {:6} {:8.1f} ms:", what, method, 1e3 * published::sum(phases));
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    fmt::print(" {} {:.1f}", name_of(static_cast<Phase>(phase)), 1e3 * phases[phase]);
+  fmt::print("\n");
+}
+
+void run(const StudySetup& study, const std::string& filter, bool by_phase) {
+  const Machine machine = calibrate(study.shape, study.ranks).machine;
+  for (const MachineNumber& number : machine_numbers())
+    fmt::print("{} {:.4g}  ", number.name, machine.*number.value);
+  fmt::print("\n");
+  const Series series = measure_scenarios(study, filter, [](const std::string&) { return RoundProgress{}; });
+  const SimSetup setup = sim_setup(study, machine);
+  const auto homes = LayerPlacement::contiguous(study.shape.num_experts, study.ranks);
+  Errors errors;
+  for (const SeriesRow& row : series.rows) {
+    const LayerTokens tokens = tokens_of(scenario_batch(study, row.scenario), study.shape.num_experts);
+    std::array<double, 3> measured{}, predicted{};
+    fmt::print("{:24}", row.scenario);
+    std::string phases;
+    for (std::size_t i = 0; i < 3; ++i) {
+      LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
+      const PhaseSeconds path = published::critical_path(replay.run(0, tokens, true).spans, study.ranks);
+      const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
+      measured[i] = figures.critical_ms;
+      predicted[i] = 1e3 * published::sum(path);
+      fmt::print("  {:6} {:7.1f} ms, predicted {:7.1f} ({:+5.1f} %)", kMethods[i], measured[i], predicted[i],
+                 100 * (predicted[i] / measured[i] - 1));
+    }
+    fmt::print("\n");
+    for (std::size_t i = 0; by_phase && i < 3; ++i) {
+      LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
+      const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
+      PhaseSeconds seconds = figures.phases_ms;
+      for (double& each : seconds) each *= 1e-3;
+      print("measured", kMethods[i], seconds);
+      print("predicted", kMethods[i],
+            published::critical_path(replay.run(0, tokens, true).spans, study.ranks));
+    }
+    errors.add(measured, predicted);
+  }
+  fmt::print(
+      "{} steps: error median {:.1f} %, 90th percentile {:.1f} %, most {:.1f} %; order right in {} of {} "
+      "pairs\n",
+      errors.all.size(), 100 * errors.quantile(0.5), 100 * errors.quantile(0.9), 100 * errors.quantile(1),
+      errors.right, errors.pairs);
+}
+
+void print(const char* what, const std::vector<published::Prediction>& predictions, bool each) {
+  for (const published::Prediction& one : predictions)
+    if (each)
+      fmt::print("  {:48} measured {:8.3f}, predicted {:8.3f} ({:.3f} to {:.3f}), {:+.1f} %\n", one.what,
+                 one.measured, one.predicted, one.least, one.most, 100 * (one.predicted / one.measured - 1));
+  const published::Errors errors = published::errors_of(predictions);
+  fmt::print(
+      "{}: {} figures, error median {:.1f} % ({:+.1f} % signed), 90th percentile {:.1f} %; {:.0f} % of the "
+      "measured "
+      "lie between the draws\n",
+      what, predictions.size(), 100 * errors.median, 100 * errors.signed_median, 100 * errors.p90,
+      100 * errors.within_draws);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  StudySetup study{.shape = {128, 4, {768, 768}}, .tokens = 512, .pairs = 3, .planners = {}, .budget = {}};
+  for (const Kind kind : {Kind::least_loaded, Kind::level}) study.planners.emplace_back().kind = kind;
+  std::string filter;
+  bool each = false, elsewhere = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    const auto value = [&] { return i + 1 < argc ? argv[++i] : ""; };
+    if (option == "--published") elsewhere = true;
+    if (option == "--phases") each = true;
+    if (option == "--backward") study.backward = true;
+    if (option == "--filter") filter = value();
+    if (option == "--tokens") study.tokens = std::atoi(value());
+    if (option == "--pairs") study.pairs = std::atoi(value());
+  }
+  if (elsewhere) {
+    print("H200, forward steps in ms", published::h200_steps(false), each);
+    print("H200, level over ep", published::h200_steps(true), each);
+    print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);
+    print("SGLang, skewed over even", published::skewed_over_even(/*draws=*/9), each);
+    return 0;
+  }
+  for (PlannerOptions& planner : study.planners)
+    planner.min_segment = std::max<std::int64_t>(study.tokens / 2, 1);
+  run(study, filter, each);
+}

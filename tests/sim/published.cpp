@@ -1,0 +1,356 @@
+#include "tests/sim/published.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <tuple>
+
+#include "evenkeel/cost/fit.h"
+#include "evenkeel/placement/place.h"
+#include "evenkeel/routing/workload.h"
+#include "evenkeel/sim/layer_replay.h"
+#include "evenkeel/topology/devices.h"
+#include "tests/sim/critical_path.h"
+#include "tests/support/published_table.h"
+
+namespace evenkeel::published {
+
+namespace {
+
+using testing::number;
+using testing::published_table;
+using testing::PublishedRow;
+
+struct Layer {
+  std::int64_t hidden = 7168, intermediate = 2048;
+  int experts = 256, top_k = 8;
+  std::int64_t element_bytes = 2;
+};
+constexpr Layer kDeepSeekV3;
+
+SimSetup setup_of(const Layer& layer, int ranks, const Machine& machine) {
+  Topology::Description topology = Topology::uniform(1, ranks).description();
+  topology.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
+  SimSetup setup{.topology = Topology(topology), .machine = machine};
+  SimLayer& sim = setup.layer.emplace();
+  const ExpertWork work = expert_work(layer.hidden, layer.intermediate, 3, layer.element_bytes);
+  sim.chunk.num_ranks = ranks;
+  sim.chunk.num_experts = layer.experts;
+  sim.chunk.top_k = layer.top_k;
+  sim.chunk.hidden = layer.hidden;
+  sim.chunk.element_bytes = layer.element_bytes;
+  sim.chunk.weight_bytes = sim.chunk.forward_weight_bytes = std::llround(work.bytes);
+  sim.chunk.row_outputs = std::llround(work.outputs);
+  sim.chunk.with_backward = false;
+  sim.sizes = {{work}, static_cast<double>(sim.chunk.row_bytes()), work.bytes};
+  return setup;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+Prediction prediction(std::string what, double measured, const std::vector<double>& draws) {
+  return {std::move(what), measured, median(draws), std::ranges::min(draws), std::ranges::max(draws)};
+}
+
+// An H200's products in fp8, from those in bf16 of experts that all are chosen alike.
+Machine fp8_machine() {
+  std::vector<ProductTime> times;
+  for (const PublishedRow& row : published_table("experts_h200_bf16.csv"))
+    if (row.at("matrices") == "3")
+      times.push_back({expert_work(std::stoi(row.at("hidden")), std::stoi(row.at("intermediate")), 3, 2),
+                       number(row, "experts"), number(row, "rows_per_expert"), 1e-3 * number(row, "ms")});
+  Machine machine = fit_products({.flops_per_second = 1e14,
+                                  .inner_half = 100,
+                                  .weight_bytes_per_second = 1e12,
+                                  .overlap = 0.5,
+                                  .products_seconds = 1e-5},
+                                 times);
+  machine.flops_per_second *= 2;
+  return machine;
+}
+
+using Loads = std::vector<std::int64_t>;
+
+// What does not divide goes to each rank's least loaded expert in turn, or comes from its most loaded one.
+void even_out(Loads& loads, std::size_t ranks, std::int64_t missing, std::int64_t most) {
+  const std::size_t each = loads.size() / ranks;
+  for (std::size_t rank = 0; missing != 0; rank = (rank + 1) % ranks) {
+    const auto begin = loads.begin() + static_cast<std::ptrdiff_t>(rank * each);
+    const auto end = begin + static_cast<std::ptrdiff_t>(each);
+    if (missing > 0) {
+      const auto least = std::ranges::min_element(begin, end);
+      if (*least >= most) continue;
+      const std::int64_t part =
+          std::clamp<std::int64_t>(missing / static_cast<std::int64_t>(4 * ranks), 1, most - *least);
+      *least += part;
+      missing -= part;
+    } else {
+      const auto most_loaded = std::ranges::max_element(begin, end);
+      if (*most_loaded == 0) continue;
+      --*most_loaded;
+      ++missing;
+    }
+  }
+}
+
+// The collectors' law: an expert's popularity is of density x^-alpha between 1 and four fifths of the tokens,
+// and no expert has more assignments than there are tokens.
+Loads power_law(const Layer& layer, int ranks, std::int64_t tokens, double alpha, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::int64_t assignments = tokens * layer.top_k;
+  const bool many = assignments > layer.experts;
+  const double low = many ? 1 : 0.01, high = many ? 0.8 * static_cast<double>(tokens) : 2;
+  const double begin = std::pow(low, 1 - alpha), end = std::pow(high, 1 - alpha);
+  std::vector<double> popularity;
+  double sum = 0;
+  for (int expert = 0; expert < layer.experts; ++expert) {
+    const double part = static_cast<double>(random() >> 11) * 0x1p-53;
+    popularity.push_back(std::pow((end - begin) * part + begin, 1 / (1 - alpha)));
+    sum += popularity.back();
+  }
+  Loads loads;
+  std::int64_t missing = assignments;
+  for (const double each : popularity) {
+    loads.push_back(
+        std::min<std::int64_t>(std::llround(each / sum * static_cast<double>(assignments)), tokens));
+    missing -= loads.back();
+  }
+  even_out(loads, static_cast<std::size_t>(ranks), missing, tokens);
+  return loads;
+}
+
+// Sent by all ranks alike.
+LayerTokens tokens_of(const Loads& loads, int ranks) {
+  LayerTokens tokens;
+  tokens.counts.resize(ranks, static_cast<int>(loads.size()));
+  const auto rows = tokens.counts.rows();
+  tokens.first_token.assign(1, 0);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+    std::int64_t sum = 0;
+    for (std::size_t expert = 0; expert < loads.size(); ++expert)
+      sum += rows[rank * loads.size() + expert] = (loads[expert] + static_cast<std::int64_t>(rank)) / ranks;
+    tokens.first_token.push_back(tokens.first_token.back() + sum);
+  }
+  tokens.counts.sum_loads();
+  return tokens;
+}
+
+PhaseSeconds step(const SimSetup& setup, const char* method, const LayerPlacement& homes,
+                  const LayerTokens& tokens) {
+  LayerReplay replay(setup, parse_method(method), {homes});
+  return critical_path(replay.run(0, tokens, /*with_spans=*/true).spans, tokens.num_ranks());
+}
+
+// Products alone of the slowest rank, which is what the collectors time.
+double products(const SimSetup& setup, const LayerPlacement& homes, const LayerTokens& tokens) {
+  return step(setup, "ep", homes, tokens)[static_cast<std::size_t>(Phase::compute)];
+}
+
+LayerPlacement in_order(const Layer& layer, int ranks) {
+  return LayerPlacement::contiguous(layer.experts, ranks);
+}
+
+LayerPlacement by_load(const Loads& loads, int ranks, int copies) {
+  const RoutingProfile profile(1, static_cast<int>(loads.size()), loads, {});
+  PlaceOptions options;
+  options.redundant_experts = copies;
+  return place(profile, Topology::uniform(1, ranks), options).placement.layer(0);
+}
+
+double alpha_of(const std::string& distribution) {
+  return std::stod(distribution.substr(std::string("power_law_").size()));
+}
+
+}  // namespace
+
+Errors errors_of(const std::vector<Prediction>& predictions) {
+  std::vector<double> sizes, errors;
+  double within = 0;
+  for (const Prediction& each : predictions) {
+    errors.push_back(each.predicted / each.measured - 1);
+    sizes.push_back(std::abs(errors.back()));
+    within += each.least <= each.measured && each.measured <= each.most;
+  }
+  std::ranges::sort(sizes);
+  return {median(sizes), sizes[sizes.size() * 9 / 10], median(errors),
+          within / static_cast<double>(sizes.size())};
+}
+
+std::vector<Prediction> copies_over_none(int draws) {
+  const Layer layer{.element_bytes = 1};
+  const Machine machine = fp8_machine();
+  const std::vector<PublishedRow> rows = published_table("copies_h200_trtllm.csv");
+  using Key = std::tuple<std::string, std::string, std::string>;  // ranks, law, tokens
+  std::map<Key, double> without;
+  for (const PublishedRow& row : rows)
+    if (!row.at("distribution").ends_with("_eplb"))
+      without[{row.at("ep"), row.at("distribution"), row.at("tokens")}] = number(row, "ms");
+  std::vector<Prediction> predictions;
+  for (const PublishedRow& row : rows) {
+    std::string law = row.at("distribution");
+    if (!law.ends_with("_eplb")) continue;
+    law.resize(law.size() - std::string("_eplb").size());
+    const int ranks = std::stoi(row.at("ep")), slots = std::stoi(row.at("slots"));
+    const SimSetup setup = setup_of(layer, ranks, machine);
+    std::vector<double> ratios;
+    for (int draw = 0; draw < draws; ++draw) {
+      const Loads loads = power_law(layer, ranks, std::stoll(row.at("tokens")), alpha_of(law),
+                                    static_cast<std::uint64_t>(draw));
+      const LayerTokens tokens = tokens_of(loads, ranks);
+      ratios.push_back(products(setup, by_load(loads, ranks, slots - layer.experts), tokens) /
+                       products(setup, in_order(layer, ranks), tokens));
+    }
+    predictions.push_back(
+        prediction(fmt::format("{} ranks, {}, {} tokens, {} slots", ranks, law, row.at("tokens"), slots),
+                   number(row, "ms") / without.at({row.at("ep"), law, row.at("tokens")}), ratios));
+  }
+  return predictions;
+}
+
+std::vector<Prediction> skewed_over_even(int draws) {
+  const Layer layer{.element_bytes = 1};
+  Machine machine = fp8_machine();
+  const std::vector<PublishedRow> rows = published_table("skew_h200_sglang.csv");
+  std::map<std::pair<std::string, std::string>, double> even;  // by ranks and tokens
+  machine.products_seconds = 1;
+  for (const PublishedRow& row : rows)
+    if (row.at("distribution") == "uniform") {
+      even[{row.at("ep"), row.at("tokens")}] = 1e-3 * number(row, "ms");
+      // Its launches, as what the shortest even step takes.
+      machine.products_seconds = std::min(machine.products_seconds, 1e-3 * number(row, "ms"));
+    }
+  const double memory = device_preset("h200").peak_memory_gigabytes_per_s * 1e9;
+  const double expert_bytes = expert_work(layer.hidden, layer.intermediate, 3, 1).bytes;
+  std::vector<Prediction> predictions;
+  for (const PublishedRow& row : rows) {
+    if (row.at("distribution") == "uniform") continue;
+    const int ranks = std::stoi(row.at("ep"));
+    const std::int64_t tokens = std::stoll(row.at("tokens"));
+    double least = 1;
+    for (const auto& [key, ms] : even)
+      if (key.first == row.at("ep")) least = std::min(least, ms);
+    if (least < layer.experts / ranks * expert_bytes / memory) continue;
+    const SimSetup setup = setup_of(layer, ranks, machine);
+    // The collector gives its layer all tokens of all ranks, and the layer writes a bf16 row for each.
+    const double all_rows = static_cast<double>(tokens * layer.hidden) * 2 / machine.weight_bytes_per_second;
+    const auto layer_seconds = [&](const Loads& loads) {
+      return all_rows + products(setup, in_order(layer, ranks), tokens_of(loads, ranks));
+    };
+    const double evenly =
+        layer_seconds(Loads(static_cast<std::size_t>(layer.experts), tokens * layer.top_k / layer.experts));
+    std::vector<double> ratios;
+    for (int draw = 0; draw < draws; ++draw)
+      ratios.push_back(layer_seconds(power_law(layer, ranks, tokens, alpha_of(row.at("distribution")),
+                                               static_cast<std::uint64_t>(draw))) /
+                       evenly);
+    predictions.push_back(
+        prediction(fmt::format("{} ranks, {}, {} tokens", ranks, row.at("distribution"), tokens),
+                   1e-3 * number(row, "ms") / even.at({row.at("ep"), row.at("tokens")}), ratios));
+  }
+  return predictions;
+}
+
+namespace {
+
+// docs/log/h200.md: LLEP's scenarios.
+struct Measured {
+  const char* scenario;
+  double ep_ms, level_ms;
+};
+struct MeasuredModel {
+  const char* name;
+  Layer layer;
+  std::int64_t tokens;  // of a rank
+  double tflops;        // of even products, 131,072 rows in a rank's experts
+  double copy_gigabytes_per_s;
+  Measured steps[4];
+};
+constexpr MeasuredModel kModels[] = {
+    {"gpt-oss-120b",
+     {2880, 2880, 128, 4},
+     32768,
+     609,
+     3541,
+     {{"balanced", 14.2, 14.3},
+      {"concentrated:0.95:1", 95.5, 12.3},
+      {"concentrated:0.95:4", 95.1, 14.2},
+      {"concentrated:0.95:16", 94.9, 15.8}}},
+    {"DeepSeek-V3",
+     kDeepSeekV3,
+     16384,
+     636,
+     3733,
+     {{"balanced", 26.1, 26.8},
+      {"concentrated:0.95:1", 167.7, 20.7},
+      {"concentrated:0.95:4", 172.1, 25.1},
+      {"concentrated:0.95:16", 173.3, 27.2}}},
+    {"Kimi-K2",
+     {7168, 2048, 384, 8},
+     16384,
+     604,
+     3733,
+     {{"balanced", 26.2, 26.4},
+      {"concentrated:0.95:1", 173.6, 20.8},
+      {"concentrated:0.95:4", 170.4, 25.5},
+      {"concentrated:0.95:16", 171.5, 27.2}}},
+};
+constexpr int kRanks = 8;
+constexpr double kLink = 450e9;
+
+LayerTokens tokens_of(const MeasuredModel& model, const char* scenario) {
+  const Routing routing = make_routing(parse_workload(scenario),
+                                       {kRanks, model.tokens, model.layer.experts, model.layer.top_k}, 1, 0);
+  LayerTokens tokens;
+  tokens.top_k = model.layer.top_k;
+  tokens.first_token.assign(1, 0);
+  tokens.counts.resize(kRanks, model.layer.experts);
+  for (RankId rank : indices<RankId>(kRanks)) {
+    const RankRouting& of_rank = routing.ranks[rank.offset()];
+    tokens.first_token.push_back(tokens.first_token.back() + of_rank.num_tokens);
+    tokens.experts.insert(tokens.experts.end(), of_rank.ids.begin(), of_rank.ids.end());
+    for (const std::int32_t id : of_rank.ids)
+      ++tokens.counts.rows()[rank.offset() * static_cast<std::size_t>(model.layer.experts) +
+                             static_cast<std::size_t>(id)];
+  }
+  tokens.counts.sum_loads();
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<Prediction> h200_steps(bool speedups) {
+  std::vector<Prediction> predictions;
+  for (const MeasuredModel& model : kModels) {
+    const SimSetup setup = setup_of(model.layer, kRanks,
+                                    {.flops_per_second = model.tflops * 1e12,
+                                     .weight_bytes_per_second = model.copy_gigabytes_per_s * 1e9,
+                                     .overlap = 1,
+                                     .link_bytes_per_second = kLink,
+                                     .nic_bytes_per_second = kLink});
+    for (const Measured& run : model.steps) {
+      const LayerTokens tokens = tokens_of(model, run.scenario);
+      const double ep = 1e3 * sum(step(setup, "ep", in_order(model.layer, kRanks), tokens));
+      const double level = 1e3 * sum(step(setup, "level", in_order(model.layer, kRanks), tokens));
+      const auto add = [&](const char* what, double measured, double predicted) {
+        predictions.push_back(
+            prediction(fmt::format("{}, {}{}", model.name, run.scenario, what), measured, {predicted}));
+      };
+      if (speedups) {
+        add("", run.ep_ms / run.level_ms, ep / level);
+      } else {
+        add(", ep", run.ep_ms, ep);
+        add(", level", run.level_ms, level);
+      }
+    }
+  }
+  return predictions;
+}
+
+}  // namespace evenkeel::published
