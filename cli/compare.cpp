@@ -9,6 +9,7 @@
 #include "cli/machine_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/bytes.h"
@@ -31,6 +32,8 @@ struct CompareArguments {
   TimeModel rates;
   CompareRequest request;
   std::string csv;
+  std::string html;
+  std::string timeline;
   bool json = false;
 };
 
@@ -62,14 +65,26 @@ SimRequest machine_of(const CLI::App& app, const CompareArguments& options) {
   return machine;
 }
 
+bool knows_seconds(const CLI::App& app, const CompareArguments& options) {
+  return is_given(app, "--cost") || is_given(app, "--device") ||
+         !preset_device(options.machine.topology).empty();
+}
+
+void require_output(const CompareArguments& options, const std::string& output, const char* argument) {
+  if (output.empty()) return;
+  require_not_read(output, argument, options.recordings, options.files.model_files());
+  require_not_read(output, argument, options.place_from, {options.machine.topology, options.rates.cost});
+  require_writable(output);
+}
+
 void run(const CLI::App& app, const CompareArguments& options) {
   require_one_numbering(app);
-  if (!options.csv.empty()) {
-    require_not_read(options.csv, "--csv", options.recordings, options.files.model_files());
-    require_not_read(options.csv, "--csv", options.place_from,
-                     {options.machine.topology, options.rates.cost});
-    require_writable(options.csv);
-  }
+  require_output(options, options.csv, "--csv");
+  require_output(options, options.timeline, "--timeline");
+  if (!options.timeline.empty() && (options.files.model.empty() || !knows_seconds(app, options)))
+    throw InvalidArgument("--timeline", "needs to know what steps take", "--model, and --cost or --device");
+  require_page(options.html, options.recordings, options.files.model_files());
+  require_page(options.html, options.place_from, {options.machine.topology, options.rates.cost});
   CompareRequest request = options.request;
   request.machine = machine_of(app, options);
   const std::vector<Recording> recordings = read_all(options, options.recordings, "TRACE");
@@ -78,7 +93,8 @@ void run(const CLI::App& app, const CompareArguments& options) {
   ComparedRecordings compared = compare_recordings(recordings, place_from, request, progress_line("steps"));
   for (const std::string& note : compared.notes) say("note: {}", note);
   if (!options.csv.empty()) write_file(options.csv, to_csv(compared));
-  print_result(compared, options.json);
+  if (!options.timeline.empty()) write_file(options.timeline, to_chrome_trace(timeline_of(compared)));
+  show_result(compared, options.json, options.html);
 }
 
 }  // namespace
@@ -116,6 +132,10 @@ Subcommand add_compare(CLI::App& command) {
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_option("--csv", options->csv, "Also every step, as a table")->type_name("FILE");
+  add_html(*app, options->html);
+  app->add_option("--timeline", options->timeline,
+                  "The least even layer's step under each method, for ui.perfetto.dev")
+      ->type_name("FILE.json");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel compare data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2\n"

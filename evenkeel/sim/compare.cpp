@@ -194,7 +194,7 @@ void MethodRun::picture(int step, int layer, const LayerTokens& tokens) {
       picture.at[segment.rank.offset() * ranks + homes.owner(expert).offset()] += segment.size();
   picture.transfers.assign(outcome.plan.transfers().begin(), outcome.plan.transfers().end());
   picture.spans = setup_.machine ? outcome.spans : std::vector<PhaseSpan>{};
-  picture.peaks = outcome.peaks;
+  picture.fullest = outcome.fullest;
 }
 
 // The layer and step that is least even under plain EP.

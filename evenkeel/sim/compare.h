@@ -49,7 +49,7 @@ struct PlanPicture {
   std::vector<std::int64_t> at;  // [P, P] assignments, by the rank that computes and the owner's
   std::vector<Transfer> transfers;
   std::vector<PhaseSpan> spans;  // where the machine is known
-  std::vector<Peaks> peaks;      // by rank; where the layer is known
+  StepBytes fullest;             // rank; where the layer is known
 };
 
 struct MethodResult {

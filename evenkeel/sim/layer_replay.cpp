@@ -305,15 +305,17 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
     count_chunks(homes, rest_, rest_decision_, memory.units(), rest_chunks_);
     outcome.recomputed = rest_.counts.total();
   }
-  outcome.peaks = peaks_of(memory, {.homes = homes,
-                                    .plan = decision.plan,
-                                    .rest_plan = again ? rest_decision_.plan : decision.plan,
-                                    .workspace = decision.workspace,
-                                    .chunks = decision.chunks,
-                                    .loads = forward_.loads,
-                                    .rest_loads = rest_chunks_.loads,
-                                    .blocks = blocks_,
-                                    .rest_blocks = rest_blocks_});
+  outcome.peaks = peaks_of(memory,
+                           {.homes = homes,
+                            .plan = decision.plan,
+                            .rest_plan = again ? rest_decision_.plan : decision.plan,
+                            .workspace = decision.workspace,
+                            .chunks = decision.chunks,
+                            .loads = forward_.loads,
+                            .rest_loads = rest_chunks_.loads,
+                            .blocks = blocks_,
+                            .rest_blocks = rest_blocks_},
+                           with_spans ? &outcome.fullest : nullptr);
   time(homes, decision, transfers, again, with_spans ? &outcome.spans : nullptr, outcome);
 }
 

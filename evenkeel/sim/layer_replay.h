@@ -50,7 +50,9 @@ struct LayerOutcome {
   LayerSeconds::Moved moved;
   // Where the machine is.
   double seconds = 0;
-  std::vector<PhaseSpan> spans;  // where they are asked for
+  // Where they are asked for.
+  std::vector<PhaseSpan> spans;
+  StepBytes fullest;  // rank
 };
 
 class LayerReplay {

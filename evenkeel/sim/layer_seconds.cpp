@@ -100,7 +100,9 @@ void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& m
   for (std::size_t i = 0; i < bytes.size(); ++i) pair_bytes_[i] += bytes[i];
   moved += std::reduce(bytes.begin(), bytes.end());
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    add_span(rank, phase, now_[rank], now_[rank] + took_[rank]);
+    const auto sent = bytes.subspan(rank * ranks_, ranks_);
+    add_span(rank, phase, now_[rank], now_[rank] + took_[rank],
+             spans_ == nullptr ? 0 : std::reduce(sent.begin(), sent.end()));
     now_[rank] += took_[rank];
   }
 }
@@ -190,7 +192,8 @@ void LayerSeconds::compute(Pass pass, const ChunkWork& chunk, const LayerPlaceme
     add_span(rank, SimPhase::products, now, now + at_home_[rank]);
     now += at_home_[rank];
     if (borrowed_[rank] > 0 && first) {
-      add_span(rank, SimPhase::weights, weights_here - weights_take_[rank], weights_here);
+      add_span(rank, SimPhase::weights, weights_here - weights_take_[rank], weights_here,
+               static_cast<double>(borrowed_[rank]) * sizes_.sent_weight_bytes);
       add_span(rank, SimPhase::wait, now, std::max(now, weights_here));
       now = std::max(now, weights_here);
       // Packing reads and writes, and products read once more.
@@ -209,9 +212,9 @@ void LayerSeconds::wait_for_all() {
   }
 }
 
-void LayerSeconds::add_span(std::size_t rank, SimPhase phase, double begin, double end) {
+void LayerSeconds::add_span(std::size_t rank, SimPhase phase, double begin, double end, double bytes) {
   if (spans_ != nullptr && end > begin)
-    spans_->push_back({static_cast<int>(rank), phase, is_backward_, chunk_, begin, end});
+    spans_->push_back({static_cast<int>(rank), phase, is_backward_, chunk_, begin, end, bytes});
 }
 
 }  // namespace evenkeel

@@ -42,6 +42,7 @@ struct PhaseSpan {
   bool backward = false;
   int chunk = -1;
   double begin = 0, end = 0;
+  double bytes = 0;  // of what travels: that the rank sends, of weights that it borrows
 };
 
 // What a chunk moves and computes.
@@ -87,7 +88,7 @@ class LayerSeconds {
   std::int64_t sum_of(std::span<const std::int64_t> pairs, std::size_t rank) const;
   // The rank reads and writes so many bytes of its memory.
   void touch_memory(std::size_t rank, SimPhase phase, double bytes);
-  void add_span(std::size_t rank, SimPhase phase, double begin, double end);
+  void add_span(std::size_t rank, SimPhase phase, double begin, double end, double bytes = 0);
   double products(double rows, double row_factor, double weight_factor) const;
 
   LayerSizes sizes_;

@@ -40,9 +40,24 @@ class RankPeaks {
     shape_.workspace = step.workspace;
   }
 
-  Peaks peaks() const { return {forward(), memory_.with_backward() ? backward() : 0}; }
+  // Adds the bytes at each point of the step; those of backward begin at `backward_begin`.
+  Peaks add_points(std::vector<std::int64_t>& points, std::size_t& backward_begin) {
+    const std::size_t begin = points.size();
+    points_ = &points;
+    forward();
+    backward_begin = points.size();
+    if (memory_.with_backward()) backward();
+    const auto most = [&](std::size_t from, std::size_t to) {
+      std::int64_t bytes = 0;
+      for (std::size_t i = from; i < to; ++i) bytes = std::max(bytes, points[i]);
+      return bytes;
+    };
+    return {most(begin, backward_begin), most(backward_begin, points.size())};
+  }
 
  private:
+  void note(std::int64_t bytes) { points_->push_back(bytes); }
+
   // The tokens' choices wait for backward. Under a budget they have their place in any case.
   std::int64_t choices() const {
     if (!memory_.with_backward()) return 0;
@@ -61,38 +76,38 @@ class RankPeaks {
   }
   std::int64_t held(std::size_t chunk) const { return held_bytes(shape_, load(chunk), saved(chunk)); }
 
-  std::int64_t forward() const {
+  void forward() {
     std::int64_t held_now = choices() + in_plan_.borrowed * shape_.forward_weight_bytes;
-    std::int64_t most = std::max((memory_.budget ? choices() : 0) + table(step_.blocks),
-                                 held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
+    note((memory_.budget ? choices() : 0) + table(step_.blocks));
+    note(held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
     for (std::size_t c = 0; c < step_.chunks.size(); ++c) {
-      most = std::max(most, held_now + forward_bytes(shape_, load(c), saved(c)));
+      note(held_now + forward_bytes(shape_, load(c), saved(c)));
       if (step_.chunks[c].kept) held_now += held(c);
+      note(held_now);
     }
-    return most;
   }
 
   // Kept chunks go from the last to the first, then what is computed again. Gradients that come home arrive
   // one at a time.
-  std::int64_t backward() const {
+  void backward() {
     const auto kept =
         static_cast<std::size_t>(std::ranges::find(step_.chunks, false, &Chunk::kept) - step_.chunks.begin());
     const bool again = !step_.rest_loads.empty();
     const std::int64_t away = away_bytes(in_plan_, again), rest_away = away_bytes(in_rest_, again);
     std::int64_t held_now = choices();
     for (std::size_t c = 0; c < kept; ++c) held_now += held(c);
-    std::int64_t most = held_now;
+    note(held_now);
     for (std::size_t c = kept; c-- > 0;) {
       held_now -= held(c);
-      if (saved(c) > 0) most = std::max(most, held_now + away + backward_bytes(shape_, load(c), saved(c)));
+      if (saved(c) > 0) note(held_now + away + backward_bytes(shape_, load(c), saved(c)));
     }
     for (std::size_t i = 0; i < step_.rest_blocks.size() && again; ++i)
-      most = std::max(most, held_now + (kept > 0 && i == 0 ? away : 0) + table(step_.rest_blocks[i]));
+      note(held_now + (kept > 0 && i == 0 ? away : 0) + table(step_.rest_blocks[i]));
     for (const RankLoads& loads : step_.rest_loads)
-      most = std::max(most, held_now + rest_away + again_bytes(loads[rank_.offset()]));
+      note(held_now + rest_away + again_bytes(loads[rank_.offset()]));
     for (const Foreign& part : {kept > 0 ? in_plan_ : in_rest_, in_rest_})
-      if (part.awaits) most = std::max(most, held_now + (part.gradients + 1) * shape_.gradient_bytes);
-    return most;
+      if (part.awaits) note(held_now + (part.gradients + 1) * shape_.gradient_bytes);
+    note(held_now);
   }
 
   bool whole() const { return memory_.options.recompute == Recompute::whole; }
@@ -117,6 +132,7 @@ class RankPeaks {
   ChunkShape shape_;
   const Foreign& in_plan_;
   const Foreign& in_rest_;
+  std::vector<std::int64_t>* points_ = nullptr;
 };
 
 }  // namespace
@@ -155,12 +171,21 @@ int LayerMemory::num_blocks(std::int64_t table_bytes) const {
   return blocks;
 }
 
-std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step) {
+std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step, StepBytes* fullest) {
   const std::vector<Foreign> in_plan = foreign_of(step.plan, step.homes),
                              in_rest = foreign_of(step.rest_plan, step.homes);
   std::vector<Peaks> all;
-  for (RankId rank : indices<RankId>(step.plan.num_ranks()))
-    all.push_back(RankPeaks(memory, step, in_plan[rank.offset()], in_rest[rank.offset()], rank).peaks());
+  std::vector<std::int64_t> points;
+  std::int64_t most = -1;
+  for (RankId rank : indices<RankId>(step.plan.num_ranks())) {
+    points.clear();
+    std::size_t backward = 0;
+    all.push_back(RankPeaks(memory, step, in_plan[rank.offset()], in_rest[rank.offset()], rank)
+                      .add_points(points, backward));
+    if (fullest == nullptr || all.back().both() <= most) continue;
+    most = all.back().both();
+    *fullest = {rank.value(), points, backward};
+  }
   return all;
 }
 

@@ -54,7 +54,13 @@ struct Peaks {
 
   std::int64_t both() const { return forward > backward ? forward : backward; }
 };
-// By rank. O(chunks P + E + transfers).
-std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step);
+// A rank's bytes at each point of a step, in order.
+struct StepBytes {
+  int rank = 0;
+  std::vector<std::int64_t> points = {};
+  std::size_t backward = 0;  // of the points, the first of backward
+};
+// By rank; `fullest`, if any, gets the points of the rank with the highest peak. O(chunks P + E + transfers).
+std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step, StepBytes* fullest = nullptr);
 
 }  // namespace evenkeel
