@@ -58,10 +58,17 @@ std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::st
 // The links of the machine, where nobody described the topology's.
 Topology with_links(Topology topology, const SimRequest& request, const Machine& machine,
                     std::vector<std::string>& notes) {
-  if (request.topology_has_links) return topology;
   Topology::Description description = topology.description();
+  const bool says_links =
+      !description.links.empty() || description.within != Link{} || description.across != Link{};
+  if (request.topology_has_links && says_links) return topology;
   description.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
   description.across = {machine.nic_bytes_per_second * 1e-9, machine.nic_seconds * 1e6};
+  for (const Link& link : {description.within, description.across})
+    if (!bandwidth_range.holds(link.gigabytes_per_s) || !latency_range.holds(link.latency_us))
+      throw InvalidArgument(
+          "cost", fmt::format("has a link of {:g} GB/s and {:g} us", link.gigabytes_per_s, link.latency_us),
+          fmt::format("{} GB/s and {} us", bandwidth_range.text(), latency_range.text()));
   if (topology.num_nodes() > 1 && !request.machine)
     notes.push_back(
         fmt::format("{} knows no network: links between nodes are taken to be as fast as those within, "

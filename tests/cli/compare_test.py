@@ -336,6 +336,11 @@ class Machines(CompareTest):
         said = self.compare("t.npz", "--topology", "groups.json", *self.machine())
         self.assertNotIn("level-links", self.methods(said))
 
+    def test_links_that_a_topology_does_not_say_are_those_of_the_file_of_costs(self):
+        self.write("topology.json", {key: TOPOLOGY[key] for key in ("format", "num_nodes", "ranks_per_node")})
+        said = self.compare(self.trace(), "--topology", "topology.json", *self.machine())
+        self.assertEqual(said, self.compare("t.npz", "--ranks", RANKS, "--nodes", 2, *self.machine()))
+
     def test_a_device_s_rates_are_assumed_and_said(self):
         self.trace()
         said = self.compare("t.npz", "--ranks", RANKS, *self.machine()[:2], "--device", "h100")
@@ -488,6 +493,9 @@ class Refusals(CompareTest):
             self.refused(words, f"bad.json: {key}: {why}", 3, "ParseError")
         self.write("bad.json", COST | {"flops_per_second": float("nan")})
         self.assert_refused(["compare", *words, "--num-experts", EXPERTS], 3, "ParseError", "bad.json: byte")
+        self.write("bad.json", COST | {"nic_bytes_per_second": 1})
+        message = "--cost: has a link of 1e-09 GB/s and 0 us; allowed: 1e-06..1e+09 GB/s and 0..1e+09 us"
+        self.refused(words, message)
         self.refused([*words, "--device", "h100"], "--device: is what --cost says; allowed: to leave it out")
 
     def test_machines_that_there_are_none_of(self):

@@ -33,14 +33,15 @@ TEST(Method, IsPartsJoined) {
 
 TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
   const auto said = [](const char* text) { return message_of<InvalidArgument>([&] { parse_method(text); }); };
-  EXPECT_EQ(said("fast"), std::string("methods: 'fast': 'fast' is no part of a method") + kAllowed);
-  EXPECT_EQ(said(""), std::string("methods: '': '' is no part of a method") + kAllowed);
+  EXPECT_EQ(said("fast"), std::string("methods: 'fast' is no part of a method") + kAllowed);
+  EXPECT_EQ(said(""), std::string("methods: '' is no part of a method") + kAllowed);
   EXPECT_EQ(said("level+fsdp"),
-            std::string("methods: 'level+fsdp': 'fsdp' is no part of a method") + kAllowed);
-  EXPECT_EQ(said("llep+level"), std::string("methods: 'llep+level': two parts of one kind") + kAllowed);
-  EXPECT_EQ(said("eplb"), std::string("methods: 'eplb': a part lacks its number") + kAllowed);
-  EXPECT_EQ(said("level:3"), std::string("methods: 'level:3': a part has a number") + kAllowed);
-  EXPECT_EQ(said("eplb:0"), "methods: '0'; allowed: a whole number in 1..65536");
+            std::string("methods: 'level+fsdp': 'fsdp' is a method by itself") + kAllowed);
+  EXPECT_EQ(said("llep+level"),
+            std::string("methods: 'llep+level': 'level' is the second part of its kind") + kAllowed);
+  EXPECT_EQ(said("eplb"), std::string("methods: 'eplb' needs a number, as in eplb:8") + kAllowed);
+  EXPECT_EQ(said("level:3"), std::string("methods: 'level:3' takes no number") + kAllowed);
+  EXPECT_EQ(said("eplb:0"), std::string("methods: 'eplb:0' needs a whole number in 1..65536") + kAllowed);
 }
 
 std::vector<std::string> names(const std::vector<Method>& methods) {
@@ -55,6 +56,11 @@ TEST(UsualMethods, AreThoseThatCanBeCompared) {
   EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true})),
               ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
                           "memfine", "all"));
+}
+
+TEST(UsualMethods, LeaveOutCopiesOnOneRankAndSlotsForOneExpert) {
+  EXPECT_THAT(names(usual_methods({.num_experts = 1, .num_ranks = 1})),
+              ElementsAre("ep", "moetuner", "robust", "llep", "level", "all"));
 }
 
 TEST(UsualMethods, HaveEquallyManyCopiesOnEveryRank) {

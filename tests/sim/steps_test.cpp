@@ -131,12 +131,25 @@ TEST(Steps, OfSeveralRecordingsFollowEachOther) {
   EXPECT_THAT(steps->profile(1, 3, false).loads(LayerId(0)), ElementsAre(1, 8));
 }
 
+TEST(Steps, OfUnlikeModelsAreRefused) {
+  const Recording trace = trace_recording(1, 8, 2, 40, 4, 1);
+  for (const Recording& other :
+       {trace_recording(2, 8, 2, 40, 4, 1), trace_recording(1, 16, 2, 40, 4, 1),
+        trace_recording(1, 8, 1, 40, 4, 1), load_recording({{1, 2, 3, 4, 5, 6, 7, 8}})}) {
+    const std::vector<Recording> both = {trace, other};
+    EXPECT_THAT(message_of<InvalidArgument>([&] {
+                  steps_of(both, {4, 1});
+                }),
+                ::testing::StartsWith("recordings: "));
+  }
+}
+
 TEST(Steps, OfNothingAreRefused) {
   const Recording recording = load_recording({{0, 0}});
-  EXPECT_EQ(message_of<InvalidArgument>([&] {
+  EXPECT_EQ(message_of<ParseError>([&] {
               steps_of(std::span(&recording, 1), {1, 1});
             }),
-            "loads: has no assignments; allowed: a recording of some tokens");
+            "loads: has no assignments");
 }
 
 }  // namespace
