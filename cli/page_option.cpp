@@ -51,7 +51,10 @@ void require_page(const std::string& html, const std::vector<std::string>& recor
   require_not_read(html, "--html", recordings, others);
   namespace fs = std::filesystem;
   std::error_code unknown;
-  if (!output.empty() && fs::weakly_canonical(html, unknown) == fs::weakly_canonical(output, unknown))
+  const auto place = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, unknown), unknown);
+  };
+  if (!output.empty() && place(html) == place(output))
     throw InvalidArgument("--html", html + " is written by --output", "another file");
   require_writable(html);
 }

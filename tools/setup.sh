@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|wheel|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
+# usage: tools/setup.sh [build|highs|bench|wheel|pages|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
 #   bench   what `make bench` needs besides
 #   wheel   Python's headers and what makes environments, for `make wheel`
+#   pages   Chromium, 80 MB to fetch, and in build/pages axe, for the tests of --html pages
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core, for the package's tests, and
@@ -32,6 +33,9 @@ readonly torch=2.13.0+cpu  # only builds for the CPU have this name: those with 
 readonly frameworks_dir=build/frameworks
 readonly frameworks=(torchtitan==0.3.0 megatron-core==0.16.1 triton)  # the versions that docs/ speaks of
 readonly nccl_dir=build/nccl
+readonly pages_dir=build/pages
+readonly axe_package=axe-playwright-python==0.1.8  # which carries axe-core
+readonly axe_sha256=fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8
 
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -61,6 +65,7 @@ want_build() {
               libzip-dev nlohmann-json3-dev zlib1g-dev; do
     package "$name"
   done
+  package node-d3  # what draws --html pages
   # Debian's oneDNN looks for OpenCL wherever it is used, on the CPU as well, and does not depend on it.
   package ocl-icd-opencl-dev
 }
@@ -71,6 +76,12 @@ want_highs() {
 }
 
 want_bench() { package libopenblas-dev; }
+
+want_pages() {
+  tool chromium chromium chromium-browser google-chrome
+  package fonts-dejavu-core
+  has_axe || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
+}
 
 want_lint() {
   tool clang-format-$clang clang-format-$clang clang-format
@@ -111,11 +122,16 @@ become_root() {
   apt-get install ${missing[*]}"
 }
 
-# Debian and Ubuntu carry different clang versions; their packages without a number always exist.
+# Debian and Ubuntu carry different clang versions; their packages without a number always exist. What only pages need
+# may be missing.
 replace_unknown_packages() {
   local i
   for i in "${!missing[@]}"; do
-    apt-cache show "${missing[i]}" >/dev/null 2>&1 || missing[i]=${missing[i]/-$clang/}
+    apt-cache show "${missing[i]}" >/dev/null 2>&1 && continue
+    case ${missing[i]} in
+      node-d3 | chromium) say "there is no package ${missing[i]} here; going on without it"; unset 'missing[i]' ;;
+      *) missing[i]=${missing[i]/-$clang/} ;;
+    esac
   done
 }
 
@@ -269,6 +285,31 @@ install_nccl() {
   fi
 }
 
+has_axe() { [ -e "$pages_dir/axe.min.js" ]; }
+
+# The one file that is wanted of a wheel.
+install_pages() {
+  has_axe && return
+  say "installing axe-core into $pages_dir"
+  local work=$pages_dir/work
+  rm -rf "$work" && mkdir -p "$work"
+  if fetch_axe "$work" >"$work/log" 2>&1; then
+    mv "$work/axe.min.js" "$pages_dir/" && rm -rf "$work"
+    did=1
+  else
+    say "axe-core could not be fetched (see $work/log); pages are tested without it. Try again later with:
+  tools/setup.sh pages"
+  fi
+}
+
+fetch_axe() {
+  python3 -m venv "$1/pip" && echo "$axe_package --hash=sha256:$axe_sha256" >"$1/requirements" &&
+    "$1/pip/bin/pip" download --disable-pip-version-check --no-deps --require-hashes --requirement "$1/requirements" \
+      --dest "$1" &&
+    python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(
+      "axe_playwright_python/axe.min.js"))' "$1"/axe_playwright_python-*.whl >"$1/axe.min.js"
+}
+
 check_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
@@ -277,18 +318,19 @@ check_cmake() {
 }
 
 [ $# -gt 0 ] || set -- build highs
-[ "$*" != all ] || set -- build highs bench wheel lint fuzz python frameworks nccl
+[ "$*" != all ] || set -- build highs bench wheel pages lint fuzz python frameworks nccl
 did=
 for part in "$@"; do
   case $part in
-    build | highs | bench | wheel | lint | fuzz | python | frameworks | nccl) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, highs, bench, wheel, lint, fuzz, python, frameworks, nccl, all" ;;
+    build | highs | bench | wheel | pages | lint | fuzz | python | frameworks | nccl) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, wheel, pages, lint, fuzz, python, frameworks, nccl, all" ;;
   esac
 done
 install_missing
 for part in "$@"; do
   [[ $part != build && $part != highs ]] || check_cmake
   [ "$part" != highs ] || install_highs
+  [ "$part" != pages ] || install_pages
   [ "$part" != lint ] || install_linters
   [ "$part" != python ] || install_python
   [ "$part" != frameworks ] || install_frameworks

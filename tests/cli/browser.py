@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import unittest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -22,8 +21,20 @@ class Browser:
         self.answers, write_end = os.pipe()
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", f'exec "$@" 3<&{read_end} 4>&{write_end}', "sh", CHROMIUM]
-            + ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--remote-debugging-pipe"]
-            + ["--no-first-run", "--disable-background-networking", f"--user-data-dir={self.profile.name}", "about:blank"],
+            + [
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-pipe",
+            ]
+            + [
+                "--no-first-run",
+                "--disable-background-networking",
+                f"--user-data-dir={self.profile.name}",
+                "about:blank",
+            ],
             pass_fds=(read_end, write_end),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -85,10 +96,10 @@ class Browser:
         elif method == "Log.entryAdded" and said["entry"]["level"] in {"error", "warning"}:
             self.problems.append(said["entry"]["text"])
 
-    def open(self, path, width=1280, height=900, dark=False):
+    def open(self, path, width=1280, dark=False):
         """The page as a person has it, once it is loaded."""
         self.problems, self.requests = [], []
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         loads = self.loads

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -119,7 +120,8 @@ Json verdict_section(const Verdict& verdict, const std::string& id, const std::s
   add("most of them to one rank", verdict.move.most_on_rank, "count");
   add("bytes that move", or_null(verdict.move.bytes), "bytes");
   add("the move takes", or_null(verdict.move.ms), "ms");
-  add("steps until the move has paid", or_null(verdict.break_even_steps), "count");
+  if (verdict.break_even_steps)
+    add("steps until the move has paid", std::ceil(*verdict.break_even_steps), "count");
   return {{"kind", "tiles"},
           {"id", id},
           {"title", title},

@@ -25,6 +25,7 @@ function canvas_svg(host, width, height) {
 
 // ---- numbers
 
+const has_value = (value) => value !== null && value !== undefined && value !== '';
 const is_number = (value) => typeof value === 'number';
 const known = (values) => values.filter(is_number);
 
@@ -45,7 +46,7 @@ function say_bytes(value, places = 1) {
 
 // A value of a document, in its unit.
 function say(value, unit = '') {
-  if (value === null || value === undefined) return '–';
+  if (!has_value(value)) return '–';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (!is_number(value)) return String(value);
   if (unit === 'bytes') return say_bytes(value);
@@ -94,9 +95,11 @@ function colour_key(host, colours, unit) {
   host.append(element('p', {class: 'colours'}, say(colours.from, unit), strip, say(colours.to, unit)));
 }
 
-function legend(host, names, mark) {
-  const item = (name, index) => element('li', {}, mark(index), name);
-  host.append(element('ul', {class: 'legend'}, ...names.map(item)));
+// With the line across the plots, if there is one.
+function legend(host, names, mark, line = null) {
+  const items = names.map((name, index) => element('li', {}, mark(index), name));
+  if (line) items.push(element('li', {}, element('span', {class: 'square across'}), line.label));
+  if (items.length) host.append(element('ul', {class: 'legend'}, ...items));
 }
 const square = (css, style = null) => element('span', {class: `square ${css}`, style});
 const filled = (index) => square('', `background: ${colour(index)}`);
@@ -182,11 +185,12 @@ function plot(host, width, height, x, y, head = 0) {
   return svg;
 }
 
-// A line across the plot, such as a budget; its label above it where there is space.
+// A line across the plot, such as a budget; its label, where it has one, above it if there is space.
 function level(svg, x, y, line) {
   if (!line) return;
   const [from, to] = x.range(), at = y(line.y);
   add(svg, 'line', {class: 'level', x1: from, x2: to, y1: at, y2: at});
+  if (!line.label) return;
   const beside = at - d3.min(y.range()) > 14 ? -5 : 15;
   add(svg, 'text', {class: 'level', x: to - 4, y: at + beside, 'text-anchor': 'end'}, line.label);
 }
@@ -248,7 +252,6 @@ function in_order(a, b) {
 
 // Sorted by the column whose head is pressed; what is not known stays last. A column of nothing known is left out.
 function table(all_columns, rows, name) {
-  const has_value = (value) => value !== null && value !== undefined;
   const columns = all_columns.filter(({key}) => rows.some((row) => has_value(row[key])));
   const body = element('tbody');
   const css = columns.map(({key, align}) => {

@@ -291,7 +291,7 @@ function bars(inner, width, list, most, {name, x_label, y_label, unit, line}, pa
         add(svg, 'text', {class: 'inside', x: middle(i), y: (from + to) / 2 + 4, 'text-anchor': 'middle'}, inside);
     });
   });
-  level(svg, x, y, line);
+  level(svg, x, y, line && {y: line.y}); // its label would lie on bars
   inspect(inner, `${name}: ${y_label || 'sums'} by ${x_label || 'bar'}.`, {
     columns: list.length,
     at: (pixel) => [Math.floor((pixel - x.range()[0]) / x.step()), 0],
@@ -309,7 +309,7 @@ kinds.stack = (host, {panels, unit, title, line, x: x_label = '', y: y_label = '
     return bar.parts.length > 1 ? `${parts}; together ${say(sum_of(bar), unit)}` : parts;
   };
   const paint = ({name}) => [colour(names.indexOf(name)), ''];
-  if (names.length > 1) legend(host, names, filled);
+  legend(host, names.length > 1 ? names : [], filled, line);
   const labels = panels[0].bars.map(({label}) => String(label));
   row_of_panels(host, panels, labels).forEach((box, i) => drawing(box, (inner, width) => {
     const {name, bars: list} = panels[i];
@@ -326,6 +326,8 @@ kinds.stack = (host, {panels, unit, title, line, x: x_label = '', y: y_label = '
 
 // ---- a step's plan
 
+const owner_colour = (rank) => colour(1 + (rank % 7)); // the first is like that of own experts
+
 // Arcs below the ranks, from who lends weights to who borrows them, as thick as there are many.
 function arcs(svg, width, transfers, place) {
   const base = 226, depth = 80, pairs = new Map();
@@ -339,8 +341,8 @@ function arcs(svg, width, transfers, place) {
     const begin = place(from), end = place(to);
     const dip = base + 36 + (depth - 24) * 1.1 * (Math.abs(begin - end) / far);
     const d = `M${begin},${base + 18} C${begin},${dip} ${end},${dip} ${end},${base + 26}`;
-    add(svg, 'path', {class: 'travel', stroke: colour(from), 'stroke-width': Math.min(5, 1 + count / 2), d});
-    add(svg, 'path', {fill: colour(from), d: `M${end - 4},${base + 26} h8 l-4,-7 z`});
+    add(svg, 'path', {class: 'travel', stroke: owner_colour(from), 'stroke-width': Math.min(5, 1 + count / 2), d});
+    add(svg, 'path', {fill: owner_colour(from), d: `M${end - 4},${base + 26} h8 l-4,-7 z`});
   }
 }
 
@@ -349,16 +351,16 @@ kinds.plan = (host, {panels, unit, title, y = ''}) => {
   const own_of = (bar) => d3.sum(bar.parts.filter(({owner}) => owner === bar.rank), ({value}) => value);
   const all = panels.map(({ranks}) => ranks.map(bar_of));
   const most = most_of(all.flat());
-  const paint = ({owner}, {rank}) => (owner === rank ? ['var(--own)', ''] : [colour(owner), String(owner)]);
+  const paint = ({owner}, {rank}) => (owner === rank ? ['var(--own)', ''] : [owner_colour(owner), String(owner)]);
   const say_bar = (bar) => {
     const whose = (owner) => (owner === bar.rank ? 'own experts' : `experts of rank ${owner}`);
     const parts = bar.parts.map(({owner, value}) => `${whose(owner)} ${say(value, unit)}`).join(', ');
     return `rank ${bar.rank}: ${parts}; together ${say(sum_of(bar), unit)}`;
   };
-  legend(host, ['own experts', 'experts of another rank, with its number'], (i) => square(['own', 'lent'][i]));
+  const mean = d3.mean(all[0].map(sum_of)), line = {y: mean, label: `mean ${say(mean, unit)}`};
+  legend(host, ['own experts', 'experts of another rank, with its number'], (i) => square(['own', 'lent'][i]), line);
   panels.forEach(({name, transfers = []}, index) => {
-    const list = all[index], mean = d3.mean(list.map(sum_of));
-    const about = {name: name || title, unit, line: {y: mean, label: `mean ${say(mean, unit)}`}};
+    const list = all[index], about = {name: name || title, unit, line};
     const y_label = `${y || 'load'} by rank`;
     drawing(panel(host, name), (inner, width) => {
       const {svg, middle} = bars(inner, width, list, most, {...about, x_label: '', y_label}, paint, say_bar);
