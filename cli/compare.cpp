@@ -18,6 +18,7 @@
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/model_config.h"
+#include "evenkeel/report/sweep.h"
 #include "evenkeel/topology/presets.h"
 
 namespace evenkeel::cli {
@@ -31,6 +32,7 @@ struct CompareArguments {
   MachineOptions machine;
   TimeModel rates;
   CompareRequest request;
+  std::string over;
   std::string csv;
   std::string html;
   std::string timeline;
@@ -79,6 +81,9 @@ void require_output(const CompareArguments& options, const std::string& output, 
 
 void run(const CLI::App& app, const CompareArguments& options) {
   require_one_numbering(app);
+  if (!options.over.empty())
+    for (const char* option : {"--csv", "--timeline"})
+      refuse_if_given(app, option, "is of one comparison, not of --over");
   require_output(options, options.csv, "--csv");
   require_output(options, options.timeline, "--timeline");
   if (!options.timeline.empty() && (options.files.model.empty() || !knows_seconds(app, options)))
@@ -90,7 +95,14 @@ void run(const CLI::App& app, const CompareArguments& options) {
   const std::vector<Recording> recordings = read_all(options, options.recordings, "TRACE");
   std::vector<Recording> place_from;
   if (!options.place_from.empty()) place_from = read_all(options, options.place_from, "--place-from");
-  ComparedRecordings compared = compare_recordings(recordings, place_from, request, progress_line("steps"));
+  if (!options.over.empty()) {
+    const Sweep swept =
+        sweep(recordings, place_from, request, options.over, "--over", progress_line("steps"));
+    for (const std::string& note : swept.points.front().compared.notes) say("note: {}", note);
+    return show_result(swept, options.json, options.html);
+  }
+  const ComparedRecordings compared =
+      compare_recordings(recordings, place_from, request, progress_line("steps"));
   for (const std::string& note : compared.notes) say("note: {}", note);
   if (!options.csv.empty()) write_file(options.csv, to_csv(compared));
   if (!options.timeline.empty()) write_file(options.timeline, to_chrome_trace(timeline_of(compared)));
@@ -131,6 +143,10 @@ Subcommand add_compare(CLI::App& command) {
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
+  app->add_option("--over", options->over,
+                  "One comparison for each value: ranks=8,16,32, or step-tokens, top-k, budget, link, slots, "
+                  "imbalance-threshold, min-segment")
+      ->type_name("NAME=V,V");
   app->add_option("--csv", options->csv, "Also every step, as a table")->type_name("FILE");
   add_html(*app, options->html);
   app->add_option("--timeline", options->timeline,

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "evenkeel/base/bytes.h"
-#include "evenkeel/report/internal/json.h"
+#include "evenkeel/report/internal/compare_json.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
 
@@ -121,20 +121,23 @@ Json json_of(const Spread& spread) {
           {"worst", spread.worst}};
 }
 
-Json json_of(const Method& method, const MethodSummary& sum) {
-  Json step_ms, pair;
+Json method_json(const Method& method, const MethodSummary& sum) {
+  Json step_ms, parts_ms, pair;
   if (sum.seconds)
     step_ms = {{"mean", sum.seconds->mean * 1e3},
                {"median", sum.seconds->median * 1e3},
                {"p95", sum.seconds->p95 * 1e3},
                {"p99", sum.seconds->p99 * 1e3},
                {"worst", sum.seconds->worst * 1e3}};
+  for (std::size_t phase = 0; sum.seconds && phase < kSimPhases; ++phase)
+    parts_ms[std::string(name_of(static_cast<SimPhase>(phase)))] = sum.parts[phase] * 1e3;
   if (sum.worst_pair)
     pair = {{"from", sum.worst_pair->from}, {"to", sum.worst_pair->to}, {"bytes", sum.worst_pair->bytes}};
   return {{"name", method.name},
           {"what", method.description()},
           {"max_over_mean", json_of(sum.max_over_mean)},
           {"step_ms", std::move(step_ms)},
+          {"parts_ms", std::move(parts_ms)},
           {"speedup", or_null(sum.speedup)},
           {"share_of_ideal", or_null(sum.share_of_ideal)},
           {"bytes_within_nodes", or_null(sum.bytes_within)},
@@ -155,31 +158,35 @@ Json json_of(const Method& method, const MethodSummary& sum) {
 
 }  // namespace
 
-std::string to_json(const ComparedRecordings& all) {
+Json internal::json_of(const ComparedRecordings& all) {
   const Comparison& comparison = all.comparison;
   Json methods = Json::array();
   for (std::size_t m = 0; m < all.summaries.size(); ++m)
-    methods.push_back(json_of(comparison.methods[m].method, all.summaries[m]));
+    methods.push_back(method_json(comparison.methods[m].method, all.summaries[m]));
   Json layers = Json::array();
   for (int row = 0; row < all.num_layers; ++row) layers.push_back(all.layers.number_of(row));
-  return internal::line_of({{"ranks", all.machine.topology.num_ranks()},
-                            {"nodes", all.machine.topology.num_nodes()},
-                            {"ep_ranks", comparison.shape.ranks},
-                            {"groups", comparison.shape.groups},
-                            {"layers", std::move(layers)},
-                            {"num_experts", all.num_experts},
-                            {"top_k", or_null(all.top_k)},
-                            {"steps", comparison.num_steps},
-                            {"tokens_per_step", all.top_k ? Json(comparison.tokens_per_step) : Json(nullptr)},
-                            {"assignments_per_step", comparison.tokens_per_step * all.top_k.value_or(1)},
-                            {"backward", all.machine.backward},
-                            {"budget", or_null(all.machine.budget)},
-                            {"placed_on", placed_on(all)},
-                            {"judged_on", judged_on(all)},
-                            {"same_data", comparison.same_data},
-                            {"independent_parts", comparison.independent_parts},
-                            {"methods", std::move(methods)},
-                            {"notes", all.notes}});
+  return {{"ranks", all.machine.topology.num_ranks()},
+          {"nodes", all.machine.topology.num_nodes()},
+          {"ep_ranks", comparison.shape.ranks},
+          {"groups", comparison.shape.groups},
+          {"layers", std::move(layers)},
+          {"num_experts", all.num_experts},
+          {"top_k", or_null(all.top_k)},
+          {"steps", comparison.num_steps},
+          {"tokens_per_step", all.top_k ? Json(comparison.tokens_per_step) : Json(nullptr)},
+          {"assignments_per_step", comparison.tokens_per_step * all.top_k.value_or(1)},
+          {"backward", all.machine.backward},
+          {"budget", or_null(all.machine.budget)},
+          {"placed_on", placed_on(all)},
+          {"judged_on", judged_on(all)},
+          {"same_data", comparison.same_data},
+          {"independent_parts", comparison.independent_parts},
+          {"methods", std::move(methods)},
+          {"notes", all.notes}};
+}
+
+std::string to_json(const ComparedRecordings& all) {
+  return internal::line_of(internal::json_of(all));
 }
 
 std::string to_text(const ComparedRecordings& all) {

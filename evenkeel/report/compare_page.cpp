@@ -88,11 +88,11 @@ class ComparePage {
       if (!is.is_null()) tiles.push_back(internal::tile(label, was, is, unit));
     };
     add("max/mean load, median step", before.max_over_mean.median, after.max_over_mean.median, "ratio");
-    add("step at 95 %", before.max_over_mean.p95, after.max_over_mean.p95, "ratio");
-    add("step at 99 %", before.max_over_mean.p99, after.max_over_mean.p99, "ratio");
+    add("max/mean load, step at 95 %", before.max_over_mean.p95, after.max_over_mean.p95, "ratio");
+    add("max/mean load, step at 99 %", before.max_over_mean.p99, after.max_over_mean.p99, "ratio");
     if (after.seconds) {
       add("MoE layers of a step, median", before.seconds->median * 1e3, after.seconds->median * 1e3, "ms");
-      add("at 95 %", before.seconds->p95 * 1e3, after.seconds->p95 * 1e3, "ms");
+      add("MoE layers of a step, at 95 %", before.seconds->p95 * 1e3, after.seconds->p95 * 1e3, "ms");
     }
     add("between nodes, a step", or_null(before.bytes_across), or_null(after.bytes_across), "bytes");
     add("within nodes, a step", or_null(before.bytes_within), or_null(after.bytes_within), "bytes");
@@ -130,9 +130,9 @@ class ComparePage {
       if (sum.seconds) row.update({{"ms", sum.seconds->median * 1e3}, {"ms95", sum.seconds->p95 * 1e3}});
       rows.push_back(std::move(row));
     }
-    Json columns = Json::array({column("name", "method"), column("median", "max/mean, median", "ratio"),
-                                column("p95", "95 %", "ratio"), column("p99", "99 %", "ratio"),
-                                column("worst", "worst", "ratio")});
+    Json columns = Json::array({column("name", "method"), column("answer", "verdict"),
+                                column("median", "max/mean, median", "ratio"), column("p95", "95 %", "ratio"),
+                                column("p99", "99 %", "ratio"), column("worst", "worst", "ratio")});
     if (comparison_.has_seconds) {
       columns.push_back(column("ms", "step, median", "ms"));
       columns.push_back(column("ms95", "95 %", "ms"));
@@ -146,7 +146,6 @@ class ComparePage {
     }
     columns.push_back(column("transfers", "weights moved", "count"));
     if (all_.machine.budget) columns.push_back(column("over", "do not fit", "count"));
-    columns.push_back(column("answer", "verdict"));
     return {{"kind", "table"},
             {"id", "methods"},
             {"title", "All methods"},

@@ -62,6 +62,7 @@ class MethodRun {
   }
   void begin_layer() {
     layer_seconds_ = 0;
+    layer_parts_ = {};
     layer_most_ = layer_total_ = 0;
   }
   void run(int layer, int group, const LayerTokens& tokens);
@@ -92,6 +93,7 @@ class MethodRun {
   std::vector<std::int64_t> rank_loads_;  // of all groups, all layers of the step
   std::int64_t assignments_ = 0, recomputed_ = 0;
   double layer_seconds_ = 0;
+  PhaseSeconds layer_parts_{};
   std::int64_t layer_most_ = 0, layer_total_ = 0;
 };
 
@@ -99,7 +101,10 @@ void MethodRun::run(int layer, int group, const LayerTokens& tokens) {
   const LayerOutcome& outcome =
       gathered_ ? gathered_->run(tokens) : replays_[static_cast<std::size_t>(group)].run(layer, tokens);
   add_loads(tokens, outcome, group);
-  layer_seconds_ = std::max(layer_seconds_, outcome.seconds);
+  if (outcome.seconds >= layer_seconds_) {
+    layer_seconds_ = outcome.seconds;
+    layer_parts_ = outcome.parts;
+  }
   step_.transfers += outcome.transfers;
   step_.chunks = std::max(step_.chunks, static_cast<int>(outcome.chunks.size()));
   step_.layers_as_planned += outcome.reason == StepReason::as_planned;
@@ -144,6 +149,7 @@ void MethodRun::end_layer(int layer, int step) {
   const auto layers = static_cast<double>(result_.layer_peaks.size());
   step_.max_over_mean += level / layers;
   step_.seconds += layer_seconds_;
+  for (std::size_t phase = 0; phase < kSimPhases; ++phase) step_.parts[phase] += layer_parts_[phase];
   auto& runs = result_.heat[static_cast<std::size_t>(layer)];
   const auto count = static_cast<std::int64_t>(runs.size());
   const std::int64_t run = step * count / num_steps_;

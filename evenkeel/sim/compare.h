@@ -28,6 +28,7 @@ namespace evenkeel {
 struct StepFigures {
   double max_over_mean = 1;     // of rank loads, mean of layers
   double seconds = 0;           // 0 where the machine is not known
+  PhaseSeconds parts{};         // of these, by phase, in the mean of ranks of the slowest group
   double bytes_within = 0;      // nodes; bytes are 0 where the layer is not known
   double bytes_across = 0;      // between nodes
   double weight_bytes = 0;      // of both, borrowed weights and their gradients

@@ -71,6 +71,8 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
       .methods = request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known),
       .first_judged = source ? 0 : steps->num_steps() / 2,
       .place_every = request.place_every};
+  for (Method& method : options.methods)
+    if (request.slots && method.step == Method::Step::slots) method.slots = *request.slots;
   require_effect(options, source != nullptr, steps->num_steps() - options.first_judged);
   if (options.methods.front().name != "ep") {
     if (std::ranges::find(options.methods, "ep", &Method::name) != options.methods.end())

@@ -24,6 +24,7 @@ struct CompareRequest {
   StepCut cut = {};
   std::string methods = {};  // "ep,eplb:32+level,all" (method.h); empty: the usual ones
   std::optional<int> place_every = {};
+  std::optional<int> slots = {};  // of all methods that keep some
 };
 
 struct ComparedRecordings {

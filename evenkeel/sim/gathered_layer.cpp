@@ -21,12 +21,15 @@ const LayerOutcome& GatheredLayer::run(const LayerTokens& tokens) {
   // Each rank sends its part of all weights to every other one.
   const double part = experts / ranks * sizes.sent_weight_bytes;
   const double gathered = exchange_seconds(part, outcome_.moved.weights);
-  outcome_.seconds = setup_.machine->chunk_seconds + std::max(gathered, products_seconds(tokens, false));
+  outcome_.seconds = setup_.machine->chunk_seconds;
+  outcome_.parts = {};
+  outcome_.parts[static_cast<std::size_t>(SimPhase::plan)] = outcome_.seconds;
+  add_pass(products_seconds(tokens, false), gathered);
   if (setup_.backward) {
     const double again = exchange_seconds(part, outcome_.moved.weights);
     const double scattered =
         exchange_seconds(experts / ranks * sizes.expert.gradient_bytes, outcome_.moved.weights);
-    outcome_.seconds += std::max(again + scattered, products_seconds(tokens, true));
+    add_pass(products_seconds(tokens, true), again + scattered);
   }
   outcome_.peaks.clear();
   for (RankId rank : indices<RankId>(tokens.num_ranks())) {
@@ -38,6 +41,16 @@ const LayerOutcome& GatheredLayer::run(const LayerTokens& tokens) {
     outcome_.peaks.push_back({weights + rows, setup_.backward ? weights + rows + gradients : 0});
   }
   return outcome_;
+}
+
+void GatheredLayer::add_pass(double products, double travelling) {
+  const auto part = [&](SimPhase phase) -> double& {
+    return outcome_.parts[static_cast<std::size_t>(phase)];
+  };
+  outcome_.seconds += std::max(products, travelling);
+  part(SimPhase::products) += products;
+  part(SimPhase::weights) += travelling;
+  part(SimPhase::wait) += std::max(0.0, travelling - products);
 }
 
 double GatheredLayer::products_seconds(const LayerTokens& tokens, bool backward) const {

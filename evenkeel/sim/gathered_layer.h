@@ -19,6 +19,7 @@ class GatheredLayer {
   const LayerOutcome& run(const LayerTokens& tokens);
 
  private:
+  void add_pass(double products, double travelling);
   double products_seconds(const LayerTokens& tokens, bool backward) const;
   double exchange_seconds(double bytes_to_each, double& moved);
 

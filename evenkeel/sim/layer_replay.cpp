@@ -348,6 +348,7 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   }
   outcome.pair_bytes.assign(clock.pair_bytes().begin(), clock.pair_bytes().end());
   outcome.moved = clock.moved();
+  outcome.parts = clock.parts();
   if (!setup_.machine) outcome.seconds = 0;
 }
 

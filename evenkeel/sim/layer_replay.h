@@ -50,6 +50,7 @@ struct LayerOutcome {
   LayerSeconds::Moved moved;
   // Where the machine is.
   double seconds = 0;
+  PhaseSeconds parts{};
   // Where they are asked for.
   std::vector<PhaseSpan> spans;
   StepBytes fullest;  // rank

@@ -14,8 +14,8 @@ constexpr double kWeightBytes = 4;  // of a router weight or its gradient
 }  // namespace
 
 std::string_view name_of(SimPhase phase) {
-  constexpr std::array<std::string_view, 8> names = {"plan",     "weights", "dispatch", "products",
-                                                     "borrowed", "wait",    "combine",  "gradients"};
+  constexpr std::array<std::string_view, kSimPhases> names = {"plan",     "weights", "dispatch", "products",
+                                                              "borrowed", "wait",    "combine",  "gradients"};
   return names[static_cast<std::size_t>(phase)];
 }
 
@@ -36,6 +36,7 @@ LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, cons
 void LayerSeconds::clear() {
   pair_bytes_.assign(ranks_ * ranks_, 0);
   moved_ = {};
+  parts_ = {};
 }
 
 double LayerSeconds::forward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
@@ -72,7 +73,8 @@ double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span
     std::ranges::copy(gradients, bytes_.begin());
     send(bytes_, SimPhase::gradients, moved_.weights);
   }
-  return std::ranges::max(now_);
+  wait_for_all();
+  return now_.front();
 }
 
 void LayerSeconds::borrow(std::span<const Transfer> transfers) {
@@ -213,6 +215,7 @@ void LayerSeconds::wait_for_all() {
 }
 
 void LayerSeconds::add_span(std::size_t rank, SimPhase phase, double begin, double end, double bytes) {
+  parts_[static_cast<std::size_t>(phase)] += (end - begin) / static_cast<double>(ranks_);
   if (spans_ != nullptr && end > begin)
     spans_->push_back({static_cast<int>(rank), phase, is_backward_, chunk_, begin, end, bytes});
 }

@@ -11,6 +11,8 @@
 // Checked   docs/simulation.md says how far it is from measured steps.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -32,6 +34,10 @@ struct LayerSizes {
 };
 
 enum class SimPhase { plan, weights, dispatch, products, borrowed_products, wait, combine, gradients };
+inline constexpr std::size_t kSimPhases = 8;
+// Seconds of a step by phase, in the mean of ranks. Weights travel beside other phases; the others add up to
+// the step.
+using PhaseSeconds = std::array<double, kSimPhases>;
 std::string_view name_of(SimPhase phase);
 
 // A rank's part of a step, from begin to end in seconds since the layer's step began. Weights are on their
@@ -72,6 +78,7 @@ class LayerSeconds {
     double dispatch = 0, combine = 0, weights = 0;
   };
   const Moved& moved() const { return moved_; }
+  const PhaseSeconds& parts() const { return parts_; }
   void clear();
 
  private:
@@ -105,6 +112,7 @@ class LayerSeconds {
   std::vector<std::int64_t> rows_of_;      // [P] of one expert
   std::vector<double> pair_bytes_;
   Moved moved_;
+  PhaseSeconds parts_{};
   bool is_backward_ = false;
   int chunk_ = -1;
   std::vector<PhaseSpan>* spans_ = nullptr;

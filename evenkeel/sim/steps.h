@@ -3,7 +3,7 @@
 // Trace     a step is a batch of whole sequences, or a window of so many tokens. Its tokens are dealt to the
 //           ranks in order, equally many to each.
 // Loads     a step is the recording's own. Who sent what is not known: every expert's load is taken to come
-//           from all ranks alike, and each assignment to send a row of its own.
+//           from all ranks alike.
 // Groups    More ranks than experts are several groups of expert parallelism, side by side. Each is asked
 //           for by itself, and has its part of the step's tokens.
 // Memory    one step of a trace; loads are those of the recording.

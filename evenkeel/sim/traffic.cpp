@@ -47,10 +47,15 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
   seen_.assign(ranks, -1);
   deal(chunk.counts, plan);
   count_positions(chunk.counts, traffic);
-  if (chunk.has_tokens())
-    for (RankId source : indices<RankId>(ranks)) count_rows(chunk, source, traffic);
-  else
-    traffic.rows = traffic.positions;
+  for (RankId source : indices<RankId>(ranks)) {
+    if (chunk.has_tokens()) {
+      count_rows(chunk, source, traffic);
+      continue;
+    }
+    const std::int64_t tokens = chunk.tokens_of(source);
+    for (std::size_t i = source.offset() * ranks; i < (source.offset() + 1) * ranks; ++i)
+      traffic.rows[i] = std::min(traffic.positions[i], tokens);
+  }
   count_split(chunk.counts, whole, homes, traffic);
   sum_of_ranks(chunk, plan, traffic);
 }

@@ -1,8 +1,8 @@
 // What a chunk of a step puts on each rank and sends between them, dealt token by token as the layer deals.
 //
 // Exact     rows, positions and all that chunk_buffers.h counts with, where tokens are known. Where only
-//           loads are, each assignment is taken to send a row: more than a token that goes to a rank for
-//           several experts sends.
+//           loads are, a rank is taken to send another one a row for each assignment, up to all its tokens:
+//           more than where tokens go to a rank for several experts.
 // Cost      O(assignments + P E + P x split experts), and reuses its memory.
 #pragma once
 

@@ -102,6 +102,9 @@ MethodSummary Judge::figures_of(const MethodResult& method) const {
     sum.seconds = spread_of(values_of(method, &StepFigures::seconds));
     const double before = spread_of(values_of(plain_, &StepFigures::seconds)).median;
     if (sum.seconds->median > 0) sum.speedup = before / sum.seconds->median;
+    for (const StepFigures& step : method.steps)
+      for (std::size_t phase = 0; phase < kSimPhases; ++phase)
+        sum.parts[phase] += step.parts[phase] / static_cast<double>(method.steps.size());
   } else {
     sum.speedup = ideal / sum.max_over_mean.median;
   }
@@ -129,9 +132,9 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
                   mean_of(after) / mean_of(before));
   const int units = std::min(comparison_.num_steps, comparison_.independent_parts);
   const int misfits_before = over_budget(plain_), misfits = over_budget(method);
-  if (misfits != misfits_before) {
+  if (misfits > 0 || misfits_before > 0) {
     // What does not fit cannot run: that decides.
-    sum.answer = misfits < misfits_before ? Answer::pays : Answer::does_not_pay;
+    sum.answer = misfits > 0 ? Answer::does_not_pay : Answer::pays;
     sum.sentence = fmt::format("{} of {} steps do not fit, of plain EP {}; {}{}", misfits,
                                comparison_.num_steps, misfits_before, figure, cost_of(sum));
   } else if (before == after) {
@@ -140,8 +143,8 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
   } else if (units < kBlocks) {
     sum.answer = Answer::not_enough_data;
     sum.sentence =
-        fmt::format("{}, but {} independent steps are judged, and {} are needed to tell it from chance",
-                    figure, units, kBlocks);
+        fmt::format("{}, but {} independent steps are needed to tell it from chance, and there {} {}", figure,
+                    kBlocks, units == 1 ? "is" : "are", units);
   } else {
     judge_gain(gain_of(block_means(before), block_means(after), kChance), figure, sum);
   }

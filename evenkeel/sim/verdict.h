@@ -26,6 +26,7 @@ struct RankPair {
 struct MethodSummary {
   Spread max_over_mean;
   std::optional<Spread> seconds;
+  PhaseSeconds parts{};                  // of a step, mean
   std::optional<double> speedup;         // over ep, median of steps
   std::optional<double> share_of_ideal;  // of max/mean under ep
   // In a step, mean; where the layer is known.

@@ -61,6 +61,8 @@ TEST(Comparison, OfRandomTracesLosesNothing) {
         EXPECT_GE(step.load_most, 1 - 1e-12);
         EXPECT_LE(step.load_least, 1 + 1e-12);
         EXPECT_GT(step.seconds, 0);
+        const bool bounded = each.method.memory != Method::Memory::unlimited;
+        EXPECT_TRUE(!bounded || step.peak_bytes <= *request.machine.budget) << step.peak_bytes;
       }
       EXPECT_NEAR(pairs, steps, pairs * 1e-12);
       if (each.method.fsdp) continue;
@@ -68,6 +70,25 @@ TEST(Comparison, OfRandomTracesLosesNothing) {
       const auto& plain = method(all, "ep").picture.at;
       EXPECT_EQ(std::reduce(at.begin(), at.end()), std::reduce(plain.begin(), plain.end()));
     }
+  }
+}
+
+TEST(Comparison, OfLoadsKeepsTheBudget) {
+  std::mt19937_64 random(3);
+  std::vector<std::vector<std::int64_t>> steps(40, std::vector<std::int64_t>(16));
+  for (auto& loads : steps)
+    for (std::int64_t& load : loads) load = static_cast<std::int64_t>(random() % 3000);
+  const Recording recording = load_recording(steps);
+  for (const bool backward : {false, true}) {
+    CompareRequest request = request_of("8xh100", 16, 4);
+    request.machine.backward = backward;
+    request.machine.budget = 700 * 1024;
+    request.cut.top_k = 4;
+    request.methods = "ep,memfine,best+budget";
+    const ComparedRecordings all = compared(recording, request);
+    EXPECT_GT(*all.summaries[0].steps_over_budget, 0);
+    EXPECT_EQ(all.summaries[1].steps_over_budget, 0);
+    EXPECT_EQ(all.summaries[2].steps_over_budget, 0);
   }
 }
 
@@ -135,8 +156,9 @@ TEST(Comparison, SaysThatDataIsNotEnough) {
   const ComparedRecordings all =
       compared(few, {.machine = {.topology = Topology::uniform(1, 4)}, .methods = "ep,level"});
   EXPECT_EQ(all.summaries[1].answer, MethodSummary::Answer::not_enough_data);
-  EXPECT_THAT(all.summaries[1].sentence,
-              ::testing::HasSubstr("15 independent steps are judged, and 20 are needed"));
+  EXPECT_THAT(
+      all.summaries[1].sentence,
+      ::testing::HasSubstr("20 independent steps are needed to tell it from chance, and there are 15"));
 }
 
 TEST(Comparison, OfWhatDoesNotFitIsRefused) {

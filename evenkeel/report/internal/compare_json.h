@@ -1,0 +1,11 @@
+// A comparison as JSON, by itself or as one of several.
+#pragma once
+
+#include "evenkeel/report/internal/json.h"
+#include "evenkeel/sim/compare_recordings.h"
+
+namespace evenkeel::internal {
+
+Json json_of(const ComparedRecordings& compared);
+
+}  // namespace evenkeel::internal

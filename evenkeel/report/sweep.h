@@ -1,0 +1,16 @@
+// The result of `evenkeel compare --over`: how far each method pays.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/report/html.h"
+#include "evenkeel/sim/sweep.h"
+
+namespace evenkeel {
+
+std::string to_text(const Sweep& sweep);
+// With the comparison of each value.
+std::string to_json(const Sweep& sweep);
+std::string to_html(const Sweep& sweep, const PageOrigin& origin);
+
+}  // namespace evenkeel

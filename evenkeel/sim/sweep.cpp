@@ -1,0 +1,161 @@
+#include "evenkeel/sim/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::int64_t kMostRanks = 65536;
+
+// Where a request is given a value, which is of `argument`.
+class Setter {
+ public:
+  Setter(std::string_view over, std::string argument) : argument_(std::move(argument)) {
+    const std::size_t equals = over.find('=');
+    name_ = over.substr(0, equals);
+    if (equals == std::string_view::npos || !knows(name_))
+      throw InvalidArgument(argument_, fmt::format("'{}'", over),
+                            "NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, "
+                            "imbalance-threshold, min-segment");
+    values_ = split(over.substr(equals + 1), ',');
+  }
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& values() const { return values_; }
+
+  CompareRequest with(CompareRequest request, const std::string& value) const {
+    if (name_ == "ranks") set_ranks(request.machine, value);
+    if (name_ == "step-tokens") request.cut.tokens = whole(value, kAnySize);
+    if (name_ == "top-k") request.cut.top_k = static_cast<int>(whole(value, 1 << 20));
+    if (name_ == "budget") request.machine.budget = parse_bytes(value, argument_);
+    if (name_ == "link") set_link(request.machine, value);
+    if (name_ == "slots") request.slots = static_cast<int>(whole(value, 1 << 20));
+    if (name_ == "imbalance-threshold")
+      request.machine.planner.imbalance_threshold_thousandths = parse_thousandths(argument_, value, 0);
+    if (name_ == "min-segment") request.machine.planner.min_segment = whole(value, kAnySize);
+    return request;
+  }
+
+ private:
+  static bool knows(std::string_view name) {
+    constexpr std::array<std::string_view, 8> names = {
+        "ranks", "step-tokens", "top-k", "budget", "link", "slots", "imbalance-threshold", "min-segment"};
+    return std::ranges::find(names, name) != names.end();
+  }
+  std::int64_t whole(const std::string& value, std::int64_t most) const {
+    return parse_whole(argument_, value, 1, most);
+  }
+  void require_levels(const Topology& topology) const {
+    const Topology::Description& all = topology.description();
+    if (!all.links.empty() || !all.speeds.empty() || !all.capacities.empty())
+      throw InvalidArgument(argument_, name_ + ", but the topology says each rank's links, speed or capacity",
+                            "a topology of nodes that are alike");
+  }
+  void set_ranks(SimRequest& machine, const std::string& value) const {
+    require_levels(machine.topology);
+    const int ranks = static_cast<int>(whole(value, kMostRanks));
+    const int of_node = std::min(ranks, machine.topology.num_ranks() / machine.topology.num_nodes());
+    if (ranks % of_node != 0)
+      throw InvalidArgument(argument_, fmt::format("{} ranks", ranks),
+                            fmt::format("whole nodes of {}", of_node));
+    const Topology::Description& all = machine.topology.description();
+    machine.topology = Topology::uniform(ranks / of_node, of_node, all.within, all.across);
+  }
+  void set_link(SimRequest& machine, const std::string& value) const {
+    require_levels(machine.topology);
+    if (!machine.topology_has_links)
+      throw InvalidArgument(argument_, "link, but no topology says what links are", "a topology with links");
+    Topology::Description all = machine.topology.description();
+    (machine.topology.num_nodes() > 1 ? all.across : all.within).gigabytes_per_s =
+        parse_number(argument_, value, bandwidth_range.least, bandwidth_range.most);
+    machine.topology = Topology(std::move(all));
+  }
+
+  std::string argument_;
+  std::string name_;
+  std::vector<std::string> values_;
+};
+
+const MethodSummary* find(const ComparedRecordings& compared, const std::string& name) {
+  for (std::size_t m = 0; m < compared.summaries.size(); ++m)
+    if (compared.comparison.methods[m].method.name == name) return &compared.summaries[m];
+  return nullptr;
+}
+
+SweptMethod swept(const Sweep& sweep, const std::string& name) {
+  SweptMethod method{.name = name};
+  bool pays_anywhere = false;
+  for (const SweepPoint& point : sweep.points) {
+    const MethodSummary* const sum = find(point.compared, name);
+    const bool pays = sum != nullptr && sum->answer == MethodSummary::Answer::pays;
+    pays_anywhere |= pays;
+    if (pays && !method.stops_at) method.pays_until = point.value;
+    if (!pays && method.pays_until && !method.stops_at) method.stops_at = point.value;
+  }
+  if (!pays_anywhere)
+    method.sentence = "pays at none of them";
+  else if (!method.stops_at)
+    method.sentence = fmt::format("pays up to {}", *method.pays_until);
+  else
+    method.sentence = fmt::format("pays up to {}, and no longer at {}", *method.pays_until, *method.stops_at);
+  return method;
+}
+
+// Of plain EP. Weights travel beside other phases.
+SimPhase largest_part(const SweepPoint& point) {
+  PhaseSeconds parts = point.compared.summaries.front().parts;
+  parts[static_cast<std::size_t>(SimPhase::weights)] = 0;
+  return static_cast<SimPhase>(std::ranges::max_element(parts) - parts.begin());
+}
+
+std::string bottleneck_of(const Sweep& sweep) {
+  if (!sweep.points.front().compared.comparison.has_seconds) return {};
+  const auto share = [](const SweepPoint& point) {
+    const MethodSummary& plain = point.compared.summaries.front();
+    return 100 * plain.parts[static_cast<std::size_t>(largest_part(point))] / plain.seconds->mean;
+  };
+  std::string text;
+  std::optional<SimPhase> before;
+  for (const SweepPoint& point : sweep.points) {
+    const SimPhase part = largest_part(point);
+    if (part == before) continue;
+    text += fmt::format("{}at {} {} takes the most of a step of plain EP ({:.0f} %)",
+                        text.empty() ? "" : "; ", point.value, name_of(part), share(point));
+    before = part;
+  }
+  return text;
+}
+
+}  // namespace
+
+Sweep sweep(std::span<const Recording> recordings, std::span<const Recording> place_from,
+            const CompareRequest& request, std::string_view over, const std::string& argument,
+            const SimProgress& progress) {
+  const Setter setter(over, argument);
+  Sweep made{.over = setter.name(), .points = {}, .methods = {}, .bottleneck = {}};
+  std::vector<CompareRequest> requests;  // so that a bad value is known before work begins
+  for (const std::string& value : setter.values()) requests.push_back(setter.with(request, value));
+  const int count = static_cast<int>(requests.size());
+  for (int i = 0; i < count; ++i) {
+    const auto part = [&](int done, int of) { progress(i * of + done, count * of); };
+    made.points.push_back({setter.values()[static_cast<std::size_t>(i)],
+                           compare_recordings(recordings, place_from, requests[static_cast<std::size_t>(i)],
+                                              progress ? SimProgress(part) : SimProgress())});
+  }
+  for (const MethodResult& method : made.points.front().compared.comparison.methods)
+    if (method.method.name != "ep") made.methods.push_back(swept(made, method.method.name));
+  made.bottleneck = bottleneck_of(made);
+  return made;
+}
+
+}  // namespace evenkeel
