@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "evenkeel/base/error.h"
 
@@ -16,13 +17,15 @@ void require_ranks(int num_experts, int num_ranks) {
 }
 
 void require_homes(const std::vector<int>& homes, std::size_t expert, int num_ranks) {
-  const std::string where = fmt::format("homes of expert {}", expert);
-  if (homes.empty()) throw InvalidArgument(where, "no rank", "at least one");
+  const auto refuse = [&](const std::string& why, const std::string& allowed) {
+    throw InvalidArgument(fmt::format("homes of expert {}", expert), why, allowed);
+  };
+  if (homes.empty()) refuse("no rank", "at least one");
   for (auto home = homes.begin(); home != homes.end(); ++home) {
     if (*home < 0 || *home >= num_ranks)
-      throw InvalidArgument(where, fmt::format("no rank {}", *home), fmt::format("0..{}", num_ranks - 1));
+      refuse(fmt::format("no rank {}", *home), fmt::format("0..{}", num_ranks - 1));
     if (std::find(homes.begin(), home, *home) != home)
-      throw InvalidArgument(where, fmt::format("rank {} twice", *home), "each rank at most once");
+      refuse(fmt::format("rank {} twice", *home), "each rank at most once");
   }
 }
 
@@ -41,21 +44,21 @@ LayerPlacement LayerPlacement::contiguous(int num_experts, int num_ranks) {
 
 LayerPlacement::LayerPlacement(const std::vector<std::vector<int>>& homes, int num_ranks) {
   require_ranks(static_cast<int>(homes.size()), num_ranks);
-  std::vector<std::vector<ExpertId>> natives(static_cast<std::size_t>(num_ranks));
+  native_begin_.assign(static_cast<std::size_t>(num_ranks) + 1, 0);
   home_begin_.push_back(0);
   for (std::size_t e = 0; e < homes.size(); ++e) {
     require_homes(homes[e], e, num_ranks);
     for (int rank : homes[e]) {
       homes_.emplace_back(rank);
-      natives[static_cast<std::size_t>(rank)].emplace_back(e);
+      ++native_begin_[static_cast<std::size_t>(rank) + 1];
     }
     home_begin_.push_back(homes_.size());
   }
-  native_begin_.push_back(0);
-  for (const auto& on_rank : natives) {
-    natives_.insert(natives_.end(), on_rank.begin(), on_rank.end());
-    native_begin_.push_back(natives_.size());
-  }
+  std::partial_sum(native_begin_.begin(), native_begin_.end(), native_begin_.begin());
+  natives_.resize(homes_.size(), ExpertId(0));
+  std::vector<std::size_t> next(native_begin_.begin(), native_begin_.end() - 1);
+  for (std::size_t e = 0; e < homes.size(); ++e)
+    for (int rank : homes[e]) natives_[next[static_cast<std::size_t>(rank)]++] = ExpertId(e);
 }
 
 Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) {
