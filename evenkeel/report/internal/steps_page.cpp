@@ -197,7 +197,7 @@ class RecordingSections {
 
  private:
   void add(const char* kind, const char* id, const std::string& title, const std::string& caption,
-           Json rest) {
+           const Json& rest) {
     Json section = {{"kind", kind}, {"id", id + id_}, {"title", title + in_}, {"caption", caption}};
     section.update(rest);
     sections_.push_back(std::move(section));
