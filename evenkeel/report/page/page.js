@@ -227,11 +227,11 @@ kinds.memory = (host, {panels, budget, title, x: x_label = ''}) => {
   const most = d3.max(panels.flatMap(({series}) => series.flatMap(({values}) => known(values)))) || 1;
   const is_near = budget && budget <= 2.5 * most;
   const names = [...new Set(panels.flatMap(({series}) => series.map(({name}) => name)))];
-  if (names.length > 1) legend(host, names, stroked);
+  if (panels.some(({series}) => series.length > 1)) legend(host, names, stroked);
   panels.forEach(({name: of_panel, series, marks = []}) => drawing(panel(host, of_panel), (inner, width) => {
     const points = d3.max(series.map(({values}) => values.length));
     const x = d3.scaleLinear().domain([0, points]);
-    const y = d3.scaleLinear().domain([0, 1.04 * Math.max(most, is_near ? budget : 0)]);
+    const y = d3.scaleLinear().domain([0, Math.max(1.04 * most, is_near ? 1.12 * budget : 0)]);
     const svg = plot(inner, width, 280, {scale: x, label: x_label, whole: true},
                      {scale: y, label: 'bytes in use', unit: 'bytes'}, marks.length ? 18 : 0);
     let free = 0; // where the next label may begin
