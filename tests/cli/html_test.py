@@ -142,7 +142,7 @@ class Pages(CommandTest):
 
     def assert_usable(self, path):
         """At both ends of what people have: nothing beside the page, on each other, or out of a screen reader's reach."""
-        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None
+        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None  # which takes seconds a page
         document = data_of(path.read_text(encoding="utf-8"))
         titles = [section["title"] for section in document["sections"]] + ["Notes"] * bool(document["notes"])
         for size in SIZES:
