@@ -23,9 +23,10 @@ PAGES = {
     "place": ["place", TRACE, "--ranks", 8, "--nodes", 2, "-o", "p.json", "--judge", TINY / "routing_step1563.npz"],
     "steps": ["place", TRACE, "--ranks", 4, "--steps", "--step-tokens", 2048, "--redundant-experts", 4],
     "evaluate": ["evaluate", TRACE, "--placement", "p.json", "--step-tokens", 2048],
+    "compare": ["compare", TRACE, "--topology", "2x8xh100", "--model", CONFIG, "--budget", "2GiB"],
     "plan": ["plan", TRACE, "--ranks", 16, "--layer", 7, "--planner", "level", "--min-segment", 64],
     "layers": ["plan", TRACE, "--ranks", 8, "--planner", "ep,level", "--min-segment", 64],
-    "run": [*RUN, "--timeline"],
+    "run": RUN,
     "bench": [*BENCH, "--scenarios", "0.5:1"],
     "ablation": [*BENCH, "--ablation", "capacity-factor"],
     "curves": [*BENCH, "--over-budget", "60%,30%", "--scenarios", "0.5:1", "--backward"],
@@ -103,6 +104,12 @@ class Pages(CommandTest):
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 
+    def setUp(self):
+        super().setUp()
+        said = self.call("plan", "no file", "--ranks", 1, "--html", "x.html").stderr
+        if "this build has no pages" in said:
+            self.skipTest(said)
+
     def page(self, words, name="page.html"):
         """A page's path; what is said beside it is where it is."""
         done = self.call(*words, "--html", name)
@@ -134,9 +141,9 @@ class Pages(CommandTest):
             f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
         )
 
-    def assert_usable(self, path):
+    def assert_usable(self, path, checked=SIZES[-1:]):
         """At both ends of what people have: nothing beside the page, on each other, or out of a screen reader's reach."""
-        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None
+        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None  # which takes seconds a page
         document = data_of(path.read_text(encoding="utf-8"))
         titles = [section["title"] for section in document["sections"]] + ["Notes"] * bool(document["notes"])
         for size in SIZES:
@@ -147,7 +154,7 @@ class Pages(CommandTest):
             self.assertEqual(self.browser.ask(OVERLAPS), [])
             self.browser.ask("document.querySelectorAll('details').forEach((each) => { each.open = true; }), 0")
             self.assertEqual(self.browser.ask("document.querySelectorAll('svg, table, dl, h2 + p').length > 0"), True)
-            if axe:
+            if axe and size in checked:
                 self.browser.ask(axe + "; 0")
                 found = self.browser.ask(
                     "axe.run().then(({violations}) => violations.map(({id, nodes}) => [id, nodes[0].html]))"
@@ -164,7 +171,7 @@ class Pages(CommandTest):
                 self.assertLess(path.stat().st_size, 400_000)
 
     def test_every_kind_of_section_is_usable(self):
-        self.assert_usable(self.page_of(everything()))
+        self.assert_usable(self.page_of(everything()), SIZES)
 
     def test_nothing_overlaps_where_fonts_are_wide(self):
         path = self.page_of(everything())

@@ -112,6 +112,11 @@ Json heat_of(const Steps& steps, const std::string& name, std::size_t pool) {
   return {{"name", name}, {"values", std::move(rows)}};
 }
 
+// Of every layer its own band, where that keeps the page small.
+bool has_layer_bands(std::size_t layers, std::size_t steps, std::size_t pool) {
+  return layers * ((steps + pool - 1) / pool) <= kMostLayerNumbers;
+}
+
 void add_bands(Json& panels, const Steps& steps, const std::string& name, const Json& labels,
                std::size_t pool) {
   const auto add = [&](const Band& band, const std::string& title, const Json& layer) {
@@ -121,7 +126,7 @@ void add_bands(Json& panels, const Steps& steps, const std::string& name, const 
     panels.push_back(std::move(panel));
   };
   add(steps.all, name, nullptr);
-  if (labels.size() * ((steps.levels.size() + pool - 1) / pool) > kMostLayerNumbers) return;
+  if (!has_layer_bands(labels.size(), steps.levels.size(), pool)) return;
   for (std::size_t row = 0; row < labels.size(); ++row)
     add(steps.by_layer[row], fmt::format("{}, layer {}", name, labels[row].get<std::string>()), labels[row]);
 }
@@ -169,6 +174,9 @@ class RecordingSections {
     }
     const std::string columns =
         pool == 1 ? "" : fmt::format(" A column is {} steps, the worst of them.", pool);
+    const std::string layers = has_layer_bands(labels.size(), count, pool)
+                                   ? " Of all layers, or of the one that is chosen."
+                                   : " Of all layers, whichever is chosen.";
     add("histogram", "steps", "How uneven steps are",
         fmt::format("{} by their max/mean load, in the mean of layers.",
                     counted(static_cast<std::int64_t>(count), "step", "steps")),
@@ -183,10 +191,8 @@ class RecordingSections {
          {"least", 1},
          {"panels", std::move(heat)}});
     add("band", "ranks", "Load of ranks over steps",
-        "What a rank computes of a layer, against the mean of the ranks, over all ranks and layers. Most is "
-        "what "
-        "the others wait for." +
-            columns,
+        "What a rank computes of a layer, against the mean of the ranks. Most is what the others wait for." +
+            columns + layers,
         {{"unit", "ratio"},
          {"x", "step"},
          {"y", "load / mean load"},
@@ -197,7 +203,7 @@ class RecordingSections {
 
  private:
   void add(const char* kind, const char* id, const std::string& title, const std::string& caption,
-           Json rest) {
+           const Json& rest) {
     Json section = {{"kind", kind}, {"id", id + id_}, {"title", title + in_}, {"caption", caption}};
     section.update(rest);
     sections_.push_back(std::move(section));

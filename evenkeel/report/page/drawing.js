@@ -156,7 +156,8 @@ function tick_values(scale, length, {unit, whole, log}, across) {
     if (whole) values = values.filter(Number.isInteger);
     if (log && count < most) values = values.filter((value) => Number.isInteger(Math.log10(value)));
     const half = (value) => (across ? width_of(say_tick(value, unit)) / 2 + 5 : 8);
-    const clear = (value, i) => !i || Math.abs(scale(value) - scale(values[i - 1])) >= half(value) + half(values[i - 1]);
+    const apart = (a, b) => Math.abs(scale(a) - scale(b)) >= half(a) + half(b);
+    const clear = (value, i) => !i || apart(value, values[i - 1]);
     if (values.length > 1 && values.every(clear)) return values;
   }
   return scale.domain();

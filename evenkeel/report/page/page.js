@@ -132,12 +132,13 @@ function cells(inner, width, {name, rows, columns, row_name, column_name, square
     text('tick', left + (column + 0.5) * w, top + high + 15, 'middle', columns[column]);
   text('label', 0, 12, 'start', row_name);
   text('label', left + wide, top + high + 34, 'end', column_name);
+  const place = (row, column) => `${row_name} ${rows[row]}, ${column_name} ${columns[column]}`;
   inspect(inner, `${name}: ${row_name} by ${column_name}.`, {
     columns: columns.length,
     rows: rows.length,
     at: (x, y) => [Math.floor((x - left) / w), Math.floor((y - top) / h)],
     box: (column, row) => [left + column * w, top + row * h, w, h],
-    text: (column, row) => `${row_name} ${rows[row]}, ${column_name} ${columns[column]}: ${say(value(row, column), unit)}`
+    text: (column, row) => `${place(row, column)}: ${say(value(row, column), unit)}`
   });
 }
 
@@ -156,14 +157,13 @@ kinds.heat = (host, section) => {
     const value = (row, column) => values[rows[row]][columns[column]];
     cells(inner, width, {name: name || title, row_name, column_name, ...labels}, value, colours(), unit);
   }));
-  const columns = ['mean', 'median', 'most'].map((key) => ({key, label: key, unit}));
+  const figures = ['mean', 'median', 'most'].map((key) => ({key, label: key, unit}));
+  const at_column = {key: 'at', label: `at ${column_name}`, align: 'right'};
   const row_of = (panel, values, row) => {
     const most = d3.max(known(values)), at = all_columns[values.indexOf(most)];
     return {panel, row: all_rows[row], mean: d3.mean(known(values)), median: d3.median(known(values)), most, at};
   };
-  numbers(host, title,
-          [nameless, {key: 'row', label: row_name}, ...columns, {key: 'at', label: `at ${column_name}`, align: 'right'}],
-          () => panels.flatMap(({name, values}) => values.map((of_row, i) => row_of(name, of_row, i))));
+  numbers(host, title, [nameless, {key: 'row', label: row_name}, ...figures, at_column], () => panels.flatMap(({name, values}) => values.map((of_row, i) => row_of(name, of_row, i))));
 };
 
 kinds.matrix = (host, section) => {
@@ -176,8 +176,11 @@ kinds.matrix = (host, section) => {
     cells(inner, width, {name: name || title, ...labels}, (row, column) => values[row][column], colours(), unit);
   }));
   const kMost = 400;
-  const pairs = ({name, values}) => values.flatMap((row, from) => row.map((value, to) => ({panel: name, from, to, value})));
-  numbers(host, title, [nameless, {key: 'from', label: row_name}, {key: 'to', label: column_name}, {key: 'value', label: 'value', unit}],
+  const pairs = ({name: of_panel, values}) => {
+    return values.flatMap((row, from) => row.map((value, to) => ({panel: of_panel, from, to, value})));
+  };
+  const columns = [{key: 'from', label: row_name}, {key: 'to', label: column_name}, {key: 'value', label: 'value', unit}];
+  numbers(host, title, [nameless, ...columns],
           () => panels.flatMap(pairs).filter(({value}) => value).sort((a, b) => b.value - a.value).slice(0, kMost));
 };
 
@@ -227,11 +230,11 @@ kinds.memory = (host, {panels, budget, title, x: x_label = ''}) => {
   const most = d3.max(panels.flatMap(({series}) => series.flatMap(({values}) => known(values)))) || 1;
   const is_near = budget && budget <= 2.5 * most;
   const names = [...new Set(panels.flatMap(({series}) => series.map(({name}) => name)))];
-  if (names.length > 1) legend(host, names, stroked);
+  if (panels.some(({series}) => series.length > 1)) legend(host, names, stroked);
   panels.forEach(({name: of_panel, series, marks = []}) => drawing(panel(host, of_panel), (inner, width) => {
     const points = d3.max(series.map(({values}) => values.length));
     const x = d3.scaleLinear().domain([0, points]);
-    const y = d3.scaleLinear().domain([0, 1.04 * Math.max(most, is_near ? budget : 0)]);
+    const y = d3.scaleLinear().domain([0, Math.max(1.04 * most, is_near ? 1.12 * budget : 0)]);
     const svg = plot(inner, width, 280, {scale: x, label: x_label, whole: true},
                      {scale: y, label: 'bytes in use', unit: 'bytes'}, marks.length ? 18 : 0);
     let free = 0; // where the next label may begin
@@ -286,7 +289,8 @@ function bars(inner, width, list, most, {name, x_label, y_label, unit, line}, pa
     let sum = 0;
     bar.parts.forEach((part) => {
       const [fill, inside] = paint(part, bar), from = y(sum), to = y(sum += part.value || 0);
-      add(svg, 'rect', {class: from - to > 3 ? 'part' : '', x: x(i), y: to, width: size, height: Math.max(0, from - to), fill});
+      const height = Math.max(0, from - to);
+      add(svg, 'rect', {class: height > 3 ? 'part' : '', x: x(i), y: to, width: size, height, fill});
       if (inside && from - to > 15 && size > width_of(inside) + 4)
         add(svg, 'text', {class: 'inside', x: middle(i), y: (from + to) / 2 + 4, 'text-anchor': 'middle'}, inside);
     });
@@ -433,7 +437,7 @@ function filter_form({layers = [], steps = [0, 0]}) {
     draw_all();
   };
   if (layers.length > 1) {
-    const options = ['', ...layers].map((layer) => element('option', {value: layer}, layer === '' ? 'all' : String(layer)));
+    const options = ['', ...layers].map((layer) => element('option', {value: layer}, String(layer) || 'all'));
     const select = element('select', {id: 'layer'}, ...options);
     select.addEventListener('change', () => choose('layer', select.value));
     form.append(element('label', {}, 'Layer ', select));
