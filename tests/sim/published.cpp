@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
-#include <memory>
+#include <numeric>
 #include <random>
 #include <tuple>
 
 #include "evenkeel/cost/fit.h"
-#include "evenkeel/placement/place.h"
 #include "evenkeel/routing/workload.h"
 #include "evenkeel/sim/layer_replay.h"
 #include "evenkeel/topology/devices.h"
@@ -60,7 +60,8 @@ Prediction prediction(std::string what, double measured, const std::vector<doubl
 }
 
 // An H200's products in fp8, from those in bf16 of experts that all are chosen alike.
-Machine fp8_machine() {
+// Launches take what the collector's shortest step does, of `even` ones if there are any.
+Machine fp8_machine(const std::vector<PublishedRow>& collected, const char* even) {
   std::vector<ProductTime> times;
   for (const PublishedRow& row : published_table("experts_h200_bf16.csv"))
     if (row.at("matrices") == "3")
@@ -73,6 +74,10 @@ Machine fp8_machine() {
                                   .products_seconds = 1e-5},
                                  times);
   machine.flops_per_second *= 2;
+  machine.products_seconds = 1;
+  for (const PublishedRow& row : collected)
+    if (row.at("distribution").find(even) != std::string::npos)
+      machine.products_seconds = std::min(machine.products_seconds, 1e-3 * number(row, "ms"));
   return machine;
 }
 
@@ -148,20 +153,49 @@ PhaseSeconds step(const SimSetup& setup, const char* method, const LayerPlacemen
   return critical_path(replay.run(0, tokens, /*with_spans=*/true).spans, tokens.num_ranks());
 }
 
-// Products alone of the slowest rank, which is what the collectors time.
+// Products of the rank with the most assignments, which is the one that the collectors time.
 double products(const SimSetup& setup, const LayerPlacement& homes, const LayerTokens& tokens) {
-  return step(setup, "ep", homes, tokens)[static_cast<std::size_t>(Phase::compute)];
+  LayerReplay replay(setup, parse_method("ep"), {homes});
+  const LayerOutcome& outcome = replay.run(0, tokens, /*with_spans=*/true);
+  const auto loads = outcome.plan.rank_loads();
+  const auto heaviest = std::ranges::max_element(loads) - loads.begin();
+  double seconds = 0;
+  for (const PhaseSpan& span : outcome.spans)
+    if (span.rank == heaviest && span.phase == SimPhase::products) seconds += span.end - span.begin;
+  return seconds;
 }
 
 LayerPlacement in_order(const Layer& layer, int ranks) {
   return LayerPlacement::contiguous(layer.experts, ranks);
 }
 
-LayerPlacement by_load(const Loads& loads, int ranks, int copies) {
-  const RoutingProfile profile(1, static_cast<int>(loads.size()), loads, {});
-  PlaceOptions options;
-  options.redundant_experts = copies;
-  return place(profile, Topology::uniform(1, ranks), options).placement.layer(0);
+// As the collector places: each copy to the expert with the most for a copy, then the largest first to the
+// rank with the least that has a free slot.
+LayerPlacement by_load(const Loads& loads, int ranks, int slots) {
+  std::vector<int> copies(loads.size(), 1);
+  const auto of_copy = [&](std::size_t expert) {
+    return static_cast<double>(loads[expert]) / copies[expert];
+  };
+  std::vector<std::size_t> order(loads.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (int more = slots - static_cast<int>(loads.size()); more > 0; --more)
+    ++copies[*std::ranges::max_element(order, {}, of_copy)];
+  std::ranges::stable_sort(order, std::greater(), of_copy);
+  std::vector<double> rank_loads(static_cast<std::size_t>(ranks));
+  std::vector<int> free(rank_loads.size(), slots / ranks);
+  std::vector<std::vector<int>> homes(loads.size());
+  for (const std::size_t expert : order)
+    for (int copy = 0; copy < copies[expert]; ++copy) {
+      std::size_t least = rank_loads.size();
+      for (std::size_t rank = 0; rank < rank_loads.size(); ++rank)
+        if (free[rank] > 0 && (least == rank_loads.size() || rank_loads[rank] < rank_loads[least]))
+          least = rank;
+      rank_loads[least] += of_copy(expert);
+      --free[least];
+      const auto home = static_cast<int>(least);
+      if (std::ranges::find(homes[expert], home) == homes[expert].end()) homes[expert].push_back(home);
+    }
+  return LayerPlacement(homes, ranks);
 }
 
 double alpha_of(const std::string& distribution) {
@@ -185,8 +219,8 @@ Errors errors_of(const std::vector<Prediction>& predictions) {
 
 std::vector<Prediction> copies_over_none(int draws) {
   const Layer layer{.element_bytes = 1};
-  const Machine machine = fp8_machine();
   const std::vector<PublishedRow> rows = published_table("copies_h200_trtllm.csv");
+  const Machine machine = fp8_machine(rows, "");
   using Key = std::tuple<std::string, std::string, std::string>;  // ranks, law, tokens
   std::map<Key, double> without;
   for (const PublishedRow& row : rows)
@@ -204,7 +238,7 @@ std::vector<Prediction> copies_over_none(int draws) {
       const Loads loads = power_law(layer, ranks, std::stoll(row.at("tokens")), alpha_of(law),
                                     static_cast<std::uint64_t>(draw));
       const LayerTokens tokens = tokens_of(loads, ranks);
-      ratios.push_back(products(setup, by_load(loads, ranks, slots - layer.experts), tokens) /
+      ratios.push_back(products(setup, by_load(loads, ranks, slots), tokens) /
                        products(setup, in_order(layer, ranks), tokens));
     }
     predictions.push_back(
@@ -216,16 +250,12 @@ std::vector<Prediction> copies_over_none(int draws) {
 
 std::vector<Prediction> skewed_over_even(int draws) {
   const Layer layer{.element_bytes = 1};
-  Machine machine = fp8_machine();
   const std::vector<PublishedRow> rows = published_table("skew_h200_sglang.csv");
+  const Machine machine = fp8_machine(rows, "uniform");
   std::map<std::pair<std::string, std::string>, double> even;  // by ranks and tokens
-  machine.products_seconds = 1;
   for (const PublishedRow& row : rows)
-    if (row.at("distribution") == "uniform") {
+    if (row.at("distribution") == "uniform")
       even[{row.at("ep"), row.at("tokens")}] = 1e-3 * number(row, "ms");
-      // Its launches, as what the shortest even step takes.
-      machine.products_seconds = std::min(machine.products_seconds, 1e-3 * number(row, "ms"));
-    }
   const double memory = device_preset("h200").peak_memory_gigabytes_per_s * 1e9;
   const double expert_bytes = expert_work(layer.hidden, layer.intermediate, 3, 1).bytes;
   std::vector<Prediction> predictions;
