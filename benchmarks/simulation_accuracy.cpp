@@ -166,6 +166,10 @@ int main(int argc, char** argv) {
     print("H200, level over ep", published::h200_steps(true), each);
     print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);
     print("SGLang, skewed over even", published::skewed_over_even(/*draws=*/9), each);
+    print("PyTorch, 2 processes: level over stock", published::torch_speedups(), each);
+    print("PyTorch, 4 processes: speed over a slow link", published::shaped_link_speedups(), each);
+    print("LLEP's paper", published::llep_headlines(), true);
+    print("MemFine's paper", published::memfine_headlines(), true);
     return 0;
   }
   for (PlannerOptions& planner : study.planners)

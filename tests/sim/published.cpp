@@ -7,13 +7,16 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <string_view>
 #include <tuple>
 
 #include "evenkeel/cost/fit.h"
 #include "evenkeel/routing/workload.h"
 #include "evenkeel/sim/layer_replay.h"
 #include "evenkeel/topology/devices.h"
+#include "evenkeel/topology/presets.h"
 #include "tests/sim/critical_path.h"
 #include "tests/support/published_table.h"
 
@@ -32,22 +35,35 @@ struct Layer {
 };
 constexpr Layer kDeepSeekV3;
 
-SimSetup setup_of(const Layer& layer, int ranks, const Machine& machine) {
-  Topology::Description topology = Topology::uniform(1, ranks).description();
-  topology.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
-  SimSetup setup{.topology = Topology(topology), .machine = machine};
+SimSetup setup_of(const Layer& layer, const Topology& topology, const Machine& machine,
+                  bool backward = false) {
+  SimSetup setup{.topology = topology, .machine = machine, .backward = backward};
   SimLayer& sim = setup.layer.emplace();
   const ExpertWork work = expert_work(layer.hidden, layer.intermediate, 3, layer.element_bytes);
-  sim.chunk.num_ranks = ranks;
-  sim.chunk.num_experts = layer.experts;
-  sim.chunk.top_k = layer.top_k;
-  sim.chunk.hidden = layer.hidden;
-  sim.chunk.element_bytes = layer.element_bytes;
-  sim.chunk.weight_bytes = sim.chunk.forward_weight_bytes = std::llround(work.bytes);
-  sim.chunk.row_outputs = std::llround(work.outputs);
-  sim.chunk.with_backward = false;
-  sim.sizes = {{work}, static_cast<double>(sim.chunk.row_bytes()), work.bytes};
+  ChunkShape& chunk = sim.chunk;
+  chunk.num_ranks = topology.num_ranks();
+  chunk.num_experts = layer.experts;
+  chunk.top_k = layer.top_k;
+  chunk.hidden = layer.hidden;
+  chunk.element_bytes = layer.element_bytes;
+  chunk.weight_bytes = chunk.forward_weight_bytes = std::llround(work.bytes);
+  chunk.row_outputs = std::llround(work.outputs);
+  chunk.with_backward = backward;
+  if (backward) {
+    chunk.backward_weight_bytes = chunk.weight_bytes;
+    chunk.gradient_bytes = std::llround(work.elements) * std::int64_t{sizeof(float)};
+    chunk.saved_bytes = 2 * layer.intermediate * layer.element_bytes;
+  }
+  sim.sizes = {
+      {work, static_cast<double>(chunk.gradient_bytes)}, static_cast<double>(chunk.row_bytes()), work.bytes};
   return setup;
+}
+
+// Of one node.
+SimSetup setup_of(const Layer& layer, int ranks, const Machine& machine, bool backward = false) {
+  Topology::Description topology = Topology::uniform(1, ranks).description();
+  topology.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
+  return setup_of(layer, Topology(topology), machine, backward);
 }
 
 double median(std::vector<double> values) {
@@ -334,23 +350,32 @@ constexpr MeasuredModel kModels[] = {
 constexpr int kRanks = 8;
 constexpr double kLink = 450e9;
 
-LayerTokens tokens_of(const MeasuredModel& model, const char* scenario) {
-  const Routing routing = make_routing(parse_workload(scenario),
-                                       {kRanks, model.tokens, model.layer.experts, model.layer.top_k}, 1, 0);
+LayerTokens tokens_of(const Layer& layer, int ranks, std::int64_t tokens_of_rank, const char* scenario) {
+  const Routing routing =
+      make_routing(parse_workload(scenario), {ranks, tokens_of_rank, layer.experts, layer.top_k}, 1, 0);
   LayerTokens tokens;
-  tokens.top_k = model.layer.top_k;
+  tokens.top_k = layer.top_k;
   tokens.first_token.assign(1, 0);
-  tokens.counts.resize(kRanks, model.layer.experts);
-  for (RankId rank : indices<RankId>(kRanks)) {
+  tokens.counts.resize(ranks, layer.experts);
+  for (RankId rank : indices<RankId>(ranks)) {
     const RankRouting& of_rank = routing.ranks[rank.offset()];
     tokens.first_token.push_back(tokens.first_token.back() + of_rank.num_tokens);
     tokens.experts.insert(tokens.experts.end(), of_rank.ids.begin(), of_rank.ids.end());
     for (const std::int32_t id : of_rank.ids)
-      ++tokens.counts.rows()[rank.offset() * static_cast<std::size_t>(model.layer.experts) +
-                             static_cast<std::size_t>(id)];
+      ++tokens.counts
+            .rows()[rank.offset() * static_cast<std::size_t>(layer.experts) + static_cast<std::size_t>(id)];
   }
   tokens.counts.sum_loads();
   return tokens;
+}
+
+SimSetup setup_of(const MeasuredModel& model) {
+  return setup_of(model.layer, kRanks,
+                  {.flops_per_second = model.tflops * 1e12,
+                   .weight_bytes_per_second = model.copy_gigabytes_per_s * 1e9,
+                   .overlap = 1,
+                   .link_bytes_per_second = kLink,
+                   .nic_bytes_per_second = kLink});
 }
 
 }  // namespace
@@ -358,14 +383,9 @@ LayerTokens tokens_of(const MeasuredModel& model, const char* scenario) {
 std::vector<Prediction> h200_steps(bool speedups) {
   std::vector<Prediction> predictions;
   for (const MeasuredModel& model : kModels) {
-    const SimSetup setup = setup_of(model.layer, kRanks,
-                                    {.flops_per_second = model.tflops * 1e12,
-                                     .weight_bytes_per_second = model.copy_gigabytes_per_s * 1e9,
-                                     .overlap = 1,
-                                     .link_bytes_per_second = kLink,
-                                     .nic_bytes_per_second = kLink});
+    const SimSetup setup = setup_of(model);
     for (const Measured& run : model.steps) {
-      const LayerTokens tokens = tokens_of(model, run.scenario);
+      const LayerTokens tokens = tokens_of(model.layer, kRanks, model.tokens, run.scenario);
       const double ep = 1e3 * sum(step(setup, "ep", in_order(model.layer, kRanks), tokens));
       const double level = 1e3 * sum(step(setup, "level", in_order(model.layer, kRanks), tokens));
       const auto add = [&](const char* what, double measured, double predicted) {
@@ -381,6 +401,133 @@ std::vector<Prediction> h200_steps(bool speedups) {
     }
   }
   return predictions;
+}
+
+std::vector<Prediction> torch_speedups() {
+  struct Run {
+    const char* name;
+    const char* scenario;
+    bool backward;
+    double speedups[2];
+  };
+  constexpr Run kRuns[] = {{"95 % into one, forward", "concentrated:0.95:1", false, {2.00, 1.94}},
+                           {"95 % into one, with backward", "concentrated:0.95:1", true, {1.81, 2.06}},
+                           {"balanced, forward", "balanced", false, {1.00, 1.07}},
+                           {"balanced, with backward", "balanced", true, {1.05, 0.99}}};
+  const Layer layer{768, 768, 32, 4, 4};
+  constexpr int ranks = 2;
+  std::vector<Prediction> predictions;
+  for (const Run& run : kRuns) {
+    SimSetup setup = setup_of(layer, ranks, Machine{}, run.backward);
+    setup.planner.min_segment = 256;
+    const LayerTokens tokens = tokens_of(layer, ranks, 2048, run.scenario);
+    LayerTokens row_each = tokens;
+    row_each.experts.clear();
+    // Where nothing moves, transformers' own all-to-all carries the step.
+    const bool moves = std::string_view(run.scenario) != "balanced";
+    LayerReplay stock(setup, parse_method("ep"), {in_order(layer, ranks)});
+    LayerReplay ours(setup, parse_method("level"), {in_order(layer, ranks)});
+    const double speedup = stock.run(0, row_each).seconds / ours.run(0, moves ? tokens : row_each).seconds;
+    for (const double measured : run.speedups)
+      predictions.push_back(prediction(run.name, measured, {speedup}));
+  }
+  return predictions;
+}
+
+std::vector<Prediction> shaped_link_speedups() {
+  struct Run {
+    const char* name;
+    double busier_way_megabytes;
+    double speedups[2];
+  };
+  struct Requests {
+    double tokens_per_s;  // contiguous, ep: mean of two runs
+    double busier_way_megabytes;
+    Run runs[5];
+  };
+  constexpr double kTokens = 2048, kLinkMegabytesPerS = 50.0 / 8;
+  constexpr Requests kRequests[] = {{1519,
+                                     6.85,
+                                     {{"contiguous, level", 6.42, {0.99, 1.02}},
+                                      {"contiguous, auto", 6.42, {0.99, 1.06}},
+                                      {"placed, ep", 5.70, {1.14, 1.09}},
+                                      {"placed, level", 5.86, {1.04, 1.09}},
+                                      {"placed, auto", 5.70, {1.01, 1.07}}}},
+                                    {1541,
+                                     6.90,
+                                     {{"by node: contiguous, level", 6.53, {1.01, 0.98}},
+                                      {"by node: contiguous, auto", 6.54, {0.99, 1.03}},
+                                      {"by node: placed, ep", 5.17, {1.29, 1.18}},
+                                      {"by node: placed, level", 5.52, {1.16, 1.19}},
+                                      {"by node: placed, auto", 5.17, {1.20, 1.15}}}}};
+  std::vector<Prediction> predictions;
+  for (const Requests& requests : kRequests) {
+    const double whole = kTokens / requests.tokens_per_s;
+    for (const Run& run : requests.runs) {
+      const double spared = (requests.busier_way_megabytes - run.busier_way_megabytes) / kLinkMegabytesPerS;
+      for (const double measured : run.speedups)
+        predictions.push_back(prediction(run.name, measured, {whole / (whole - spared)}));
+    }
+  }
+  return predictions;
+}
+
+std::vector<Prediction> llep_headlines() {
+  constexpr double kPaper[] = {6.11, 5.13, 5.03};
+  std::vector<Prediction> predictions;
+  for (std::size_t i = 0; i < std::size(kModels); ++i) {
+    const MeasuredModel& model = kModels[i];
+    const LayerTokens tokens = tokens_of(model.layer, kRanks, model.tokens, "concentrated:0.95:1");
+    const auto seconds = [&](const char* method) {
+      LayerReplay replay(setup_of(model), parse_method(method), {in_order(model.layer, kRanks)});
+      return replay.run(0, tokens).seconds;
+    };
+    predictions.push_back(prediction(fmt::format("LLEP over EP, {}", model.name), kPaper[i],
+                                     {seconds("ep") / seconds("llep")}));
+  }
+  return predictions;
+}
+
+std::vector<Prediction> memfine_headlines() {
+  // The largest load of an expert in layers 4 to 15.
+  constexpr std::int64_t kLargest[] = {31702,  35313,  46104,  50780,  73130, 84049,
+                                       119728, 126887, 105174, 121822, 93234, 129170};
+  constexpr int ranks = 32;
+  constexpr std::int64_t assignments = std::int64_t{ranks} * 4096 * 8;
+  SimSetup setup = setup_of(kDeepSeekV3, preset_topology("4x8xh100"), device_machine(device_preset("h100")),
+                            /*backward=*/true);
+  setup.most_tokens = 4096;
+  struct Step {
+    double seconds = 0;
+    std::int64_t peak = 0;
+  };
+  const auto train = [&](const ChunkRule& rule, std::optional<std::int64_t> budget) {
+    setup.memory.recompute = Recompute::chunk;
+    setup.memory.rule = rule;
+    setup.budget = budget;
+    LayerReplay replay(setup, parse_method(budget ? "ep+memfine" : "ep"), {in_order(kDeepSeekV3, ranks)});
+    Step step;
+    for (const std::int64_t largest : kLargest) {
+      Loads loads(256, (assignments - largest) / 255);
+      loads[0] = assignments - 255 * loads[1];
+      const LayerOutcome& outcome = replay.run(0, tokens_of(loads, ranks));
+      step.seconds += outcome.seconds;
+      for (const Peaks& peak : outcome.peaks) step.peak = std::max(step.peak, peak.both());
+    }
+    return step;
+  };
+  const Step whole = train({ChunkRule::Kind::equal, 1}, {}), eighths = train({ChunkRule::Kind::equal, 8}, {}),
+             halves = train({ChunkRule::Kind::equal, 2}, {});
+  const Step chosen = train({}, halves.peak);
+  const auto ratio = [](std::int64_t a, std::int64_t b) {
+    return static_cast<double>(a) / static_cast<double>(b);
+  };
+  return {
+      prediction("MemFine's peak, 8 chunks of 1", 3.7 / 22.9, {ratio(eighths.peak, whole.peak)}),
+      prediction("MemFine's peak, MACT of 1 chunk", 11.9 / 22.9, {ratio(chosen.peak, whole.peak)}),
+      prediction("MemFine's speed, 8 chunks over 1", 1332.1 / 1408.0, {whole.seconds / eighths.seconds}),
+      prediction("MemFine's speed, MACT over 1 chunk", 1470.2 / 1408.0, {whole.seconds / chosen.seconds}),
+      prediction("MemFine's speed, MACT over 8 chunks", 878.4 / 742.8, {eighths.seconds / chosen.seconds})};
 }
 
 }  // namespace evenkeel::published

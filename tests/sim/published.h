@@ -35,4 +35,16 @@ std::vector<Prediction> skewed_over_even(int draws);
 // are those that the same page has of even products, of copies, and of the links that were assumed there.
 std::vector<Prediction> h200_steps(bool speedups);
 
+// docs/torch.md: two processes on one machine, level over transformers' own all-to-all, which sends a row for
+// every assignment. Rates are those that a machine has before anything of it is known.
+std::vector<Prediction> torch_speedups();
+// docs/placement-study.md: four processes on two nodes that a link of 50 Mbit/s joins, speeds over contiguous
+// experts under ep. By the bytes that passed the link its busier way; all else takes as long as there.
+std::vector<Prediction> shaped_link_speedups();
+
+// What papers say of their methods on their machines, beside the nearest that can be replayed: LLEP's layers
+// at 95 % into one expert, and MemFine's peaks and times of its three methods at the loads of its Figure 2.
+std::vector<Prediction> llep_headlines();
+std::vector<Prediction> memfine_headlines();
+
 }  // namespace evenkeel::published
