@@ -162,6 +162,8 @@ int main(int argc, char** argv) {
     if (option == "--pairs") study.pairs = std::atoi(value());
   }
   if (elsewhere) {
+    print("Thread ranks, speed-ups forward", published::cpu_speedups(false), each);
+    print("Thread ranks, speed-ups with backward", published::cpu_speedups(true), each);
     print("H200, forward steps in ms", published::h200_steps(false), each);
     print("H200, level over ep", published::h200_steps(true), each);
     print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);

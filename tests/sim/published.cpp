@@ -403,6 +403,55 @@ std::vector<Prediction> h200_steps(bool speedups) {
   return predictions;
 }
 
+std::vector<Prediction> cpu_speedups(bool backward) {
+  struct Run {
+    const char* scenario;
+    double llep, level, level_with_backward;
+  };
+  constexpr Run kRuns[] = {{"balanced", 1.00, 1.00, 1.00},
+                           {"concentrated:0.3:1", 2.79, 2.86, 2.89},
+                           {"concentrated:0.3:4", 2.67, 2.75, 2.79},
+                           {"concentrated:0.3:16", 2.25, 2.22, 2.25},
+                           {"concentrated:0.5:1", 4.08, 4.15, 4.16},
+                           {"concentrated:0.5:4", 4.07, 4.14, 4.10},
+                           {"concentrated:0.5:16", 3.62, 3.65, 3.70},
+                           {"concentrated:0.8:1", 6.06, 6.12, 6.19},
+                           {"concentrated:0.8:4", 5.98, 6.16, 6.10},
+                           {"concentrated:0.8:16", 5.79, 5.84, 5.89},
+                           {"concentrated:0.95:1", 7.12, 7.16, 7.27},
+                           {"concentrated:0.95:4", 6.95, 7.15, 6.84},
+                           {"concentrated:0.95:16", 6.66, 6.81, 6.74},
+                           {"concentrated:0.3:1:spread", 2.81, 2.85, 2.90},
+                           {"concentrated:0.3:4:spread", 1.74, 1.75, 1.76},
+                           {"concentrated:0.3:16:spread", 1.22, 1.21, 1.24},
+                           {"concentrated:0.5:1:spread", 4.21, 4.22, 4.23},
+                           {"concentrated:0.5:4:spread", 2.28, 2.32, 2.35},
+                           {"concentrated:0.5:16:spread", 1.52, 1.54, 1.58},
+                           {"concentrated:0.8:1:spread", 6.18, 6.19, 6.17},
+                           {"concentrated:0.8:4:spread", 3.13, 3.17, 3.21},
+                           {"concentrated:0.8:16:spread", 1.98, 2.03, 2.03},
+                           {"concentrated:0.95:1:spread", 7.15, 7.16, 7.06},
+                           {"concentrated:0.95:4:spread", 3.56, 3.57, 3.62},
+                           {"concentrated:0.95:16:spread", 2.13, 2.21, 2.29}};
+  const Layer layer{768, 768, 128, 4, 4};
+  const SimSetup setup = setup_of(layer, kRanks, Machine{}, backward);
+  std::vector<Prediction> predictions;
+  for (const Run& run : kRuns) {
+    const LayerTokens tokens = tokens_of(layer, kRanks, 2048, run.scenario);
+    const auto seconds = [&](const char* method) {
+      return sum(step(setup, method, in_order(layer, kRanks), tokens));
+    };
+    const double ep = seconds("ep");
+    const auto add = [&](const char* method, double measured) {
+      predictions.push_back(
+          prediction(fmt::format("{}, {}", run.scenario, method), measured, {ep / seconds(method)}));
+    };
+    if (!backward) add("llep", run.llep);
+    add("level", backward ? run.level_with_backward : run.level);
+  }
+  return predictions;
+}
+
 std::vector<Prediction> torch_speedups() {
   struct Run {
     const char* name;

@@ -35,8 +35,12 @@ std::vector<Prediction> skewed_over_even(int draws);
 // are those that the same page has of even products, of copies, and of the links that were assumed there.
 std::vector<Prediction> h200_steps(bool speedups);
 
+// docs/log/cpu-layer.md: speed-ups over ep on the critical path of thread ranks, of least-loaded and level
+// forward and of level with backward. Rates are those that a machine has before anything of it is known.
+std::vector<Prediction> cpu_speedups(bool backward);
+
 // docs/torch.md: two processes on one machine, level over transformers' own all-to-all, which sends a row for
-// every assignment. Rates are those that a machine has before anything of it is known.
+// every assignment. Rates as above.
 std::vector<Prediction> torch_speedups();
 // docs/placement-study.md: four processes on two nodes that a link of 50 Mbit/s joins, speeds over contiguous
 // experts under ep. By the bytes that passed the link its busier way; all else takes as long as there.
