@@ -166,6 +166,8 @@ int main(int argc, char** argv) {
     print("Thread ranks, speed-ups with backward", published::cpu_speedups(true), each);
     print("H200, forward steps in ms", published::h200_steps(false), each);
     print("H200, level over ep", published::h200_steps(true), each);
+    print("H200, in ms by the preset", published::h200_steps(false, published::Rates::preset), each);
+    print("H200, level over ep by the preset", published::h200_steps(true, published::Rates::preset), each);
     print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);
     print("SGLang, skewed over even", published::skewed_over_even(/*draws=*/9), each);
     print("PyTorch, 2 processes: level over stock", published::torch_speedups(), each);

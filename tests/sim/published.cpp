@@ -369,21 +369,22 @@ LayerTokens tokens_of(const Layer& layer, int ranks, std::int64_t tokens_of_rank
   return tokens;
 }
 
-SimSetup setup_of(const MeasuredModel& model) {
-  return setup_of(model.layer, kRanks,
-                  {.flops_per_second = model.tflops * 1e12,
-                   .weight_bytes_per_second = model.copy_gigabytes_per_s * 1e9,
-                   .overlap = 1,
-                   .link_bytes_per_second = kLink,
-                   .nic_bytes_per_second = kLink});
+Machine machine_of(const MeasuredModel& model, Rates rates) {
+  Machine machine = device_machine(device_preset("h200"));
+  machine.link_bytes_per_second = machine.nic_bytes_per_second = kLink;
+  if (rates == Rates::preset) return machine;
+  machine.flops_per_second = model.tflops * 1e12;
+  machine.weight_bytes_per_second = model.copy_gigabytes_per_s * 1e9;
+  machine.overlap = 1;
+  return machine;
 }
 
 }  // namespace
 
-std::vector<Prediction> h200_steps(bool speedups) {
+std::vector<Prediction> h200_steps(bool speedups, Rates rates) {
   std::vector<Prediction> predictions;
   for (const MeasuredModel& model : kModels) {
-    const SimSetup setup = setup_of(model);
+    const SimSetup setup = setup_of(model.layer, kRanks, machine_of(model, rates));
     for (const Measured& run : model.steps) {
       const LayerTokens tokens = tokens_of(model.layer, kRanks, model.tokens, run.scenario);
       const double ep = 1e3 * sum(step(setup, "ep", in_order(model.layer, kRanks), tokens));
@@ -528,7 +529,8 @@ std::vector<Prediction> llep_headlines() {
     const MeasuredModel& model = kModels[i];
     const LayerTokens tokens = tokens_of(model.layer, kRanks, model.tokens, "concentrated:0.95:1");
     const auto seconds = [&](const char* method) {
-      LayerReplay replay(setup_of(model), parse_method(method), {in_order(model.layer, kRanks)});
+      const SimSetup setup = setup_of(model.layer, kRanks, machine_of(model, Rates::measured));
+      LayerReplay replay(setup, parse_method(method), {in_order(model.layer, kRanks)});
       return replay.run(0, tokens).seconds;
     };
     predictions.push_back(prediction(fmt::format("LLEP over EP, {}", model.name), kPaper[i],

@@ -31,9 +31,11 @@ std::vector<Prediction> copies_over_none(int draws);
 // weights faster than the memory of an H200 can.
 std::vector<Prediction> skewed_over_even(int draws);
 
-// The forward steps of docs/log/h200.md in milliseconds, and with `speedups` those of level over ep. Rates
-// are those that the same page has of even products, of copies, and of the links that were assumed there.
-std::vector<Prediction> h200_steps(bool speedups);
+// The forward steps of docs/log/h200.md in milliseconds, and with `speedups` those of level over ep. Links
+// are those that were assumed there. Other rates are those that the same page has of even products and of
+// copies, or the device's preset.
+enum class Rates { measured, preset };
+std::vector<Prediction> h200_steps(bool speedups, Rates rates = Rates::measured);
 
 // docs/log/cpu-layer.md: speed-ups over ep on the critical path of thread ranks, of least-loaded and level
 // forward and of level with backward. Rates are those that a machine has before anything of it is known.
