@@ -1,21 +1,17 @@
 // How far the simulator's seconds are from those of thread ranks on this machine.
 //
-// Machine    calibrate() of the same layer, in the same run; nothing is fitted to the steps.
+// Machine    calibrate() of the same layer before each scenario; nothing is fitted to the steps.
 // Measured   the critical path of the LLEP paper's scenarios under ep, least-loaded and level.
 // Predicted  the same steps replayed; of each phase the slowest rank's seconds, summed. As the measured
-// figure
-//            it gives no credit for what overlaps.
+//            figure it gives no credit for what overlaps.
 //
 // usage: simulation_accuracy [--filter 0.95] [--tokens 512] [--pairs 3] [--backward] [--phases]
-//        simulation_accuracy --published [--phases]     what others measured, and we on an H200; takes no
-//        clock
+//        simulation_accuracy --published [--phases]     what was measured elsewhere; takes no clock
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -30,6 +26,7 @@ namespace {
 
 using namespace evenkeel;
 using published::PhaseSeconds;
+using published::Prediction;
 using Kind = PlannerOptions::Kind;
 
 constexpr const char* kMethods[] = {"ep", "llep", "level"};
@@ -61,87 +58,78 @@ LayerTokens tokens_of(const Batch& batch, int num_experts) {
   return tokens;
 }
 
-struct Errors {
-  std::vector<double> all;
-  int pairs = 0, right = 0;  // of methods whose measured times differ
-
-  void add(std::span<const double> measured, std::span<const double> predicted) {
-    for (std::size_t i = 0; i < measured.size(); ++i) {
-      all.push_back(std::abs(predicted[i] / measured[i] - 1));
-      for (std::size_t j = 0; j < measured.size(); ++j) {
-        if (measured[i] < kTie * measured[j]) continue;
-        ++pairs;
-        right += predicted[i] > predicted[j];
-      }
-    }
-  }
-  double quantile(double at) {
-    std::ranges::sort(all);
-    return all[static_cast<std::size_t>(at * static_cast<double>(all.size() - 1))];
-  }
-};
-
-void print(const char* what, const char* method, const PhaseSeconds& phases) {
-  fmt::print("    {:9} {:6} {:8.1f} ms:", what, method, 1e3 * published::sum(phases));
-  for (std::size_t phase = 0; phase < kPhases; ++phase)
-    fmt::print(" {} {:.1f}", name_of(static_cast<Phase>(phase)), 1e3 * phases[phase]);
-  fmt::print("\n");
-}
-
-void run(const StudySetup& study, const std::string& filter, bool by_phase) {
-  const Machine machine = calibrate(study.shape, study.ranks).machine;
-  for (const MachineNumber& number : machine_numbers())
-    fmt::print("{} {:.4g}  ", number.name, machine.*number.value);
-  fmt::print("\n");
-  const Series series = measure_scenarios(study, filter, [](const std::string&) { return RoundProgress{}; });
-  const SimSetup setup = sim_setup(study, machine);
-  const auto homes = LayerPlacement::contiguous(study.shape.num_experts, study.ranks);
-  Errors errors;
-  for (const SeriesRow& row : series.rows) {
-    const LayerTokens tokens = tokens_of(scenario_batch(study, row.scenario), study.shape.num_experts);
-    std::array<double, 3> measured{}, predicted{};
-    fmt::print("{:24}", row.scenario);
-    std::string phases;
-    for (std::size_t i = 0; i < 3; ++i) {
-      LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
-      const PhaseSeconds path = published::critical_path(replay.run(0, tokens, true).spans, study.ranks);
-      const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
-      measured[i] = figures.critical_ms;
-      predicted[i] = 1e3 * published::sum(path);
-      fmt::print("  {:6} {:7.1f} ms, predicted {:7.1f} ({:+5.1f} %)", kMethods[i], measured[i], predicted[i],
-                 100 * (predicted[i] / measured[i] - 1));
-    }
-    fmt::print("\n");
-    for (std::size_t i = 0; by_phase && i < 3; ++i) {
-      LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
-      const CandidateFigures& figures = i == 0 ? row.figures.reference : row.figures.candidates[i - 1];
-      PhaseSeconds seconds = figures.phases_ms;
-      for (double& each : seconds) each *= 1e-3;
-      print("measured", kMethods[i], seconds);
-      print("predicted", kMethods[i],
-            published::critical_path(replay.run(0, tokens, true).spans, study.ranks));
-    }
-    errors.add(measured, predicted);
-  }
-  fmt::print(
-      "{} steps: error median {:.1f} %, 90th percentile {:.1f} %, most {:.1f} %; order right in {} of {} "
-      "pairs\n",
-      errors.all.size(), 100 * errors.quantile(0.5), 100 * errors.quantile(0.9), 100 * errors.quantile(1),
-      errors.right, errors.pairs);
-}
-
-void print(const char* what, const std::vector<published::Prediction>& predictions, bool each) {
-  for (const published::Prediction& one : predictions)
+void print(const char* what, const std::vector<Prediction>& predictions, bool each) {
+  for (const Prediction& one : predictions)
     if (each)
       fmt::print("  {:48} measured {:8.3f}, predicted {:8.3f} ({:.3f} to {:.3f}), {:+.1f} %\n", one.what,
                  one.measured, one.predicted, one.least, one.most, 100 * (one.predicted / one.measured - 1));
   const published::Errors errors = published::errors_of(predictions);
-  fmt::print(
-      "{}: {} figures, error median {:.1f} % ({:+.1f} % signed), 90th percentile {:.1f} %; {:.0f} % of the "
-      "measured "
-      "lie between the draws\n",
-      what, predictions.size(), 100 * errors.median, 100 * errors.signed_median, 100 * errors.p90,
-      100 * errors.within_draws);
+  fmt::print("{}: {} figures, error median {:.1f} % ({:+.1f} % signed), 90th percentile {:.1f} %", what,
+             predictions.size(), 100 * errors.median, 100 * errors.signed_median, 100 * errors.p90);
+  if (errors.within_draws > 0)
+    fmt::print("; {:.0f} % of the measured lie between the draws", 100 * errors.within_draws);
+  fmt::print("\n");
+}
+
+void print_phases(const char* what, const PhaseSeconds& seconds) {
+  fmt::print("    {:10}", what);
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    fmt::print(" {} {:.1f}", name_of(static_cast<Phase>(phase)), 1e3 * seconds[phase]);
+  fmt::print(" ms\n");
+}
+
+// Pairs of methods whose measured times differ, and how many are predicted in the same order.
+struct Order {
+  int pairs = 0, right = 0;
+
+  void add(std::span<const Prediction> methods) {
+    for (const Prediction& slow : methods)
+      for (const Prediction& fast : methods) {
+        if (slow.measured < kTie * fast.measured) continue;
+        ++pairs;
+        right += slow.predicted > fast.predicted;
+      }
+  }
+};
+
+// Other programs share the machine, so its rates are measured again before each scenario.
+void judge_thread_ranks(const StudySetup& study, const std::string& filter, bool each) {
+  const auto homes = LayerPlacement::contiguous(study.shape.num_experts, study.ranks);
+  std::vector<Prediction> steps, speedups;
+  Order order;
+  for (const std::string& scenario : scenario_names(study, filter)) {
+    const SimSetup setup = sim_setup(study, calibrate(study.shape, study.ranks).machine);
+    const Figures figures =
+        measure_scenarios(study, scenario, [](const std::string&) { return RoundProgress{}; })
+            .rows.front()
+            .figures;
+    const LayerTokens tokens = tokens_of(scenario_batch(study, scenario), study.shape.num_experts);
+    std::array<Prediction, std::size(kMethods)> methods;
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+      LayerReplay replay(setup, parse_method(kMethods[i]), {homes});
+      const PhaseSeconds predicted = published::critical_path(replay.run(0, tokens, true).spans, study.ranks);
+      const CandidateFigures& measured = i == 0 ? figures.reference : figures.candidates[i - 1];
+      methods[i] = {fmt::format("{}, {}, ms", scenario, kMethods[i]), measured.critical_ms,
+                    1e3 * published::sum(predicted)};
+      const Prediction& ep = methods.front();
+      if (i > 0)
+        speedups.push_back({fmt::format("{}, {} over ep", scenario, kMethods[i]), measured.speedup,
+                            ep.predicted / methods[i].predicted});
+      if (!each) continue;
+      fmt::print("  {:36} {:7.1f}, predicted {:7.1f} ({:+5.1f} %)\n", methods[i].what, methods[i].measured,
+                 methods[i].predicted, 100 * (methods[i].predicted / methods[i].measured - 1));
+      PhaseSeconds seconds = measured.phases_ms;
+      for (double& phase : seconds) phase *= 1e-3;
+      print_phases("measured", seconds);
+      print_phases("predicted", predicted);
+    }
+    steps.insert(steps.end(), methods.begin(), methods.end());
+    order.add(methods);
+  }
+  print("steps in ms", steps, false);
+  print("speed-ups over ep", speedups, each);
+  fmt::print("order right in {} of {} pairs that differ by {:.0f} %\n", order.right, order.pairs,
+             100 * (kTie - 1));
 }
 
 }  // namespace
@@ -162,13 +150,21 @@ int main(int argc, char** argv) {
     if (option == "--pairs") study.pairs = std::atoi(value());
   }
   if (elsewhere) {
+    print("Thread ranks, speed-ups forward", published::cpu_speedups(false), each);
+    print("Thread ranks, speed-ups with backward", published::cpu_speedups(true), each);
     print("H200, forward steps in ms", published::h200_steps(false), each);
     print("H200, level over ep", published::h200_steps(true), each);
+    print("H200, in ms by the preset", published::h200_steps(false, published::Rates::preset), each);
+    print("H200, level over ep by the preset", published::h200_steps(true, published::Rates::preset), each);
     print("TensorRT-LLM, with copies over without", published::copies_over_none(/*draws=*/9), each);
     print("SGLang, skewed over even", published::skewed_over_even(/*draws=*/9), each);
+    print("PyTorch, 2 processes: level over stock", published::torch_speedups(), each);
+    print("PyTorch, 4 processes: speed over a slow link", published::shaped_link_speedups(), each);
+    print("LLEP's paper", published::llep_headlines(), true);
+    print("MemFine's paper", published::memfine_headlines(), true);
     return 0;
   }
   for (PlannerOptions& planner : study.planners)
     planner.min_segment = std::max<std::int64_t>(study.tokens / 2, 1);
-  run(study, filter, each);
+  judge_thread_ranks(study, filter, each);
 }

@@ -72,6 +72,12 @@ double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span
     wait_for_all();
     std::ranges::copy(gradients, bytes_.begin());
     send(bytes_, SimPhase::gradients, moved_.weights);
+    // Owners add what came to their own, which is read and written.
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      double came = 0;
+      for (std::size_t from = 0; from < ranks_; ++from) came += gradients[from * ranks_ + rank];
+      touch_memory(rank, SimPhase::gradients, 2 * came);
+    }
   }
   wait_for_all();
   return now_.front();

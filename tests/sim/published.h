@@ -31,8 +31,26 @@ std::vector<Prediction> copies_over_none(int draws);
 // weights faster than the memory of an H200 can.
 std::vector<Prediction> skewed_over_even(int draws);
 
-// The forward steps of docs/log/h200.md in milliseconds, and with `speedups` those of level over ep. Rates
-// are those that the same page has of even products, of copies, and of the links that were assumed there.
-std::vector<Prediction> h200_steps(bool speedups);
+// The forward steps of docs/log/h200.md in milliseconds, and with `speedups` those of level over ep. Links
+// are those that were assumed there. Other rates are those that the same page has of even products and of
+// copies, or the device's preset.
+enum class Rates { measured, preset };
+std::vector<Prediction> h200_steps(bool speedups, Rates rates = Rates::measured);
+
+// docs/log/cpu-layer.md: speed-ups over ep on the critical path of thread ranks, of least-loaded and level
+// forward and of level with backward. Rates are those that a machine has before anything of it is known.
+std::vector<Prediction> cpu_speedups(bool backward);
+
+// docs/torch.md: two processes on one machine, level over transformers' own all-to-all, which sends a row for
+// every assignment. Rates as above.
+std::vector<Prediction> torch_speedups();
+// docs/placement-study.md: four processes on two nodes that a link of 50 Mbit/s joins, speeds over contiguous
+// experts under ep. By the bytes that passed the link its busier way; all else takes as long as there.
+std::vector<Prediction> shaped_link_speedups();
+
+// What papers say of their methods on their machines, beside the nearest that can be replayed: LLEP's layers
+// at 95 % into one expert, and MemFine's peaks and times of its three methods at the loads of its Figure 2.
+std::vector<Prediction> llep_headlines();
+std::vector<Prediction> memfine_headlines();
 
 }  // namespace evenkeel::published
