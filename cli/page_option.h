@@ -24,11 +24,9 @@ void require_page(const std::string& html, const std::vector<std::string>& recor
 // Writes the page, if one is asked for, then prints the result. More arguments are those of its to_html().
 template <class Result, class... More>
 void show_result(const Result& result, bool as_json, const std::string& html, const More&... more) {
-  if (!html.empty()) {
-    write_file(html, to_html(result, more..., page_origin()));
-    say("note: the page is {}", html);
-  }
+  if (!html.empty()) write_file(html, to_html(result, more..., page_origin()));
   print_result(result, as_json);
+  if (!html.empty()) say("note: the page is {}", html);
 }
 
 }  // namespace evenkeel::cli

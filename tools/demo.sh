@@ -19,3 +19,9 @@ show place data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2
 # One layer, forward and backward, under three planners; in half the memory that plain ep took; and
 # with homes placed by other sequences.
 show demo --data data/tiny-moe
+# What every method would do in each step and layer, on ranks as fast as this machine's cores; the page shows it.
+mkdir -p build
+show bench --calibrate build/demo_cost.json --hidden 256 --intermediate 160 --experts 32
+compare=(compare data/tiny-moe/routing_step50.npz --ranks 8 --nodes 2 --model data/tiny-moe/config.json
+  --cost build/demo_cost.json --min-segment 16)
+show "${compare[@]}" --html build/demo.html || show "${compare[@]}" # a build without d3 has no pages

@@ -116,6 +116,7 @@ std::string to_json(const Sweep& sweep) {
                        {"max_over_mean", std::move(level)},
                        {"step_ms", std::move(step_ms)},
                        {"answers", std::move(answers)},
+                       {"pays_from", or_null(method.pays_from)},
                        {"pays_until", or_null(method.pays_until)},
                        {"stops_at", or_null(method.stops_at)},
                        {"sentence", method.sentence}});

@@ -94,20 +94,22 @@ const MethodSummary* find(const ComparedRecordings& compared, const std::string&
 
 SweptMethod swept(const Sweep& sweep, const std::string& name) {
   SweptMethod method{.name = name};
-  bool pays_anywhere = false;
   for (const SweepPoint& point : sweep.points) {
     const MethodSummary* const sum = find(point.compared, name);
     const bool pays = sum != nullptr && sum->answer == MethodSummary::Answer::pays;
-    pays_anywhere |= pays;
-    if (pays && !method.stops_at) method.pays_until = point.value;
-    if (!pays && method.pays_until && !method.stops_at) method.stops_at = point.value;
+    if (method.stops_at) break;
+    if (pays && !method.pays_from) method.pays_from = point.value;
+    if (pays) method.pays_until = point.value;
+    if (!pays && method.pays_from) method.stops_at = point.value;
   }
-  if (!pays_anywhere)
+  if (!method.pays_from) {
     method.sentence = "pays at none of them";
-  else if (!method.stops_at)
-    method.sentence = fmt::format("pays up to {}", *method.pays_until);
-  else
-    method.sentence = fmt::format("pays up to {}, and no longer at {}", *method.pays_until, *method.stops_at);
+    return method;
+  }
+  method.sentence = method.pays_from == method.pays_until
+                        ? fmt::format("pays at {}", *method.pays_from)
+                        : fmt::format("pays from {} to {}", *method.pays_from, *method.pays_until);
+  if (method.stops_at) method.sentence += fmt::format(", and no longer at {}", *method.stops_at);
   return method;
 }
 

@@ -23,9 +23,11 @@ struct SweepPoint {
   ComparedRecordings compared;
 };
 
-// How far a method pays: the last value at which it does before the first at which it does not, and that one.
+// How far a method pays, in the order of values: the first at which it does, the last before it stops, and the
+// one at which it has stopped.
 struct SweptMethod {
   std::string name;
+  std::optional<std::string> pays_from = {};
   std::optional<std::string> pays_until = {};
   std::optional<std::string> stops_at = {};
   std::string sentence = {};

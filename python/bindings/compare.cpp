@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "evenkeel/base/stop.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/topology/presets.h"
@@ -73,7 +74,19 @@ void bind_compare(nb::module_& module) {
   nb::class_<ComparedRecordings>(module, "ComparedRecordings")
       .def("json", [](const ComparedRecordings& compared) { return to_json(compared); })
       .def("text", [](const ComparedRecordings& compared) { return to_text(compared); })
-      .def("csv", [](const ComparedRecordings& compared) { return to_csv(compared); });
+      .def("csv", [](const ComparedRecordings& compared) { return to_csv(compared); })
+      .def(
+          "write_html",
+          [](const ComparedRecordings& compared, const Path& path, const std::string& version) {
+            write_file(path.string(), to_html(compared, {"evenkeel.compare(...)", "evenkeel " + version}));
+          },
+          nb::arg("path"), nb::arg("version"))
+      .def(
+          "write_timeline",
+          [](const ComparedRecordings& compared, const Path& path) {
+            write_file(path.string(), to_chrome_trace(timeline_of(compared)));
+          },
+          nb::arg("path"));
   module.def("compare", &compare_interruptibly, nb::arg("recordings"), nb::arg("place_from"),
              nb::arg("machine"), nb::arg("methods"), nb::arg("place_every").none(),
              nb::arg("step_tokens").none(), nb::arg("top_k").none(), nb::arg("capacity_factor_thousandths"),

@@ -53,6 +53,8 @@ class MethodFigures(TypedDict):
     max_over_mean: Spread
     """Of the ranks' loads, in the mean of layers."""
     step_ms: Spread | None
+    parts_ms: dict[str, float] | None
+    """Of the mean step, by phase: in the mean of ranks, where weights travel beside the others."""
     speedup: float | None
     """Of the median step over plain EP's: of its time, or where that is not known of max/mean."""
     share_of_ideal: float | None
@@ -146,6 +148,25 @@ class Comparison:
     def to_json(self) -> str:
         """What `evenkeel compare --json` prints."""
         return self._native.json()
+
+    def html(self, path: FilePath) -> None:
+        """Writes a page to look at and to send: one file that needs no network (docs/pages.md).
+
+        Raises:
+            Unsupported: this build has no pages.
+            InvalidArgument: no file can be written there.
+        """
+        self._native.write_html(file_path(path, "path"), _native.version)
+
+    def timeline(self, path: FilePath) -> None:
+        """Writes the least even layer's step under each method as trace events, for ui.perfetto.dev.
+
+        Without a model and a machine there are no phases in it, since nothing says what they take.
+
+        Raises:
+            InvalidArgument: no file can be written there.
+        """
+        self._native.write_timeline(file_path(path, "path"))
 
     def __str__(self) -> str:
         return self._native.text()

@@ -18,7 +18,7 @@ RESULT = [
     "methods", "notes",
 ]  # fmt: skip
 METHOD = [
-    "name", "what", "max_over_mean", "step_ms", "speedup", "share_of_ideal", "bytes_within_nodes",
+    "name", "what", "max_over_mean", "step_ms", "parts_ms", "speedup", "share_of_ideal", "bytes_within_nodes",
     "bytes_between_nodes", "worst_pair", "transfers", "weight_bytes", "moved_bytes", "peak_bytes",
     "steps_over_budget", "chunks", "recomputed_fraction", "verdict",
 ]  # fmt: skip
@@ -132,6 +132,7 @@ class Told(CompareTest):
         bytes_known = self.compare("t.npz", "--ranks", RANKS, *self.machine()[:2])
         for method in bytes_known["methods"]:
             self.assertIsNone(method["step_ms"])
+            self.assertIsNone(method["parts_ms"])
             for key in OF_A_MODEL:
                 self.assertIsNotNone(method[key], key)
             self.assertEqual(list(method["worst_pair"]), ["from", "to", "bytes"])
@@ -140,6 +141,8 @@ class Told(CompareTest):
         self.assertEqual(list(self.methods(timed)), ["ep", "fsdp", *USUAL[1:-1], "memfine", "all"])
         for method in timed["methods"]:
             self.assertEqual(list(method["step_ms"]), SPREAD)
+            beside = sum(ms for phase, ms in method["parts_ms"].items() if phase != "weights")
+            self.assertAlmostEqual(beside, method["step_ms"]["mean"], delta=1e-6 * beside)
             self.assertIsInstance(method["steps_over_budget"], int)
 
     def test_plain_ep_is_as_counted_from_the_ids_alone(self):

@@ -1,0 +1,87 @@
+#include "evenkeel/sim/sweep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/topology/presets.h"
+#include "tests/routing/message.h"
+#include "tests/sim/recordings.h"
+
+namespace evenkeel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::trace_recording;
+
+Sweep swept(const Recording& recording, const CompareRequest& request, const char* over) {
+  return sweep(std::span(&recording, 1), {}, request, over);
+}
+
+std::vector<std::string> values(const Sweep& sweep) {
+  std::vector<std::string> all;
+  for (const SweepPoint& point : sweep.points) all.push_back(point.value);
+  return all;
+}
+
+TEST(Sweep, OverRanksKeepsNodesAsLargeAsTheyAre) {
+  const Recording recording = trace_recording(1, 16, 2, 4000, 40, 1);
+  const Sweep over = swept(recording, {.machine = {.topology = preset_topology("2x4xh100")}, .methods = "level"},
+                           "ranks=2,4,8,16,32");
+  EXPECT_THAT(values(over), ElementsAre("2", "4", "8", "16", "32"));
+  std::vector<std::pair<int, int>> shapes;
+  for (const SweepPoint& point : over.points) {
+    const Topology& topology = point.compared.machine.topology;
+    shapes.emplace_back(topology.num_nodes(), topology.num_ranks());
+    EXPECT_EQ(topology.description().across, preset_topology("2x4xh100").description().across);
+  }
+  EXPECT_THAT(shapes, ElementsAre(std::pair(1, 2), std::pair(1, 4), std::pair(2, 8), std::pair(4, 16), std::pair(8, 32)));
+  EXPECT_EQ(over.points.back().compared.comparison.shape.groups, 2);
+}
+
+TEST(Sweep, SaysWhereAMethodStopsPaying) {
+  const Recording recording = trace_recording(1, 16, 2, 4000, 40, 1);
+  const Sweep over = swept(recording, {.machine = {.topology = Topology::uniform(1, 4)}, .methods = "level"},
+                           "min-segment=1,2,1000000");
+  ASSERT_EQ(over.methods.size(), 1U);
+  EXPECT_EQ(over.methods[0].sentence, "pays from 1 to 2, and no longer at 1000000");
+  EXPECT_EQ(over.methods[0].pays_from, "1");
+  EXPECT_EQ(over.methods[0].stops_at, "1000000");
+  EXPECT_EQ(over.bottleneck, "");  // nothing says what a step takes
+}
+
+TEST(Sweep, SetsEachOfItsNumbers) {
+  const Recording recording = trace_recording(1, 16, 4, 4000, 40, 1);
+  const CompareRequest request{.machine = {.topology = Topology::uniform(1, 4)}, .methods = "slots:1"};
+  EXPECT_EQ(swept(recording, request, "step-tokens=100,400").points[1].compared.comparison.tokens_per_step, 400);
+  EXPECT_EQ(swept(recording, request, "top-k=1,3").points[1].compared.top_k, 3);
+  EXPECT_EQ(swept(recording, request, "slots=2,5").points[1].compared.comparison.methods[1].method.slots, 5);
+  EXPECT_EQ(swept(recording, request, "imbalance-threshold=1.5")
+                .points[0]
+                .compared.machine.planner.imbalance_threshold_thousandths,
+            1500);
+  CompareRequest linked = request;
+  linked.machine = {.topology = preset_topology("2x2xh100"), .topology_has_links = true};
+  EXPECT_EQ(swept(recording, linked, "link=5,20").points[1].compared.machine.topology.description().across.gigabytes_per_s,
+            20);
+}
+
+TEST(Sweep, OfWhatCannotBeIsRefusedBeforeAnythingRuns) {
+  const Recording recording = trace_recording(1, 16, 2, 400, 40, 1);
+  const CompareRequest request{.machine = {.topology = preset_topology("2x4xh100")}};
+  const auto said = [&](const char* over) {
+    return message_of<InvalidArgument>([&] { swept(recording, request, over); });
+  };
+  constexpr const char* kAllowed =
+      "; allowed: NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, imbalance-threshold, "
+      "min-segment";
+  EXPECT_EQ(said("size=3"), std::string("over: 'size=3'") + kAllowed);
+  EXPECT_EQ(said("ranks"), std::string("over: 'ranks'") + kAllowed);
+  EXPECT_EQ(said("ranks=8,0"), "over: '0'; allowed: a whole number in 1..65536");
+  EXPECT_EQ(said("ranks=8,6"), "over: 6 ranks; allowed: whole nodes of 4");
+  EXPECT_EQ(said("link=3"), "over: link, but no topology says what links are; allowed: a topology with links");
+  EXPECT_EQ(said("step-tokens=many"), "over: 'many'; allowed: a whole number in 1.." + std::to_string(kAnySize));
+}
+
+}  // namespace
+}  // namespace evenkeel
