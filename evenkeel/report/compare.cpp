@@ -140,6 +140,7 @@ Json method_json(const Method& method, const MethodSummary& sum) {
           {"parts_ms", std::move(parts_ms)},
           {"speedup", or_null(sum.speedup)},
           {"share_of_ideal", or_null(sum.share_of_ideal)},
+          {"rows", or_null(sum.rows)},
           {"bytes_within_nodes", or_null(sum.bytes_within)},
           {"bytes_between_nodes", or_null(sum.bytes_across)},
           {"worst_pair", std::move(pair)},
@@ -217,7 +218,8 @@ std::string to_text(const ComparedRecordings& all) {
 
 std::string to_csv(const ComparedRecordings& all) {
   std::string text =
-      "step,method,max_over_mean,seconds,bytes_within_nodes,bytes_between_nodes,weight_bytes,moved_bytes,"
+      "step,method,max_over_mean,seconds,rows,bytes_within_nodes,bytes_between_nodes,weight_bytes,moved_"
+      "bytes,"
       "transfers,peak_bytes,chunks,recomputed_fraction,layers_as_planned,layers_given_up,load_least,"
       "load_median,load_p95,load_most\n";
   const auto known = [](bool is, double value) { return is ? fmt::format("{:.17g}", value) : std::string(); };
@@ -227,13 +229,13 @@ std::string to_csv(const ComparedRecordings& all) {
       const StepFigures& step = method.steps[static_cast<std::size_t>(i)];
       const bool sized = comparison.has_bytes;
       text += fmt::format(
-          "{},{},{:.17g},{},{},{},{},{},{},{},{},{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n",
+          "{},{},{:.17g},{},{},{},{},{},{},{},{},{},{:.17g},{},{},{:.17g},{:.17g},{:.17g},{:.17g}\n",
           comparison.first_judged + i, method.method.name, step.max_over_mean,
-          known(comparison.has_seconds, step.seconds), known(sized, step.bytes_within),
-          known(sized, step.bytes_across), known(sized, step.weight_bytes), known(sized, step.moved_bytes),
-          step.transfers, sized ? fmt::format("{}", step.peak_bytes) : "", step.chunks, step.recomputed,
-          step.layers_as_planned, step.layers_given_up, step.load_least, step.load_median, step.load_p95,
-          step.load_most);
+          known(comparison.has_seconds, step.seconds), known(sized, static_cast<double>(step.rows)),
+          known(sized, step.bytes_within), known(sized, step.bytes_across), known(sized, step.weight_bytes),
+          known(sized, step.moved_bytes), step.transfers, sized ? fmt::format("{}", step.peak_bytes) : "",
+          step.chunks, step.recomputed, step.layers_as_planned, step.layers_given_up, step.load_least,
+          step.load_median, step.load_p95, step.load_most);
     }
   return text;
 }

@@ -106,6 +106,7 @@ void MethodRun::run(int layer, int group, const LayerTokens& tokens) {
     layer_parts_ = outcome.parts;
   }
   step_.transfers += outcome.transfers;
+  step_.rows += outcome.rows;
   step_.chunks = std::max(step_.chunks, static_cast<int>(outcome.chunks.size()));
   step_.layers_as_planned += outcome.reason == StepReason::as_planned;
   step_.layers_given_up +=

@@ -31,6 +31,7 @@ struct StepFigures {
   PhaseSeconds parts{};         // of these, by phase, in the mean of ranks of the slowest group
   double bytes_within = 0;      // nodes; bytes are 0 where the layer is not known
   double bytes_across = 0;      // between nodes
+  std::int64_t rows = 0;        // that forward sends to other ranks
   double weight_bytes = 0;      // of both, borrowed weights and their gradients
   double moved_bytes = 0;       // of experts that a new placement moved before this step
   std::int64_t transfers = 0;   // of weights, of all layers

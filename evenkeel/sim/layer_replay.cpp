@@ -292,6 +292,7 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
   outcome.transfers = std::ssize(transfers);
   outcome.assignments = tokens.counts.total();
   outcome.recomputed = 0;
+  outcome.rows = 0;
   outcome.seconds = 0;
   outcome.spans.clear();
   if (!setup_.layer) return;
@@ -299,6 +300,8 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
   count_chunks(homes, tokens, decision, memory.cuts() ? memory.units() : 1, forward_);
   const bool again =
       setup_.backward && std::ranges::any_of(decision.chunks, [](const Chunk& c) { return !c.kept; });
+  for (const RankLoads& loads : forward_.loads)
+    for (const ChunkLoad& load : loads) outcome.rows += load.rows_elsewhere;
   rest_chunks_ = {};
   if (again) {
     decide_rest(homes, tokens, decision);

@@ -45,6 +45,7 @@ struct LayerOutcome {
   std::int64_t assignments = 0;
   std::int64_t recomputed = 0;  // assignments that backward computes again
   // Where the layer is known.
+  std::int64_t rows = 0;           // that forward sends to other ranks
   std::vector<Peaks> peaks;        // by rank
   std::vector<double> pair_bytes;  // [P, P]
   LayerSeconds::Moved moved;

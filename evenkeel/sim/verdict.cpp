@@ -115,6 +115,7 @@ MethodSummary Judge::figures_of(const MethodResult& method) const {
   sum.most_chunks = std::ranges::max(method.steps, {}, &StepFigures::chunks).chunks;
   sum.break_even_tokens = method.break_even_tokens;
   if (!comparison_.has_bytes) return sum;
+  sum.rows = field_mean(method, &StepFigures::rows);
   sum.bytes_within = field_mean(method, &StepFigures::bytes_within);
   sum.bytes_across = field_mean(method, &StepFigures::bytes_across);
   sum.weight_bytes = field_mean(method, &StepFigures::weight_bytes);

@@ -30,7 +30,7 @@ struct MethodSummary {
   std::optional<double> speedup;         // over ep, median of steps
   std::optional<double> share_of_ideal;  // of max/mean under ep
   // In a step, mean; where the layer is known.
-  std::optional<double> bytes_within, bytes_across, weight_bytes;
+  std::optional<double> rows, bytes_within, bytes_across, weight_bytes;
   double moved_bytes = 0;
   std::optional<RankPair> worst_pair;
   double transfers = 0;  // in a step, mean

@@ -59,6 +59,8 @@ class MethodFigures(TypedDict):
     """Of the median step over plain EP's: of its time, or where that is not known of max/mean."""
     share_of_ideal: float | None
     """`speedup` as a part of plain EP's max/mean."""
+    rows: float | None
+    """That forward sends to other ranks, in the mean of steps."""
     bytes_within_nodes: float | None
     """This and the next ones: in a step, mean."""
     bytes_between_nodes: float | None
@@ -124,7 +126,7 @@ class Comparison:
     def steps(self) -> dict[str, dict[str, Floats | Integers]]:
         """By method's name and column, arrays over the steps that are judged: the columns of the command's `--csv`.
 
-        "step", "max_over_mean", "seconds", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes", "moved_bytes",
+        "step", "max_over_mean", "seconds", "rows", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes", "moved_bytes",
         "transfers", "peak_bytes", "chunks", "recomputed_fraction", "layers_as_planned", "layers_given_up", and of the
         ranks' loads over their mean "load_least", "load_median", "load_p95" and "load_most". What is not known is NaN.
         """

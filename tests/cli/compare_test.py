@@ -18,17 +18,25 @@ RESULT = [
     "methods", "notes",
 ]  # fmt: skip
 METHOD = [
-    "name", "what", "max_over_mean", "step_ms", "parts_ms", "speedup", "share_of_ideal", "bytes_within_nodes",
-    "bytes_between_nodes", "worst_pair", "transfers", "weight_bytes", "moved_bytes", "peak_bytes",
+    "name", "what", "max_over_mean", "step_ms", "parts_ms", "speedup", "share_of_ideal", "rows",
+    "bytes_within_nodes", "bytes_between_nodes", "worst_pair", "transfers", "weight_bytes", "moved_bytes", "peak_bytes",
     "steps_over_budget", "chunks", "recomputed_fraction", "verdict",
 ]  # fmt: skip
 SPREAD = ["mean", "median", "p95", "p99", "worst"]
 COLUMNS = [
-    "step", "method", "max_over_mean", "seconds", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes",
+    "step", "method", "max_over_mean", "seconds", "rows", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes",
     "moved_bytes", "transfers", "peak_bytes", "chunks", "recomputed_fraction", "layers_as_planned",
     "layers_given_up", "load_least", "load_median", "load_p95", "load_most",
 ]  # fmt: skip
-OF_A_MODEL = ["bytes_within_nodes", "bytes_between_nodes", "worst_pair", "weight_bytes", "moved_bytes", "peak_bytes"]
+OF_A_MODEL = [
+    "rows",
+    "bytes_within_nodes",
+    "bytes_between_nodes",
+    "worst_pair",
+    "weight_bytes",
+    "moved_bytes",
+    "peak_bytes",
+]
 USUAL = ["ep", "eplb", "moetuner", "robust", "llep", "level", "slots", "all"]
 MODEL = {
     "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": LAYERS,
@@ -540,6 +548,61 @@ class Refusals(CompareTest):
         self.trace("other.npz")
         self.refused([*self.here, "--place-from", "other.npz", "--csv", "other.npz"],
                      "--csv: other.npz is a file that is read; allowed: another file")  # fmt: skip
+
+    def test_a_timeline_or_sweep_that_says_nothing(self):
+        self.refused([*self.here, "--timeline", "t.json"],
+                     "--timeline: needs to know what steps take; allowed: --model, and --cost or --device")  # fmt: skip
+        self.refused([*self.here, "--over", "ranks=2,4", "--csv", "s.csv"], "--csv: is of one comparison, not of --over; "
+                     "allowed: to leave it out")  # fmt: skip
+        self.refused([*self.here, "--over", "size=2"], "--over: 'size=2'; allowed: NAME=VALUE,VALUE,... of ranks, "
+                     "step-tokens, top-k, budget, link, slots, imbalance-threshold, min-segment")  # fmt: skip
+        self.refused([*self.here, "--over", "ranks=2,3.5"], "--over: '3.5'; allowed: a whole number in 1..65536")
+
+
+class Beside(CompareTest):
+    def test_a_timeline_has_each_methods_step_on_every_rank(self):
+        said = self.compare(self.trace(tokens=4000, length=100), "--ranks", RANKS, *self.machine("--backward"),
+                            "--methods", "level", "--min-segment", 1, "--timeline", "t.json")  # fmt: skip
+        trace = json.loads((self.folder / "t.json").read_text(encoding="utf-8"))
+        self.assertEqual(list(trace["otherData"]), ["layer", "step", "clock"])
+        events = trace["traceEvents"]
+        names = [e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"]
+        self.assertEqual(names, [f"{each['name']}: rank {rank}" for each in said["methods"] for rank in range(RANKS)])
+        ends, phases = {}, set()
+        for event in (e for e in events if e["ph"] == "X"):
+            thread = event["pid"], event["tid"]
+            self.assertGreaterEqual(event["ts"], ends.get(thread, 0))
+            ends[thread] = event["ts"] + event["dur"]
+            phases.add((event["cat"], event["name"]))
+        self.assertLessEqual({("forward", "products"), ("forward", "borrowed"), ("backward", "gradients")}, phases)
+        steps = [end for (pid, tid), end in ends.items() if (pid, tid - 1) not in ends]  # not where weights travel
+        for method in range(len(said["methods"])):
+            self.assertEqual(len(set(steps[method * RANKS : (method + 1) * RANKS])), 1)
+        arrows = {ph: {e["id"]: e for e in events if e["ph"] == ph} for ph in "sf"}
+        self.assertEqual(set(arrows["s"]), set(arrows["f"]))
+        self.assertTrue(arrows["s"])
+        for number, start in arrows["s"].items():
+            self.assertLessEqual(start["ts"], arrows["f"][number]["ts"])
+        sent = {}
+        for event in (e for e in events if e["ph"] == "C"):
+            (value,) = event["args"].values()
+            self.assertGreaterEqual(value, sent.get(event["pid"], 0))
+            sent[event["pid"]] = value
+
+    def test_a_sweep_is_the_comparisons_of_its_values(self):
+        self.trace(tokens=2000, length=50)
+        here = ["t.npz", *self.machine("--methods", "level"), "--num-experts", EXPERTS, "--json"]
+        swept = self.json("compare", *here, "--ranks", 4, "--over", "ranks=2,4")
+        self.assertEqual(list(swept), ["over", "values", "bottleneck", "methods", "comparisons"])
+        self.assertEqual((swept["over"], swept["values"]), ("ranks", ["2", "4"]))
+        for ranks, point in zip([2, 4], swept["comparisons"], strict=True):
+            self.assertEqual(point, self.json("compare", *here, "--ranks", ranks))
+        (level,) = swept["methods"]
+        self.assertEqual(level["speedup"], [self.methods(point)["level"]["speedup"] for point in swept["comparisons"]])
+        self.assertEqual(
+            level["answers"], [self.methods(point)["level"]["verdict"]["answer"] for point in swept["comparisons"]]
+        )
+        self.assertRegex(swept["bottleneck"], r"^at 2 \w+ takes the most of a step of plain EP \(\d+ %\)")
 
 
 if __name__ == "__main__":
