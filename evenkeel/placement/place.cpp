@@ -42,7 +42,8 @@ class Solve {
   PlaceResult run() const {
     PlaceResult solved = by_problem();
     const std::vector<double>& speeds = problem_.topology.description().speeds;
-    const bool by_speed = recordings_.size() == 1 && !internal::has_replicas(options_) && !options_.from;
+    const bool by_speed =
+        is_joint() || (recordings_.size() == 1 && !internal::has_replicas(options_) && !options_.from);
     if (!by_speed && std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
       solved.notes.emplace_back(
           "experts are placed as if all ranks were equally fast; max/mean before and after is by speed");
@@ -53,13 +54,14 @@ class Solve {
   PlaceResult by_problem() const {
     if (options_.from)
       return is_served_evenly() ? with_moves_said(incrementally(grouped())) : incrementally_as_served();
-    if (options_.redundant_experts > 0) return with_copies();
+    if (options_.redundant_experts > 0) return is_joint() ? copies_jointly() : with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
     if (grouped()) return with_replicas(options_.num_groups);
-    if (options_.objective == PlaceOptions::Objective::joint) return jointly();
+    if (is_joint()) return jointly();
     return internal::place_in_two_stages(problem_, options_, deadline_);
   }
 
+  bool is_joint() const { return options_.objective == PlaceOptions::Objective::joint; }
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
   SolveLimits limits(int stages_left = 1) const {
     return internal::limits_of_stage(options_.limits, deadline_, deadline_.seconds_left() / stages_left);
@@ -80,6 +82,22 @@ class Solve {
       solved.notes.emplace_back(
           "solver exact: the joint program has too many variables and was not tried; homes and bound are the "
           "fast solver's");
+    return solved;
+  }
+
+  // From copies that are placed by balance, on ranks with the names with which least is sent.
+  PlaceResult copies_jointly() const {
+    const std::vector<double> all = loads();
+    ReplicaProblem problem = replica_problem(all, /*num_groups=*/1);
+    problem.limits = limits(/*stages_left=*/2);
+    require_distinct_experts(problem);
+    const ReplicaSolution replicas = replicate(problem);
+    const Placement start = with_good_names(replicas, /*nodes_stay_together=*/false, limits(2));
+    JointPlacement joint = place_copies_jointly(problem_, start, replicas.bound, limits());
+    PlaceResult solved{.placement = std::move(joint.placement)};
+    const double ms = joint_objective_ms(problem_, solved.placement);
+    internal::add_objective(solved, "joint_ms", ms, internal::told_bound(ms, joint.bound_ms),
+                            "all ways to copy and place");
     return solved;
   }
 
@@ -204,16 +222,21 @@ class Solve {
   }
 
   // Ranks get the names with which least is sent.
-  PlaceResult with_names(const ReplicaSolution& replicas, bool nodes_stay_together,
-                         const std::string& what) const {
+  Placement with_good_names(const ReplicaSolution& replicas, bool nodes_stay_together,
+                            const SolveLimits& limits) const {
     require_capacity(replicas.slots_per_rank);
-    PlaceResult solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
+    Placement placement = placement_of(replicas, problem_.profile.num_experts());
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
                                    ? !problem_.sources.estimated
                                    : problem_.profile.has_transitions();
-    if (traffic_known)
-      solved.placement =
-          relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, nodes_stay_together, limits());
+    return traffic_known
+               ? relabel_ranks(problem_, placement, replicas.slots_per_rank, nodes_stay_together, limits)
+               : placement;
+  }
+
+  PlaceResult with_names(const ReplicaSolution& replicas, bool nodes_stay_together,
+                         const std::string& what) const {
+    PlaceResult solved{.placement = with_good_names(replicas, nodes_stay_together, limits())};
     const char* ways = options_.whole_groups            ? "place, groups staying whole"
                        : grouped()                      ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"

@@ -6,15 +6,16 @@
 // Without copies, two_stage first splits the experts of each layer into clusters of nearly equal load and
 // then gives every cluster a rank, so that little is sent over slow links; joint weighs both in milliseconds.
 // With redundant experts, balance alone decides who gets copies and which rank holds what; ranks are then
-// renamed in each layer to send less, each keeping its number of slots. `from` starts at a placement and
-// moves few experts for balance alone.
+// renamed in each layer to send less, each keeping its number of slots. joint goes on from there: copies and
+// homes change while that lowers the milliseconds. `from` starts at a placement and moves few experts for
+// balance alone.
 //
 // Limits steer all of them, and traffic and sources count in their figures before and after. The other
 // options steer:
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
 //   joint                   solver, sizes, traffic, pairs (of the two stages that it starts from), sources,
-//                           capacities, cost, speeds of ranks
+//                           capacities, cost, speeds of ranks; with redundant experts no solver and no sizes
 //   redundant or grouped    traffic, pairs, sources (names of ranks alone), whole_groups (beside num_groups);
 //                           capacities that do not hold the slots are refused, and more copies than ranks can
 //                           hold of different experts
@@ -22,11 +23,12 @@
 //                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
 //
-// The dispatch steers redundant experts; with `from` it is only judged by.
+// The dispatch steers redundant experts; with `from` it is only judged by. joint refuses one that does not use
+// copies evenly.
 //
-// Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
-// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
-// all pairs beside from, and where nothing is known of traffic.
+// Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact
+// and free sizes are refused beside copies, groups, from and several recordings that are not added up; joint
+// beside the last three; all pairs beside from, and where nothing is known of traffic.
 // Any other option that a line does not name has no effect there.
 #pragma once
 

@@ -22,7 +22,7 @@ std::vector<RoutingProfile> parts_of(StepSource& steps, int begin, int end) {
 
 std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, int begin, int end,
                                       const Topology& topology) {
-  PlaceOptions options;
+  PlaceOptions options{.redundant_experts = method.copies};
   std::vector<RoutingProfile> recordings;
   switch (method.homes) {
     case Method::Homes::contiguous:
@@ -30,7 +30,6 @@ std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, i
           static_cast<std::size_t>(steps.num_layers()),
           LayerPlacement::contiguous(steps.num_experts(), topology.num_ranks()));
     case Method::Homes::eplb:
-      options.redundant_experts = method.copies;
       recordings.push_back(steps.profile(begin, end, false));
       break;
     case Method::Homes::moetuner:

@@ -14,15 +14,17 @@ namespace evenkeel {
 namespace {
 
 constexpr const char* kParts =
-    "homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, slots:S, "
-    "best) and memory (memfine, budget) joined by +, or fsdp, or all";
+    "homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, llep, level, "
+    "level-links, slots:S, best) and memory (memfine, budget) joined by +, or fsdp, or all";
+
+enum class Number { none, optional, needed };
 
 template <class Kind>
 struct Part {
   std::string_view name;
   Kind kind;
   const char* says;
-  bool has_number = false;
+  Number number = Number::none;
 };
 
 using Homes = Method::Homes;
@@ -31,17 +33,17 @@ using Memory = Method::Memory;
 
 constexpr std::array<Part<Homes>, 5> kHomes = {{
     {"contiguous", Homes::contiguous, "experts in order"},
-    {"eplb", Homes::eplb, "{} copies of popular experts", true},
+    {"eplb", Homes::eplb, "{} copies of popular experts", Number::needed},
     {"moetuner", Homes::moetuner, "MoETuner's homes"},
-    {"joint", Homes::joint, "homes by load and traffic together"},
-    {"robust", Homes::robust, "homes that are level on every part of the recording"},
+    {"joint", Homes::joint, "homes by load and traffic together", Number::optional},
+    {"robust", Homes::robust, "homes that are level on every part of the recording", Number::optional},
 }};
 constexpr std::array<Part<Step>, 6> kSteps = {{
     {"ep", Step::ep, "nothing moves"},
     {"llep", Step::llep, "each step's excess moves as LLEP moves it"},
     {"level", Step::level, "each step's excess moves to the level"},
     {"level-links", Step::level_links, "each step's excess moves where links allow"},
-    {"slots", Step::slots, "{} borrowed experts a rank stay from step to step", true},
+    {"slots", Step::slots, "{} borrowed experts a rank stay from step to step", Number::needed},
     {"best", Step::best, "each step as it is predicted to be fastest"},
 }};
 constexpr std::array<Part<Memory>, 2> kMemories = {{
@@ -75,15 +77,15 @@ class MethodParser {
     std::optional<std::int64_t> number;
     if (colon != std::string_view::npos) number = number_of(part, colon);
     if (const auto found = find_part(kHomes, name); found != kHomes.end()) {
-      once(has_homes_, part, found->has_number, number);
+      once(has_homes_, part, found->number, number);
       method_.homes = found->kind;
       method_.copies = static_cast<int>(number.value_or(0));
     } else if (const auto step = find_part(kSteps, name); step != kSteps.end()) {
-      once(has_step_, part, step->has_number, number);
+      once(has_step_, part, step->number, number);
       method_.step = step->kind;
       method_.slots = static_cast<int>(number.value_or(0));
     } else if (const auto memory = find_part(kMemories, name); memory != kMemories.end()) {
-      once(has_memory_, part, false, number);
+      once(has_memory_, part, Number::none, number);
       method_.memory = memory->kind;
     } else {
       refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
@@ -97,10 +99,10 @@ class MethodParser {
       refuse(part, "needs a whole number in 1..65536");
     }
   }
-  void once(bool& seen, std::string_view part, bool has_number, const std::optional<std::int64_t>& number) {
+  void once(bool& seen, std::string_view part, Number takes, const std::optional<std::int64_t>& number) {
     if (seen) refuse(part, "is the second part of its kind");
-    if (has_number != number.has_value())
-      refuse(part, has_number ? fmt::format("needs a number, as in {}:8", part) : "takes no number");
+    if (takes == Number::needed && !number) refuse(part, fmt::format("needs a number, as in {}:8", part));
+    if (takes == Number::none && number) refuse(part, "takes no number");
     seen = true;
   }
   [[noreturn]] void refuse(std::string_view part, std::string_view why) const {
@@ -126,7 +128,9 @@ std::string Method::description() const {
     return fmt::format(
         fmt::runtime(std::ranges::find(parts, kind, &std::decay_t<decltype(parts[0])>::kind)->says), number);
   };
-  std::string text = of(kHomes, homes, copies) + "; " + of(kSteps, step, slots);
+  std::string text = of(kHomes, homes, copies);
+  if (copies > 0 && homes != Homes::eplb) text += fmt::format(", with {} copies of popular experts", copies);
+  text += "; " + of(kSteps, step, slots);
   if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
   return text;
 }
@@ -162,7 +166,9 @@ std::vector<Method> usual_methods(const Known& known) {
   if (known.unlike_links) add("level-links", "level-links");
   if (!known.backward && known.num_experts > 1) add("slots", "slots:2");
   if (known.budget) add("memfine", "memfine");
-  add("all", fmt::format("robust+{}{}", known.seconds ? "best" : "level", known.budget ? "+budget" : ""));
+  const bool copied = !known.backward && known.num_ranks > 1;
+  add("all", fmt::format("robust{}+{}{}", copied ? fmt::format(":{}", copies) : "",
+                         known.seconds ? "best" : "level", known.budget ? "+budget" : ""));
   return methods;
 }
 

@@ -5,7 +5,7 @@
 //
 // Names   Parts joined by +, at most one of each kind.
 //   homes    contiguous, eplb:R (R copies), moetuner (two stages, where traffic is known), joint, robust
-//            (level on every one of several parts of the recording)
+//            (level on every one of several parts of the recording); joint:R, robust:R with R copies
 //   step     ep (nothing moves), llep, level, level-links (where a machine has unlike links), slots:S (S
 //            borrowed experts a rank stay from step to step), best (of ep, llep, level and level-links
 //            what is predicted to be fastest)
@@ -29,7 +29,7 @@ struct Method {
 
   std::string name;  // as it was asked for
   Homes homes = Homes::contiguous;
-  int copies = 0;  // of eplb
+  int copies = 0;  // of eplb, joint and robust
   Step step = Step::ep;
   int slots = 0;  // of slots
   Memory memory = Memory::unlimited;
@@ -52,7 +52,7 @@ struct Known {
   bool budget = false;
 };
 // ep, fsdp, eplb (a copy a rank at least), moetuner, robust, llep, level, level-links, slots (2 a rank),
-// memfine, and all: robust+best+budget.
+// memfine, and all: robust+best+budget, without backward with the copies of eplb.
 std::vector<Method> usual_methods(const Known& known);
 // "ep,all,eplb:16+level": names of usual methods, and combinations. Throws InvalidArgument as parse_method().
 std::vector<Method> parse_methods(std::string_view text, const Known& known,

@@ -407,8 +407,8 @@ class Refusals(CompareTest):
         self.here = [self.trace(), "--ranks", RANKS]
 
     def test_methods_that_are_none(self):
-        parts = ("homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, slots:S, "
-                 "best) and memory (memfine, budget) joined by +, or fsdp, or all")  # fmt: skip
+        parts = ("homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, llep, level, "
+                 "level-links, slots:S, best) and memory (memfine, budget) joined by +, or fsdp, or all")  # fmt: skip
         for given, why in [
             ("nothing", "'nothing' is no part of a method"),
             ("ep,", "'' is no part of a method"),

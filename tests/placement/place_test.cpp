@@ -392,8 +392,11 @@ std::string refusal(const PlaceOptions& options, const Topology& topology = Topo
 TEST(Place, RefusesOptionsThatContradictEachOther) {
   EXPECT_EQ(refusal({.sizes = ClusterSizes::free, .redundant_experts = 4}),
             "sizes: free has no meaning beside redundant experts; allowed: equal");
-  EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4}),
-            "objective: joint has no meaning beside redundant experts; allowed: two-stage");
+  EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .num_groups = 2}),
+            "objective: joint has no meaning beside expert groups; allowed: two-stage");
+  EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .dispatch = Dispatch::fixed}),
+            "dispatch: 'static', and objective joint takes copies to be used evenly; allowed: even, or "
+            "objective two-stage");
   EXPECT_EQ(refusal({.solver = Solver::exact, .num_groups = 2}),
             "solver: exact does not solve expert groups; allowed: fast");
   EXPECT_EQ(

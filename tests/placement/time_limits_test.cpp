@@ -52,6 +52,7 @@ std::vector<Candidate> candidates() {
     }
   candidates.push_back({"free sizes", {.sizes = ClusterSizes::free}, 128, kRanks + 512});
   candidates.push_back({"joint", {.objective = Objective::joint}});
+  candidates.push_back({"joint with copies", {.objective = Objective::joint, .redundant_experts = 512}});
   candidates.push_back({"copies", {.redundant_experts = 512}});
   candidates.push_back({"groups", {.redundant_experts = 512, .num_groups = 256}});
   candidates.push_back({"from",

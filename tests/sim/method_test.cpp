@@ -12,9 +12,9 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr const char* kAllowed =
-    "; allowed: homes (contiguous, eplb:R, moetuner, joint, robust), a step (ep, llep, level, level-links, "
-    "slots:S, "
-    "best) and memory (memfine, budget) joined by +, or fsdp, or all";
+    "; allowed: homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, "
+    "llep, "
+    "level, level-links, slots:S, best) and memory (memfine, budget) joined by +, or fsdp, or all";
 
 TEST(Method, IsPartsJoined) {
   const Method method = parse_method("eplb:32+level+budget");
@@ -31,6 +31,20 @@ TEST(Method, IsPartsJoined) {
   EXPECT_FALSE(parse_method("contiguous+llep").is_placed());
 }
 
+TEST(Method, HasCopiesInJointAndRobustHomesIfItSaysSo) {
+  const Method joint = parse_method("joint:16+llep");
+  EXPECT_EQ(joint.homes, Method::Homes::joint);
+  EXPECT_EQ(joint.copies, 16);
+  EXPECT_EQ(
+      joint.description(),
+      "homes by load and traffic together, with 16 copies of popular experts; each step's excess moves as "
+      "LLEP moves it");
+  EXPECT_EQ(parse_method("robust:8").copies, 8);
+  EXPECT_EQ(parse_method("robust").copies, 0);
+  EXPECT_EQ(parse_method("robust").description(),
+            "homes that are level on every part of the recording; nothing moves");
+}
+
 TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
   const auto said = [](const char* text) { return message_of<InvalidArgument>([&] { parse_method(text); }); };
   EXPECT_EQ(said("fast"), std::string("methods: 'fast' is no part of a method") + kAllowed);
@@ -41,6 +55,8 @@ TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
             std::string("methods: 'llep+level': 'level' is the second part of its kind") + kAllowed);
   EXPECT_EQ(said("eplb"), std::string("methods: 'eplb' needs a number, as in eplb:8") + kAllowed);
   EXPECT_EQ(said("level:3"), std::string("methods: 'level:3' takes no number") + kAllowed);
+  EXPECT_EQ(said("moetuner:8"), std::string("methods: 'moetuner:8' takes no number") + kAllowed);
+  EXPECT_EQ(said("robust:0"), std::string("methods: 'robust:0' needs a whole number in 1..65536") + kAllowed);
   EXPECT_EQ(said("eplb:0"), std::string("methods: 'eplb:0' needs a whole number in 1..65536") + kAllowed);
 }
 
@@ -70,6 +86,16 @@ TEST(UsualMethods, HaveEquallyManyCopiesOnEveryRank) {
     EXPECT_EQ(methods.front().copies, copies) << experts << " experts on " << ranks;
     EXPECT_EQ((experts + copies) % ranks, 0);
   }
+}
+
+TEST(UsualMethods, CopyExpertsInAllTogetherWhereModelsAreServed) {
+  const auto all = [](const Known& known) { return parse_methods("all", known).front(); };
+  Known known{.num_experts = 32, .num_ranks = 8};
+  EXPECT_EQ(all(known).homes, Method::Homes::robust);
+  EXPECT_EQ(all(known).copies, parse_methods("eplb", known).front().copies);
+  known.backward = true;
+  EXPECT_EQ(all(known).homes, Method::Homes::robust);
+  EXPECT_EQ(all(known).copies, 0);
 }
 
 TEST(Methods, AreNamesOfUsualOnesAndCombinations) {

@@ -9,14 +9,18 @@
 
 namespace evenkeel::internal {
 
-// Solvers that balance copies take neither the paper's free sizes, nor milliseconds, nor an integer program.
-void require_plain(const PlaceOptions& options, const char* beside) {
+// Solvers that balance copies take neither the paper's free sizes nor an integer program.
+void require_equal_and_fast(const PlaceOptions& options, const char* beside) {
   if (options.sizes == ClusterSizes::free)
     throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
-  if (options.objective == PlaceOptions::Objective::joint)
-    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
   if (options.solver == PlaceOptions::Solver::exact)
     throw InvalidArgument("solver", fmt::format("exact does not solve {}", beside), "fast");
+}
+
+void require_plain(const PlaceOptions& options, const char* beside) {
+  if (options.objective == PlaceOptions::Objective::joint)
+    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
+  require_equal_and_fast(options, beside);
 }
 
 namespace {
@@ -43,8 +47,18 @@ void require_numbers(const PlaceOptions& options) {
                           fmt::format("0..{:g}", PlacementCost::most_assignment_bytes));
 }
 
+// Milliseconds are of loads that are split evenly over copies.
+void require_even(Dispatch dispatch, const Topology& topology) {
+  if (dispatch == Dispatch::even || (dispatch == Dispatch::nearest && topology.num_nodes() == 1)) return;
+  throw InvalidArgument(
+      "dispatch", fmt::format("'{}', and objective joint takes copies to be used evenly", name_of(dispatch)),
+      "even, or objective two-stage");
+}
+
 void require_replicas(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
-  require_plain(options, options.redundant_experts > 0 ? "redundant experts" : "expert groups");
+  if (options.num_groups > 1) require_plain(options, "expert groups");
+  require_equal_and_fast(options, "redundant experts");
+  if (options.objective == Objective::joint) require_even(options.dispatch, topology);
   const int experts = profile.num_experts();
   if (options.redundant_experts > std::numeric_limits<int>::max() / 2 - experts)
     throw InvalidArgument("redundant_experts", fmt::format("is {}", options.redundant_experts),
@@ -126,7 +140,7 @@ void require_countable(const SourceCounts& sources) {
 }
 
 void require_traffic(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
-  const bool needed = !has_replicas(options) && !options.from && options.objective == Objective::joint;
+  const bool needed = options.objective == Objective::joint;
   if (options.traffic == TrafficModel::layer_to_layer) {
     if (!options.sources.empty())
       throw InvalidArgument("sources", "have no meaning under layer_to_layer", "traffic dispatch_combine");

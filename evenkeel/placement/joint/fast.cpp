@@ -23,24 +23,28 @@ namespace evenkeel {
 
 namespace {
 
-using internal::Homes;
 using internal::JointCost;
 
 constexpr double kLeastJointGain = 1e-12;  // of the cost: less is rounding
 
-Homes two_stage_homes(const PlacementProblem& problem, const internal::Deadline& deadline) {
+std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
+                                              const internal::Deadline& deadline) {
   const Clustering clustering = cluster_fast(problem, deadline.left());
   return rank_of_experts(clustering, assign_ranks_fast(problem, clustering, deadline.left()));
 }
 
+// What may change beside swaps: experts without copies move where that changes sizes in order alone; slots of
+// ranks go to copies of other experts.
+enum class Besides { moves, copies };
+
 class LayerSearch {
  public:
-  LayerSearch(const PlacementProblem& problem, JointCost& cost, std::size_t layer)
-      : problem_(problem),
-        cost_(cost),
-        layer_(layer),
-        sizes_(internal::cluster_sizes(cost.homes()[layer], problem.topology.num_ranks())) {
-    cost.enter(layer);
+  LayerSearch(const PlacementProblem& problem, JointCost& cost, LayerId layer, Besides besides)
+      : problem_(problem), cost_(cost), besides_(besides) {
+    cost.enter(layer.offset());
+    sizes_.resize(static_cast<std::size_t>(problem.topology.num_ranks()));
+    for (const CopyRanks& homes : cost.homes())
+      for (const int rank : homes) ++size(rank);
   }
 
   bool run(const internal::Deadline& deadline) {
@@ -50,77 +54,124 @@ class LayerSearch {
   }
 
  private:
+  int& size(int rank) { return sizes_[static_cast<std::size_t>(rank)]; }
+  static bool has(const CopyRanks& homes, int rank) { return std::ranges::count(homes, rank) > 0; }
+
   // Each expert on a rank that decides takes its best change at once.
   bool improve_once(const internal::Deadline& deadline) {
     bool improved = false;
-    for (std::size_t x = 0; x < cost_.homes()[layer_].size() && !deadline.passed(); ++x) {
-      const std::vector<std::size_t> critical = cost_.critical_ranks();
-      const auto home = static_cast<std::size_t>(cost_.homes()[layer_][x]);
-      if (std::ranges::count(critical, home) == 0) continue;
+    for (std::size_t x = 0; x < cost_.homes().size() && !deadline.passed(); ++x) {
+      const std::vector<int> critical = cost_.critical_ranks();
+      const CopyRanks& homes = cost_.homes()[x];
       best_.reset();
       best_ms_ = cost_.layer_ms() * (1 - kLeastJointGain);
-      try_expert(x);
+      for (const int rank : homes)
+        if (has(critical, rank)) try_to_leave(x, rank);
+      if (besides_ == Besides::copies && std::ranges::find_first_of(homes, critical) != homes.end())
+        try_more_copies(x);
       if (!best_) continue;
-      carry_out(*best_);
+      if (best_->y == x) {
+        --size(homes.front());
+        ++size(best_->homes_of_x.front());
+      }
+      cost_.carry_out(*best_);
       improved = true;
     }
     return improved;
   }
 
-  void carry_out(const JointCost::Change& change) {
-    if (!change.y) {
-      --sizes_[static_cast<std::size_t>(cost_.homes()[layer_][change.x])];
-      ++sizes_[change.to];
+  void try_to_leave(std::size_t x, int from) {
+    const std::vector<CopyRanks>& homes = cost_.homes();
+    for (std::size_t y = 0; y < homes.size(); ++y) {
+      if (has(homes[y], from)) continue;
+      for (const int to : homes[y])
+        if (!has(homes[x], to)) try_change(x, from, to, y, to, from);
     }
-    cost_.carry_out(change);
+    if (besides_ == Besides::moves) {
+      for (int to = 0; to < problem_.topology.num_ranks(); ++to)
+        if (may_move(from, to)) try_change(x, from, to, x, from, to);
+    } else if (homes[x].size() > 1) {
+      for (std::size_t y = 0; y < homes.size(); ++y)
+        if (!has(homes[y], from)) try_change(x, from, kNone, y, kNone, from);
+    }
   }
 
-  void try_expert(std::size_t x) {
-    const std::vector<int>& homes = cost_.homes()[layer_];
-    for (std::size_t y = 0; y < homes.size(); ++y)
-      if (homes[y] != homes[x]) try_change({x, y, static_cast<std::size_t>(homes[y])});
-    for (std::size_t rank = 0; rank < sizes_.size(); ++rank)
-      if (may_move(static_cast<std::size_t>(homes[x]), rank)) try_change({x, std::nullopt, rank});
+  // Of other experts' slots.
+  void try_more_copies(std::size_t x) {
+    const std::vector<CopyRanks>& homes = cost_.homes();
+    for (std::size_t y = 0; y < homes.size(); ++y) {
+      if (homes[y].size() == 1) continue;
+      for (const int rank : homes[y])
+        if (!has(homes[x], rank)) try_change(x, kNone, rank, y, rank, kNone);
+    }
   }
 
-  void try_change(const JointCost::Change& change) {
-    const double ms = cost_.layer_ms_after(change, best_ms_);
+  // x leaves a rank and comes to another, and so does y.
+  void try_change(std::size_t x, int x_from, int x_to, std::size_t y, int y_from, int y_to) {
+    trial_.x = x;
+    trial_.y = y;
+    move(cost_.homes()[x], x_from, x_to, trial_.homes_of_x);
+    move(cost_.homes()[y], y_from, y_to, trial_.homes_of_y);
+    const double ms = cost_.layer_ms_after(trial_, best_ms_);
     if (ms >= best_ms_) return;
     best_ms_ = ms;
-    best_ = change;
+    best_ = trial_;
+  }
+  static void move(const CopyRanks& homes, int from, int to, CopyRanks& moved) {
+    moved.clear();
+    for (const int rank : homes)
+      if (rank != from) moved.push_back(rank);
+    if (to != kNone) moved.push_back(to);
   }
 
   // Sizes of the layer stay the same, up to their order.
-  bool may_move(std::size_t from, std::size_t to) const {
-    return problem_.sizes == ClusterSizes::equal && sizes_[from] == sizes_[to] + 1 &&
-           sizes_[from] <= problem_.topology.capacity(RankId(to)).value_or(sizes_[from]);
+  bool may_move(int from, int to) {
+    return problem_.sizes == ClusterSizes::equal && size(from) == size(to) + 1 &&
+           size(from) <= problem_.topology.capacity(RankId(to)).value_or(size(from));
   }
+
+  static constexpr int kNone = -1;
 
   const PlacementProblem& problem_;
   JointCost& cost_;
-  std::size_t layer_;
+  Besides besides_;
   std::vector<int> sizes_;  // [P]
+  JointCost::Change trial_;
   std::optional<JointCost::Change> best_;
   double best_ms_ = 0;
 };
 
-// From the two-stage answer of the problem, to milliseconds near the bound at best.
-JointSolution search(const PlacementProblem& problem, double bound, const internal::Deadline& deadline) {
-  Homes start = two_stage_homes(problem, deadline);
+// To milliseconds near the bound at best.
+JointPlacement improved(const PlacementProblem& problem, Placement start, Besides besides, double bound,
+                        const internal::Deadline& deadline) {
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
   bool changed = false;
   for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;
-    for (std::size_t layer = 0; layer < start.size() && !deadline.passed(); ++layer)
-      improved |= LayerSearch(problem, cost, layer).run(deadline);
+    for (LayerId layer : indices<LayerId>(start.num_layers()))
+      if (!deadline.passed()) improved |= LayerSearch(problem, cost, layer, besides).run(deadline);
     changed |= improved;
     deadline.report(cost.ms(), bound);
   }
-  Homes homes = cost.homes();
-  const double ms = changed ? JointCost(problem, homes).ms() : start_ms;
-  if (ms > start_ms) homes = std::move(start);
-  return {.rank_of_expert = std::move(homes), .objective_ms = std::min(ms, start_ms)};
+  Placement found = cost.placement();
+  const double ms = changed ? JointCost(problem, found).ms() : start_ms;
+  if (ms > start_ms) found = std::move(start);
+  return {.placement = std::move(found), .objective_ms = std::min(ms, start_ms), .bound_ms = bound};
+}
+
+// From the two-stage answer of the problem.
+JointSolution search(const PlacementProblem& problem, double bound, const internal::Deadline& deadline) {
+  const JointPlacement found =
+      improved(problem, placement_of(two_stage_homes(problem, deadline), problem.topology.num_ranks()),
+               Besides::moves, bound, deadline);
+  JointSolution solution{.rank_of_expert = {}, .objective_ms = found.objective_ms};
+  for (LayerId layer : indices<LayerId>(found.placement.num_layers())) {
+    auto& homes = solution.rank_of_expert.emplace_back();
+    for (ExpertId expert : indices<ExpertId>(found.placement.num_experts()))
+      homes.push_back(found.placement.layer(layer.value()).owner(expert).value());
+  }
+  return solution;
 }
 
 }  // namespace
@@ -141,6 +192,16 @@ JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLim
   best.bound_ms = bound;
   internal::conclude(best, best.objective_ms, best.bound_ms, false);
   return best;
+}
+
+JointPlacement place_copies_jointly(const PlacementProblem& problem, const Placement& start,
+                                    std::span<const double> least_max_over_mean, const SolveLimits& limits) {
+  internal::require_traffic(problem);
+  const internal::Deadline deadline(limits);
+  const double bound =
+      internal::joint_bound_of_copies(problem, start.layer(0).most_natives(), least_max_over_mean, deadline)
+          .total_ms;
+  return improved(problem, start, Besides::copies, bound, deadline);
 }
 
 }  // namespace evenkeel

@@ -4,9 +4,12 @@
 //             predicted milliseconds; never worse than the two-stage answer. With free sizes the same from
 //             the answer of equal sizes too: never worse than that, where it gives ranks equal totals (Eq.
 //             13).
+// Copies      From any placement with copies, the same swaps, and slots that go to copies of other experts:
+//             each rank keeps its number of slots. Never worse than the start.
 // Exact       One integer program (problem.h), for few experts and ranks.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "evenkeel/placement/problem.h"
@@ -22,9 +25,18 @@ struct JointSolution {
   bool program_tried = true;    // exact: false where it has too many variables
 };
 
-// Both throw InvalidArgument where traffic from layer to layer is asked of a profile without transitions.
+struct JointPlacement {
+  Placement placement;
+  double objective_ms = 0;
+  double bound_ms = 0;  // of all placements with copies in these slots
+};
+
+// All throw InvalidArgument where traffic from layer to layer is asked of a profile without transitions.
 JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits = {});
 JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
                                   const SolveLimits& limits);
+// least_max_over_mean [L]: the bound of replicate() for these slots. Copies are used evenly.
+JointPlacement place_copies_jointly(const PlacementProblem& problem, const Placement& start,
+                                    std::span<const double> least_max_over_mean, const SolveLimits& limits);
 
 }  // namespace evenkeel

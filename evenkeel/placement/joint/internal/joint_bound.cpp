@@ -10,13 +10,19 @@ namespace evenkeel::internal {
 
 namespace {
 
-double compute_bound_ms(const PlacementProblem& problem, int least_size, LayerId layer) {
+// The heaviest expert, with as many of the lightest as its rank must have.
+double least_heaviest(const PlacementProblem& problem, int least_size, LayerId layer) {
   const auto loads = problem.profile.loads(layer);
   std::vector<std::int64_t> ascending(loads.begin(), loads.end());
   std::ranges::sort(ascending);
   const int others = std::max(0, least_size - 1);
   double heaviest = static_cast<double>(ascending.back());
   for (int i = 0; i < others; ++i) heaviest += static_cast<double>(ascending[static_cast<std::size_t>(i)]);
+  return heaviest;
+}
+
+// `heaviest`: some rank computes so much at least.
+double compute_bound_ms(const PlacementProblem& problem, LayerId layer, double heaviest) {
   double speed = 0;
   double fastest = 0;
   for (RankId rank : indices<RankId>(problem.topology.num_ranks())) {
@@ -97,6 +103,26 @@ double exchange_bound_ms(const PlacementProblem& problem, const AllLinks& links,
                   links.least_latency * 1e-3 + leaving * sent_ms(problem.cost, {links.bandwidth}));
 }
 
+// `heaviest` [L]: in each layer some rank computes so much at least; no rank has more than most_size experts.
+JointBound bound_of(const PlacementProblem& problem, const std::vector<double>& heaviest,
+                    std::size_t most_size, const Deadline& deadline) {
+  const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
+  const int layers = problem.profile.num_layers();
+  const AllLinks links(problem.topology);
+  JointBound bound;
+  for (LayerId layer : indices<LayerId>(layers)) {
+    bound.compute_ms.push_back(compute_bound_ms(problem, layer, heaviest[layer.offset()]));
+    bound.total_ms += bound.compute_ms.back();
+  }
+  for (LayerId layer : indices<LayerId>(dispatch ? layers : layers - 1)) {
+    const double leaving = dispatch ? leaving_assignments(problem, layer, deadline)
+                                    : leaving_transitions(problem, most_size, layer, deadline);
+    bound.exchange_ms.push_back(exchange_bound_ms(problem, links, leaving));
+    bound.total_ms += (dispatch ? 2 : 1) * bound.exchange_ms.back();
+  }
+  return bound;
+}
+
 }  // namespace
 
 JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline) {
@@ -107,22 +133,19 @@ JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline
       problem.profile.num_experts() - std::reduce(rule.in_layer.least.begin(), rule.in_layer.least.end());
   const int most_size =
       std::min(std::ranges::max(rule.in_layer.most), left + std::ranges::max(rule.in_layer.least));
-  const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
-  const int layers = problem.profile.num_layers();
-  const AllLinks links(problem.topology);
-  JointBound bound;
-  for (LayerId layer : indices<LayerId>(layers)) {
-    bound.compute_ms.push_back(compute_bound_ms(problem, least_size, layer));
-    bound.total_ms += bound.compute_ms.back();
-  }
-  for (LayerId layer : indices<LayerId>(dispatch ? layers : layers - 1)) {
-    const double leaving =
-        dispatch ? leaving_assignments(problem, layer, deadline)
-                 : leaving_transitions(problem, static_cast<std::size_t>(most_size), layer, deadline);
-    bound.exchange_ms.push_back(exchange_bound_ms(problem, links, leaving));
-    bound.total_ms += (dispatch ? 2 : 1) * bound.exchange_ms.back();
-  }
-  return bound;
+  std::vector<double> heaviest;
+  for (LayerId layer : indices<LayerId>(problem.profile.num_layers()))
+    heaviest.push_back(least_heaviest(problem, least_size, layer));
+  return bound_of(problem, heaviest, static_cast<std::size_t>(most_size), deadline);
+}
+
+JointBound joint_bound_of_copies(const PlacementProblem& problem, int most_slots,
+                                 std::span<const double> least_max_over_mean, const Deadline& deadline) {
+  std::vector<double> heaviest;
+  for (LayerId layer : indices<LayerId>(problem.profile.num_layers()))
+    heaviest.push_back(least_max_over_mean[layer.offset()] *
+                       static_cast<double>(problem.profile.total_load(layer)) / problem.topology.num_ranks());
+  return bound_of(problem, heaviest, static_cast<std::size_t>(most_slots), deadline);
 }
 
 }  // namespace evenkeel::internal

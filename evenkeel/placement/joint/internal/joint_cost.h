@@ -1,40 +1,41 @@
-// Predicted milliseconds of homes, kept up to date while experts of a layer swap ranks.
+// Predicted milliseconds of homes, kept up to date while experts of a layer, and their copies, change ranks.
 //
 // A layer costs the compute of its slowest rank, assignment_us x load / speed. An exchange costs its slowest
 // ordered pair of ranks, latency + assignment_bytes x traffic / bandwidth; under layer_to_layer it lies
-// between two layers, under dispatch_combine each layer has one out and one back.
+// between two layers, under dispatch_combine each layer has one out and one back. What an expert computes and
+// is sent is split evenly over its copies.
 //
-// Cost        A change is judged in O(P); entering a layer costs O(E^2), carrying out a change O(P^2).
+// Cost        A change is judged in O(P) for each rank that it touches; entering a layer costs O(E^2),
+// carrying
+//             out a change O(P^2).
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/plan/dispatch.h"
 
 namespace evenkeel::internal {
 
-using Homes = std::vector<std::vector<int>>;  // [L][E] rank of each expert
-
 class JointCost {
  public:
-  // Expert x goes to the rank of y, and y, where there is one, to that of x; without, `to` says where x goes.
+  // The new homes of two experts of the layer entered; where y is x, of x alone.
   struct Change {
-    std::size_t x;
-    std::optional<std::size_t> y;
-    std::size_t to;
+    std::size_t x = 0;
+    std::size_t y = 0;
+    CopyRanks homes_of_x = {};
+    CopyRanks homes_of_y = {};
   };
 
-  JointCost(const PlacementProblem& problem, Homes homes)
+  JointCost(const PlacementProblem& problem, const Placement& start)
       : problem_(problem),
         num_experts_(static_cast<std::size_t>(problem.profile.num_experts())),
         num_ranks_(static_cast<std::size_t>(problem.topology.num_ranks())),
         dispatch_(problem.traffic == TrafficModel::dispatch_combine),
-        homes_(std::move(homes)) {
+        parts_(num_ranks_) {
     for (RankId from : indices<RankId>(num_ranks_)) {
       compute_each_.push_back(computed_ms(problem.cost, problem.topology, from));
       for (RankId to : indices<RankId>(num_ranks_)) {
@@ -43,15 +44,16 @@ class JointCost {
         assignment_ms_.push_back(from == to ? 0 : sent_ms(problem.cost, link));
       }
     }
-    for (std::size_t layer = 0; layer < homes_.size(); ++layer) {
+    for (LayerId layer : indices<LayerId>(start.num_layers())) {
+      homes_.push_back(copies_in(start.layer(layer.value())));
       load_.emplace_back(num_ranks_, 0.0);
-      const auto loads = problem.profile.loads(LayerId(layer));
+      const auto loads = problem.profile.loads(layer);
       for (std::size_t e = 0; e < num_experts_; ++e)
-        load_.back()[home(layer, e)] += static_cast<double>(loads[e]);
+        for (const int rank : homes_.back()[e])
+          load_.back()[at(rank)] += static_cast<double>(loads[e]) * share(homes_.back()[e]);
     }
-    const Placement placement = placement_of(homes_, problem.topology.num_ranks());
     for (LayerId exchange : indices<LayerId>(num_exchanges(problem))) {
-      exchanges_.push_back({.traffic = exchange_traffic(problem, placement, exchange)});
+      exchanges_.push_back({.traffic = exchange_traffic(problem, start, exchange)});
       refresh(exchanges_.back());
     }
   }
@@ -62,7 +64,12 @@ class JointCost {
     for (const Exchange& exchange : exchanges_) sum += exchange.ms();
     return sum;
   }
-  const Homes& homes() const { return homes_; }
+  Placement placement() const {
+    std::vector<LayerPlacement> layers;
+    for (const std::vector<CopyRanks>& homes : homes_)
+      layers.emplace_back(homes, problem_.topology.num_ranks());
+    return Placement(std::move(layers));
+  }
 
   // Changes are of one layer at a time.
   void enter(std::size_t layer) {
@@ -77,6 +84,8 @@ class JointCost {
                  .receives = false};
     fill_flows();
   }
+  // Of each expert of the layer entered.
+  const std::vector<CopyRanks>& homes() const { return homes_[layer_]; }
   // Of what a change in this layer can change.
   double layer_ms() const {
     double sum = std::ranges::max(compute_ms(layer_));
@@ -86,28 +95,33 @@ class JointCost {
   }
   // Exact where it is below `limit`, else some number that is not. The cost on ranks that the change does not
   // touch is a lower bound, and most changes fail at it.
-  double layer_ms_after(const Change& change, double limit) const {
+  double layer_ms_after(const Change& change, double limit) {
+    touch(change);
     const auto& [receiving, sending] = sides_;
-    const double rest = least_ms(sending, change);
+    const double rest = least_ms(sending);
     double ms = compute_ms_after(change);
-    if (ms + rest + least_ms(receiving, change) >= limit) return limit;
+    if (ms + rest + least_ms(receiving) >= limit) return limit;
     ms += ms_after(receiving, change);
     if (ms + rest >= limit) return limit;
     return ms + ms_after(sending, change);
   }
   void carry_out(const Change& change) {
-    const std::size_t from = home(layer_, change.x);
-    move(change.x, from, change.to);
-    if (change.y) move(*change.y, change.to, from);
+    touch(change);
+    for (const Touched& each : touched_) {
+      move(change.x, each.rank, each.of_x);
+      move(change.y, each.rank, each.of_y);
+    }
+    set_homes(change.x, change.homes_of_x);
+    if (change.y != change.x) set_homes(change.y, change.homes_of_y);
     for (const Side& side : sides_)
       if (side.exchange != nullptr) refresh(*side.exchange);
   }
   // Ranks that something has to leave for layer_ms to fall.
-  std::vector<std::size_t> critical_ranks() const {
+  std::vector<int> critical_ranks() const {
     const auto worst = [](const std::vector<double>& of_ranks) {
-      return static_cast<std::size_t>(std::ranges::max_element(of_ranks) - of_ranks.begin());
+      return static_cast<int>(std::ranges::max_element(of_ranks) - of_ranks.begin());
     };
-    std::vector<std::size_t> ranks{worst(compute_ms(layer_))};
+    std::vector<int> ranks{worst(compute_ms(layer_))};
     for (const Side& side : sides_) {
       if (side.exchange == nullptr) continue;
       ranks.push_back(worst(side.lines().out));
@@ -136,9 +150,16 @@ class JointCost {
     const Lines& lines() const { return receives ? exchange->receivers : exchange->senders; }
   };
 
-  std::size_t home(std::size_t layer, std::size_t expert) const {
-    return static_cast<std::size_t>(homes_[layer][expert]);
-  }
+  // A rank that gains, or loses, parts of the two experts of a change.
+  struct Touched {
+    std::size_t rank;
+    double of_x;
+    double of_y;
+  };
+
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  // Of one copy.
+  static double share(const CopyRanks& homes) { return 1 / static_cast<double>(homes.size()); }
   // The pair of a rank of the layer's experts and one at the other end.
   std::size_t pair(const Side& side, std::size_t here, std::size_t other) const {
     return side.receives ? other * num_ranks_ + here : here * num_ranks_ + other;
@@ -175,14 +196,17 @@ class JointCost {
     }
     for (std::size_t from = 0; from < num_experts_ && in.exchange != nullptr; ++from) {
       const std::int64_t* counts = &problem_.profile.transitions(LayerId(layer_ - 1))[from * num_experts_];
-      const std::size_t rank = home(layer_ - 1, from);
+      const CopyRanks& senders = homes_[layer_ - 1][from];
       for (std::size_t e = 0; e < num_experts_; ++e)
-        in.flows[e * num_ranks_ + rank] += static_cast<double>(counts[e]);
+        for (const int rank : senders)
+          in.flows[e * num_ranks_ + at(rank)] += static_cast<double>(counts[e]) * share(senders);
     }
     for (std::size_t e = 0; e < num_experts_ && out.exchange != nullptr; ++e) {
       const std::int64_t* counts = &problem_.profile.transitions(LayerId(layer_))[e * num_experts_];
       for (std::size_t to = 0; to < num_experts_; ++to)
-        out.flows[e * num_ranks_ + home(layer_ + 1, to)] += static_cast<double>(counts[to]);
+        for (const int rank : homes_[layer_ + 1][to])
+          out.flows[e * num_ranks_ + at(rank)] +=
+              static_cast<double>(counts[to]) * share(homes_[layer_ + 1][to]);
     }
   }
 
@@ -193,74 +217,94 @@ class JointCost {
     return ms;
   }
 
-  double compute_ms_after(const Change& change) const {
-    const auto loads = problem_.profile.loads(LayerId(layer_));
-    const std::size_t a = home(layer_, change.x);
-    const double moved =
-        static_cast<double>(loads[change.x]) - (change.y ? static_cast<double>(loads[*change.y]) : 0.0);
-    double slowest = 0;
-    for (std::size_t rank = 0; rank < num_ranks_; ++rank) {
-      const double load = load_[layer_][rank] - (rank == a ? moved : 0) + (rank == change.to ? moved : 0);
-      slowest = std::max(slowest, load * compute_each_[rank]);
+  void touch(const Change& change) {
+    add_parts(homes()[change.x], -1, &Touched::of_x);
+    add_parts(change.homes_of_x, 1, &Touched::of_x);
+    if (change.y != change.x) {
+      add_parts(homes()[change.y], -1, &Touched::of_y);
+      add_parts(change.homes_of_y, 1, &Touched::of_y);
     }
+    touched_.clear();
+    const auto take = [&](const CopyRanks& homes) {
+      for (const int rank : homes) {
+        Touched& each = parts_[at(rank)];
+        if (each.of_x != 0 || each.of_y != 0) touched_.push_back({at(rank), each.of_x, each.of_y});
+        each = {};
+      }
+    };
+    for (const CopyRanks* each : {&homes()[change.x], &homes()[change.y]}) take(*each);
+    take(change.homes_of_x);
+    if (change.y != change.x) take(change.homes_of_y);
+  }
+  void add_parts(const CopyRanks& homes, double sign, double Touched::*of) {
+    for (const int rank : homes) parts_[at(rank)].*of += sign * share(homes);
+  }
+
+  double compute_ms_after(const Change& change) {
+    const auto loads = problem_.profile.loads(LayerId(layer_));
+    scratch_ = load_[layer_];
+    for (const Touched& each : touched_)
+      scratch_[each.rank] +=
+          each.of_x * static_cast<double>(loads[change.x]) + each.of_y * static_cast<double>(loads[change.y]);
+    double slowest = 0;
+    for (std::size_t rank = 0; rank < num_ranks_; ++rank)
+      slowest = std::max(slowest, scratch_[rank] * compute_each_[rank]);
     return slowest;
   }
 
-  // Of the pairs that the change does not touch, out alone.
-  double least_ms(const Side& side, const Change& change) const {
-    if (side.exchange == nullptr) return 0;
-    const std::size_t a = home(layer_, change.x);
-    double largest = 0;
-    for (std::size_t rank = 0; rank < num_ranks_; ++rank)
-      if (rank != a && rank != change.to) largest = std::max(largest, side.lines().out[rank]);
-    return largest;
+  double largest_untouched(const std::vector<double>& of_ranks) {
+    scratch_ = of_ranks;
+    for (const Touched& each : touched_) scratch_[each.rank] = 0;
+    return std::ranges::max(scratch_);
   }
 
-  double ms_after(const Side& side, const Change& change) const {
+  // Of the pairs that the change does not touch, out alone.
+  double least_ms(const Side& side) {
+    return side.exchange == nullptr ? 0 : largest_untouched(side.lines().out);
+  }
+
+  double ms_after(const Side& side, const Change& change) {
     if (side.exchange == nullptr) return 0;
-    const std::vector<double>& traffic = side.exchange->traffic;
-    const std::size_t a = home(layer_, change.x);
-    const std::size_t b = change.to;
-    double out = 0;
-    double back = 0;
-    for (std::size_t rank = 0; rank < num_ranks_; ++rank) {
-      const double moved = side.flows[change.x * num_ranks_ + rank] -
-                           (change.y ? side.flows[*change.y * num_ranks_ + rank] : 0);
-      const double of_a = traffic[pair(side, a, rank)] - moved;
-      const double of_b = traffic[pair(side, b, rank)] + moved;
-      out = std::max({out, pair_ms(pair(side, a, rank), of_a), pair_ms(pair(side, b, rank), of_b)});
-      if (dispatch_)
-        back = std::max({back, pair_ms(pair(side, rank, a), of_a), pair_ms(pair(side, rank, b), of_b)});
-      if (rank == a || rank == b) continue;
-      out = std::max(out, side.lines().out[rank]);
-      back = std::max(back, side.lines().back[rank]);
-    }
+    double out = largest_untouched(side.lines().out);
+    double back = dispatch_ ? largest_untouched(side.lines().back) : 0;
+    for (const Touched& each : touched_)
+      for (std::size_t other = 0; other < num_ranks_; ++other) {
+        const double traffic = side.exchange->traffic[pair(side, each.rank, other)] +
+                               (each.of_x * side.flows[change.x * num_ranks_ + other] +
+                                each.of_y * side.flows[change.y * num_ranks_ + other]);
+        out = std::max(out, pair_ms(pair(side, each.rank, other), traffic));
+        if (dispatch_) back = std::max(back, pair_ms(pair(side, other, each.rank), traffic));
+      }
     return out + back;
   }
 
-  void move(std::size_t expert, std::size_t from, std::size_t to) {
-    const auto load = static_cast<double>(problem_.profile.loads(LayerId(layer_))[expert]);
-    load_[layer_][from] -= load;
-    load_[layer_][to] += load;
+  // `part` of the expert comes to the rank, or leaves it.
+  void move(std::size_t expert, std::size_t rank, double part) {
+    load_[layer_][rank] += part * static_cast<double>(problem_.profile.loads(LayerId(layer_))[expert]);
     for (Side& side : sides_)
-      for (std::size_t rank = 0; rank < num_ranks_ && side.exchange != nullptr; ++rank) {
-        side.exchange->traffic[pair(side, from, rank)] -= side.flows[expert * num_ranks_ + rank];
-        side.exchange->traffic[pair(side, to, rank)] += side.flows[expert * num_ranks_ + rank];
-      }
-    homes_[layer_][expert] = static_cast<int>(to);
+      for (std::size_t other = 0; other < num_ranks_ && side.exchange != nullptr; ++other)
+        side.exchange->traffic[pair(side, rank, other)] += part * side.flows[expert * num_ranks_ + other];
+  }
+
+  void set_homes(std::size_t expert, const CopyRanks& ranks) {
+    homes_[layer_][expert] = ranks;
+    std::ranges::sort(homes_[layer_][expert]);
   }
 
   const PlacementProblem& problem_;
   std::size_t num_experts_, num_ranks_;
   bool dispatch_;
-  Homes homes_;
-  std::vector<double> latency_ms_;         // [P, P]
-  std::vector<double> assignment_ms_;      // [P, P] one assignment sent; 0 from a rank to itself
-  std::vector<double> compute_each_;       // [P] ms of one assignment
-  std::vector<std::vector<double>> load_;  // [L][P]
+  std::vector<std::vector<CopyRanks>> homes_;  // [L][E]
+  std::vector<double> latency_ms_;             // [P, P]
+  std::vector<double> assignment_ms_;          // [P, P] one assignment sent; 0 from a rank to itself
+  std::vector<double> compute_each_;           // [P] ms of one assignment
+  std::vector<std::vector<double>> load_;      // [L][P]
   std::vector<Exchange> exchanges_;
   std::size_t layer_ = 0;
-  std::array<Side, 2> sides_;  // received and sent
+  std::array<Side, 2> sides_;     // received and sent
+  std::vector<Touched> parts_;    // [P] zeros between calls
+  std::vector<Touched> touched_;  // by the change that is judged
+  std::vector<double> scratch_;   // [P]
 };
 
 }  // namespace evenkeel::internal
