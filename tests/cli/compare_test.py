@@ -200,7 +200,15 @@ class Told(CompareTest):
 
     def test_the_csv_leaves_empty_what_is_not_known(self):
         self.compare(self.trace(), "--ranks", RANKS, "--csv", "s.csv")
-        empty = ["seconds", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes", "moved_bytes", "peak_bytes"]
+        empty = [
+            "seconds",
+            "rows",
+            "bytes_within_nodes",
+            "bytes_between_nodes",
+            "weight_bytes",
+            "moved_bytes",
+            "peak_bytes",
+        ]
         for row in self.rows("s.csv"):
             self.assertEqual([key for key in COLUMNS if row[key] == ""], empty)
 
@@ -591,12 +599,13 @@ class Beside(CompareTest):
 
     def test_a_sweep_is_the_comparisons_of_its_values(self):
         self.trace(tokens=2000, length=50)
-        here = ["t.npz", *self.machine("--methods", "level"), "--num-experts", EXPERTS, "--json"]
-        swept = self.json("compare", *here, "--ranks", 4, "--over", "ranks=2,4")
+        here = ["t.npz", *self.machine("--methods", "level")]
+        done = self.call("compare", *here, "--num-experts", EXPERTS, "--ranks", 4, "--over", "ranks=2,4", "--json")
+        swept = json.loads(done.stdout)
         self.assertEqual(list(swept), ["over", "values", "bottleneck", "methods", "comparisons"])
         self.assertEqual((swept["over"], swept["values"]), ("ranks", ["2", "4"]))
         for ranks, point in zip([2, 4], swept["comparisons"], strict=True):
-            self.assertEqual(point, self.json("compare", *here, "--ranks", ranks))
+            self.assertEqual(point, self.compare(*here, "--ranks", ranks))
         (level,) = swept["methods"]
         self.assertEqual(level["speedup"], [self.methods(point)["level"]["speedup"] for point in swept["comparisons"]])
         self.assertEqual(

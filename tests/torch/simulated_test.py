@@ -33,7 +33,7 @@ def steps_of(rank: int, _: int, shape: Shape, options: dict[str, Any]) -> list[d
     start = Exchange.start
 
     def counting(self: Exchange, phase: str, rows: torch.Tensor, to: Any, *rest: Any) -> Any:
-        if phase == "rows" and rows.is_floating_point():
+        if phase == "dispatch":
             sent.append(sum(to) - to[rank])
         return start(self, phase, rows, to, *rest)
 
