@@ -78,15 +78,18 @@ void print_phases(const char* what, const PhaseSeconds& seconds) {
   fmt::print(" ms\n");
 }
 
-// Pairs of methods whose measured times differ, and how many are predicted in the same order.
+// Pairs of methods whose measured times differ, and how many are predicted in the same order. What differs
+// though both take the same plan is the clock's.
 struct Order {
-  int pairs = 0, right = 0;
+  int pairs = 0, right = 0, of_same_plan = 0;
 
   void add(std::span<const Prediction> methods) {
     for (const Prediction& slow : methods)
       for (const Prediction& fast : methods) {
         if (slow.measured < kTie * fast.measured) continue;
-        ++pairs;
+        const bool same = slow.predicted == fast.predicted;
+        of_same_plan += same;
+        pairs += !same;
         right += slow.predicted > fast.predicted;
       }
   }
@@ -128,8 +131,8 @@ void judge_thread_ranks(const StudySetup& study, const std::string& filter, bool
   }
   print("steps in ms", steps, false);
   print("speed-ups over ep", speedups, each);
-  fmt::print("order right in {} of {} pairs that differ by {:.0f} %\n", order.right, order.pairs,
-             100 * (kTie - 1));
+  fmt::print("order right in {} of {} pairs that differ by {:.0f} %; {} more do, of the same plan\n",
+             order.right, order.pairs, 100 * (kTie - 1), order.of_same_plan);
 }
 
 }  // namespace
