@@ -21,12 +21,19 @@ std::atomic<bool> line_is_shown = false;
 
 std::function<void(int, int)> progress_line(std::string what) {
   if (!stderr_moves_cursor()) return {};
-  return [what = std::move(what)](int done, int of) {
-    if (done < of)
-      show_line(fmt::format("{} {}/{}", what, done, of));
-    else
-      wipe_line();
-  };
+  using Clock = std::chrono::steady_clock;
+  return
+      [what = std::move(what), start = Clock::now(), last = Clock::time_point()](int done, int of) mutable {
+        if (done >= of) return wipe_line();
+        const auto now = Clock::now();
+        if (now - last < std::chrono::milliseconds(100)) return;
+        last = now;
+        const double seconds = std::chrono::duration<double>(now - start).count();
+        // What is left is known when some of it is done.
+        const std::string left =
+            seconds > 1 && done > 0 ? fmt::format(", {:.0f} s left", seconds / done * (of - done)) : "";
+        show_line(fmt::format("{} {}/{}{}", what, done, of, left));
+      };
 }
 
 std::function<void(double, double, double)> gap_line(std::string what) {

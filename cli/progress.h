@@ -7,7 +7,7 @@
 
 namespace evenkeel::cli {
 
-// Writes "what 3/41" over itself and wipes it away at the end.
+// Writes "what 3/41, 12 s left" over itself and wipes it away at the end.
 std::function<void(int done, int of)> progress_line(std::string what);
 
 // Writes "what: best 123, bound 120, gap 2.4 %, 7 s" over itself, a few times a second.
