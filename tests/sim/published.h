@@ -48,9 +48,9 @@ std::vector<Prediction> torch_speedups();
 // experts under ep. By the bytes that passed the link its busier way; all else takes as long as there.
 std::vector<Prediction> shaped_link_speedups();
 
-// What papers say of their methods on their machines, beside the nearest that can be replayed: LLEP's layers at
-// 95 % into one expert, and MemFine's peaks and times of its three methods at the loads of its Figure 2. Its
-// largest step under MACT took two chunks, so the budget is what two take.
+// What papers say of their methods on their machines, beside the nearest that can be replayed: LLEP's layers
+// at 95 % into one expert, and MemFine's peaks and times of its three methods at the loads of its Figure 2.
+// Its largest step under MACT took two chunks, so the budget is what two take.
 std::vector<Prediction> llep_headlines();
 std::vector<Prediction> memfine_headlines();
 
