@@ -43,7 +43,7 @@ std::string first_placed_on(const ComparedRecordings& all) {
 }
 
 std::string placed_on(const ComparedRecordings& all) {
-  const std::string first = first_placed_on(all);
+  std::string first = first_placed_on(all);
   if (!all.comparison.place_every) return first;
   return fmt::format("{}; anew after every {}, from these", first,
                      counted(*all.comparison.place_every, "step", "steps"));

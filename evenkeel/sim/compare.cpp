@@ -33,7 +33,7 @@ std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
 class MethodRun {
  public:
   MethodRun(const SimSetup& setup, const GroupShape& shape, const Method& method,
-            std::vector<LayerPlacement> homes, int num_steps)
+            const std::vector<LayerPlacement>& homes, int num_steps)
       : setup_(setup), num_steps_(num_steps) {
     result_.method = method;
     const std::size_t layers = homes.size();
