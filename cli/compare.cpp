@@ -84,6 +84,10 @@ void run(const CLI::App& app, const CompareArguments& options) {
   if (!options.over.empty())
     for (const char* option : {"--csv", "--timeline"})
       refuse_if_given(app, option, "is of one comparison, not of --over");
+  if (!options.csv.empty() && (options.csv == options.timeline || options.csv == options.html))
+    throw InvalidArgument("--csv", options.csv + " is written by another option too", "another file");
+  if (!options.html.empty() && options.html == options.timeline)
+    throw InvalidArgument("--html", options.html + " is written by --timeline", "another file");
   require_output(options, options.csv, "--csv");
   require_output(options, options.timeline, "--timeline");
   if (!options.timeline.empty() && (options.files.model.empty() || !knows_seconds(app, options)))

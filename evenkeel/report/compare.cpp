@@ -37,15 +37,15 @@ std::string judged_on(const ComparedRecordings& all) {
 }
 
 std::string first_placed_on(const ComparedRecordings& all) {
-  if (!all.placed_from.empty()) return fmt::format("{}", fmt::join(all.placed_from, ", "));
   if (all.comparison.same_data) return "the same data, so figures of placements flatter them";
+  if (!all.placed_from.empty()) return fmt::format("{}", fmt::join(all.placed_from, ", "));
   return steps_text(0, all.comparison.first_judged - 1, all.recordings);
 }
 
 std::string placed_on(const ComparedRecordings& all) {
   std::string first = first_placed_on(all);
   if (!all.comparison.place_every) return first;
-  return fmt::format("{}; anew after every {}, from these", first,
+  return fmt::format("{}; with @{} anew after every {}, from these", first, *all.comparison.place_every,
                      counted(*all.comparison.place_every, "step", "steps"));
 }
 
@@ -146,6 +146,7 @@ Json method_json(const Method& method, const MethodSummary& sum) {
           {"worst_pair", std::move(pair)},
           {"transfers", sum.transfers},
           {"weight_bytes", or_null(sum.weight_bytes)},
+          {"copy_bytes", or_null(sum.copy_bytes)},
           {"moved_bytes", sum.weight_bytes ? Json(sum.moved_bytes) : Json(nullptr)},
           {"peak_bytes", or_null(sum.peak_bytes)},
           {"steps_over_budget", or_null(sum.steps_over_budget)},
@@ -175,7 +176,7 @@ Json internal::json_of(const ComparedRecordings& all) {
           {"top_k", or_null(all.top_k)},
           {"steps", comparison.num_steps},
           {"tokens_per_step", all.top_k ? Json(comparison.tokens_per_step) : Json(nullptr)},
-          {"assignments_per_step", comparison.tokens_per_step * all.top_k.value_or(1)},
+          {"assignments_per_step", comparison.assignments_per_step},
           {"backward", all.machine.backward},
           {"budget", or_null(all.machine.budget)},
           {"placed_on", placed_on(all)},

@@ -20,6 +20,7 @@ using internal::or_null;
 // What keeps a page small.
 constexpr std::size_t kMostSteps = 512;
 constexpr std::size_t kMostRanks = 128;
+constexpr std::size_t kMostInHistogram = 8192;
 
 class ComparePage {
  public:
@@ -30,7 +31,8 @@ class ComparePage {
     for (const std::string& note : all_.notes) page_["notes"].push_back(note);
     page_["filters"] = {{"layers", layer_labels()}};
     Json& sections = page_["sections"];
-    sections = Json::array({tiles(), methods(), histogram(), heat(), band()});
+    sections = Json::array({tiles(), methods(), histogram(), heat()});
+    if (comparison_.num_steps > 1) sections.push_back(band());
     if (comparison_.has_bytes) {
       sections.push_back(matrix());
       sections.push_back(memory());
@@ -100,6 +102,7 @@ class ComparePage {
     add("steps that do not fit", or_null(before.steps_over_budget), or_null(after.steps_over_budget),
         "count");
     add("weights that travel, a step", before.transfers, after.transfers, "count");
+    if (after.moved_bytes > 0) add("experts that move to new homes, a step", 0, after.moved_bytes, "bytes");
     return {
         {"kind", "tiles"},
         {"id", "verdict"},
@@ -130,22 +133,24 @@ class ComparePage {
       if (sum.seconds) row.update({{"ms", sum.seconds->median * 1e3}, {"ms95", sum.seconds->p95 * 1e3}});
       rows.push_back(std::move(row));
     }
-    Json columns = Json::array({column("name", "method"), column("answer", "verdict"),
-                                column("median", "max/mean, median", "ratio"), column("p95", "95 %", "ratio"),
-                                column("p99", "99 %", "ratio"), column("worst", "worst", "ratio")});
-    if (comparison_.has_seconds) {
-      columns.push_back(column("ms", "step, median", "ms"));
-      columns.push_back(column("ms95", "95 %", "ms"));
-    }
-    columns.push_back(column("speedup", "against ep", "ratio"));
-    columns.push_back(column("ideal", "of ideal", "share"));
-    if (comparison_.has_bytes) {
-      columns.push_back(column("within", "within nodes", "bytes"));
-      columns.push_back(column("across", "between nodes", "bytes"));
-      columns.push_back(column("peak", "peak", "bytes"));
-    }
-    columns.push_back(column("transfers", "weights moved", "count"));
-    if (all_.machine.budget) columns.push_back(column("over", "do not fit", "count"));
+    Json columns = Json::array({column("name", "method"), column("answer", "verdict")});
+    const auto add = [&](bool known, const char* key, const char* label, const char* unit) {
+      if (known) columns.push_back(column(key, label, unit));
+    };
+    const bool sized = comparison_.has_bytes, timed = comparison_.has_seconds;
+    add(true, "speedup", "against ep", "ratio");
+    add(all_.machine.budget.has_value(), "over", "do not fit", "count");
+    add(sized, "peak", "peak", "bytes");
+    add(true, "median", "max/mean, median", "ratio");
+    add(true, "p95", "95 %", "ratio");
+    add(true, "worst", "worst", "ratio");
+    add(timed, "ms", "step, median", "ms");
+    add(timed, "ms95", "95 %", "ms");
+    add(sized, "across", "between nodes", "bytes");
+    add(sized, "within", "within nodes", "bytes");
+    add(true, "transfers", "weights moved", "count");
+    add(true, "ideal", "of ideal", "share");
+    add(true, "p99", "max/mean, 99 %", "ratio");
     return {{"kind", "table"},
             {"id", "methods"},
             {"title", "All methods"},
@@ -157,10 +162,17 @@ class ComparePage {
 
   Json histogram() const {
     Json series = Json::array();
-    for (const std::size_t m : both())
-      series.push_back({{"name", name(m)}, {"values", drawn(drawn_steps(m, &StepFigures::max_over_mean))}});
-    return {{"kind", "histogram"},  {"id", "levels"}, {"title", "How uneven steps are"}, {"unit", "ratio"},
-            {"x", "max/mean load"}, {"y", "steps"},   {"series", std::move(series)}};
+    for (const std::size_t m : both()) {
+      std::vector<double> levels;
+      for (std::size_t i = 0; i < result(m).steps.size(); i += 1 + result(m).steps.size() / kMostInHistogram)
+        levels.push_back(result(m).steps[i].max_over_mean);
+      series.push_back({{"name", name(m)}, {"values", drawn(levels)}});
+    }
+    Json section = {
+        {"kind", "histogram"},  {"id", "levels"}, {"title", "How uneven steps are"}, {"unit", "ratio"},
+        {"x", "max/mean load"}, {"y", "steps"},   {"series", std::move(series)}};
+    if (result(0).steps.size() > kMostInHistogram) section["caption"] = "A part of the steps, evenly spread.";
+    return section;
   }
 
   Json heat() const {
@@ -209,22 +221,25 @@ class ComparePage {
   }
 
   Json matrix() const {
-    const auto ranks = static_cast<std::size_t>(comparison_.shape.ranks), shown = std::min(ranks, kMostRanks);
+    const auto ranks = static_cast<std::size_t>(comparison_.shape.ranks),
+               groups = static_cast<std::size_t>(comparison_.shape.groups);
+    const std::size_t shown = std::min(ranks * groups, kMostRanks);
     Json panels = Json::array();
     for (const std::size_t m : both()) {
-      const std::vector<double>& bytes = result(m).pair_bytes.front();
       Json rows = Json::array();
       for (std::size_t from = 0; from < shown; ++from) {
+        const std::vector<double>& bytes = result(m).pair_bytes[from / ranks];
         Json row = Json::array();
         for (std::size_t to = 0; to < shown; ++to)
-          row.push_back(drawn(bytes[from * ranks + to] / comparison_.num_steps));
+          row.push_back(from / ranks != to / ranks
+                            ? Json(0)
+                            : drawn(bytes[from % ranks * ranks + to % ranks] / comparison_.num_steps));
         rows.push_back(std::move(row));
       }
       panels.push_back({{"name", name(m)}, {"values", std::move(rows)}});
     }
     std::string caption = "Rows, results and weights of all layers in a step, in the mean.";
-    if (shown < ranks || comparison_.shape.groups > 1)
-      caption += fmt::format(" Of {} ranks the first {}.", all_.machine.topology.num_ranks(), shown);
+    if (shown < ranks * groups) caption += fmt::format(" Of {} ranks the first {}.", ranks * groups, shown);
     return {{"kind", "matrix"},
             {"id", "pairs"},
             {"title", "Who sends to whom"},

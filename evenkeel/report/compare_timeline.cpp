@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/report/compare.h"
 
 namespace evenkeel {
@@ -65,6 +66,8 @@ class MethodTrace {
 }  // namespace
 
 ChromeTrace timeline_of(const ComparedRecordings& all) {
+  if (!all.comparison.has_seconds)
+    throw InvalidArgument("timeline", "needs to know what steps take", "a model and a machine");
   const PlanPicture& plain = all.comparison.methods.front().picture;
   ChromeTrace trace;
   trace.about = {{"layer", std::int64_t{all.layers.number_of(plain.layer)}},

@@ -56,11 +56,14 @@ Table table_of(const Sweep& sweep, std::size_t first) {
   return table;
 }
 
-// A number where the value is one: the place among the values where it has a unit.
+bool is_number(const SweepPoint& point) {
+  return point.value.find_first_not_of("0123456789.") == std::string::npos;
+}
+
+// Numbers, or where one of the values is none their places.
 Json x_of(const Sweep& sweep, std::size_t point) {
-  const std::string& value = sweep.points[point].value;
-  if (value.find_first_not_of("0123456789.") != std::string::npos) return point + 1;
-  return std::stod(value);
+  if (!std::ranges::all_of(sweep.points, is_number)) return point + 1;
+  return std::stod(sweep.points[point].value);
 }
 
 Json curve_of(const Sweep& sweep, const std::string& title, const char* unit, auto figure) {
@@ -77,7 +80,10 @@ Json curve_of(const Sweep& sweep, const std::string& title, const char* unit, au
   return {{"kind", "curves"},
           {"id", title},
           {"title", title},
-          {"x", {{"label", sweep.over}, {"log", true}}},
+          {"x",
+           {{"label", sweep.over},
+            {"log", std::ranges::none_of(sweep.points,
+                                         [](const SweepPoint& point) { return point.value == "0"; })}}},
           {"y", {{"label", title}, {"unit", unit}, {"zero", true}}},
           {"panels", Json::array({{{"name", ""}, {"series", std::move(series)}}})}};
 }

@@ -29,6 +29,14 @@ std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
   return bytes;
 }
 
+// Of the rank with the most, over all layers.
+double copy_bytes(const std::vector<LayerPlacement>& homes, double expert_bytes) {
+  std::vector<int> copies(static_cast<std::size_t>(homes.front().num_ranks()));
+  for (const LayerPlacement& layer : homes)
+    for (RankId rank : indices<RankId>(copies.size())) copies[rank.offset()] += layer.num_copies(rank);
+  return std::ranges::max(copies) * expert_bytes;
+}
+
 // One method over all steps. Each group has its own replay: its slots are its own.
 class MethodRun {
  public:
@@ -45,6 +53,7 @@ class MethodRun {
     rank_loads_.resize(ranks * static_cast<std::size_t>(shape.groups));
     for (RankId from : indices<RankId>(ranks))
       for (RankId to : indices<RankId>(ranks)) within_.push_back(setup.topology.same_node(from, to) ? 1 : 0);
+    if (setup.layer) result_.copy_bytes = copy_bytes(homes, setup.layer->sizes.sent_weight_bytes);
     if (method.fsdp) {
       if (!setup.layer || !setup.machine)
         throw InvalidArgument("methods", "fsdp needs sizes and rates", "a model and a machine");
@@ -65,7 +74,8 @@ class MethodRun {
     layer_parts_ = {};
     layer_most_ = layer_total_ = 0;
   }
-  void run(int layer, int group, const LayerTokens& tokens);
+  // `pictured`: the step, where this layer of it is to be shown.
+  void run(int layer, int group, const LayerTokens& tokens, std::optional<int> pictured);
   void end_layer(int layer, int step);
   void end_step();
   // New homes before a step, and what moving to them adds to it.
@@ -73,8 +83,6 @@ class MethodRun {
   void place(const std::vector<LayerPlacement>& homes) {
     for (LayerReplay& replay : replays_) replay.place(homes);
   }
-  // The same layer once more, as a picture.
-  void picture(int step, int layer, const LayerTokens& tokens);
 
   MethodResult& result() { return result_; }
   const StepFigures& step() const { return step_; }
@@ -82,6 +90,7 @@ class MethodRun {
 
  private:
   void add_loads(const LayerTokens& tokens, const LayerOutcome& outcome, int group);
+  void take_picture(int step, int layer, const LayerOutcome& outcome);
 
   const SimSetup& setup_;
   int num_steps_;
@@ -97,15 +106,17 @@ class MethodRun {
   std::int64_t layer_most_ = 0, layer_total_ = 0;
 };
 
-void MethodRun::run(int layer, int group, const LayerTokens& tokens) {
+void MethodRun::run(int layer, int group, const LayerTokens& tokens, std::optional<int> pictured) {
   const LayerOutcome& outcome =
-      gathered_ ? gathered_->run(tokens) : replays_[static_cast<std::size_t>(group)].run(layer, tokens);
+      gathered_ ? gathered_->run(tokens)
+                : replays_[static_cast<std::size_t>(group)].run(layer, tokens, pictured.has_value());
+  if (pictured && !gathered_) take_picture(*pictured, layer, outcome);
   add_loads(tokens, outcome, group);
   if (outcome.seconds >= layer_seconds_) {
     layer_seconds_ = outcome.seconds;
     layer_parts_ = outcome.parts;
   }
-  step_.transfers += outcome.transfers;
+  step_.transfers += std::ssize(outcome.sent);
   step_.rows += outcome.rows;
   step_.chunks = std::max(step_.chunks, static_cast<int>(outcome.chunks.size()));
   step_.layers_as_planned += outcome.reason == StepReason::as_planned;
@@ -184,14 +195,16 @@ void MethodRun::move_to(const std::vector<LayerPlacement>& homes, StepFigures& n
     before.push_back(replays_.front().homes(static_cast<int>(layer)));
   const std::vector<double> bytes = moved_bytes(before, homes, setup_.layer->sizes.sent_weight_bytes);
   next.moved_bytes = std::accumulate(bytes.begin(), bytes.end(), 0.0) * static_cast<double>(replays_.size());
-  if (setup_.machine) next.seconds += exchange_seconds(*setup_.machine, setup_.topology, bytes);
+  if (!setup_.machine) return;
+  const double seconds = exchange_seconds(*setup_.machine, setup_.topology, bytes);
+  next.seconds += seconds;
+  next.parts[static_cast<std::size_t>(SimPhase::wait)] += seconds;
 }
 
-void MethodRun::picture(int step, int layer, const LayerTokens& tokens) {
-  if (gathered_) return;
-  const LayerOutcome& outcome = replays_.front().run(layer, tokens, true);
+// Of the first group.
+void MethodRun::take_picture(int step, int layer, const LayerOutcome& outcome) {
   const LayerPlacement& homes = replays_.front().homes(layer);
-  const auto ranks = static_cast<std::size_t>(tokens.num_ranks());
+  const auto ranks = static_cast<std::size_t>(outcome.plan.num_ranks());
   PlanPicture& picture = result_.picture;
   picture.step = step;
   picture.layer = layer;
@@ -199,27 +212,35 @@ void MethodRun::picture(int step, int layer, const LayerTokens& tokens) {
   for (ExpertId expert : indices<ExpertId>(outcome.plan.num_experts()))
     for (const Segment& segment : outcome.plan.segments(expert))
       picture.at[segment.rank.offset() * ranks + homes.owner(expert).offset()] += segment.size();
-  picture.transfers.assign(outcome.plan.transfers().begin(), outcome.plan.transfers().end());
+  picture.transfers = outcome.sent;
   picture.spans = setup_.machine ? outcome.spans : std::vector<PhaseSpan>{};
   picture.fullest = outcome.fullest;
 }
 
-// The layer and step that is least even under plain EP.
-struct Worst {
-  double level = 0;
-  int step = 0;
-  int layer = 0;
-};
+// The layer's step that is least even under plain EP so far.
+class LeastEven {
+ public:
+  LeastEven(int num_experts, int num_ranks)
+      : homes_(LayerPlacement::contiguous(num_experts, num_ranks)),
+        loads_(static_cast<std::size_t>(num_ranks)) {}
 
-void note_worst(const LayerTokens& tokens, const LayerPlacement& homes, int step, int layer, Worst& worst) {
-  std::vector<std::int64_t> loads(static_cast<std::size_t>(tokens.num_ranks()));
-  for (ExpertId expert : indices<ExpertId>(homes.num_experts()))
-    loads[homes.owner(expert).offset()] += tokens.counts.load(expert);
-  if (tokens.counts.total() == 0) return;
-  const double level =
-      static_cast<double>(std::ranges::max(loads)) / static_cast<double>(tokens.counts.total());
-  if (level > worst.level) worst = {level, step, layer};
-}
+  bool is_exceeded_by(const LayerTokens& tokens) {
+    if (tokens.counts.total() == 0) return false;
+    std::ranges::fill(loads_, 0);
+    for (ExpertId expert : indices<ExpertId>(homes_.num_experts()))
+      loads_[homes_.owner(expert).offset()] += tokens.counts.load(expert);
+    const double level =
+        static_cast<double>(std::ranges::max(loads_)) / static_cast<double>(tokens.counts.total());
+    if (level <= level_) return false;
+    level_ = level;
+    return true;
+  }
+
+ private:
+  LayerPlacement homes_;
+  std::vector<std::int64_t> loads_;
+  double level_ = 0;
+};
 
 }  // namespace
 
@@ -234,7 +255,7 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
   all.place_every = options.place_every;
   all.independent_parts = steps.independent_parts(options.first_judged, steps.num_steps());
   all.same_data = place_from == nullptr && options.first_judged == 0;
-  all.tokens_per_step = steps.assignments_per_step() / steps.top_k().value_or(1);
+  all.backward = setup.backward;
   StepSource& source = place_from == nullptr ? steps : *place_from;
   const int placed_end = place_from != nullptr || all.same_data ? source.num_steps() : options.first_judged;
 
@@ -244,16 +265,15 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
     homes.push_back(homes_for(method, source, 0, placed_end, setup.topology));
     runs.push_back(std::make_unique<MethodRun>(setup, shape, method, homes.back(), all.num_steps));
   }
-  const LayerPlacement plain = LayerPlacement::contiguous(steps.num_experts(), shape.ranks);
+  LeastEven least_even(steps.num_experts(), shape.ranks);
   LayerTokens tokens;
-  Worst worst;
-  std::int64_t assignments = 0;
+  std::int64_t assignments = 0, all_tokens = 0;
   for (int i = 0; i < all.num_steps; ++i) {
     const int step = options.first_judged + i;
     const bool renews = options.place_every && i > 0 && i % *options.place_every == 0;
     for (std::size_t m = 0; m < runs.size(); ++m) {
       runs[m]->begin_step();
-      if (!renews || !runs[m]->result().method.is_placed()) continue;
+      if (!renews || !options.methods[m].renews) continue;
       homes[m] = homes_for(options.methods[m], steps, step - *options.place_every, step, setup.topology);
       runs[m]->move_to(homes[m], runs[m]->step());
       runs[m]->place(homes[m]);
@@ -264,8 +284,10 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
       for (int group = 0; group < shape.groups; ++group) {
         steps.read(layer, group, tokens);
         assignments += tokens.counts.total();
-        if (group == 0) note_worst(tokens, plain, step, layer, worst);
-        for (auto& run : runs) run->run(layer, group, tokens);
+        if (tokens.has_tokens()) all_tokens += tokens.first_token.back();
+        const bool is_pictured = group == 0 && least_even.is_exceeded_by(tokens);
+        for (auto& run : runs)
+          run->run(layer, group, tokens, is_pictured ? std::optional(step) : std::nullopt);
       }
       for (auto& run : runs) run->end_layer(layer, i);
     }
@@ -275,9 +297,10 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
   if (assignments == 0)
     throw InvalidArgument("recordings", "have no assignments in the steps that are judged",
                           "a recording of some tokens");
-  steps.open(worst.step);
-  steps.read(worst.layer, 0, tokens);
-  for (auto& run : runs) run->picture(worst.step, worst.layer, tokens);
+  const double layer_steps = static_cast<double>(all.num_steps) * steps.num_layers();
+  all.assignments_per_step = static_cast<double>(assignments) / layer_steps;
+  all.tokens_per_step = all_tokens > 0 ? static_cast<double>(all_tokens) / layer_steps
+                                       : all.assignments_per_step / steps.top_k().value_or(1);
   for (auto& run : runs) all.methods.push_back(std::move(run->result()));
   if (!all.has_seconds) return all;
   const auto tokens_needed = internal::break_even_tokens(steps, shape, setup, options, homes);

@@ -64,6 +64,8 @@ struct MethodResult {
   // max/mean by layer, in up to 64 runs of steps: [L][runs].
   std::vector<std::vector<double>> heat;
   PlanPicture picture;
+  // Weights of copies on the rank that has the most, over all layers; where the layer is known.
+  double copy_bytes = 0;
   // Tokens of a step over all ranks from which on it is predicted to be faster than plain EP at this routing;
   // nothing where it never is, or nothing predicts it.
   std::optional<double> break_even_tokens = {};
@@ -83,7 +85,9 @@ struct Comparison {
   bool same_data = false;     // placements were made from the steps that were replayed
   int independent_parts = 0;  // of the steps that were replayed: sequences, or a file's own steps
   bool has_bytes = false, has_seconds = false;
-  double tokens_per_step = 0;  // mean; assignments where nobody says how many a token makes
+  bool backward = false;
+  double assignments_per_step = 0;  // of a layer, mean of the steps that were replayed
+  double tokens_per_step = 0;       // mean; assignments where nobody says how many a token makes
   GroupShape shape;
 };
 

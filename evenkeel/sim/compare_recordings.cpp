@@ -38,6 +38,19 @@ void require_effect(const CompareOptions& options, bool has_place_from, int num_
         num_judged > 1 ? fmt::format("1..{}", num_judged - 1) : "to leave it out");
 }
 
+// Behind each method that is placed the same again, placed anew: "eplb@50".
+void add_renewed(int every, std::vector<Method>& methods) {
+  std::vector<Method> both;
+  for (const Method& method : methods) {
+    both.push_back(method);
+    if (!method.is_placed()) continue;
+    both.push_back(method);
+    both.back().name += fmt::format("@{}", every);
+    both.back().renews = true;
+  }
+  methods = std::move(both);
+}
+
 std::vector<std::string> names_of(std::span<const Recording> recordings) {
   std::vector<std::string> names;
   for (const Recording& each : recordings) names.push_back(each.name);
@@ -60,6 +73,13 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
     source = steps_of(place_from, shape, request.cut);
     require_like(first, place_from.front());
   }
+  constexpr double kMostAssignments = 1e12;  // of a step
+  if (request.machine.model && steps->assignments_per_step() > kMostAssignments)
+    throw InvalidArgument("recordings",
+                          fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
+                          "counts of tokens: shares and averages say nothing of sizes, so without a model");
+  if (const std::int64_t left = steps->tokens_left_out(); left > 0)
+    all.notes.push_back(fmt::format("{} tokens behind the last whole step are left out", left));
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);
   const Known known{.num_experts = experts,
                     .num_ranks = shape.ranks,
@@ -73,13 +93,20 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
       .place_every = request.place_every};
   for (Method& method : options.methods)
     if (request.slots && method.step == Method::Step::slots) method.slots = *request.slots;
+  if (request.slots && std::ranges::none_of(options.methods, [](const Method& each) {
+        return each.step == Method::Step::slots;
+      }))
+    throw InvalidArgument("slots", "no method that is compared keeps slots", "a method with slots:S");
   require_effect(options, source != nullptr, steps->num_steps() - options.first_judged);
   if (options.methods.front().name != "ep") {
     if (std::ranges::find(options.methods, "ep", &Method::name) != options.methods.end())
       std::erase_if(options.methods, [](const Method& each) { return each.name == "ep"; });
     options.methods.insert(options.methods.begin(), parse_method("ep"));
   }
+  if (request.place_every) add_renewed(*request.place_every, options.methods);
   all.comparison = compare(*steps, shape, setup, options, source.get(), progress);
+  for (const std::string& name : all.placed_from)
+    all.comparison.same_data |= std::ranges::find(all.recordings, name) != all.recordings.end();
   all.summaries = summaries_of(all.comparison, setup.budget);
   all.num_layers = steps->num_layers();
   all.num_experts = experts;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/error.h"
+
 namespace evenkeel {
 
 namespace {
@@ -43,6 +45,11 @@ std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, i
       recordings = parts_of(steps, begin, end);
       break;
   }
+  if (std::ranges::all_of(recordings, [](const RoutingProfile& each) {
+        return std::ranges::all_of(each.loads(), [](std::int64_t load) { return load == 0; });
+      }))
+    throw InvalidArgument("recordings", "have no assignments in the steps that placements are made from",
+                          "other recordings to place from, or methods without placements");
   const Placement placement = recordings.size() == 1 ? place(recordings.front(), topology, options).placement
                                                      : place(recordings, topology, options).placement;
   std::vector<LayerPlacement> homes;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -66,6 +67,15 @@ MemoryOptions memory_options(const Method& method, const SimSetup& setup) {
   return options;
 }
 
+// Of a count whose tokens are not known, how many come before `end` of so many units. What does not divide
+// comes sooner for some experts and later for others, so that no unit gets all of it.
+std::int64_t share_of(std::int64_t count, std::size_t expert, std::int64_t end, std::int64_t units) {
+  constexpr double kGolden = 0.6180339887498949;
+  const double place = static_cast<double>(expert) * kGolden;
+  const auto sooner = static_cast<std::int64_t>((place - std::floor(place)) * static_cast<double>(units));
+  return (count * end + sooner) / units;
+}
+
 // Tokens [begin, end) / units of every rank.
 void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, LayerTokens& part) {
   const int ranks = all.num_ranks();
@@ -83,7 +93,7 @@ void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, L
     if (!all.has_tokens()) {
       const auto whole = all.counts.row(rank);
       for (std::size_t e = 0; e < experts; ++e)
-        row[e] = chunk.end_token(whole[e], units) - chunk.first_token(whole[e], units);
+        row[e] = share_of(whole[e], e, chunk.end, units) - share_of(whole[e], e, chunk.begin, units);
       continue;
     }
     const auto k = static_cast<std::size_t>(all.top_k);
@@ -174,9 +184,11 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
     decision_.reason = reason_of_plan(!slots.sent().empty());
     if (bytes_) decision_.workspace = bytes_->workspaces();
     carry_out(homes, tokens, decision_, slots.sent(), outcome_, with_spans);
-    if (setup_.layer)
-      for (Peaks& peak : outcome_.peaks)
-        peak.forward += method_.slots * setup_.layer->chunk.forward_weight_bytes;
+    // Slots are there whether something lies in them or not.
+    for (std::size_t rank = 0; rank < outcome_.peaks.size(); ++rank) {
+      const auto used = std::ranges::count(decision_.plan.transfers(), RankId(rank), &Transfer::to);
+      outcome_.peaks[rank].forward += (method_.slots - used) * setup_.layer->chunk.forward_weight_bytes;
+    }
     return outcome_;
   }
   for (std::size_t i = 0; i < planners_.size(); ++i) {
@@ -226,9 +238,11 @@ BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerToke
   }
   std::vector<std::int64_t> counts;
   for (RankId rank : indices<RankId>(ranks))
-    for (std::int64_t block = 0; block < blocks; ++block)
-      for (const std::int64_t count : tokens.counts.row(rank))
-        counts.push_back(count * (block + 1) / blocks - count * block / blocks);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const auto row = tokens.counts.row(rank);
+      for (std::size_t e = 0; e < row.size(); ++e)
+        counts.push_back(share_of(row[e], e, block + 1, blocks) - share_of(row[e], e, block, blocks));
+    }
   table.fill_counts(counts, homes);
   return table;
 }
@@ -289,7 +303,7 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
   outcome.reason = decision.reason;
   outcome.plan = decision.plan;
   outcome.chunks = decision.chunks;
-  outcome.transfers = std::ssize(transfers);
+  outcome.sent.assign(transfers.begin(), transfers.end());
   outcome.assignments = tokens.counts.total();
   outcome.recomputed = 0;
   outcome.rows = 0;

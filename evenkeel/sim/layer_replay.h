@@ -41,7 +41,7 @@ struct LayerOutcome {
   StepReason reason = StepReason::as_planned;
   StepPlan plan;
   std::vector<Chunk> chunks;
-  std::int64_t transfers = 0;  // of weights, to any rank, in a pass
+  std::vector<Transfer> sent;  // weights that travel in a pass
   std::int64_t assignments = 0;
   std::int64_t recomputed = 0;  // assignments that backward computes again
   // Where the layer is known.

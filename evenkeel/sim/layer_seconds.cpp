@@ -61,8 +61,10 @@ double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span
   borrow(transfers);
   for (const ChunkWork& chunk : chunks) {
     ++chunk_;
-    if (chunk_ > 0)
-      for (double& now : now_) now += machine_.chunk_seconds;
+    for (std::size_t rank = 0; rank < ranks_ && chunk_ > 0; ++rank) {
+      add_span(rank, SimPhase::plan, now_[rank], now_[rank] + machine_.chunk_seconds);
+      now_[rank] += machine_.chunk_seconds;
+    }
     dispatch(pass, chunk);
     compute(pass, chunk, homes, chunk_ == 0);
     wait_for_all();

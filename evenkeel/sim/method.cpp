@@ -47,7 +47,7 @@ constexpr std::array<Part<Step>, 6> kSteps = {{
     {"best", Step::best, "each step as it is predicted to be fastest"},
 }};
 constexpr std::array<Part<Memory>, 2> kMemories = {{
-    {"memfine", Memory::memfine, "in MemFine's chunks"},
+    {"memfine", Memory::memfine, "in MemFine's chunks, or more where these do not fit"},
     {"budget", Memory::budget, "in chunks that fit the budget"},
 }};
 
@@ -136,7 +136,13 @@ std::string Method::description() const {
 }
 
 std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
-  const std::vector<Method> usual = usual_methods(known);
+  // A name of what cannot be compared here is refused by whoever knows why.
+  Known all = known;
+  all.seconds = all.unlike_links = all.budget = true;
+  all.backward = false;
+  std::vector<Method> usual = usual_methods(known);
+  for (const Method& method : usual_methods(all))
+    if (std::ranges::find(usual, method.name, &Method::name) == usual.end()) usual.push_back(method);
   std::vector<Method> methods;
   for (const std::string& name : split(text, ',')) {
     const auto found = std::ranges::find(usual, name, &Method::name);

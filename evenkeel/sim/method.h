@@ -34,6 +34,7 @@ struct Method {
   int slots = 0;  // of slots
   Memory memory = Memory::unlimited;
   bool fsdp = false;
+  bool renews = false;  // is placed anew again and again, where a comparison does that
 
   bool is_placed() const { return homes != Homes::contiguous; }
   std::string description() const;

@@ -61,7 +61,10 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
   Topology::Description description = topology.description();
   const bool says_links =
       !description.links.empty() || description.within != Link{} || description.across != Link{};
-  if (request.topology_has_links && says_links) return topology;
+  if (request.topology_has_links && says_links) {
+    notes.push_back("links are taken to reach what the topology says of them; presets say published peaks");
+    return topology;
+  }
   description.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
   description.across = {machine.nic_bytes_per_second * 1e-9, machine.nic_seconds * 1e6};
   for (const Link& link : {description.within, description.across})

@@ -53,6 +53,7 @@ class TraceSteps final : public StepSource {
       tokens += step.size();
       most_tokens_ = std::max(most_tokens_, (step.size() + ranks - 1) / ranks);
     }
+    if (cut.tokens) tokens_left_out_ = info.num_tokens - tokens;
     assignments_per_step_ = static_cast<double>(tokens * *top_k_) / num_steps_;
   }
 
@@ -103,14 +104,26 @@ class TraceSteps final : public StepSource {
     RoutingProfile sum(num_layers_, num_experts_, transitions);
     for (int step = begin; step < end; ++step)
       for (TraceBatches batches(trace_, steps_[static_cast<std::size_t>(step)]); batches.next();)
-        sum.add_tokens(batches.ids(), trace_.info().top_k);
+        sum.add_tokens(first_of_each(batches.ids()), *top_k_);
     return sum;
   }
 
  private:
+  // Of a token's experts in a layer, those that count.
+  std::span<const std::int32_t> first_of_each(std::span<const std::int32_t> ids) {
+    const auto all = static_cast<std::size_t>(trace_.info().top_k), k = static_cast<std::size_t>(*top_k_);
+    if (k == all) return ids;
+    counted_.clear();
+    for (std::size_t at = 0; at < ids.size(); at += all)
+      counted_.insert(counted_.end(), ids.begin() + static_cast<std::ptrdiff_t>(at),
+                      ids.begin() + static_cast<std::ptrdiff_t>(at + k));
+    return counted_;
+  }
+
   TraceReader& trace_;
   GroupShape shape_;
   std::vector<TokenRange> steps_;
+  std::vector<std::int32_t> counted_;
   std::vector<std::int32_t> read_;  // of the open step, [tokens, layers, k]
   std::int64_t tokens_ = 0;
 };
@@ -245,6 +258,7 @@ class JoinedSteps final : public StepSource {
       begins_.push_back(num_steps_);
       num_steps_ += part->num_steps();
       most_tokens_ = std::max(most_tokens_, part->most_tokens());
+      tokens_left_out_ += part->tokens_left_out();
       assignments_per_step_ += part->assignments_per_step() * part->num_steps();
     }
     assignments_per_step_ /= num_steps_;

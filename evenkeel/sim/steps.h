@@ -57,6 +57,8 @@ class StepSource {
 
   // The most tokens that a rank brings to a step.
   std::int64_t most_tokens() const { return most_tokens_; }
+  // Of a trace in windows, behind the last whole one.
+  std::int64_t tokens_left_out() const { return tokens_left_out_; }
   // Parts of steps [begin, end) whose routing does not depend on each other (placement/evaluate/blocks.h):
   // the sequences of a trace that says them, else all of it is one; a file's own steps.
   virtual int independent_parts(int begin, int end) const = 0;
@@ -74,6 +76,7 @@ class StepSource {
   std::optional<int> top_k_;
   double assignments_per_step_ = 0;
   std::int64_t most_tokens_ = 0;
+  std::int64_t tokens_left_out_ = 0;
 };
 
 struct StepCut {

@@ -1,6 +1,7 @@
 #include "evenkeel/sim/sweep.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -57,7 +58,11 @@ class Setter {
   }
   void require_levels(const Topology& topology) const {
     const Topology::Description& all = topology.description();
-    if (!all.links.empty() || !all.speeds.empty() || !all.capacities.empty())
+    const int of_node = topology.num_ranks() / topology.num_nodes();
+    bool alike = all.devices_per_rank == 1;
+    for (std::size_t rank = 0; rank < all.node_of_rank.size(); ++rank)
+      alike &= all.node_of_rank[rank] == static_cast<int>(rank) / of_node;
+    if (!alike || !all.links.empty() || !all.speeds.empty() || !all.capacities.empty())
       throw InvalidArgument(argument_, name_ + ", but the topology says each rank's links, speed or capacity",
                             "a topology of nodes that are alike");
   }
@@ -94,22 +99,29 @@ const MethodSummary* find(const ComparedRecordings& compared, const std::string&
 
 SweptMethod swept(const Sweep& sweep, const std::string& name) {
   SweptMethod method{.name = name};
+  std::vector<std::string> undecided, again;
   for (const SweepPoint& point : sweep.points) {
     const MethodSummary* const sum = find(point.compared, name);
-    const bool pays = sum != nullptr && sum->answer == MethodSummary::Answer::pays;
-    if (method.stops_at) break;
-    if (pays && !method.pays_from) method.pays_from = point.value;
-    if (pays) method.pays_until = point.value;
-    if (!pays && method.pays_from) method.stops_at = point.value;
+    const auto answer = sum == nullptr ? MethodSummary::Answer::does_not_pay : sum->answer;
+    if (answer == MethodSummary::Answer::not_enough_data) undecided.push_back(point.value);
+    if (method.stops_at && answer == MethodSummary::Answer::pays) again.push_back(point.value);
+    if (method.stops_at) continue;
+    if (answer == MethodSummary::Answer::pays) {
+      if (!method.pays_from) method.pays_from = point.value;
+      method.pays_until = point.value;
+    }
+    if (answer == MethodSummary::Answer::does_not_pay && method.pays_from) method.stops_at = point.value;
   }
-  if (!method.pays_from) {
+  if (!method.pays_from)
     method.sentence = "pays at none of them";
-    return method;
-  }
-  method.sentence = method.pays_from == method.pays_until
-                        ? fmt::format("pays at {}", *method.pays_from)
-                        : fmt::format("pays from {} to {}", *method.pays_from, *method.pays_until);
+  else if (method.pays_from == method.pays_until)
+    method.sentence = fmt::format("pays at {}", *method.pays_from);
+  else
+    method.sentence = fmt::format("pays from {} to {}", *method.pays_from, *method.pays_until);
   if (method.stops_at) method.sentence += fmt::format(", and no longer at {}", *method.stops_at);
+  if (!again.empty()) method.sentence += fmt::format("; pays again at {}", fmt::join(again, ", "));
+  if (!undecided.empty())
+    method.sentence += fmt::format("; not enough data at {}", fmt::join(undecided, ", "));
   return method;
 }
 
@@ -131,8 +143,9 @@ std::string bottleneck_of(const Sweep& sweep) {
   for (const SweepPoint& point : sweep.points) {
     const SimPhase part = largest_part(point);
     if (part == before) continue;
-    text += fmt::format("{}at {} {} takes the most of a step of plain EP ({:.0f} %)",
-                        text.empty() ? "" : "; ", point.value, name_of(part), share(point));
+    text += fmt::format(
+        "{}at {} {} takes the most of a step of plain EP ({:.0f} %)", text.empty() ? "" : "; ", point.value,
+        part == SimPhase::plan ? "starting layers (counts, plan, messages)" : name_of(part), share(point));
     before = part;
   }
   return text;
@@ -154,8 +167,12 @@ Sweep sweep(std::span<const Recording> recordings, std::span<const Recording> pl
                            compare_recordings(recordings, place_from, requests[static_cast<std::size_t>(i)],
                                               progress ? SimProgress(part) : SimProgress())});
   }
-  for (const MethodResult& method : made.points.front().compared.comparison.methods)
-    if (method.method.name != "ep") made.methods.push_back(swept(made, method.method.name));
+  for (const SweepPoint& point : made.points)
+    for (const MethodResult& method : point.compared.comparison.methods) {
+      const std::string& name = method.method.name;
+      if (name != "ep" && std::ranges::find(made.methods, name, &SweptMethod::name) == made.methods.end())
+        made.methods.push_back(swept(made, name));
+    }
   made.bottleneck = bottleneck_of(made);
   return made;
 }

@@ -88,6 +88,7 @@ class Judge {
   void judge_gain(const Gain& gain, const std::string& figure, MethodSummary& sum) const;
   int over_budget(const MethodResult& method) const;
   std::string cost_of(const MethodSummary& sum) const;
+  std::string from_tokens(const MethodSummary& sum) const;
 
   const Comparison& comparison_;
   std::optional<std::int64_t> budget_;
@@ -97,16 +98,16 @@ class Judge {
 MethodSummary Judge::figures_of(const MethodResult& method) const {
   MethodSummary sum;
   sum.max_over_mean = spread_of(values_of(method, &StepFigures::max_over_mean));
-  const double ideal = spread_of(values_of(plain_, &StepFigures::max_over_mean)).median;
+  const double ideal = mean_of(values_of(plain_, &StepFigures::max_over_mean));
   if (comparison_.has_seconds) {
     sum.seconds = spread_of(values_of(method, &StepFigures::seconds));
-    const double before = spread_of(values_of(plain_, &StepFigures::seconds)).median;
-    if (sum.seconds->median > 0) sum.speedup = before / sum.seconds->median;
+    if (sum.seconds->mean > 0)
+      sum.speedup = mean_of(values_of(plain_, &StepFigures::seconds)) / sum.seconds->mean;
     for (const StepFigures& step : method.steps)
       for (std::size_t phase = 0; phase < kSimPhases; ++phase)
         sum.parts[phase] += step.parts[phase] / static_cast<double>(method.steps.size());
   } else {
-    sum.speedup = ideal / sum.max_over_mean.median;
+    sum.speedup = ideal / sum.max_over_mean.mean;
   }
   if (sum.speedup) sum.share_of_ideal = *sum.speedup / ideal;
   sum.transfers = field_mean(method, &StepFigures::transfers);
@@ -115,6 +116,7 @@ MethodSummary Judge::figures_of(const MethodResult& method) const {
   sum.most_chunks = std::ranges::max(method.steps, {}, &StepFigures::chunks).chunks;
   sum.break_even_tokens = method.break_even_tokens;
   if (!comparison_.has_bytes) return sum;
+  sum.copy_bytes = method.copy_bytes;
   sum.rows = field_mean(method, &StepFigures::rows);
   sum.bytes_within = field_mean(method, &StepFigures::bytes_within);
   sum.bytes_across = field_mean(method, &StepFigures::bytes_across);
@@ -140,7 +142,7 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
                                comparison_.num_steps, misfits_before, figure, cost_of(sum));
   } else if (before == after) {
     sum.answer = Answer::does_not_pay;
-    sum.sentence = "changes nothing here";
+    sum.sentence = "changes nothing here" + from_tokens(sum);
   } else if (units < kBlocks) {
     sum.answer = Answer::not_enough_data;
     sum.sentence =
@@ -152,18 +154,24 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
 }
 
 void Judge::judge_gain(const Gain& gain, const std::string& figure, MethodSummary& sum) const {
-  const std::string span = fmt::format("{} ({:.3g} to {:.3g})", figure, 1 - gain.high() / gain.before,
-                                       1 - gain.low() / gain.before);
+  const std::string span =
+      fmt::format("{} ({:.3g} to {:.3g})", figure, std::max(0.0, 1 - gain.high() / gain.before),
+                  1 - gain.low() / gain.before);
   if (gain.low() <= 0 && gain.high() >= 0) {
     sum.answer = Answer::not_enough_data;
-    sum.sentence = span + ": too close to 1 for this much data";
+    sum.sentence = span + ", too wide to tell on which side of 1 it is" + cost_of(sum);
     return;
   }
   sum.answer = gain.low() > 0 ? Answer::pays : Answer::does_not_pay;
-  sum.sentence = span + cost_of(sum);
-  if (sum.break_even_tokens)
-    sum.sentence += fmt::format("; it {} from about {} tokens a step on",
-                                gain.low() > 0 ? "pays" : "would pay", std::llround(*sum.break_even_tokens));
+  sum.sentence = span + cost_of(sum) + from_tokens(sum);
+}
+
+std::string Judge::from_tokens(const MethodSummary& sum) const {
+  // It is predicted from a few layers, and may contradict what all of them say.
+  const bool pays = sum.answer == Answer::pays;
+  if (!sum.break_even_tokens || pays != (*sum.break_even_tokens <= comparison_.tokens_per_step)) return "";
+  return fmt::format("; it {} from about {} tokens a step on", pays ? "pays" : "would pay",
+                     std::llround(*sum.break_even_tokens));
 }
 
 int Judge::over_budget(const MethodResult& method) const {
@@ -176,9 +184,13 @@ std::string Judge::cost_of(const MethodSummary& sum) const {
   std::string cost;
   if (sum.transfers > 0) cost += fmt::format(", for {:.3g} weight transfers a step", sum.transfers);
   if (sum.weight_bytes.value_or(0) > 0)
-    cost += fmt::format(", {} of weights a step", size_text(*sum.weight_bytes));
+    cost += fmt::format(", {} of weights{} a step", size_text(*sum.weight_bytes),
+                        comparison_.backward ? " and gradients" : "");
   if (sum.moved_bytes > 0)
     cost += fmt::format(", and {} a step of experts that move to new homes", size_text(sum.moved_bytes));
+  if (sum.copy_bytes.value_or(0) > 0)
+    cost +=
+        fmt::format(", with {} of copies on a rank, which its peak leaves out", size_text(*sum.copy_bytes));
   if (sum.recomputed > 0) cost += fmt::format(", with {:.0f} % computed twice", 100 * sum.recomputed);
   return cost;
 }
@@ -209,9 +221,7 @@ Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   // The least value that so many hundredths of all do not exceed.
   const auto at = [&](std::size_t percent) { return values[(values.size() * percent + 99) / 100 - 1]; };
-  const std::size_t half = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return {mean_of(values), median, at(95), at(99), values.back()};
+  return {mean_of(values), at(50), at(95), at(99), values.back()};
 }
 
 std::vector<MethodSummary> summaries_of(const Comparison& comparison, std::optional<std::int64_t> budget) {

@@ -27,10 +27,11 @@ struct MethodSummary {
   Spread max_over_mean;
   std::optional<Spread> seconds;
   PhaseSeconds parts{};                  // of a step, mean
-  std::optional<double> speedup;         // over ep, median of steps
+  std::optional<double> speedup;         // over ep, of the mean step
   std::optional<double> share_of_ideal;  // of max/mean under ep
   // In a step, mean; where the layer is known.
   std::optional<double> rows, bytes_within, bytes_across, weight_bytes;
+  std::optional<double> copy_bytes;  // weights of copies on the rank with the most, all layers
   double moved_bytes = 0;
   std::optional<RankPair> worst_pair;
   double transfers = 0;  // in a step, mean
@@ -47,7 +48,7 @@ struct MethodSummary {
 const char* name_of(MethodSummary::Answer answer);  // "does_not_pay"
 std::string text_of(MethodSummary::Answer answer);  // "does not pay"
 
-// By method. `assignments_per_token` are of a layer.
+// By method.
 std::vector<MethodSummary> summaries_of(const Comparison& comparison, std::optional<std::int64_t> budget);
 
 }  // namespace evenkeel

@@ -19,8 +19,8 @@ RESULT = [
 ]  # fmt: skip
 METHOD = [
     "name", "what", "max_over_mean", "step_ms", "parts_ms", "speedup", "share_of_ideal", "rows",
-    "bytes_within_nodes", "bytes_between_nodes", "worst_pair", "transfers", "weight_bytes", "moved_bytes", "peak_bytes",
-    "steps_over_budget", "chunks", "recomputed_fraction", "verdict",
+    "bytes_within_nodes", "bytes_between_nodes", "worst_pair", "transfers", "weight_bytes", "copy_bytes", "moved_bytes",
+    "peak_bytes", "steps_over_budget", "chunks", "recomputed_fraction", "verdict",
 ]  # fmt: skip
 SPREAD = ["mean", "median", "p95", "p99", "worst"]
 COLUMNS = [
@@ -267,14 +267,16 @@ class Split(CompareTest):
         self.trace()
         words = ["t.npz", "--ranks", RANKS, *self.machine(), "--methods", "eplb:4,level"]
         said = self.compare(*words, "--place-every", 5, "--csv", "s.csv")
-        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; anew after every 5 steps, from these")
-        moved = [float(row["moved_bytes"]) for row in self.rows("s.csv") if row["method"] == "eplb:4"]
+        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 anew after every 5 steps, from these")
+        moved = [float(row["moved_bytes"]) for row in self.rows("s.csv") if row["method"] == "eplb:4@5"]
         for step, each in enumerate(moved):
             (self.assertGreater if step in (5, 10, 15) else self.assertEqual)(each, 0, step)
-        self.assertEqual(self.methods(said)["level"]["moved_bytes"], 0)
+        self.assertEqual(list(self.methods(said)), ["ep", "eplb:4", "eplb:4@5", "level"])
+        for name in ["eplb:4", "level"]:
+            self.assertEqual(self.methods(said)[name]["moved_bytes"], 0)
         self.trace("other.npz", seed=7)
         both = self.compare(*words, "--place-every", 5, "--place-from", "other.npz")
-        self.assertEqual(both["placed_on"], "other.npz; anew after every 5 steps, from these")
+        self.assertEqual(both["placed_on"], "other.npz; with @5 anew after every 5 steps, from these")
 
     def test_several_traces_are_one_behind_the_other(self):
         self.trace(), self.trace("u.npz", seed=9)
@@ -461,8 +463,10 @@ class Refusals(CompareTest):
         self.refused(["empty.npz", "--ranks", RANKS], "empty.npz: has no assignments", 3, "ParseError")
         self.refused([*self.here, "--place-from", "empty.npz"], "empty.npz: has no assignments", 3, "ParseError")
         (self.folder / "padding.npz").write_bytes(npz("topk_ids", [40, 1, 1], [-1] * 40))
-        self.refused(["padding.npz", "--ranks", RANKS], "recordings: have no assignments in the steps that are judged; "
+        self.refused(["padding.npz", "--ranks", RANKS, "--methods", "level"], "recordings: have no assignments in the steps that are judged; "
                      "allowed: a recording of some tokens", 4)  # fmt: skip
+        self.refused(["padding.npz", "--ranks", RANKS], "recordings: have no assignments in the steps that placements "
+                     "are made from; allowed: other recordings to place from, or methods without placements")  # fmt: skip
         (self.folder / "zero.npz").write_bytes(npz("counts", [2, 1, EXPERTS], [0] * 16))
         self.refused(
             ["zero.npz", "--ranks", RANKS], "zero.npz: counts: has no assignment in any layer", 3, "ParseError"

@@ -117,7 +117,11 @@ TEST(Comparison, PlacesOnOneHalfAndJudgesTheOther) {
   const ComparedRecordings from =
       compare_recordings(std::span(&recording, 1), std::span(&recording, 1), request_of("8xh100", 8, 2));
   EXPECT_EQ(from.comparison.num_steps, 40);
-  EXPECT_FALSE(from.comparison.same_data);
+  EXPECT_TRUE(from.comparison.same_data);
+  Recording other = trace_recording(1, 8, 2, 4000, 80, 4);
+  other.name = "other";
+  EXPECT_FALSE(compare_recordings(std::span(&recording, 1), std::span(&other, 1), request_of("8xh100", 8, 2))
+                   .comparison.same_data);
   const Recording one = load_recording({{5, 1, 2, 7}});
   EXPECT_TRUE(compared(one, {.machine = {.topology = Topology::uniform(1, 2)}}).comparison.same_data);
 }
@@ -144,7 +148,10 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   request.place_every = 2;
   request.cut.top_k = 8;
   const ComparedRecordings all = compared(recording, request);
-  const MethodSummary& moved = all.summaries[1];
+  ASSERT_EQ(all.summaries.size(), 3U);  // ep; copies placed once; and placed anew
+  EXPECT_EQ(all.comparison.methods[2].method.name, "eplb:64@2");
+  EXPECT_EQ(all.summaries[1].moved_bytes, 0);
+  const MethodSummary& moved = all.summaries[2];
   EXPECT_LT(moved.max_over_mean.median, all.summaries[0].max_over_mean.median);
   EXPECT_GT(moved.moved_bytes, 0);
   EXPECT_EQ(moved.answer, MethodSummary::Answer::does_not_pay);

@@ -106,7 +106,7 @@ void expect_replayed(const Case& made, const Candidate& candidate, const Candida
   EXPECT_EQ(std::vector(loads.begin(), loads.end()), figures.rank_loads);
   EXPECT_EQ(outcome.reason, figures.reason);
   EXPECT_EQ(static_cast<int>(outcome.chunks.size()), figures.chunks);
-  EXPECT_EQ(outcome.transfers, figures.transfers);
+  EXPECT_EQ(std::ssize(outcome.sent), figures.transfers);
   EXPECT_EQ(outcome.moved.dispatch, figures.dispatch_bytes);
   EXPECT_EQ(outcome.moved.combine, figures.combine_bytes);
   EXPECT_EQ(outcome.moved.weights, figures.transfer_bytes);

@@ -15,6 +15,12 @@ constexpr double kFewest = 16, kMost = 1 << 24;  // tokens of a step, over all r
 constexpr int kHalvings = 4;
 constexpr double kFaster = 0.99;
 
+// Rounded up: 34,220 is 35,000.
+double two_digits(double value) {
+  const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(value)) - 1));
+  return std::ceil(value / unit) * unit;
+}
+
 struct Sample {
   int layer = 0;
   std::vector<std::int64_t> loads;  // [E]
@@ -131,7 +137,7 @@ std::vector<std::optional<double>> break_even_tokens(StepSource& steps, const Gr
         const double middle = std::sqrt(low * high);
         (pays(middle) ? high : low) = middle;
       }
-    all[m] = std::ceil(high) * shape.groups;
+    all[m] = two_digits(high * shape.groups);
   }
   return all;
 }
