@@ -463,10 +463,10 @@ class Refusals(CompareTest):
         self.refused(["empty.npz", "--ranks", RANKS], "empty.npz: has no assignments", 3, "ParseError")
         self.refused([*self.here, "--place-from", "empty.npz"], "empty.npz: has no assignments", 3, "ParseError")
         (self.folder / "padding.npz").write_bytes(npz("topk_ids", [40, 1, 1], [-1] * 40))
-        self.refused(["padding.npz", "--ranks", RANKS, "--methods", "level"], "recordings: have no assignments in the steps that are judged; "
-                     "allowed: a recording of some tokens", 4)  # fmt: skip
+        self.refused(["padding.npz", "--ranks", RANKS, "--methods", "level"], "recordings: have no assignments in the "
+                     "steps that are judged; allowed: a recording of some tokens", 4)  # fmt: skip
         self.refused(["padding.npz", "--ranks", RANKS], "recordings: have no assignments in the steps that placements "
-                     "are made from; allowed: other recordings to place from, or methods without placements")  # fmt: skip
+                     "are made from; allowed: other recordings to place from, or methods without placements", 4)  # fmt: skip
         (self.folder / "zero.npz").write_bytes(npz("counts", [2, 1, EXPERTS], [0] * 16))
         self.refused(
             ["zero.npz", "--ranks", RANKS], "zero.npz: counts: has no assignment in any layer", 3, "ParseError"
