@@ -105,7 +105,7 @@ class PlaceResult(Placement):
     @property
     def objective(self) -> dict[str, float]:
         """What was reached, by name: "balance" (sum over layers and ranks of |load - mean|) and "traffic" (worst or
-        all pairs of ranks, over GB/s) for two-stage; "joint_ms" for joint; "max_over_mean" with redundant experts."""
+        all pairs of ranks, over GB/s) for two-stage; "joint_ms" for joint; else with redundant experts "max_over_mean"."""
         return dict(self._result.objective)
 
     @property
@@ -255,7 +255,8 @@ def place(
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
         sizes: "equal" (as many experts on each rank, as servers need) or "free".
-        objective: "two-stage" (first balance, then traffic) or "joint" (both in predicted milliseconds).
+        objective: "two-stage" (first balance, then traffic; with redundant experts balance alone chooses copies) or
+            "joint" (both in predicted milliseconds, copies too).
         traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to that of its next) or
             "dispatch-combine" (in each layer from the rank where the token lives, and back).
         pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.

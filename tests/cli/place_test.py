@@ -45,7 +45,7 @@ class Place(CommandTest):
 
     def test_what_it_prints_evaluate_finds_in_what_it_writes(self):
         for words in [[], ["--redundant-experts", 4], ["--redundant-experts", 4, "--groups", 4, "--nodes", 2],
-                      ["--sizes", "free"], ["--objective", "joint"], ["--pairs", "total", "--nodes", 2]]:  # fmt: skip
+                      ["--sizes", "free"], ["--objective", "joint"], ["--objective", "joint", "--redundant-experts", 4], ["--pairs", "total", "--nodes", 2]]:  # fmt: skip
             with self.subTest(words=words):
                 result = self.json("place", "profile.json", "--ranks", 4, *words, "-o", "p.json")
                 found = self.json("evaluate", "profile.json", "--placement", "p.json")["placements"]
@@ -96,6 +96,9 @@ class Place(CommandTest):
             ([*copies, "--dispatch", "random"], ["--dispatch: 'random'; allowed: even, static, nearest"]),
             ([*copies, "--dispatch", "static", "--format", "trtllm", "-o", "x.yaml"],
              ["--dispatch: static is SGLang's, and the file is for trtllm; allowed: even, or a file for sglang"]),
+            ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint has no meaning beside expert groups"]),
+            ([*copies, "--objective", "joint", "--format", "sglang", "--moe-layers", "0-3", "-o", "x.json"],
+             ["--dispatch: 'static', and objective joint takes copies to be used evenly"]),
             (["--ranks", 4, "--gap", "1"], ["--gap: '1'"]),
             (["--ranks", 4, "--time-limit", "0"], ["--time-limit: '0'"]),
             (["--ranks", 4, "--solver", "best"], ["--solver: 'best'", "fast, exact"]),

@@ -120,6 +120,14 @@ class Place(PackageTest):
         slow = ek.place(profile, 4, objective="joint", assignment_us=3)
         self.assertGreater(slow.objective["joint_ms"], placed.objective["joint_ms"])
 
+    def test_copies_may_be_chosen_by_milliseconds_too(self):
+        profile = random_profile(2)
+        by_load = ek.place(profile, 4, redundant_experts=4)
+        by_time = ek.place(profile, 4, redundant_experts=4, objective="joint")
+        self.assertEqual([set(each.objective) for each in (by_load, by_time)], [{"max_over_mean"}, {"joint_ms"}])
+        self.assertLess(by_time.after.worst_pair, by_load.after.worst_pair)
+        self.assertEqual(by_time.physical_to_logical.shape, by_load.physical_to_logical.shape)
+
     def test_refuses_what_cannot_be(self):
         profile = random_profile(0)
         start = {"ranks": 4, "from_": ek.Placement.contiguous(4, 16, 4), "max_moves": 3}

@@ -4,11 +4,15 @@
 // Method      In each layer, an expert on a rank that decides the cost (the slowest compute, or an end of the
 //             slowest pair) swaps with the expert elsewhere that lowers the cost most; where sizes differ by
 //             one, it may also move without a swap. Layers in turn until none changes.
+//             With copies it does so from any placement of them, and a slot may go to a copy of another
+//             expert: one on a rank that decides loses its slot, or gets a further one elsewhere.
 //             With free sizes the same from the answer of equal sizes too, and the better one counts if it
 //             gives ranks equal totals (Eq. 13), as it does where P divides E.
-// Guarantee   Never worse than the two-stage answer; sizes, capacities and totals as there.
+// Guarantee   Never worse than the two-stage answer, or the copies given; sizes, capacities and totals as
+//             there.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/internal/deadline.h"
@@ -147,10 +151,19 @@ JointPlacement improved(const PlacementProblem& problem, Placement start, Beside
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
   bool changed = false;
+  // Where a search may find something: not in a layer that was searched, until one that it exchanges with
+  // changes.
+  std::vector<char> open(static_cast<std::size_t>(start.num_layers()), true);
   for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;
-    for (LayerId layer : indices<LayerId>(start.num_layers()))
-      if (!deadline.passed()) improved |= LayerSearch(problem, cost, layer, besides).run(deadline);
+    for (std::size_t layer = 0; layer < open.size() && !deadline.passed(); ++layer) {
+      if (!std::exchange(open[layer], false)) continue;
+      if (!LayerSearch(problem, cost, LayerId(layer), besides).run(deadline)) continue;
+      improved = true;
+      if (problem.traffic == TrafficModel::dispatch_combine) continue;
+      if (layer > 0) open[layer - 1] = true;
+      if (layer + 1 < open.size()) open[layer + 1] = true;
+    }
     changed |= improved;
     deadline.report(cost.ms(), bound);
   }

@@ -101,9 +101,9 @@ class JointCost {
     const double rest = least_ms(sending);
     double ms = compute_ms_after(change);
     if (ms + rest + least_ms(receiving) >= limit) return limit;
-    ms += ms_after(receiving, change);
+    ms += ms_after(receiving, change, [&](double so_far) { return ms + so_far + rest >= limit; });
     if (ms + rest >= limit) return limit;
-    return ms + ms_after(sending, change);
+    return ms + ms_after(sending, change, [&](double so_far) { return ms + so_far >= limit; });
   }
   void carry_out(const Change& change) {
     touch(change);
@@ -225,16 +225,13 @@ class JointCost {
       add_parts(change.homes_of_y, 1, &Touched::of_y);
     }
     touched_.clear();
-    const auto take = [&](const CopyRanks& homes) {
-      for (const int rank : homes) {
+    for (const CopyRanks* ranks :
+         {&homes()[change.x], &homes()[change.y], &change.homes_of_x, &change.homes_of_y})
+      for (const int rank : *ranks) {
         Touched& each = parts_[at(rank)];
         if (each.of_x != 0 || each.of_y != 0) touched_.push_back({at(rank), each.of_x, each.of_y});
         each = {};
       }
-    };
-    for (const CopyRanks* each : {&homes()[change.x], &homes()[change.y]}) take(*each);
-    take(change.homes_of_x);
-    if (change.y != change.x) take(change.homes_of_y);
   }
   void add_parts(const CopyRanks& homes, double sign, double Touched::*of) {
     for (const int rank : homes) parts_[at(rank)].*of += sign * share(homes);
@@ -263,11 +260,14 @@ class JointCost {
     return side.exchange == nullptr ? 0 : largest_untouched(side.lines().out);
   }
 
-  double ms_after(const Side& side, const Change& change) {
+  // Some number that is too much, once that is sure.
+  template <class F>
+  double ms_after(const Side& side, const Change& change, F is_too_much) {
     if (side.exchange == nullptr) return 0;
     double out = largest_untouched(side.lines().out);
     double back = dispatch_ ? largest_untouched(side.lines().back) : 0;
-    for (const Touched& each : touched_)
+    for (const Touched& each : touched_) {
+      if (is_too_much(out + back)) break;
       for (std::size_t other = 0; other < num_ranks_; ++other) {
         const double traffic = side.exchange->traffic[pair(side, each.rank, other)] +
                                (each.of_x * side.flows[change.x * num_ranks_ + other] +
@@ -275,6 +275,7 @@ class JointCost {
         out = std::max(out, pair_ms(pair(side, each.rank, other), traffic));
         if (dispatch_) back = std::max(back, pair_ms(pair(side, other, each.rank), traffic));
       }
+    }
     return out + back;
   }
 
