@@ -42,12 +42,13 @@ Table table_of(const Sweep& sweep, std::size_t first) {
   std::vector<std::string> head = {sweep.over};
   for (std::size_t i = first; i < end; ++i) head.push_back(sweep.points[i].value);
   Table table(std::move(head));
-  std::vector<std::string> plain = {"ep, ms"};
-  for (std::size_t i = first; i < end; ++i) {
-    const auto& seconds = sweep.points[i].compared.summaries.front().seconds;
-    plain.push_back(seconds ? fmt::format("{:.4g}", seconds->median * 1e3) : "-");
+  if (sweep.points.front().compared.comparison.has_seconds) {
+    std::vector<std::string> plain = {"ep, ms"};
+    for (std::size_t i = first; i < end; ++i)
+      plain.push_back(
+          fmt::format("{:.4g}", sweep.points[i].compared.summaries.front().seconds->median * 1e3));
+    table.add(std::move(plain));
   }
-  table.add(std::move(plain));
   for (const SweptMethod& method : sweep.methods) {
     std::vector<std::string> row = {method.name};
     for (std::size_t i = first; i < end; ++i) row.push_back(cell(summary_of(sweep.points[i], method.name)));
