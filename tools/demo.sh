@@ -25,3 +25,4 @@ show bench --calibrate build/demo_cost.json --hidden 256 --intermediate 160 --ex
 compare=(compare data/tiny-moe/routing_step50.npz --ranks 8 --nodes 2 --model data/tiny-moe/config.json
   --cost build/demo_cost.json --min-segment 16)
 show "${compare[@]}" --html build/demo.html || show "${compare[@]}" # a build without d3 has no pages
+if [ -e build/demo.html ]; then echo "The page of all this: file://$PWD/build/demo.html"; fi

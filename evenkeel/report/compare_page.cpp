@@ -30,6 +30,9 @@ class ComparePage {
   Json made() {
     for (const std::string& note : all_.notes) page_["notes"].push_back(note);
     page_["filters"] = {{"layers", layer_labels()}};
+    if (heat_has_steps())
+      page_["filters"]["steps"] = {comparison_.first_judged,
+                                   comparison_.first_judged + comparison_.num_steps - 1};
     Json& sections = page_["sections"];
     sections = Json::array({tiles(), methods(), histogram(), heat()});
     if (comparison_.num_steps > 1) sections.push_back(band());
@@ -175,6 +178,9 @@ class ComparePage {
     return section;
   }
 
+  bool heat_has_steps() const {
+    return static_cast<int>(result(0).heat.front().size()) == comparison_.num_steps;
+  }
   Json heat() const {
     Json panels = Json::array();
     for (const std::size_t m : both()) {
@@ -183,7 +189,7 @@ class ComparePage {
       panels.push_back({{"name", name(m)}, {"values", std::move(rows)}});
     }
     const std::size_t runs = result(0).heat.front().size();
-    const bool are_steps = static_cast<int>(runs) == comparison_.num_steps;
+    const bool are_steps = heat_has_steps();
     return {{"kind", "heat"},
             {"id", "layers"},
             {"title", "Where it is uneven"},
