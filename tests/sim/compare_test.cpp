@@ -158,6 +158,18 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   EXPECT_THAT(moved.sentence, ::testing::HasSubstr("of experts that move to new homes"));
 }
 
+// What lies in a slot is borrowed, not held besides.
+TEST(Comparison, CountsASlotOnce) {
+  const Recording recording = load_recording({{4000, 10}, {4000, 10}});
+  CompareRequest request = request_of("2xh100", 2, 1);
+  request.cut.top_k = 1;
+  request.methods = "level,slots:1,slots:2";
+  const ComparedRecordings all = compared(recording, request);
+  EXPECT_GT(all.summaries[1].transfers, 0);
+  EXPECT_EQ(all.summaries[2].peak_bytes, all.summaries[1].peak_bytes);
+  EXPECT_EQ(*all.summaries[3].peak_bytes - *all.summaries[2].peak_bytes, 3 * 256 * 128 * 2);  // an empty one
+}
+
 TEST(Comparison, SaysThatDataIsNotEnough) {
   const Recording few = trace_recording(1, 8, 2, 4000, 30, 3);
   const ComparedRecordings all =

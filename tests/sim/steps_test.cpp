@@ -86,6 +86,9 @@ TEST(Steps, OfATraceAreWindowsWhereTokensAreSaid) {
   EXPECT_EQ(steps->independent_parts(1, 2), 3);
   const auto fewer = steps_of(std::span(&recording, 1), {4, 1}, {.tokens = 300, .top_k = 1});
   EXPECT_EQ(fewer->assignments_per_step(), 300);
+  const RoutingProfile placing = fewer->profile(1, 2, false);  // by what is replayed
+  const auto placed = placing.loads(LayerId(0));
+  EXPECT_EQ(std::vector(placed.begin(), placed.end()), loads_of(*fewer, {4, 1}, 1, 0));
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               steps_of(std::span(&recording, 1), {4, 1}, {.tokens = 1001});
             }),

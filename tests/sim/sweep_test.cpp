@@ -26,8 +26,9 @@ std::vector<std::string> values(const Sweep& sweep) {
 
 TEST(Sweep, OverRanksKeepsNodesAsLargeAsTheyAre) {
   const Recording recording = trace_recording(1, 16, 2, 4000, 40, 1);
-  const Sweep over = swept(recording, {.machine = {.topology = preset_topology("2x4xh100")}, .methods = "level"},
-                           "ranks=2,4,8,16,32");
+  const Sweep over =
+      swept(recording, {.machine = {.topology = preset_topology("2x4xh100")}, .methods = "level"},
+            "ranks=2,4,8,16,32");
   EXPECT_THAT(values(over), ElementsAre("2", "4", "8", "16", "32"));
   std::vector<std::pair<int, int>> shapes;
   for (const SweepPoint& point : over.points) {
@@ -35,7 +36,8 @@ TEST(Sweep, OverRanksKeepsNodesAsLargeAsTheyAre) {
     shapes.emplace_back(topology.num_nodes(), topology.num_ranks());
     EXPECT_EQ(topology.description().across, preset_topology("2x4xh100").description().across);
   }
-  EXPECT_THAT(shapes, ElementsAre(std::pair(1, 2), std::pair(1, 4), std::pair(2, 8), std::pair(4, 16), std::pair(8, 32)));
+  EXPECT_THAT(shapes, ElementsAre(std::pair(1, 2), std::pair(1, 4), std::pair(2, 8), std::pair(4, 16),
+                                  std::pair(8, 32)));
   EXPECT_EQ(over.points.back().compared.comparison.shape.groups, 2);
 }
 
@@ -50,10 +52,18 @@ TEST(Sweep, SaysWhereAMethodStopsPaying) {
   EXPECT_EQ(over.bottleneck, "");  // nothing says what a step takes
 }
 
+TEST(Sweep, HasTheMethodsOfAllItsValues) {
+  const Recording recording = trace_recording(1, 16, 2, 4000, 40, 1);
+  const Sweep over = swept(recording, {.machine = {.topology = Topology::uniform(1, 4)}}, "ranks=1,4");
+  EXPECT_LT(over.points[0].compared.summaries.size(), over.points[1].compared.summaries.size());
+  EXPECT_EQ(over.methods.size() + 1, over.points[1].compared.summaries.size());
+}
+
 TEST(Sweep, SetsEachOfItsNumbers) {
   const Recording recording = trace_recording(1, 16, 4, 4000, 40, 1);
   const CompareRequest request{.machine = {.topology = Topology::uniform(1, 4)}, .methods = "slots:1"};
-  EXPECT_EQ(swept(recording, request, "step-tokens=100,400").points[1].compared.comparison.tokens_per_step, 400);
+  EXPECT_EQ(swept(recording, request, "step-tokens=100,400").points[1].compared.comparison.tokens_per_step,
+            400);
   EXPECT_EQ(swept(recording, request, "top-k=1,3").points[1].compared.top_k, 3);
   EXPECT_EQ(swept(recording, request, "slots=2,5").points[1].compared.comparison.methods[1].method.slots, 5);
   EXPECT_EQ(swept(recording, request, "imbalance-threshold=1.5")
@@ -62,7 +72,10 @@ TEST(Sweep, SetsEachOfItsNumbers) {
             1500);
   CompareRequest linked = request;
   linked.machine = {.topology = preset_topology("2x2xh100"), .topology_has_links = true};
-  EXPECT_EQ(swept(recording, linked, "link=5,20").points[1].compared.machine.topology.description().across.gigabytes_per_s,
+  EXPECT_EQ(swept(recording, linked, "link=5,20")
+                .points[1]
+                .compared.machine.topology.description()
+                .across.gigabytes_per_s,
             20);
 }
 
@@ -73,13 +86,15 @@ TEST(Sweep, OfWhatCannotBeIsRefusedBeforeAnythingRuns) {
     return message_of<InvalidArgument>([&] { swept(recording, request, over); });
   };
   constexpr const char* kOverAllowed =
-      "; allowed: NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, imbalance-threshold, "
+      "; allowed: NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, "
+      "imbalance-threshold, "
       "min-segment";
   EXPECT_EQ(said("size=3"), std::string("over: 'size=3'") + kOverAllowed);
   EXPECT_EQ(said("ranks"), std::string("over: 'ranks'") + kOverAllowed);
   EXPECT_EQ(said("ranks=8,0"), "over: '0'; allowed: a whole number in 1..65536");
   EXPECT_EQ(said("ranks=8,6"), "over: 6 ranks; allowed: whole nodes of 4");
-  EXPECT_EQ(said("link=3"), "over: link, but no topology says what links are; allowed: a topology with links");
+  EXPECT_EQ(said("link=3"),
+            "over: link, but no topology says what links are; allowed: a topology with links");
   EXPECT_EQ(said("step-tokens=many"), "over: 'many'; allowed: a whole number, 1 or more");
 }
 
