@@ -23,8 +23,8 @@
 //                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
 //
-// The dispatch steers redundant experts; with `from` it is only judged by. joint refuses one that does not use
-// copies evenly.
+// The dispatch steers redundant experts; with `from` it is only judged by. joint refuses one that does not
+// use copies evenly.
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact
 // and free sizes are refused beside copies, groups, from and several recordings that are not added up; joint
