@@ -23,8 +23,8 @@ struct SweepPoint {
   ComparedRecordings compared;
 };
 
-// How far a method pays, in the order of values: the first at which it does, the last before it stops, and the
-// one at which it has stopped.
+// How far a method pays, in the order of values: the first at which it does, the last before it stops, and
+// the one at which it has stopped.
 struct SweptMethod {
   std::string name;
   std::optional<std::string> pays_from = {};
