@@ -29,7 +29,7 @@ std::function<void(int, int)> progress_line(std::string what) {
         if (now - last < std::chrono::milliseconds(100)) return;
         last = now;
         const double seconds = std::chrono::duration<double>(now - start).count();
-        // What is left is known when some of it is done.
+        // The rest is taken to go as fast as what is done.
         const std::string left =
             seconds > 1 && done > 0 ? fmt::format(", {:.0f} s left", seconds / done * (of - done)) : "";
         show_line(fmt::format("{} {}/{}{}", what, done, of, left));

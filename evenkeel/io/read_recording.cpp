@@ -284,16 +284,10 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
 namespace {
 
 void require_same_model(const Recording& first, const Recording& other, const std::string& argument) {
-  const bool numbered = first.layers().known() && other.layers().known();
-  if (first.rows().num_rows == other.rows().num_rows && first.num_experts() == other.num_experts() &&
-      (!numbered || first.layers() == other.layers()))
-    return;
-  const auto what_it_has = [](const Recording& each) {
-    return fmt::format("{} has {} of {} experts", each.name, described(each.layers(), each.rows().num_rows),
-                       each.num_experts());
-  };
-  throw InvalidArgument(argument, fmt::format("{}, but {}", what_it_has(other), what_it_has(first)),
-                        "recordings of the same layers and experts");
+  if (first.is_like(other)) return;
+  throw InvalidArgument(
+      argument, fmt::format("{} has {}, but {} has {}", other.name, other.shape(), first.name, first.shape()),
+      "recordings of the same layers and experts");
 }
 
 void require_sum(std::span<const Recording> recordings, const std::string& argument) {

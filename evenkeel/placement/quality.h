@@ -37,7 +37,7 @@ PlacementQuality placement_quality(const RoutingProfile& recording, const Topolo
 PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
                                    const Placement& placement, Dispatch dispatch = Dispatch::even);
 
-// What each rank computes of a layer: the part of the layer's assignments that its copies take.
+// Each rank computes the part of a layer's assignments that its copies take.
 std::vector<double> rank_loads(const RoutingProfile& profile, const Placement& placement,
                                const CopyShares& shares, LayerId layer);
 // Of the ranks' loads, by speed where ranks differ; 1 where there is no load.

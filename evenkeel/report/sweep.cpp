@@ -20,16 +20,6 @@ using internal::Page;
 
 constexpr std::size_t kMostColumns = 8;
 
-// Of a method at a value; nothing where it was not compared there.
-const MethodSummary* summary_of(const SweepPoint& point, const std::string& name) {
-  const auto& methods = point.compared.comparison.methods;
-  const auto found =
-      std::ranges::find(methods, name, [](const MethodResult& each) { return each.method.name; });
-  return found == methods.end()
-             ? nullptr
-             : &point.compared.summaries[static_cast<std::size_t>(found - methods.begin())];
-}
-
 std::string cell(const MethodSummary* sum) {
   if (sum == nullptr || !sum->speedup) return "-";
   const bool pays = sum->answer == MethodSummary::Answer::pays;
@@ -51,7 +41,8 @@ Table table_of(const Sweep& sweep, std::size_t first) {
   }
   for (const SweptMethod& method : sweep.methods) {
     std::vector<std::string> row = {method.name};
-    for (std::size_t i = first; i < end; ++i) row.push_back(cell(summary_of(sweep.points[i], method.name)));
+    for (std::size_t i = first; i < end; ++i)
+      row.push_back(cell(sweep.points[i].compared.summary_of(method.name)));
     table.add(std::move(row));
   }
   return table;
@@ -67,19 +58,19 @@ Json x_of(const Sweep& sweep, std::size_t point) {
   return std::stod(sweep.points[point].value);
 }
 
-Json curve_of(const Sweep& sweep, const std::string& title, const char* unit, auto figure) {
+Json curve_of(const Sweep& sweep, const char* id, const char* title, const char* unit, auto figure) {
   Json series = Json::array();
   const auto add = [&](const std::string& name) {
     Json points = Json::array();
     for (std::size_t i = 0; i < sweep.points.size(); ++i)
-      if (const MethodSummary* sum = summary_of(sweep.points[i], name))
+      if (const MethodSummary* sum = sweep.points[i].compared.summary_of(name))
         if (const auto value = figure(*sum)) points.push_back({x_of(sweep, i), internal::drawn(*value)});
     if (!points.empty()) series.push_back({{"name", name}, {"points", std::move(points)}});
   };
   add("ep");
   for (const SweptMethod& method : sweep.methods) add(method.name);
   return {{"kind", "curves"},
-          {"id", title},
+          {"id", id},
           {"title", title},
           {"x",
            {{"label", sweep.over},
@@ -112,7 +103,7 @@ std::string to_json(const Sweep& sweep) {
   for (const SweptMethod& method : sweep.methods) {
     Json speedup = Json::array(), level = Json::array(), step_ms = Json::array(), answers = Json::array();
     for (const SweepPoint& point : sweep.points) {
-      const MethodSummary* const sum = summary_of(point, method.name);
+      const MethodSummary* const sum = point.compared.summary_of(method.name);
       speedup.push_back(sum ? or_null(sum->speedup) : Json(nullptr));
       level.push_back(sum ? Json(sum->max_over_mean.median) : Json(nullptr));
       step_ms.push_back(sum && sum->seconds ? Json(sum->seconds->median * 1e3) : Json(nullptr));
@@ -146,15 +137,16 @@ std::string to_html(const Sweep& sweep, const PageOrigin& origin) {
   Json& sections = page["sections"];
   sections = Json::array(
       {{{"kind", "notes"}, {"id", "verdict"}, {"title", "How far each pays"}, {"paragraphs", sentences}}});
-  sections.push_back(curve_of(sweep, "speed-up over plain EP", "ratio",
+  sections.push_back(curve_of(sweep, "speedup", "speed-up over plain EP", "ratio",
                               [](const MethodSummary& sum) { return sum.speedup; }));
-  sections.push_back(curve_of(sweep, "max/mean load of a median step", "ratio", [](const MethodSummary& sum) {
-    return std::optional(sum.max_over_mean.median);
-  }));
+  sections.push_back(
+      curve_of(sweep, "level", "max/mean load of a median step", "ratio",
+               [](const MethodSummary& sum) { return std::optional(sum.max_over_mean.median); }));
   if (first.comparison.has_seconds)
-    sections.push_back(curve_of(sweep, "milliseconds of a median step", "ms", [](const MethodSummary& sum) {
-      return sum.seconds ? std::optional(sum.seconds->median * 1e3) : std::nullopt;
-    }));
+    sections.push_back(
+        curve_of(sweep, "ms", "milliseconds of a median step", "ms", [](const MethodSummary& sum) {
+          return sum.seconds ? std::optional(sum.seconds->median * 1e3) : std::nullopt;
+        }));
   return internal::html_page(page);
 }
 

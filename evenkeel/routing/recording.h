@@ -39,6 +39,16 @@ struct Recording {
   NumberedRows rows() const {
     return {name, layers(), trace ? trace->info().num_layers : profile.num_layers()};
   }
+  // "layers 3-60 of 256 experts"
+  std::string shape() const {
+    return described(layers(), rows().num_rows) + " of " + std::to_string(num_experts()) + " experts";
+  }
+  // As many layers and experts, and the same layers where both say theirs.
+  bool is_like(const Recording& other) const {
+    const bool numbered = layers().known() && other.layers().known();
+    return rows().num_rows == other.rows().num_rows && num_experts() == other.num_experts() &&
+           (!numbered || layers() == other.layers());
+  }
 };
 
 }  // namespace evenkeel

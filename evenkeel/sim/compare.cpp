@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/evaluate/blocks.h"
 #include "evenkeel/sim/gathered_layer.h"
 #include "evenkeel/sim/homes.h"
 #include "evenkeel/sim/internal/break_even.h"
@@ -47,7 +49,6 @@ class MethodRun {
     const std::size_t layers = homes.size();
     const auto ranks = static_cast<std::size_t>(shape.ranks);
     result_.pair_bytes.assign(static_cast<std::size_t>(shape.groups), std::vector<double>(ranks * ranks));
-    result_.layer_peaks.assign(layers, 0);
     result_.heat.assign(layers,
                         std::vector<double>(static_cast<std::size_t>(std::min(num_steps, kMostRuns))));
     rank_loads_.resize(ranks * static_cast<std::size_t>(shape.groups));
@@ -67,7 +68,7 @@ class MethodRun {
     step_ = {};
     step_.max_over_mean = 0;
     assignments_ = recomputed_ = 0;
-    std::ranges::fill(rank_loads_, 0);
+    std::ranges::fill(rank_loads_, 0.0);
   }
   void begin_layer() {
     layer_seconds_ = 0;
@@ -85,7 +86,6 @@ class MethodRun {
   }
 
   MethodResult& result() { return result_; }
-  const StepFigures& step() const { return step_; }
   StepFigures& step() { return step_; }
 
  private:
@@ -99,7 +99,7 @@ class MethodRun {
   std::optional<GatheredLayer> gathered_;
   std::vector<double> within_;  // [P, P] 1 between two ranks of a node
   StepFigures step_;
-  std::vector<std::int64_t> rank_loads_;  // of all groups, all layers of the step
+  std::vector<double> rank_loads_;  // of all groups, all layers of the step
   std::int64_t assignments_ = 0, recomputed_ = 0;
   double layer_seconds_ = 0;
   PhaseSeconds layer_parts_{};
@@ -123,13 +123,9 @@ void MethodRun::run(int layer, int group, const LayerTokens& tokens, std::option
   step_.layers_given_up +=
       outcome.reason != StepReason::as_planned && outcome.reason != StepReason::nothing_moves;
   step_.weight_bytes += outcome.moved.weights;
-  assignments_ += outcome.assignments;
+  assignments_ += tokens.counts.total();
   recomputed_ += outcome.recomputed;
-  for (const Peaks& peak : outcome.peaks) {
-    step_.peak_bytes = std::max(step_.peak_bytes, peak.both());
-    std::int64_t& of_layer = result_.layer_peaks[static_cast<std::size_t>(layer)];
-    of_layer = std::max(of_layer, peak.both());
-  }
+  for (const Peaks& peak : outcome.peaks) step_.peak_bytes = std::max(step_.peak_bytes, peak.both());
   if (outcome.pair_bytes.empty()) return;
   const std::vector<double>& bytes = outcome.pair_bytes;
   auto& pairs = result_.pair_bytes[static_cast<std::size_t>(group)];
@@ -147,7 +143,7 @@ void MethodRun::add_loads(const LayerTokens& tokens, const LayerOutcome& outcome
       for (const std::int64_t count : tokens.counts.row(rank)) load += count;
     else
       load = outcome.plan.rank_loads()[rank.offset()];
-    rank_loads_[first + rank.offset()] += load;
+    rank_loads_[first + rank.offset()] += static_cast<double>(load);
     layer_most_ = std::max(layer_most_, load);
     layer_total_ += load;
   }
@@ -158,7 +154,7 @@ void MethodRun::end_layer(int layer, int step) {
                            ? 1
                            : static_cast<double>(layer_most_) * static_cast<double>(rank_loads_.size()) /
                                  static_cast<double>(layer_total_);
-  const auto layers = static_cast<double>(result_.layer_peaks.size());
+  const auto layers = static_cast<double>(result_.heat.size());
   step_.max_over_mean += level / layers;
   step_.seconds += layer_seconds_;
   for (std::size_t phase = 0; phase < kSimPhases; ++phase) step_.parts[phase] += layer_parts_[phase];
@@ -171,18 +167,13 @@ void MethodRun::end_layer(int layer, int step) {
 }
 
 void MethodRun::end_step() {
+  const double mean = mean_of(rank_loads_);
+  for (double& load : rank_loads_) load = mean > 0 ? load / mean : 1;
   std::ranges::sort(rank_loads_);
-  const std::size_t count = rank_loads_.size();
-  const double mean =
-      static_cast<double>(std::accumulate(rank_loads_.begin(), rank_loads_.end(), std::int64_t{0})) /
-      static_cast<double>(count);
-  const auto share = [&](std::size_t at) {
-    return mean > 0 ? static_cast<double>(rank_loads_[at]) / mean : 1;
-  };
-  step_.load_least = share(0);
-  step_.load_median = share((count - 1) / 2);
-  step_.load_p95 = share((count - 1) * 95 / 100);
-  step_.load_most = share(count - 1);
+  step_.load_least = rank_loads_.front();
+  step_.load_median = quantile(rank_loads_, 0.5);
+  step_.load_p95 = quantile(rank_loads_, 0.95);
+  step_.load_most = rank_loads_.back();
   step_.recomputed =
       assignments_ > 0 ? static_cast<double>(recomputed_) / static_cast<double>(assignments_) : 0;
   result_.steps.push_back(step_);
@@ -198,6 +189,7 @@ void MethodRun::move_to(const std::vector<LayerPlacement>& homes, StepFigures& n
   if (!setup_.machine) return;
   const double seconds = exchange_seconds(*setup_.machine, setup_.topology, bytes);
   next.seconds += seconds;
+  next.moving_seconds = seconds;
   next.parts[static_cast<std::size_t>(SimPhase::wait)] += seconds;
 }
 

@@ -12,12 +12,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "evenkeel/placement/evaluate/blocks.h"
 #include "evenkeel/sim/layer_replay.h"
 #include "evenkeel/sim/method.h"
 #include "evenkeel/sim/steps.h"
@@ -33,6 +31,7 @@ struct StepFigures {
   double bytes_across = 0;      // between nodes
   std::int64_t rows = 0;        // that forward sends to other ranks
   double weight_bytes = 0;      // of both, borrowed weights and their gradients
+  double moving_seconds = 0;    // of `seconds`, in which experts moved to new homes
   double moved_bytes = 0;       // of experts that a new placement moved before this step
   std::int64_t transfers = 0;   // of weights, of all layers
   std::int64_t peak_bytes = 0;  // of the worst rank in the worst layer
@@ -57,10 +56,8 @@ struct PlanPicture {
 struct MethodResult {
   Method method;
   std::vector<StepFigures> steps;
-  // Over all steps: where the layer is known, bytes between the ranks of each pair in all groups, [G][P, P];
-  // and the most bytes that a rank holds, by layer.
+  // Over all steps: where the layer is known, bytes between the ranks of each pair in all groups, [G][P, P].
   std::vector<std::vector<double>> pair_bytes;
-  std::vector<std::int64_t> layer_peaks;
   // max/mean by layer, in up to 64 runs of steps: [L][runs].
   std::vector<std::vector<double>> heat;
   PlanPicture picture;

@@ -8,18 +8,8 @@ namespace evenkeel {
 
 namespace {
 
-void require_like(const Recording& one, const Recording& other) {
-  const bool numbered = one.layers().known() && other.layers().known();
-  if (one.rows().num_rows == other.rows().num_rows && one.num_experts() == other.num_experts() &&
-      (!numbered || one.layers() == other.layers()))
-    return;
-  const auto what_it_has = [](const Recording& each) {
-    return fmt::format("{} of {} experts", described(each.layers(), each.rows().num_rows),
-                       each.num_experts());
-  };
-  throw InvalidArgument("place_from", fmt::format("{} has {}", other.name, what_it_has(other)),
-                        fmt::format("{}, as {} has", what_it_has(one), one.name));
-}
+// Where sizes count, a step has no more assignments than any machine's.
+constexpr double kMostAssignments = 1e12;
 
 // Refuses what would have no effect.
 void require_effect(const CompareOptions& options, bool has_place_from, int num_judged) {
@@ -38,17 +28,24 @@ void require_effect(const CompareOptions& options, bool has_place_from, int num_
         num_judged > 1 ? fmt::format("1..{}", num_judged - 1) : "to leave it out");
 }
 
-// Behind each method that is placed the same again, placed anew: "eplb@50".
-void add_renewed(int every, std::vector<Method>& methods) {
-  std::vector<Method> both;
-  for (const Method& method : methods) {
-    both.push_back(method);
-    if (!method.is_placed()) continue;
-    both.push_back(method);
-    both.back().name += fmt::format("@{}", every);
-    both.back().renews = true;
+// Plain EP first; behind each method that is placed, where that is asked for, the same placed anew:
+// "eplb@50".
+std::vector<Method> methods_of(const CompareRequest& request, const Known& known) {
+  std::vector<Method> asked =
+      request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known);
+  if (request.slots && std::ranges::find(asked, Method::Step::slots, &Method::step) == asked.end())
+    throw InvalidArgument("slots", "no method that is compared keeps slots", "a method with slots:S");
+  std::vector<Method> methods = {parse_method("ep")};
+  for (Method& method : asked) {
+    if (method.name == "ep") continue;
+    if (request.slots && method.step == Method::Step::slots) method.slots = *request.slots;
+    methods.push_back(method);
+    if (!request.place_every || !method.is_placed()) continue;
+    method.name += fmt::format("@{}", *request.place_every);
+    method.renews = true;
+    methods.push_back(method);
   }
-  methods = std::move(both);
+  return methods;
 }
 
 std::vector<std::string> names_of(std::span<const Recording> recordings) {
@@ -58,6 +55,14 @@ std::vector<std::string> names_of(std::span<const Recording> recordings) {
 }
 
 }  // namespace
+
+const MethodSummary* ComparedRecordings::summary_of(const std::string& method) const {
+  const auto found = std::ranges::find_if(
+      comparison.methods, [&](const MethodResult& each) { return each.method.name == method; });
+  return found == comparison.methods.end()
+             ? nullptr
+             : &summaries[static_cast<std::size_t>(found - comparison.methods.begin())];
+}
 
 ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                                       std::span<const Recording> place_from, const CompareRequest& request,
@@ -69,11 +74,11 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
   const GroupShape shape = group_shape(request.machine.topology.num_ranks(), experts);
   const std::unique_ptr<StepSource> steps = steps_of(recordings, shape, request.cut);
   std::unique_ptr<StepSource> source;
-  if (!place_from.empty()) {
-    source = steps_of(place_from, shape, request.cut);
-    require_like(first, place_from.front());
-  }
-  constexpr double kMostAssignments = 1e12;  // of a step
+  if (!place_from.empty()) source = steps_of(place_from, shape, request.cut);
+  if (source && !place_from.front().is_like(first))
+    throw InvalidArgument("place_from",
+                          fmt::format("{} has {}", place_from.front().name, place_from.front().shape()),
+                          fmt::format("{}, as {} has", first.shape(), first.name));
   if (request.machine.model && steps->assignments_per_step() > kMostAssignments)
     throw InvalidArgument("recordings",
                           fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
@@ -87,23 +92,10 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                     .unlike_links = setup.planner.links.has_value(),
                     .backward = setup.backward,
                     .budget = setup.budget.has_value()};
-  CompareOptions options{
-      .methods = request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known),
-      .first_judged = source ? 0 : steps->num_steps() / 2,
-      .place_every = request.place_every};
-  for (Method& method : options.methods)
-    if (request.slots && method.step == Method::Step::slots) method.slots = *request.slots;
-  if (request.slots && std::ranges::none_of(options.methods, [](const Method& each) {
-        return each.step == Method::Step::slots;
-      }))
-    throw InvalidArgument("slots", "no method that is compared keeps slots", "a method with slots:S");
+  const CompareOptions options{.methods = methods_of(request, known),
+                               .first_judged = source ? 0 : steps->num_steps() / 2,
+                               .place_every = request.place_every};
   require_effect(options, source != nullptr, steps->num_steps() - options.first_judged);
-  if (options.methods.front().name != "ep") {
-    if (std::ranges::find(options.methods, "ep", &Method::name) != options.methods.end())
-      std::erase_if(options.methods, [](const Method& each) { return each.name == "ep"; });
-    options.methods.insert(options.methods.begin(), parse_method("ep"));
-  }
-  if (request.place_every) add_renewed(*request.place_every, options.methods);
   all.comparison = compare(*steps, shape, setup, options, source.get(), progress);
   for (const std::string& name : all.placed_from)
     all.comparison.same_data |= std::ranges::find(all.recordings, name) != all.recordings.end();

@@ -1,11 +1,10 @@
 // The whole of `evenkeel compare`: recordings and what is known of model and machine in, figures and verdicts
 // out.
 //
-//   Comparison compared = compare_recordings(recordings, {}, {.machine = {.topology =
-//   preset_topology("8xh100"),
-//                                            .model = model, .device = "h100", .topology_has_links = true}});
-//   compared.result.methods[1].summary.sentence   // "steps take 0.71x plain EP's time (0.69 to 0.74), for
-//   ..."
+//   const ComparedRecordings compared = compare_recordings(
+//       recordings, {}, {.machine = {.topology = preset_topology("8xh100"), .topology_has_links = true,
+//                                    .model = read_model_description("config.json"), .device = "h100"}});
+//   compared.summary_of("level")->sentence;  // "steps take 0.71x plain EP's time (0.69 to 0.74), for ..."
 #pragma once
 
 #include <optional>
@@ -37,6 +36,9 @@ struct ComparedRecordings {
   std::optional<int> top_k = {};
   LayerNumbers layers = {};
   std::vector<std::string> notes = {};
+
+  // Nothing where no method of that name was compared.
+  const MethodSummary* summary_of(const std::string& method) const;
 };
 
 // Without `place_from`, placements are made from the first half of the steps and the others are replayed; of

@@ -17,7 +17,7 @@ const LayerOutcome& GatheredLayer::run(const LayerTokens& tokens) {
   outcome_.moved = {};
   outcome_.pair_bytes.assign(took_.size() * took_.size(), 0);
   outcome_.chunks.assign(1, {0, 1, setup_.backward});
-  outcome_.assignments = tokens.counts.total();
+  outcome_.reason = StepReason::nothing_moves;
   // Each rank sends its part of all weights to every other one.
   const double part = experts / ranks * sizes.sent_weight_bytes;
   const double gathered = exchange_seconds(part, outcome_.moved.weights);

@@ -180,9 +180,7 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
   if (method_.step == Step::slots) {
     HeldSlots& slots = *slots_[static_cast<std::size_t>(layer)];
     slots.plan(tokens.counts, decision_.plan);
-    decision_.chunks.assign(1, {0, 1, setup_.backward});
-    decision_.reason = reason_of_plan(!slots.sent().empty());
-    if (bytes_) decision_.workspace = bytes_->workspaces();
+    take_whole(!slots.sent().empty(), decision_);
     carry_out(homes, tokens, decision_, slots.sent(), outcome_, with_spans);
     // Slots are there whether something lies in them or not.
     for (std::size_t rank = 0; rank < outcome_.peaks.size(); ++rank) {
@@ -200,15 +198,19 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
   return outcome_;
 }
 
+// As one chunk, which is kept.
+void LayerReplay::take_whole(bool moves, StepDecision& decision) const {
+  decision.chunks.assign(1, {0, 1, setup_.backward});
+  decision.reason = reason_of_plan(moves);
+  if (bytes_) decision.workspace = bytes_->workspaces();
+}
+
 void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const LayerTokens& tokens,
                          StepDecision& decision) {
   const bool cuts = setup_.layer && memory(homes).cuts();
   if (!cuts) {
     planner.plan(tokens.counts, homes, decision.plan);
-    decision.chunks.assign(1, {0, 1, setup_.backward});
-    decision.reason = reason_of_plan(decision.plan.spilled());
-    if (bytes_) decision.workspace = bytes_->workspaces();
-    return;
+    return take_whole(decision.plan.spilled(), decision);
   }
   const LayerMemory memory = this->memory(homes);
   memories_.clear();
@@ -304,7 +306,6 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
   outcome.plan = decision.plan;
   outcome.chunks = decision.chunks;
   outcome.sent.assign(transfers.begin(), transfers.end());
-  outcome.assignments = tokens.counts.total();
   outcome.recomputed = 0;
   outcome.rows = 0;
   outcome.seconds = 0;

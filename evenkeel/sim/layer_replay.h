@@ -41,8 +41,7 @@ struct LayerOutcome {
   StepReason reason = StepReason::as_planned;
   StepPlan plan;
   std::vector<Chunk> chunks;
-  std::vector<Transfer> sent;  // weights that travel in a pass
-  std::int64_t assignments = 0;
+  std::vector<Transfer> sent;   // weights that travel in a pass
   std::int64_t recomputed = 0;  // assignments that backward computes again
   // Where the layer is known.
   std::int64_t rows = 0;           // that forward sends to other ranks
@@ -78,6 +77,7 @@ class LayerReplay {
     std::vector<Traffic> traffic;
     std::vector<RankLoads> loads;
   };
+  void take_whole(bool moves, StepDecision& decision) const;
   void decide(Planner& planner, const LayerPlacement& homes, const LayerTokens& tokens,
               StepDecision& decision);
   void decide_rest(const LayerPlacement& homes, const LayerTokens& tokens, const StepDecision& forward);

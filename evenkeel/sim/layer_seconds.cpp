@@ -42,19 +42,20 @@ void LayerSeconds::clear() {
 double LayerSeconds::forward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
                              const LayerPlacement& homes, std::vector<PhaseSpan>* spans) {
   spans_ = spans;
-  return run(Pass::forward, chunks, transfers, {}, homes);
+  is_backward_ = false;
+  return run(chunks, transfers, {}, homes);
 }
 
 double LayerSeconds::backward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
                               std::span<const double> gradients, const LayerPlacement& homes,
                               std::vector<PhaseSpan>* spans) {
   spans_ = spans;
-  return run(Pass::backward, chunks, transfers, gradients, homes);
+  is_backward_ = true;
+  return run(chunks, transfers, gradients, homes);
 }
 
-double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
+double LayerSeconds::run(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
                          std::span<const double> gradients, const LayerPlacement& homes) {
-  is_backward_ = pass == Pass::backward;
   chunk_ = -1;
   std::ranges::fill(now_, machine_.chunk_seconds);
   for (std::size_t rank = 0; rank < ranks_; ++rank) add_span(rank, SimPhase::plan, 0, now_[rank]);
@@ -65,10 +66,10 @@ double LayerSeconds::run(Pass pass, std::span<const ChunkWork> chunks, std::span
       add_span(rank, SimPhase::plan, now_[rank], now_[rank] + machine_.chunk_seconds);
       now_[rank] += machine_.chunk_seconds;
     }
-    dispatch(pass, chunk);
-    compute(pass, chunk, homes, chunk_ == 0);
+    dispatch(chunk);
+    compute(chunk, homes);
     wait_for_all();
-    combine(pass, chunk);
+    combine(chunk);
   }
   if (!gradients.empty()) {
     wait_for_all();
@@ -117,12 +118,11 @@ void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& m
   }
 }
 
-void LayerSeconds::dispatch(Pass pass, const ChunkWork& chunk) {
-  const bool forward = pass == Pass::forward;
-  const bool says_rows =
-      forward || chunk.recomputed;  // an index for each position, behind how many rows there are
+void LayerSeconds::dispatch(const ChunkWork& chunk) {
+  // An index for each position, behind how many rows there are.
+  const bool says_rows = !is_backward_ || chunk.recomputed;
   const double of_row = sizes_.row_bytes * (chunk.recomputed ? 2 : 1);
-  const double of_position = (says_rows ? kIndexBytes : 0) + (forward ? 0 : kWeightBytes);
+  const double of_position = (says_rows ? kIndexBytes : 0) + (is_backward_ ? kWeightBytes : 0);
   for (std::size_t i = 0; i < bytes_.size(); ++i) {
     const auto positions = static_cast<double>(chunk.traffic.positions[i]);
     bytes_[i] = static_cast<double>(chunk.traffic.rows[i]) * of_row + positions * of_position +
@@ -138,20 +138,19 @@ void LayerSeconds::dispatch(Pass pass, const ChunkWork& chunk) {
 }
 
 // Results, a row for each assignment; gradients, one for each row, and of its router weights.
-void LayerSeconds::combine(Pass pass, const ChunkWork& chunk) {
-  const bool forward = pass == Pass::forward;
+void LayerSeconds::combine(const ChunkWork& chunk) {
   for (std::size_t from = 0; from < ranks_; ++from)
     for (std::size_t to = 0; to < ranks_; ++to) {
       const auto rows = static_cast<double>(chunk.traffic.rows[to * ranks_ + from]);
       const auto positions = static_cast<double>(chunk.traffic.positions[to * ranks_ + from]);
-      bytes_[from * ranks_ + to] = from == to ? 0
-                                   : forward  ? positions * sizes_.row_bytes
-                                              : rows * sizes_.row_bytes + positions * kWeightBytes;
+      bytes_[from * ranks_ + to] = from == to     ? 0
+                                   : is_backward_ ? rows * sizes_.row_bytes + positions * kWeightBytes
+                                                  : positions * sizes_.row_bytes;
     }
   send(bytes_, SimPhase::combine, moved_.combine);
   // What came is read, and each token's sum written.
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    const std::int64_t came = sum_of(forward ? chunk.traffic.positions : chunk.traffic.rows, rank);
+    const std::int64_t came = sum_of(is_backward_ ? chunk.traffic.rows : chunk.traffic.positions, rank);
     touch_memory(rank, SimPhase::combine,
                  sizes_.row_bytes * static_cast<double>(came + chunk.traffic.loads[rank].tokens));
   }
@@ -176,12 +175,12 @@ double LayerSeconds::products(double rows, double row_factor, double weight_fact
 }
 
 // Backward multiplies twice as much, and reads and writes f32 gradients; recomputing, two products of three.
-void LayerSeconds::compute(Pass pass, const ChunkWork& chunk, const LayerPlacement& homes, bool first) {
+void LayerSeconds::compute(const ChunkWork& chunk, const LayerPlacement& homes) {
   const ExpertWork& work = sizes_.expert.work;
   const double more = chunk.recomputed ? 2.0 / 3 : 0;
   const double gradients = work.bytes > 0 ? 8 * work.elements / work.bytes : 0;
-  const double row_factor = pass == Pass::forward ? 1 : 2 + more;
-  const double weight_factor = pass == Pass::forward ? 1 : 1 + more + gradients;
+  const double row_factor = is_backward_ ? 2 + more : 1;
+  const double weight_factor = is_backward_ ? 1 + more + gradients : 1;
   std::ranges::fill(at_home_, 0.0);
   std::ranges::fill(foreign_, 0.0);
   for (ExpertId expert : indices<ExpertId>(chunk.plan.num_experts())) {
@@ -201,7 +200,7 @@ void LayerSeconds::compute(Pass pass, const ChunkWork& chunk, const LayerPlaceme
     if (at_home_[rank] + foreign_[rank] > 0) at_home_[rank] += machine_.products_seconds;
     add_span(rank, SimPhase::products, now, now + at_home_[rank]);
     now += at_home_[rank];
-    if (borrowed_[rank] > 0 && first) {
+    if (borrowed_[rank] > 0 && chunk_ == 0) {
       add_span(rank, SimPhase::weights, weights_here - weights_take_[rank], weights_here,
                static_cast<double>(borrowed_[rank]) * sizes_.sent_weight_bytes);
       add_span(rank, SimPhase::wait, now, std::max(now, weights_here));

@@ -82,13 +82,12 @@ class LayerSeconds {
   void clear();
 
  private:
-  enum class Pass { forward, backward };
-  double run(Pass pass, std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
+  double run(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
              std::span<const double> gradients, const LayerPlacement& homes);
   void borrow(std::span<const Transfer> transfers);
-  void dispatch(Pass pass, const ChunkWork& chunk);
-  void compute(Pass pass, const ChunkWork& chunk, const LayerPlacement& homes, bool first);
-  void combine(Pass pass, const ChunkWork& chunk);
+  void dispatch(const ChunkWork& chunk);
+  void compute(const ChunkWork& chunk, const LayerPlacement& homes);
+  void combine(const ChunkWork& chunk);
   void wait_for_all();
   void send(std::span<const double> bytes, SimPhase phase, double& moved);
   // Of a rank's line of pairs, the sum.

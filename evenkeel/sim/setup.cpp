@@ -49,8 +49,7 @@ std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::st
   const Machine machine = device_machine(device);
   notes.push_back(
       fmt::format("{} ({}): that {:g} % of the datasheet's products and memory is reached, and that a "
-                  "chunk's messages take {:g} "
-                  "us, are assumptions; a file of costs has measured rates",
+                  "chunk's messages take {:g} us, are assumptions; a file of costs has measured rates",
                   device.name, device.summary, 100 * assumed_share_of_peak, machine.chunk_seconds * 1e6));
   return machine;
 }
@@ -75,8 +74,7 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
   if (topology.num_nodes() > 1 && !request.machine)
     notes.push_back(
         fmt::format("{} knows no network: links between nodes are taken to be as fast as those within, "
-                    "unless a topology says "
-                    "otherwise",
+                    "unless a topology says otherwise",
                     request.device));
   return Topology(std::move(description));
 }
@@ -138,8 +136,7 @@ SimSetup sim_setup(const SimRequest& request, const GroupShape& shape, const Ste
     setup.layer = sim_layer(request, shape, steps, recording, notes);
     notes.push_back(
         "peak bytes are those of one layer's rows, results, activations and borrowed weights, without "
-        "workspace of "
-        "the products");
+        "workspace of the products");
   }
   require_budget(setup);
   if (!setup.layer || !setup.machine || !planners_know_links(setup.topology.description())) return setup;

@@ -10,6 +10,8 @@ namespace evenkeel {
 
 namespace {
 
+constexpr std::size_t kBatches = 40;
+
 // The tokens of a trace in steps.
 std::vector<TokenRange> windows(std::int64_t tokens, std::int64_t of_step) {
   std::vector<TokenRange> steps;
@@ -25,13 +27,12 @@ std::vector<TokenRange> token_ranges(const TraceInfo& info, const StepCut& cut) 
                           fmt::format("1..{}", info.num_tokens));
   if (cut.tokens) return windows(info.num_tokens, *cut.tokens);
   const std::vector<TokenRange> sequences = sequences_of(info);
-  const auto batches = static_cast<std::size_t>(cut.batches);
-  if (sequences.size() < batches)
-    return windows(info.num_tokens, std::max<std::int64_t>(info.num_tokens / cut.batches, 1));
+  if (sequences.size() < kBatches)
+    return windows(info.num_tokens, std::max<std::int64_t>(info.num_tokens / std::int64_t{kBatches}, 1));
   std::vector<TokenRange> steps;
-  for (std::size_t i = 0; i < batches; ++i)
-    steps.push_back({sequences[i * sequences.size() / batches].begin,
-                     sequences[(i + 1) * sequences.size() / batches - 1].end});
+  for (std::size_t i = 0; i < kBatches; ++i)
+    steps.push_back({sequences[i * sequences.size() / kBatches].begin,
+                     sequences[(i + 1) * sequences.size() / kBatches - 1].end});
   return steps;
 }
 
@@ -53,7 +54,7 @@ class TraceSteps final : public StepSource {
       tokens += step.size();
       most_tokens_ = std::max(most_tokens_, (step.size() + ranks - 1) / ranks);
     }
-    if (cut.tokens) tokens_left_out_ = info.num_tokens - tokens;
+    tokens_left_out_ = info.num_tokens - tokens;
     assignments_per_step_ = static_cast<double>(tokens * *top_k_) / num_steps_;
   }
 

@@ -80,10 +80,9 @@ class StepSource {
 };
 
 struct StepCut {
-  // Of a trace: tokens of a step over all ranks. Without it, as many batches of sequences as `batches`, or
-  // where there are fewer sequences as many windows.
+  // Of a trace: tokens of a step over all ranks. Without it, 40 batches of whole sequences, or where there
+  // are fewer sequences as many windows.
   std::optional<std::int64_t> tokens = {};
-  int batches = 40;
   // Of a trace: of a token's experts the first so many count. Of loads: how many experts a token has, by
   // which tokens are counted.
   std::optional<int> top_k = {};

@@ -16,8 +16,6 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 65536;
-
 // Where a request is given a value, which is of `argument`.
 class Setter {
  public:
@@ -68,7 +66,7 @@ class Setter {
   }
   void set_ranks(SimRequest& machine, const std::string& value) const {
     require_levels(machine.topology);
-    const int ranks = static_cast<int>(whole(value, kMostRanks));
+    const int ranks = static_cast<int>(whole(value, max_ranks));
     const int of_node = std::min(ranks, machine.topology.num_ranks() / machine.topology.num_nodes());
     if (ranks % of_node != 0)
       throw InvalidArgument(argument_, fmt::format("{} ranks", ranks),
@@ -91,17 +89,11 @@ class Setter {
   std::vector<std::string> values_;
 };
 
-const MethodSummary* find(const ComparedRecordings& compared, const std::string& name) {
-  for (std::size_t m = 0; m < compared.summaries.size(); ++m)
-    if (compared.comparison.methods[m].method.name == name) return &compared.summaries[m];
-  return nullptr;
-}
-
 SweptMethod swept(const Sweep& sweep, const std::string& name) {
   SweptMethod method{.name = name};
   std::vector<std::string> undecided, again;
   for (const SweepPoint& point : sweep.points) {
-    const MethodSummary* const sum = find(point.compared, name);
+    const MethodSummary* const sum = point.compared.summary_of(name);
     const auto answer = sum == nullptr ? MethodSummary::Answer::does_not_pay : sum->answer;
     if (answer == MethodSummary::Answer::not_enough_data) undecided.push_back(point.value);
     if (method.stops_at && answer == MethodSummary::Answer::pays) again.push_back(point.value);

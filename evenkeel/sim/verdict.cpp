@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <ranges>
 
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/placement/evaluate/blocks.h"
 
 namespace evenkeel {
 
@@ -45,23 +47,28 @@ std::vector<double> block_means(const std::vector<double>& values) {
   return means;
 }
 
-std::optional<RankPair> worst_pair_of(const MethodResult& method) {
+RankPair worst_pair_of(const Comparison& comparison, const MethodResult& method) {
+  const auto ranks = static_cast<std::size_t>(comparison.shape.ranks);
   RankPair worst;
   for (std::size_t group = 0; group < method.pair_bytes.size(); ++group) {
     const std::vector<double>& bytes = method.pair_bytes[group];
-    const auto ranks = static_cast<std::size_t>(std::llround(std::sqrt(bytes.size())));
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      if (const double mean = bytes[i] / static_cast<double>(method.steps.size()); mean > worst.bytes)
-        worst = {static_cast<int>(group * ranks + i / ranks), static_cast<int>(group * ranks + i % ranks),
-                 mean};
+    const auto most = static_cast<std::size_t>(std::ranges::max_element(bytes) - bytes.begin());
+    if (const double mean = bytes[most] / comparison.num_steps; mean > worst.bytes)
+      worst = {static_cast<int>(group * ranks + most / ranks), static_cast<int>(group * ranks + most % ranks),
+               mean};
   }
   return worst;
 }
 
-// What is compared of a step: its seconds, or where they are not known max/mean.
+// What is compared of a step: its seconds, or where they are not known max/mean. Moving to new homes is no
+// matter of chance: all steps bear it alike, so that it widens no bound.
 std::vector<double> compared(const Comparison& comparison, const MethodResult& method) {
-  return comparison.has_seconds ? values_of(method, &StepFigures::seconds)
-                                : values_of(method, &StepFigures::max_over_mean);
+  if (!comparison.has_seconds) return values_of(method, &StepFigures::max_over_mean);
+  std::vector<double> seconds = values_of(method, &StepFigures::seconds);
+  const std::vector<double> moving = values_of(method, &StepFigures::moving_seconds);
+  const double each = mean_of(moving);
+  for (std::size_t step = 0; step < seconds.size(); ++step) seconds[step] += each - moving[step];
+  return seconds;
 }
 
 class Judge {
@@ -121,7 +128,7 @@ MethodSummary Judge::figures_of(const MethodResult& method) const {
   sum.bytes_within = field_mean(method, &StepFigures::bytes_within);
   sum.bytes_across = field_mean(method, &StepFigures::bytes_across);
   sum.weight_bytes = field_mean(method, &StepFigures::weight_bytes);
-  sum.worst_pair = worst_pair_of(method);
+  sum.worst_pair = worst_pair_of(comparison_, method);
   sum.peak_bytes = std::ranges::max(method.steps, {}, &StepFigures::peak_bytes).peak_bytes;
   if (budget_) sum.steps_over_budget = over_budget(method);
   return sum;
@@ -198,17 +205,8 @@ std::string Judge::cost_of(const MethodSummary& sum) const {
 }  // namespace
 
 const char* name_of(Answer answer) {
-  switch (answer) {
-    case Answer::is_reference:
-      return "is_reference";
-    case Answer::pays:
-      return "pays";
-    case Answer::does_not_pay:
-      return "does_not_pay";
-    case Answer::not_enough_data:
-      break;
-  }
-  return "not_enough_data";
+  constexpr std::array<const char*, 4> names = {"is_reference", "pays", "does_not_pay", "not_enough_data"};
+  return names[static_cast<std::size_t>(answer)];
 }
 
 std::string text_of(Answer answer) {
@@ -219,9 +217,8 @@ std::string text_of(Answer answer) {
 
 Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
-  // The least value that so many hundredths of all do not exceed.
-  const auto at = [&](std::size_t percent) { return values[(values.size() * percent + 99) / 100 - 1]; };
-  return {mean_of(values), at(50), at(95), at(99), values.back()};
+  return {mean_of(values), quantile(values, 0.5), quantile(values, 0.95), quantile(values, 0.99),
+          values.back()};
 }
 
 std::vector<MethodSummary> summaries_of(const Comparison& comparison, std::optional<std::int64_t> budget) {

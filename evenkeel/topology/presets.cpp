@@ -36,8 +36,6 @@ constexpr std::array<TopologyPreset, 3> presets = {{
     {"gb200-nvl72", "72 GPUs of a GB200 NVL72 rack on NVLink 5", 72, nvlink5, nvlink5, blackwell},
 }};
 
-constexpr int kMostRanks = 65536;
-
 struct Named {
   const TopologyPreset* preset = nullptr;
   int nodes = 1;
@@ -53,7 +51,7 @@ bool take_number(std::string_view& text, int& number) {
   if (digits.empty() || digits.front() == '0') return false;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   text.remove_suffix(digits.size());
-  return error == std::errc() && number <= kMostRanks;
+  return error == std::errc() && number <= max_ranks;
 }
 
 std::optional<Named> find(std::string_view name) {
@@ -67,7 +65,7 @@ std::optional<Named> find(std::string_view name) {
       if (!take_number(counts, named.ranks_per_node)) return std::nullopt;
       if (!counts.empty() && !take_number(counts, named.nodes)) return std::nullopt;
     }
-    if (counts.empty() && named.nodes <= kMostRanks / named.ranks_per_node) return named;
+    if (counts.empty() && named.nodes <= max_ranks / named.ranks_per_node) return named;
   }
   return std::nullopt;
 }

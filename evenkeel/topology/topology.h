@@ -18,6 +18,9 @@ namespace evenkeel {
 
 using NodeId = Index<struct NodeTag>;
 
+// Above every machine known, and low enough that a damaged number asks for no unbounded memory.
+inline constexpr int max_ranks = 65536;
+
 // The range of a number of a topology: wider than any machine, and so far from the ends of a double that no
 // cost or bound computed from it overflows or vanishes.
 struct TopologyRange {

@@ -131,10 +131,10 @@ TEST(Comparison, PlacesOnOneHalfAndJudgesTheOther) {
 TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   std::vector<std::vector<std::int64_t>> steps;
   std::mt19937_64 random(5);
-  for (int step = 0; step < 200; ++step) {
+  for (int step = 0; step < 800; ++step) {
     std::vector<std::int64_t> loads;
     for (int expert = 0; expert < 64; ++expert)
-      loads.push_back(1000 + static_cast<std::int64_t>(random() % 120) + (expert % 8 == 0 ? 60 : 0));
+      loads.push_back(100 + static_cast<std::int64_t>(random() % 12) + (expert / 8 == 3 ? 6 : 0));
     steps.push_back(loads);
   }
   const Recording recording = load_recording(steps);
@@ -145,13 +145,14 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   request.machine.model->hidden = 4096;
   request.machine.model->experts.intermediate = 1536;
   request.methods = "ep,eplb:64";
-  request.place_every = 2;
+  request.place_every = 100;
   request.cut.top_k = 8;
   const ComparedRecordings all = compared(recording, request);
   ASSERT_EQ(all.summaries.size(), 3U);  // ep; copies placed once; and placed anew
-  EXPECT_EQ(all.comparison.methods[2].method.name, "eplb:64@2");
+  EXPECT_EQ(all.comparison.methods[2].method.name, "eplb:64@100");
   EXPECT_EQ(all.summaries[1].moved_bytes, 0);
   const MethodSummary& moved = all.summaries[2];
+  EXPECT_LT(all.summaries[0].max_over_mean.median, 1.1);
   EXPECT_LT(moved.max_over_mean.median, all.summaries[0].max_over_mean.median);
   EXPECT_GT(moved.moved_bytes, 0);
   EXPECT_EQ(moved.answer, MethodSummary::Answer::does_not_pay);

@@ -110,9 +110,9 @@ void expect_replayed(const Case& made, const Candidate& candidate, const Candida
   EXPECT_EQ(outcome.moved.dispatch, figures.dispatch_bytes);
   EXPECT_EQ(outcome.moved.combine, figures.combine_bytes);
   EXPECT_EQ(outcome.moved.weights, figures.transfer_bytes);
-  const double recomputed = outcome.assignments == 0 ? 0
-                                                     : static_cast<double>(outcome.recomputed) /
-                                                           static_cast<double>(outcome.assignments);
+  const double recomputed = tokens.counts.total() == 0 ? 0
+                                                       : static_cast<double>(outcome.recomputed) /
+                                                             static_cast<double>(tokens.counts.total());
   EXPECT_EQ(recomputed, figures.recomputed_fraction);
   std::vector<std::int64_t> peaks;
   for (const Peaks& each : outcome.peaks) peaks.push_back(each.both());

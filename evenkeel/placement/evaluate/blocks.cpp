@@ -71,6 +71,11 @@ double mean_of(std::span<const double> values) {
   return std::reduce(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+double quantile(std::span<const double> sorted, double part) {
+  const double rank = std::ceil(part * static_cast<double>(sorted.size()));
+  return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+}
+
 std::vector<Block> blocks_of(std::span<const Recording> recordings) {
   if (recordings.size() >= kBlocks) return blocks_of_recordings(recordings);
   std::vector<Block> blocks(kBlocks);

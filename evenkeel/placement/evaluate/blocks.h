@@ -59,6 +59,8 @@ struct Gain {
 Gain gain_of(std::span<const double> before, std::span<const double> after, double chance);
 
 double mean_of(std::span<const double> values);
+// The smallest value that so large a part of all does not exceed. They are sorted, and one at least.
+double quantile(std::span<const double> sorted, double part);
 
 // The value that Student's t of 19 degrees of freedom exceeds with this chance, below a half.
 double student_quantile(double chance);

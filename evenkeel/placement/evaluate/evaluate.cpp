@@ -15,12 +15,6 @@ namespace evenkeel {
 
 namespace {
 
-// The smallest value that so large a part of all does not exceed. Sorted.
-double quantile(const std::vector<double>& sorted, double part) {
-  const double rank = std::ceil(part * static_cast<double>(sorted.size()));
-  return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
-}
-
 std::optional<StepSpread> spread_of(std::vector<double> ratios) {
   if (ratios.empty()) return std::nullopt;
   std::ranges::sort(ratios);

@@ -37,8 +37,8 @@ std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
   return rank_of_experts(clustering, assign_ranks_fast(problem, clustering, deadline.left()));
 }
 
-// What may change beside swaps: experts without copies move where that changes sizes in order alone; slots of
-// ranks go to copies of other experts.
+// A search tries more than swaps. Without copies an expert may move to another rank, where only the order of
+// sizes changes. With copies a slot may go to another expert.
 enum class Besides { moves, copies };
 
 class LayerSearch {
@@ -100,7 +100,7 @@ class LayerSearch {
     }
   }
 
-  // Of other experts' slots.
+  // Expert x takes a slot of an expert that has several.
   void try_more_copies(std::size_t x) {
     const std::vector<CopyRanks>& homes = cost_.homes();
     for (std::size_t y = 0; y < homes.size(); ++y) {
@@ -151,8 +151,7 @@ JointPlacement improved(const PlacementProblem& problem, Placement start, Beside
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
   bool changed = false;
-  // Where a search may find something: not in a layer that was searched, until one that it exchanges with
-  // changes.
+  // A layer is closed once it was searched in vain, and opened when one that it exchanges with changes.
   std::vector<char> open(static_cast<std::size_t>(start.num_layers()), true);
   for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;

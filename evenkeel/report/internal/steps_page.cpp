@@ -22,11 +22,6 @@ constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, of which e
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-std::size_t place_of(double share, std::size_t count) {
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(count)));
-  return std::max<std::size_t>(rank, 1) - 1;
-}
-
 // What ranks compute against the mean of all, by step.
 struct Band {
   std::vector<double> least, median, p95, most;
@@ -34,8 +29,8 @@ struct Band {
   void add(std::vector<double> loads) {
     std::ranges::sort(loads);
     least.push_back(loads.front());
-    median.push_back(loads[place_of(0.5, loads.size())]);
-    p95.push_back(loads[place_of(0.95, loads.size())]);
+    median.push_back(quantile(loads, 0.5));
+    p95.push_back(quantile(loads, 0.95));
     most.push_back(loads.back());
   }
   // Columns of several steps: the least and the most of any of them.

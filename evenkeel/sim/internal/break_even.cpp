@@ -42,34 +42,19 @@ std::vector<Sample> samples_of(StepSource& steps, int first_step) {
   return samples;
 }
 
-// So many assignments in the sample's shares, what rounding leaves to the first experts, from all ranks
-// alike.
-void scale(const Sample& sample, std::int64_t assignments, int ranks, int top_k, LayerTokens& tokens) {
-  const std::size_t experts = sample.loads.size();
-  tokens.top_k = top_k;
-  tokens.experts.clear();
-  tokens.counts.resize(ranks, static_cast<int>(experts));
-  const auto rows = tokens.counts.rows();
+// So many assignments in the sample's shares, as a recording of one step.
+Recording scaled(const Sample& sample, std::int64_t assignments) {
+  std::vector<std::int64_t> loads;
   double before = 0;
   std::int64_t given = 0;
-  std::size_t next = 0;
-  for (std::size_t e = 0; e < experts; ++e) {
-    before += static_cast<double>(sample.loads[e]);
+  for (const std::int64_t load : sample.loads) {
+    before += static_cast<double>(load);
     const auto end = std::llround(before / sample.total * static_cast<double>(assignments));
-    const std::int64_t load = end - given, each = load / ranks;
+    loads.push_back(end - given);
     given = end;
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) rows[r * experts + e] = each;
-    for (std::int64_t left = load % ranks; left > 0;
-         --left, next = (next + 1) % static_cast<std::size_t>(ranks))
-      ++rows[next * experts + e];
   }
-  tokens.counts.sum_loads();
-  tokens.first_token.assign(1, 0);
-  for (RankId rank : indices<RankId>(ranks)) {
-    const auto row = tokens.counts.row(rank);
-    const std::int64_t sum = std::reduce(row.begin(), row.end());
-    tokens.first_token.push_back(tokens.first_token.back() + (sum + top_k - 1) / top_k);
-  }
+  const auto experts = static_cast<int>(loads.size());
+  return {.name = "scaled", .profile = RoutingProfile(1, experts, std::move(loads), {})};
 }
 
 // Seconds of the samples' layers under a method, at so many tokens a step of one group.
@@ -102,7 +87,11 @@ class SizedSteps {
   double sum(std::int64_t assignments, const Run& run) {
     double seconds = 0;
     for (const Sample& sample : samples_) {
-      scale(sample, assignments, setup_.topology.num_ranks(), top_k_, tokens_);
+      const Recording recording = scaled(sample, assignments);
+      const auto step =
+          steps_of(std::span(&recording, 1), {setup_.topology.num_ranks(), 1}, {.top_k = top_k_});
+      step->open(0);
+      step->read(0, 0, tokens_);
       seconds += run(sample, tokens_);
     }
     return seconds;

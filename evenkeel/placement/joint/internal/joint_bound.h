@@ -27,8 +27,8 @@ struct JointBound {
 
 // Throws Infeasible as size_rule() does. What the deadline leaves no time for is bounded by 0.
 JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline);
-// Of every placement with copies, at most most_slots on a rank; in layer l none has a lower max/mean load
-// than least_max_over_mean[l].
+// The same for placements with copies, at most most_slots on a rank. No max/mean load of layer l is below
+// least_max_over_mean[l].
 JointBound joint_bound_of_copies(const PlacementProblem& problem, int most_slots,
                                  std::span<const double> least_max_over_mean, const Deadline& deadline);
 

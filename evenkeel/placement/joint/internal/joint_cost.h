@@ -5,9 +5,8 @@
 // between two layers, under dispatch_combine each layer has one out and one back. What an expert computes and
 // is sent is split evenly over its copies.
 //
-// Cost        A change is judged in O(P) for each rank that it touches; entering a layer costs O(E^2),
-// carrying
-//             out a change O(P^2).
+// Cost        Entering a layer costs O(E^2). A change is judged in O(P) for each rank that it touches, and
+//             carried out in O(P^2).
 #pragma once
 
 #include <algorithm>
@@ -84,7 +83,7 @@ class JointCost {
                  .receives = false};
     fill_flows();
   }
-  // Of each expert of the layer entered.
+  // The homes of each expert of the layer entered.
   const std::vector<CopyRanks>& homes() const { return homes_[layer_]; }
   // Of what a change in this layer can change.
   double layer_ms() const {
@@ -158,7 +157,7 @@ class JointCost {
   };
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  // Of one copy.
+  // One copy computes this part of its expert.
   static double share(const CopyRanks& homes) { return 1 / static_cast<double>(homes.size()); }
   // The pair of a rank of the layer's experts and one at the other end.
   std::size_t pair(const Side& side, std::size_t here, std::size_t other) const {
