@@ -146,6 +146,7 @@ def changed(config: Any, kind: str) -> Any:
             experts.token_dispatcher = derive(experts.token_dispatcher, PaddingDispatcher.Config)
         if kind == "collapsed":
             layer.moe.router.top_k = experts.token_dispatcher.top_k = 1
+            layer.moe.router.route_norm = False  # one score divided by itself: the router's gradient would be rounding
             layer.moe.load_balance_coeff = 1e-3  # there is a bias of each expert
     return config
 
