@@ -37,11 +37,12 @@ function(evenkeel_optimise_little target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
-# evenkeel_library(NAME [WITHOUT_HEADERS] SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder, evenkeel::NAME.
-# WITHOUT_HEADERS: a second one of a folder, whose headers the first installs.
+# evenkeel_library(NAME [WITHOUT_HEADERS] [EXPORT SET] SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder,
+# evenkeel::NAME. WITHOUT_HEADERS: a second one of a folder, whose headers the first installs. With a set of its own it
+# is linked by its name alone, never with everything.
 # PRIVATE libraries that are only headers are needed to build it, never to link an installed copy.
 function(evenkeel_library name)
-  cmake_parse_arguments(arg "WITHOUT_HEADERS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "WITHOUT_HEADERS" "EXPORT" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   set(target evenkeel_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(evenkeel::${name} ALIAS ${target})
@@ -52,9 +53,12 @@ function(evenkeel_library name)
   list(TRANSFORM arg_PRIVATE REPLACE "^(fmt::fmt-header-only|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   evenkeel_options(${target})
-  set_property(GLOBAL APPEND PROPERTY EVENKEEL_LIBRARIES ${name})
+  if(NOT arg_EXPORT)
+    set(arg_EXPORT evenkeelTargets)
+    set_property(GLOBAL APPEND PROPERTY EVENKEEL_LIBRARIES ${name})
+  endif()
   if(EVENKEEL_INSTALL)
-    install(TARGETS ${target} EXPORT evenkeelTargets)
+    install(TARGETS ${target} EXPORT ${arg_EXPORT})
     if(NOT arg_WITHOUT_HEADERS)
       install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/evenkeel/${name}
               FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
@@ -89,6 +93,17 @@ function(evenkeel_test name)
       add_custom_target(tests_${label})
     endif()
     add_dependencies(tests_${label} ${name})
+  endforeach()
+endfunction()
+
+# evenkeel_mpi_test(NAME SOURCES ... LINK ... RANKS P ...): a GoogleTest program of ranks on MPI, run alone,
+# and under mpirun once for each P.
+function(evenkeel_mpi_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;RANKS" ${ARGN})
+  evenkeel_test(${name} SOURCES ${arg_SOURCES} LINK ${arg_LINK})
+  foreach(ranks ${arg_RANKS})
+    add_test(NAME ${name}_${ranks} COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun.sh -n ${ranks} $<TARGET_FILE:${name}> --gtest_brief=1)
+    set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT 300 LABELS mpi)
   endforeach()
 endfunction()
 

@@ -62,7 +62,7 @@ want_build() {
   tool python3 python3
   local name
   for name in libbenchmark-dev libcli11-dev libdnnl-dev libfmt-dev libgmock-dev libgtest-dev libyaml-dev \
-              libzip-dev nlohmann-json3-dev zlib1g-dev; do
+              libopenmpi-dev libzip-dev nlohmann-json3-dev openmpi-bin zlib1g-dev; do
     package "$name"
   done
   package node-d3  # what draws --html pages

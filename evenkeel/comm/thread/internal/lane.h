@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/comm/internal/message_communicator.h"
 #include "evenkeel/device/device_stream.h"
 
 namespace evenkeel::internal {
@@ -79,9 +80,6 @@ struct Lane {
   Fifo<Message> messages;
   Fifo<Receive> receives;
 };
-
-// Collectives have lanes of their own: their order and that of messages are independent.
-enum class Channel : std::uint8_t { messages, collectives };
 
 // The ranks of one communicator, and all their lanes.
 class Group {

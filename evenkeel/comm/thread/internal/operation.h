@@ -116,7 +116,4 @@ class Operation final : public CpuOperation {
   Sleep sleep_ = Sleep::for_messages;
 };
 
-// Who keeps `operation` waiting, and what to say about it. Called asleep, by the operation's own thread.
-Cause find_blame(World& world, int rank, const Operation& operation);
-
 }  // namespace evenkeel::internal

@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "evenkeel/comm/internal/cause.h"
 #include "evenkeel/comm/thread/internal/lane.h"
 
 namespace evenkeel::internal {
@@ -28,14 +29,6 @@ namespace evenkeel::internal {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start);
-
-// Why the ranks stopped.
-struct Cause {
-  int peer = -1;      // the rank to blame
-  int other = -1;     // the one that `peer` itself blames, where two disagree
-  int found_by = -1;  // the rank that told the others
-  std::string message;
-};
 
 struct alignas(64) Mailbox {
   std::mutex mutex;

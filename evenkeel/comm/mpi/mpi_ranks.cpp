@@ -1,0 +1,104 @@
+#include "evenkeel/comm/mpi/mpi_ranks.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/mpi/internal/operation.h"
+#include "evenkeel/comm/mpi/internal/root.h"
+#include "evenkeel/comm/mpi/internal/session.h"
+
+namespace evenkeel {
+
+namespace internal {
+
+class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation> {
+ public:
+  using MessageCommunicator::MessageCommunicator;
+
+  void throw_if_aborted(const char* name) override { root().check(name); }
+  void abort(const std::string& cause) noexcept override {
+    root().abort_for("aborted", cause);
+    root().let_go();
+  }
+
+ private:
+  MpiOperation& begin(const char* name, Channel channel, Stream& stream) override {
+    root().check(name);
+    auto* const cpu = dynamic_cast<CpuStream*>(&stream);
+    if (cpu == nullptr)
+      throw InvalidArgument("stream", "is of a kind that ranks on MPI do not know", "a CpuStream");
+    cpu->reserve();
+    MpiOperation& operation = idle_operation();
+    operation.begin(name, channel);
+    return operation;
+  }
+
+  Event post(MpiOperation& operation, Stream& stream) override {
+    operation.publish();
+    return static_cast<CpuStream&>(stream).post(operation);
+  }
+
+  std::int64_t propose_number() override { return root().next_number(); }
+  std::unique_ptr<Communicator> join(Part part) override {
+    require_tag(part.number);
+    root().use_number(part.number);
+    for (int& member : part.members) member = group().root_rank(member);
+    return std::make_unique<MpiCommunicator>(
+        std::make_shared<MpiGroup>(group().root, std::move(part.members), static_cast<int>(part.number)),
+        part.me);
+  }
+
+  // Messages of a communicator go by two of MPI's tags.
+  void require_tag(std::int64_t number) const {
+    int* most = nullptr;
+    int known = 0;
+    MPI_Comm_get_attr(root().bytes(), MPI_TAG_UB, static_cast<void*>(&most), &known);
+    if (known != 0 && 2 * number + 1 > *most)
+      throw Unsupported(fmt::format("this MPI tells {} communicators apart, and this is one more", *most / 2));
+  }
+
+  MpiRoot& root() const { return *group().root; }
+};
+
+namespace {
+
+void run_body(const std::shared_ptr<MpiRoot>& root, const std::function<void(Communicator&)>& body) {
+  std::vector<int> members(static_cast<std::size_t>(root->size()));
+  std::iota(members.begin(), members.end(), 0);
+  MpiCommunicator comm(std::make_shared<MpiGroup>(root, std::move(members)), root->rank());
+  try {
+    body(comm);
+    root->end();
+  } catch (const std::exception& error) {
+    root->abort_for("failed", error.what());
+    root->let_go();
+    throw;
+  } catch (...) {
+    root->abort_for("failed", "with an exception of no known type");
+    root->let_go();
+    throw;
+  }
+}
+
+}  // namespace
+
+}  // namespace internal
+
+void run_mpi_ranks(const std::function<void(Communicator&)>& body, const MpiOptions& options) {
+  if (!(options.deadline_seconds > 0 && options.deadline_seconds <= 1e8))
+    throw InvalidArgument("deadline_seconds", fmt::format("is {:g}", options.deadline_seconds),
+                          "above 0, at most 1e+08");
+  internal::Session::require();
+  const MPI_Comm parent =
+      options.communicator == nullptr ? MPI_COMM_WORLD : MPI_Comm_f2c(*options.communicator);
+  if (parent == MPI_COMM_NULL)
+    throw InvalidArgument("communicator", "is MPI_COMM_NULL", "the handle of a communicator");
+  internal::run_body(std::make_shared<internal::MpiRoot>(parent, options.deadline_seconds), body);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,401 @@
+#include "evenkeel/comm/mpi/internal/root.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include "evenkeel/base/cores.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/mpi/internal/operation.h"
+#include "evenkeel/comm/mpi/internal/session.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr int kNoticeTag = 0;
+constexpr int kPollsBeforeYielding = 2000;
+// What a rank sent before it left may be seen after that it left.
+constexpr std::chrono::milliseconds kUntilGone{100};
+
+std::chrono::duration<double> since(MpiRoot::Clock::time_point start) {
+  return MpiRoot::Clock::now() - start;
+}
+
+MpiRoot::Clock::duration ticks(double seconds) {
+  return std::chrono::duration_cast<MpiRoot::Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// How long others have to answer a question.
+double grace_seconds(double deadline_seconds) {
+  return std::max(1.0, deadline_seconds / 4);
+}
+
+}  // namespace
+
+// While it lasts, others learn whom this rank waits for.
+class MpiRoot::Wait {
+ public:
+  Wait(MpiRoot& root, const Awaited* awaited)
+      : root_(root), limit_(ticks(root.deadline_seconds_)), waited_(limit_ / 8) {
+    root_.awaited_ = awaited;
+  }
+  ~Wait() { root_.awaited_ = nullptr; }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+  double seconds() const { return since(start_).count(); }
+  bool is_too_long() { return waited_.look() >= limit_; }
+  void pause() { root_.pause(polls_); }
+
+ private:
+  MpiRoot& root_;
+  Clock::time_point start_ = Clock::now();
+  Clock::duration limit_;
+  RunningTime waited_;
+  int polls_ = 0;
+};
+
+MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(deadline_seconds) {
+  MPI_Comm_rank(parent, &rank_);
+  MPI_Comm_size(parent, &size_);
+  peers_.resize(static_cast<std::size_t>(size_));
+  bytes_ = duplicate(parent);
+  notices_ = duplicate(parent);
+  shares_cores_ = ranks_here() > usable_cores();
+}
+
+MpiRoot::~MpiRoot() {
+  if (Session::closed()) {
+    // MPI may still read what stands in it.
+    for (Outgoing& each : outgoing_) static_cast<void>(new std::string(std::move(each.bytes)));
+    return;
+  }
+  for (Outgoing& each : outgoing_) MPI_Wait(&each.request, MPI_STATUS_IGNORE);
+  // Of a root that was aborted, notices may still be on their way: whoever had its place would get them.
+  if (aborted()) return;
+  MPI_Comm_free(&bytes_);
+  MPI_Comm_free(&notices_);
+}
+
+MPI_Comm MpiRoot::duplicate(MPI_Comm parent) const {
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  require_success(MPI_Comm_idup(parent, &made, &request), rank_, "MPI_Comm_idup");
+  wait_for_all(request);
+  MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+  return made;
+}
+
+// Ranks that have the same name of a host.
+int MpiRoot::ranks_here() const {
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  const std::uint64_t mine = std::hash<std::string_view>{}({name, static_cast<std::size_t>(length)});
+  std::vector<std::uint64_t> all(peers_.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  require_success(MPI_Iallgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, bytes_, &request), rank_,
+                  "MPI_Iallgather");
+  wait_for_all(request);
+  return static_cast<int>(std::ranges::count(all, mine));
+}
+
+// In the set-up a rank that is late is known to nobody by name.
+void MpiRoot::wait_for_all(MPI_Request request) const {
+  const Clock::time_point start = Clock::now();
+  RunningTime waited(ticks(deadline_seconds_) / 8);
+  int polls = 0;
+  for (int done = 0; done == 0; pause(polls)) {
+    require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank_, "MPI_Test");
+    if (done != 0 || waited.look() < ticks(deadline_seconds_)) continue;
+    const std::string why = fmt::format("not all ranks have come to the set-up within {:.3g} s", deadline_seconds_);
+    Session::close(why);
+    throw CommError(-1, "set-up", since(start).count(), why);
+  }
+}
+
+void MpiRoot::check(const char* name) {
+  take_notices();
+  if (cause_) stop(name, 0);
+}
+
+void MpiRoot::begin(MpiOperation& operation) {
+  pending_.push_back(&operation);
+  last_name_ = operation.name();
+  last_time_ = Clock::now();
+  ++posted_;
+}
+
+void MpiRoot::end_of(MpiOperation& operation) noexcept { std::erase(pending_, &operation); }
+
+bool MpiRoot::has_all_of(int peer) const {
+  const Peer& of = peers_[static_cast<std::size_t>(peer)];
+  return of.told && of.received >= *of.told;
+}
+
+void MpiRoot::wait(MpiOperation& operation) {
+  Wait wait(*this, &operation);
+  for (;;) {
+    const bool done = operation.test();
+    take_notices();
+    if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
+      blame_someone(operation.name());
+    if (cause_) stop(operation.name(), wait.seconds());
+    if (done) return;
+    wait.pause();
+  }
+}
+
+namespace {
+
+class Ending final : public Awaited {
+ public:
+  Ending(int ranks, std::function<bool(int)> has_come) : ranks_(ranks), has_come_(std::move(has_come)) {}
+  const char* name() const override { return "the end"; }
+  void list_absent(std::vector<int>& ranks) const override {
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!has_come_(rank)) ranks.push_back(rank);
+  }
+
+ private:
+  int ranks_;
+  std::function<bool(int)> has_come_;
+};
+
+}  // namespace
+
+void MpiRoot::end() {
+  if (left_unfinished_ != nullptr) throw CommError(rank_, left_unfinished_, 0, cause_->message);
+  if (cause_) return;
+  ending_ = true;
+  peers_[static_cast<std::size_t>(rank_)].told = peers_[static_cast<std::size_t>(rank_)].sent;
+  const Ending everyone(size_, [this](int peer) { return has_all_of(peer); });
+  tell_all({.kind = Notice::Kind::left});
+  Wait wait(*this, &everyone);
+  for (std::vector<int> absent(1); !absent.empty(); wait.pause()) {
+    take_notices();
+    take_unclaimed();
+    absent.clear();
+    everyone.list_absent(absent);
+    if (!cause_ && !absent.empty() && wait.is_too_long()) blame_someone(everyone.name());
+    if (cause_) stop(everyone.name(), wait.seconds());
+  }
+}
+
+void MpiRoot::tell(int peer, const Notice& notice) {
+  outgoing_.remove_if([](Outgoing& each) {
+    int done = 0;
+    MPI_Test(&each.request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+  Outgoing& sent = outgoing_.emplace_back(Outgoing{pack(notice)});
+  require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer, kNoticeTag,
+                            notices_, &sent.request),
+                  rank_, "MPI_Isend");
+}
+
+void MpiRoot::tell_all(Notice notice) {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    notice.messages = peers_[static_cast<std::size_t>(peer)].sent;
+    tell(peer, notice);
+  }
+}
+
+void MpiRoot::take_notices() {
+  for (;;) {
+    int found = 0, size = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    require_success(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, notices_, &found, &message, &status), rank_,
+                    "MPI_Improbe");
+    if (found == 0) return;
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    std::string bytes(static_cast<std::size_t>(size), '\0');
+    require_success(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_, "MPI_Mrecv");
+    take(unpack(bytes), status.MPI_SOURCE);
+  }
+}
+
+void MpiRoot::take(const Notice& notice, int from) {
+  Peer& peer = peers_[static_cast<std::size_t>(from)];
+  switch (notice.kind) {
+    case Notice::Kind::stop:
+      peer.told = notice.messages;
+      return abort(notice.cause, notice.silent);
+    case Notice::Kind::left:
+      peer.told = notice.messages;
+      peer.left = Clock::now();
+      return;
+    case Notice::Kind::ask: {
+      Notice answer{.kind = Notice::Kind::answer, .waits = awaited_ != nullptr && !ending_};
+      if (answer.waits) awaited_->list_absent(answer.awaited);
+      answer.last_message = last_message(rank_);
+      return tell(from, answer);
+    }
+    case Notice::Kind::answer:
+      peer.answer = notice;
+      return;
+    case Notice::Kind::verdict:
+      return abort(notice.cause, notice.silent);
+  }
+}
+
+void MpiRoot::stop(const char* name, double seconds) {
+  awaited_ = nullptr;
+  let_go();
+  const int peer = cause_->peer == rank_ && cause_->other >= 0 ? cause_->other : cause_->peer;
+  throw CommError(peer, name, seconds, cause_->message);
+}
+
+void MpiRoot::abort(Cause cause, bool silent) noexcept {
+  if (cause_) return;
+  silent_ = silent ? cause.peer : -1;
+  cause_ = std::move(cause);
+  Peer& me = peers_[static_cast<std::size_t>(rank_)];
+  me.told = me.sent;
+  try {
+    tell_all({.kind = Notice::Kind::stop, .cause = *cause_, .silent = silent});
+  } catch (const std::exception& error) {
+    Session::close(error.what());
+  }
+}
+
+void MpiRoot::leave_unfinished(const char* name) noexcept {
+  left_unfinished_ = name;
+  abort_for("left unfinished", name);
+}
+
+void MpiRoot::abort_for(const char* action, std::string_view why) noexcept {
+  Cause cause{rank_, -1, rank_, {}};
+  try {
+    cause.message = fmt::format("rank {} {}: {}", rank_, action, why);
+  } catch (const std::exception&) {  // no memory for words: the rank's number still gets through
+  }
+  abort(std::move(cause));
+}
+
+void MpiRoot::blame_someone(const char* name) {
+  const double grace = grace_seconds(deadline_seconds_);
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) tell(peer, {.kind = Notice::Kind::ask});
+  int polls = 0;
+  const auto hear_until = [&](const auto& enough) {
+    RunningTime waited(ticks(grace) / 8);
+    while (!cause_ && !enough() && waited.look() < ticks(grace)) {
+      take_notices();
+      pause(polls);
+    }
+  };
+  const auto has_answered = [&](int peer) {
+    return peer == rank_ || peers_[static_cast<std::size_t>(peer)].answer.has_value();
+  };
+  hear_until([&] {
+    for (int peer = 0; peer < size_; ++peer)
+      if (!has_answered(peer)) return false;
+    return true;
+  });
+  if (cause_) return;
+  const Cause cause = find_blame(*this, rank_, name, deadline_seconds_);
+  const bool silent = !has_answered(cause.peer);
+  if (const int speaks = speaker(); speaks != rank_) {
+    tell(speaks, {.kind = Notice::Kind::verdict, .cause = cause, .silent = silent});
+    hear_until([] { return false; });
+  }
+  abort(cause, silent);
+}
+
+// The lowest rank that waits, as this one does.
+int MpiRoot::speaker() const {
+  for (int peer = 0; peer < rank_; ++peer)
+    if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits) return peer;
+  return rank_;
+}
+
+bool MpiRoot::is_gone(int peer) const {
+  const Peer& of = peers_[static_cast<std::size_t>(peer)];
+  return of.left && has_all_of(peer) && Clock::now() - *of.left > kUntilGone;
+}
+
+bool MpiRoot::awaits_one_who_left(const Awaited& awaited) const {
+  if (std::ranges::none_of(peers_, [](const Peer& peer) { return peer.left.has_value(); })) return false;
+  std::vector<int> absent;
+  awaited.list_absent(absent);
+  return std::ranges::any_of(absent, [this](int peer) { return is_gone(peer); });
+}
+
+bool MpiRoot::list_awaited(int rank, std::vector<int>& ranks) const {
+  if (rank == rank_) {
+    awaited_->list_absent(ranks);
+    return true;
+  }
+  const auto& answer = peers_[static_cast<std::size_t>(rank)].answer;
+  if (!answer || !answer->waits) return false;
+  ranks.insert(ranks.end(), answer->awaited.begin(), answer->awaited.end());
+  return true;
+}
+
+std::string MpiRoot::last_message(int rank) const {
+  if (rank == rank_)
+    return describe_last(rank, last_name_, last_name_ == nullptr ? 0 : since(last_time_).count(), posted_);
+  const auto& answer = peers_[static_cast<std::size_t>(rank)].answer;
+  return answer ? answer->last_message : "";
+}
+
+void MpiRoot::let_go() noexcept {
+  if (std::exchange(has_let_go_, true) || Session::closed()) return;
+  try {
+    RunningTime waited(ticks(deadline_seconds_) / 8);
+    int polls = 0;
+    while (!is_settled() && waited.look() < ticks(deadline_seconds_)) {
+      take_notices();
+      take_unclaimed();
+      for (MpiOperation* operation : pending_) {
+        operation->test();
+        operation->cancel_receives_of_the_stopped();
+      }
+      pause(polls);
+    }
+    const bool settled = is_settled() && silent_ < 0;
+    bool free = true;
+    for (MpiOperation* operation : pending_) free = operation->let_go() && free;
+    if (!settled || !free) Session::close(cause_->message);
+  } catch (const std::exception& error) {
+    Session::close(error.what());
+  }
+}
+
+bool MpiRoot::is_settled() const {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != silent_ && !has_all_of(peer)) return false;
+  std::vector<int> absent;
+  for (const MpiOperation* operation : pending_) operation->list_absent(absent);
+  return std::ranges::all_of(absent, [this](int peer) { return peer == silent_; });
+}
+
+// Messages that no operation of this rank expects.
+void MpiRoot::take_unclaimed() {
+  for (;;) {
+    int found = 0, size = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    require_success(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, bytes_, &found, &message, &status), rank_,
+                    "MPI_Improbe");
+    if (found == 0) return;
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    std::vector<std::byte> nowhere(static_cast<std::size_t>(size));
+    require_success(MPI_Mrecv(nowhere.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_, "MPI_Mrecv");
+    count_received(status.MPI_SOURCE);
+  }
+}
+
+void MpiRoot::pause(int& polls) const {
+  if (shares_cores_ || ++polls > kPollsBeforeYielding) sched_yield();
+}
+
+}  // namespace evenkeel::internal
