@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/backend.h"
 #include "cli/budget_options.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
@@ -24,6 +25,7 @@ using Kind = PlannerOptions::Kind;
 struct BenchArguments {
   LayerOptions layer;
   std::int64_t ranks = 8;
+  Backend backend = Backend::threads;
   std::int64_t tokens = 2048;
   std::int64_t pairs = 41;
   bool backward = false;
@@ -108,24 +110,29 @@ void require_ablation_alone(const CLI::App& app, const std::string& name) {
   if (name == "hidden") refuse_if_given(app, "--intermediate", "goes with --hidden in its ablation");
 }
 
-void run_table(const CLI::App& app, const BenchArguments& options) {
+void run_table(const CLI::App& app, const BenchArguments& options, Communicator* comm) {
   StudySetup setup = setup_of(options);
+  setup.comm = comm;
   if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
     throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
   setup.budget = budget_of(app, options.budget, options.backward);
-  show_result(is_given(app, "--ablation") ? measure_ablation(setup, options.ablation, named_progress)
-                                          : measure_scenarios(setup, options.scenarios, named_progress),
-              options.json, options.html);
+  const Series series = is_given(app, "--ablation")
+                            ? measure_ablation(setup, options.ablation, named_progress)
+                            : measure_scenarios(setup, options.scenarios, named_progress);
+  if (is_first(comm)) show_result(series, options.json, options.html);
 }
 
-void run(const CLI::App& app, const BenchArguments& options) {
+void run(const CLI::App& app, const BenchArguments& options, Communicator* comm) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
   if (is_given(app, "--ablation")) require_ablation_alone(app, options.ablation);
-  require_page(options.html, {}, {options.budget.cost_file});
+  if (comm != nullptr)
+    for (const char* mode : {"--calibrate", "--over-budget"})
+      refuse_if_given(app, mode, "is measured with ranks as threads, not with --backend mpi");
+  if (is_first(comm)) require_page(options.html, {}, {options.budget.cost_file});
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
-  run_table(app, options);
+  run_table(app, options, comm);
 }
 
 }  // namespace
@@ -143,7 +150,8 @@ Subcommand add_bench(CLI::App& command) {
   add_budgets(*app, "--over-budget", options->over_budget,
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
-  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
+  add_backend(*app, options->backend);
   add_layer_options(*app, options->layer);
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);
@@ -157,7 +165,10 @@ Subcommand add_bench(CLI::App& command) {
       "  evenkeel bench --scenarios concentrated:0.95 --tokens 256 --min-segment 128 --pairs 5\n"
       "  evenkeel bench --calibrate cost.json --hidden 768 --intermediate 768\n"
       "  evenkeel bench --over-budget 50%,16%,9% --backward --tokens 256 --min-segment 128 --pairs 5");
-  return {app, [app, options] { run(*app, *options); }};
+  return {app, [app, options] {
+            on_ranks(*app, options->backend, options->ranks,
+                     [&](Communicator* comm) { run(*app, *options, comm); });
+          }};
 }
 
 }  // namespace evenkeel::cli

@@ -18,6 +18,7 @@ namespace evenkeel::cli {
 namespace {
 
 bool sigpipe_ends_us = false;
+bool silent = false;
 
 [[noreturn]] void refuse_stdout(int error) {
   if (error == EPIPE && sigpipe_ends_us) {
@@ -42,7 +43,12 @@ void open_standard_streams() {
   sigpipe_ends_us = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;
 }
 
+void be_silent() {
+  silent = true;
+}
+
 void print_text(std::string_view text) {
+  if (silent) return;
   write_stdout(in_this_locale(printable_lines(text)));
 }
 
@@ -68,7 +74,7 @@ void say_line(std::string_view line) noexcept {
 }
 
 void write_stderr(std::string_view bytes) noexcept {
-  while (!bytes.empty()) {
+  while (!bytes.empty() && !silent) {
     const ssize_t written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;

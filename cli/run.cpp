@@ -3,7 +3,10 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "cli/backend.h"
 #include "cli/budget_options.h"
 #include "cli/file_options.h"
 #include "cli/layer_options.h"
@@ -13,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/trained_layer.h"
@@ -38,6 +42,7 @@ struct RunArguments {
   int num_trace_layers = 1;
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
+  Backend backend = Backend::threads;
   LayerOptions layer;
   BudgetOptions budget;
   std::vector<Kind> planners = {Kind::ep, Kind::least_loaded, Kind::level};
@@ -167,20 +172,45 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   return setup;
 }
 
-void run(const CLI::App& app, RunArguments& options) {
-  validate_options(app);
+// Measured by the first rank, the same on all.
+SpillCosts costs_of(const CLI::App& app, const RunArguments& options, const ExperimentSetup& setup) {
+  const Machine* const given = is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr;
+  const auto measured = [&] {
+    return spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward, given);
+  };
+  if (setup.comm == nullptr) return measured();
+  const SpillCosts mine = is_first(setup.comm) ? measured() : SpillCosts{};
+  std::vector<SpillCosts> all(static_cast<std::size_t>(setup.comm->size()));
+  CpuStream stream;
+  setup.comm->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream, "costs")
+      .wait();
+  return all.front();
+}
+
+void write_timeline(RunReport& report, const std::string& file) {
+  report.timeline = file;
+  write_file(file, to_chrome_trace(timeline_of(report)));
+}
+
+void require_outputs(const CLI::App& app, const RunArguments& options) {
   if (is_given(app, "--timeline")) {
     require_not_read(options.timeline, "--timeline", {options.trace},
                      {options.weights, options.placement, options.budget.cost_file});
     require_writable(options.timeline);
   }
   require_page(options.html, {options.trace}, {options.weights, options.placement, options.budget.cost_file});
+}
+
+void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
+  validate_options(app);
+  if (is_first(comm)) require_outputs(app, options);
   const ModeOfSources mode({options.trace});
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
   if (is_given(app, "--weights")) trained = read_trained(app, options);
   ExperimentSetup setup = setup_of(app, options);
+  setup.comm = comm;
   require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
   if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());
@@ -191,9 +221,7 @@ void run(const CLI::App& app, RunArguments& options) {
               : seeded_inputs(shape.expert, shape.num_experts, batch->num_tokens(), seed, options.backward);
   setup.inputs = &inputs;
   if (options.by_gain) {
-    const SpillCosts costs =
-        spill_costs_of(shape, static_cast<int>(options.ranks), options.backward,
-                       is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
+    const SpillCosts costs = costs_of(app, options, setup);
     for (Candidate& candidate : setup.candidates) candidate.planner.costs = costs;
   }
   RunReport report{setup, {}, {}, batch->name, batch->num_tokens(), {}};
@@ -201,10 +229,8 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--placement")) report.placement = options.placement;
   if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
-  if (!options.timeline.empty()) {
-    report.timeline = options.timeline;
-    write_file(options.timeline, to_chrome_trace(timeline_of(report)));
-  }
+  if (!is_first(comm)) return;
+  if (!options.timeline.empty()) write_timeline(report, options.timeline);
   show_result(report, options.json, options.html);
 }
 
@@ -224,7 +250,8 @@ Subcommand add_run(CLI::App& command) {
   app->add_option("--sequences", options->sequences, "Of the trace: from A to before B, every STEP-th")
       ->type_name("A:B[:STEP]");
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
-  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
+  add_backend(*app, options->backend);
   add_layer_options(*app, options->layer);
   app->add_option("--weights", options->weights, "A trained layer: its experts and recorded inputs")
       ->type_name("FILE");
@@ -246,7 +273,10 @@ Subcommand add_run(CLI::App& command) {
       "    --weights data/tiny-moe/layer.safetensors --backward --min-segment 64\n"
       "  evenkeel run --scenario concentrated:0.95:1 --tokens 512 --min-segment 64 --backward --budget "
       "64MiB");
-  return {app, [app, options] { run(*app, *options); }};
+  return {app, [app, options] {
+            on_ranks(*app, options->backend, options->ranks,
+                     [&](Communicator* comm) { run(*app, *options, comm); });
+          }};
 }
 
 }  // namespace evenkeel::cli

@@ -1,6 +1,10 @@
 // The report of `evenkeel run`.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "evenkeel/report/internal/figures.h"
 #include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
@@ -44,8 +48,20 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
                                 figures.ideal_speedup());
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},
-               {"bitwise_equal", internal::or_null(accuracy.bitwise_equal)}});
+               {"bitwise_equal", internal::or_null(accuracy.bitwise_equal)},
+               {"checksum", fmt::format("{:016x}", accuracy.checksum)}});
   return json;
+}
+
+// One where all are equal, as they are of outputs where bits are; gradients are added up in each plan's order.
+void put_checksums(Page& page, const RunReport& report) {
+  const std::vector<Accuracy>& accuracy = report.checked.accuracy;
+  const bool alike = std::ranges::all_of(
+      accuracy, [&](const Accuracy& each) { return each.checksum == accuracy.front().checksum; });
+  page.put("\n  checksum of {}:\n", report.setup.backward ? "the output and the gradients" : "the output");
+  for (std::size_t i = 0; i < (alike ? 1 : accuracy.size()); ++i)
+    page.put("  {:016x} under {}\n", accuracy[i].checksum,
+             alike ? "every planner" : internal::planner_of(report.checked.figures.candidates[i]));
 }
 
 void put_phases(Page& page, const Figures& figures) {
@@ -76,6 +92,7 @@ std::string to_text(const RunReport& report) {
   page.put("{}; median of {}\n",
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
            internal::counted(setup.rounds, "step", "steps"));
+  if (setup.comm != nullptr) page.put("ranks are processes, on MPI\n");
   const PlannerOptions& last = setup.candidates.back().planner;
   if (last.costs) page.put_lines(internal::costs_lines(*last.costs) + "\n");
   if (setup.reference.budget.cuts())
@@ -85,6 +102,7 @@ std::string to_text(const RunReport& report) {
   internal::put_comparisons(page, {only}, setup.reference.budget.cuts());
   put_phases(page, figures);
   internal::put_loads(page, only);
+  put_checksums(page, report);
   if (report.timeline)
     page.put("\ntimeline in {}, for ui.perfetto.dev or chrome://tracing\n", *report.timeline);
   return std::move(page).text();
@@ -94,6 +112,7 @@ std::string to_json(const RunReport& report) {
   const ExperimentSetup& setup = report.setup;
   const Figures& figures = report.checked.figures;
   Json json = {{"ranks", setup.placement.num_ranks()},
+               {"backend", setup.comm == nullptr ? "threads" : "mpi"},
                {"tokens_per_rank", tokens_per_rank(report)},
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},

@@ -89,6 +89,20 @@ Accuracy compare(const DenseResult& reference, const StepResults& results, bool 
   return worst;
 }
 
+std::uint64_t checksum_of(const StepResults& results, bool backward) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    for (const std::byte each : bytes) sum = (sum ^ static_cast<std::uint64_t>(each)) * 0x100000001b3;
+  };
+  add(results.output.bytes());
+  if (!backward) return sum;
+  add(results.grad_hidden.bytes());
+  add(std::as_bytes(std::span(results.grad_router_weights)));
+  const ExpertModel& of = results.grad_experts;
+  for (const Tensor* tensor : {&of.gate_up, &of.down, &of.gate_up_bias, &of.down_bias}) add(tensor->bytes());
+  return sum;
+}
+
 DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
   const ExpertShape& shape = setup.shape.expert;
   const auto rows = [&](const Tensor& all) {
@@ -104,6 +118,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
   alone.backward = false;
   alone.rounds = 0;
+  alone.comm = nullptr;
   alone.timelines = false;
   alone.reference = plain_ep();
   alone.candidates = {alone.reference};
@@ -141,13 +156,15 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
 
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
                                  const RoundProgress& progress) {
-  const DenseResult reference = evaluate(setup, batch);
-  const std::vector<std::byte> expected = one_rank_output(setup, batch);
+  const bool is_first = setup.comm == nullptr || setup.comm->rank() == RankId(0);
+  const DenseResult reference = is_first ? evaluate(setup, batch) : DenseResult{};
+  const std::vector<std::byte> expected = is_first ? one_rank_output(setup, batch) : std::vector<std::byte>{};
   CheckedFigures checked;
-  checked.accuracy.resize(setup.candidates.size());
+  if (is_first) checked.accuracy.resize(setup.candidates.size());
   const auto inspect = [&](std::size_t candidate, const StepResults& results, bool bitwise) {
     Accuracy& accuracy = checked.accuracy[candidate];
     accuracy = compare(reference, results, setup.backward);
+    accuracy.checksum = checksum_of(results, setup.backward);
     if (bitwise) accuracy.bitwise_equal = std::ranges::equal(results.output.bytes(), expected);
   };
   checked.figures = std::move(measure(setup, std::vector{batch}, inspect, progress).front());

@@ -2,6 +2,7 @@
 // gives.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -17,11 +18,13 @@ struct Accuracy {
   double max_rel_error = 0;
   // Against the same layer on one rank under ep. Nothing where this machine does not promise equal bits.
   std::optional<bool> bitwise_equal;
+  // FNV-1a, 64 bits, of the same tensors' bytes: equal where all bits are.
+  std::uint64_t checksum = 0;
 };
 
 struct CheckedFigures {
   Figures figures;
-  std::vector<Accuracy> accuracy;  // by candidate
+  std::vector<Accuracy> accuracy;  // by candidate; none but on the first rank
 };
 
 // Throws Unsupported where a result is no number, or is wrong: far from the dense evaluation, or of other

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "evenkeel/base/check.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -18,23 +19,6 @@ namespace {
 
 using internal::Measurement;
 using internal::StepSamples;
-
-// A rank may well wait for the others' work on a machine with few cores.
-constexpr double kDeadlineSeconds = 600;
-
-StepResults results_for(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
-  std::int64_t tokens = 0;
-  for (const Batch& batch : batches) tokens = std::max(tokens, batch.num_tokens());
-  ExpertShape shape = setup.shape.expert;
-  StepResults results;
-  results.output = Tensor(shape.type, tokens * shape.hidden);
-  if (!setup.backward) return results;
-  results.grad_hidden = Tensor(shape.type, tokens * shape.hidden);
-  results.grad_router_weights.resize(static_cast<std::size_t>(tokens * setup.shape.top_k));
-  shape.type = DataType::f32;
-  results.grad_experts = zero_experts(shape, setup.shape.num_experts);
-  return results;
-}
 
 // Plain ep reads its budget alone, so its other options make no difference.
 bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
@@ -76,23 +60,29 @@ std::int64_t CandidateFigures::worst_peak_bytes() const {
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect, const RoundProgress& progress) {
   const int ranks = setup.placement.num_ranks();
-  Measurement shared{setup, batches, inspect, progress};
-  if (const int cores = usable_cores(); ranks > cores)
-    shared.experts = internal::in_turns(make_cpu_expert_ffn(setup.shape.expert, setup.backward), cores);
-  shared.slots = {setup.reference, setup.reference};
-  std::ranges::copy_if(setup.candidates, std::back_inserter(shared.slots),
+  Measurement what{setup, batches, inspect, progress};
+  what.slots = {setup.reference, setup.reference};
+  std::ranges::copy_if(setup.candidates, std::back_inserter(what.slots),
                        [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
-  shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
-  shared.results = results_for(setup, batches);
-
-  ThreadOptions threads;
-  threads.deadline_seconds = kDeadlineSeconds;
-  run_ranks(
-      ranks, [&](Communicator& comm) { internal::run_rank(comm, shared); }, threads);
+  std::vector<StepSamples> samples;
+  if (setup.comm != nullptr) {
+    EVENKEEL_CHECK(setup.comm->size() == ranks);
+    samples = internal::run_rank(*setup.comm, what);
+  } else {
+    if (const int cores = usable_cores(); ranks > cores)
+      what.experts = internal::in_turns(make_cpu_expert_ffn(setup.shape.expert, setup.backward), cores);
+    run_ranks(
+        ranks,
+        [&](Communicator& comm) {
+          std::vector<StepSamples> mine = internal::run_rank(comm, what);
+          if (comm.rank() == RankId(0)) samples = std::move(mine);
+        },
+        {.deadline_seconds = kStudyDeadlineSeconds});
+  }
 
   std::vector<Figures> figures(batches.size());
   for (std::size_t batch = 0; batch < batches.size(); ++batch)
-    if (setup.rounds > 0) figures[batch] = figures_of(setup, shared.slots, shared.samples[batch]);
+    if (setup.rounds > 0) figures[batch] = figures_of(setup, what.slots, samples[batch]);
   return figures;
 }
 

@@ -1,11 +1,11 @@
-// One layer, several ways to carry out its steps, measured side by side: ranks as threads, each with a layer
-// and an arena for every budget among the candidates.
+// One layer, several ways to carry out its steps, measured side by side: ranks as threads, or those of a
+// communicator, each with a layer and an arena for every budget among the candidates.
 //
 // Step           forward, and backward where asked for.
 // Round          Every step of a round sees the same batch: the reference, the reference again (the control),
 //                then each candidate. Where a round begins turns by one step from round to round, so that
 //                what drifts favours nobody. Rounds that warm up are not counted.
-// Cores          Ranks that share cores compute in turns, one rank a core at a time.
+// Cores          Threads that share cores compute in turns, one rank a core at a time.
 // Critical path  For each phase of forward and of backward the largest CPU time of any rank, summed: what a
 //                step would take with a core a rank and no overlap.
 // Speed-up       The median over rounds of the reference's critical path / the candidate's, of the same
@@ -42,12 +42,20 @@ struct ExperimentSetup {
   std::vector<Candidate> candidates = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
   bool timelines = false;  // of each candidate's last round
+  // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads that
+  // are started for it.
+  Communicator* comm = nullptr;
 };
+
+// A rank may well wait for the others' work on a machine with few cores.
+inline constexpr double kStudyDeadlineSeconds = 600;
 
 struct CandidateFigures {
   Candidate candidate;
   double critical_ms = 0;
-  double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
+  // By the clock: of threads from the start of the first rank to the end of the last, of processes the longest
+  // of any rank.
+  double wall_ms = 0;
   // In which a rank waited for its peers, not copying, to know a chunk's counts, to have its rows and to have
   // its results: the mean of the ranks, and of the rank that waited least. By the latter a step is longer
   // than its slowest rank's work.
@@ -104,8 +112,8 @@ using Inspect = std::function<void(std::size_t candidate, const StepResults& res
 // Rounds done of all.
 using RoundProgress = std::function<void(int done, int of)>;
 
-// The same layers for all batches; figures by batch. `inspect`, if any, is shown one step more of each
-// candidate on each batch, while no rank works. Throws BudgetTooSmall, whatever is measured else, where a
+// The same layers for all batches; figures by batch, the same on every rank. `inspect`, if any, is shown one step
+// more of each candidate on each batch, by the first rank. Throws BudgetTooSmall, whatever is measured else, where a
 // candidate's budget is.
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect = {}, const RoundProgress& progress = {});

@@ -5,13 +5,15 @@
 namespace evenkeel {
 
 ExperimentSetup experiment_of(const StudySetup& setup) {
-  return {setup.shape,
-          LayerPlacement::contiguous(setup.shape.num_experts, setup.ranks),
-          nullptr,
-          setup.backward,
-          setup.pairs,
-          plain_ep(setup.budget),
-          candidates_of(setup.planners, setup.budget)};
+  ExperimentSetup experiment{setup.shape,
+                             LayerPlacement::contiguous(setup.shape.num_experts, setup.ranks),
+                             nullptr,
+                             setup.backward,
+                             setup.pairs,
+                             plain_ep(setup.budget),
+                             candidates_of(setup.planners, setup.budget)};
+  experiment.comm = setup.comm;
+  return experiment;
 }
 
 ExperimentSetup experiment_of(const StudySetup& setup, const LayerInputs& inputs, const Candidate& reference,

@@ -20,6 +20,7 @@ struct StudySetup {
   bool backward = false;
   std::vector<PlannerOptions> planners;  // one at least
   Budget budget;
+  Communicator* comm = nullptr;  // as of ExperimentSetup
 };
 
 // By the name of the measurement under way: its progress.

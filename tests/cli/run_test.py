@@ -3,14 +3,14 @@
 from command import REPOSITORY, CommandTest
 
 KEYS = [
-    "ranks", "tokens_per_rank", "tokens", "layer_number", "placement", "budget", "least_budget", "chunks", "recompute",
+    "ranks", "backend", "tokens_per_rank", "tokens", "layer_number", "placement", "budget", "least_budget", "chunks", "recompute",
     "imbalance_threshold", "spill_costs", "batch", "layer", "repeat", "control_ratio", "control_spread", "planners",
 ]  # fmt: skip
 PLANNER_KEYS = [
     "planner", "critical_ms", "wall_ms", "wait_ms", "least_wait_ms", "phases_ms", "plan_us", "max_over_mean",
     "mean_over_max", "relative_excess", "ideal_speedup", "speedup", "share_of_ideal", "rank_loads", "peak_bytes",
     "dispatch_bytes", "combine_bytes", "transfer_bytes", "transfers", "reason", "chunks", "recomputed_fraction",
-    "max_abs_error", "max_rel_error", "bitwise_equal",
+    "max_abs_error", "max_rel_error", "bitwise_equal", "checksum",
 ]  # fmt: skip
 
 LAYER = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]

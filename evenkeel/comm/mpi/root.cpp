@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/mpi/internal/operation.h"
@@ -50,13 +51,20 @@ class MpiRoot::Wait {
 
   double seconds() const { return since(start_).count(); }
   bool is_too_long() { return waited_.look() >= limit_; }
-  void pause() { root_.pause(polls_); }
+  // After a look at what is there, which found something or did not.
+  void pause(bool found) {
+    root_.pause(polls_);
+    const double spent = thread_cpu_seconds() - cpu_;
+    if (!found) thread_polling_seconds += spent;
+    cpu_ = thread_cpu_seconds();
+  }
 
  private:
   MpiRoot& root_;
   Clock::time_point start_ = Clock::now();
   Clock::duration limit_;
   RunningTime waited_;
+  double cpu_ = thread_cpu_seconds();
   int polls_ = 0;
 };
 
@@ -140,14 +148,14 @@ bool MpiRoot::has_all_of(int peer) const {
 
 void MpiRoot::wait(MpiOperation& operation) {
   Wait wait(*this, &operation);
-  for (;;) {
+  for (std::size_t open = operation.open();;) {
     const bool done = operation.test();
     take_notices();
     if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
       blame_someone(operation.name());
     if (cause_) stop(operation.name(), wait.seconds());
     if (done) return;
-    wait.pause();
+    wait.pause(operation.open() < std::exchange(open, operation.open()));
   }
 }
 
@@ -177,7 +185,7 @@ void MpiRoot::end() {
   const Ending everyone(size_, [this](int peer) { return has_all_of(peer); });
   tell_all({.kind = Notice::Kind::left});
   Wait wait(*this, &everyone);
-  for (std::vector<int> absent(1); !absent.empty(); wait.pause()) {
+  for (std::vector<int> absent(1); !absent.empty(); wait.pause(false)) {
     take_notices();
     take_unclaimed();
     absent.clear();

@@ -9,6 +9,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/study/internal/gather.h"
 
 namespace evenkeel::internal {
 
@@ -51,45 +52,67 @@ struct RankLayer {
 
 class ExperimentRank {
  public:
-  ExperimentRank(Communicator& comm, Measurement& shared);
-  void run();
+  ExperimentRank(Communicator& comm, const Measurement& what);
+  std::vector<StepSamples> run();
 
  private:
+  StepResults results_for(std::int64_t tokens, std::int64_t experts) const;
   void make_layers();
   void point_at_gradients();
   RankLayer& layer_for(const Candidate& candidate);
-  void take_rounds(std::size_t batch);
-  void keep_last(StepSamples& samples, std::size_t slot);
+  StepSamples take_rounds(std::size_t batch);
+  void collect(StepSamples& samples);
   RankSample take_step(const Batch& batch, const Candidate& candidate);
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
   void show_results(std::size_t batch);
+  void bring_results(const Batch& batch);
   void clear_gradients() const;
   void wait_for_all();
   bool is_first() const { return comm_.rank().value() == 0; }
 
-  Measurement& shared_;
+  const Measurement& what_;
   const ExperimentSetup& setup_;
   RecordingCommunicator comm_;
   CpuStream stream_;
   std::vector<std::unique_ptr<RankLayer>> layers_;  // one for each budget
   std::span<const ExpertId> natives_;
+  StepResults results_;      // of this rank's tokens, and of its natives
+  StepResults all_results_;  // of all, where this is the first rank and somebody looks
   std::vector<ExpertGradients> gradients_;
   SlotPlan last_plan_;
 };
 
-ExperimentRank::ExperimentRank(Communicator& comm, Measurement& shared)
-    : shared_(shared), setup_(shared.setup), comm_(comm), natives_(setup_.placement.natives(comm_.rank())) {
+ExperimentRank::ExperimentRank(Communicator& comm, const Measurement& what)
+    : what_(what), setup_(what.setup), comm_(comm), natives_(setup_.placement.natives(comm_.rank())) {
   make_layers();
+  results_ = results_for(most_tokens(what_.batches), std::ssize(natives_));
+  if (what_.inspect && is_first()) {
+    std::int64_t tokens = 0;
+    for (const Batch& batch : what_.batches) tokens = std::max(tokens, batch.num_tokens());
+    all_results_ = results_for(tokens, setup_.shape.num_experts);
+  }
   if (setup_.backward) point_at_gradients();
 }
 
+StepResults ExperimentRank::results_for(std::int64_t tokens, std::int64_t experts) const {
+  ExpertShape shape = setup_.shape.expert;
+  StepResults results;
+  results.output = Tensor(shape.type, tokens * shape.hidden);
+  if (!setup_.backward) return results;
+  results.grad_hidden = Tensor(shape.type, tokens * shape.hidden);
+  results.grad_router_weights.resize(static_cast<std::size_t>(tokens * setup_.shape.top_k));
+  shape.type = DataType::f32;
+  results.grad_experts = zero_experts(shape, static_cast<int>(experts));
+  return results;
+}
+
 void ExperimentRank::make_layers() {
-  const std::int64_t max_tokens = most_tokens(shared_.batches);
-  for (const Candidate& candidate : shared_.slots)
+  const std::int64_t max_tokens = most_tokens(what_.batches);
+  for (const Candidate& candidate : what_.slots)
     if (std::ranges::find(layers_, candidate.budget, &RankLayer::budget) == layers_.end())
       layers_.push_back(
-          std::make_unique<RankLayer>(comm_, setup_, candidate.budget, max_tokens, shared_.experts));
+          std::make_unique<RankLayer>(comm_, setup_, candidate.budget, max_tokens, what_.experts));
   std::vector<ExpertWeights> weights;
   for (ExpertId expert : natives_) weights.push_back(setup_.inputs->experts.weights(expert.value()));
   for (const auto& each : layers_) each->layer.set_weights(weights);
@@ -97,8 +120,8 @@ void ExperimentRank::make_layers() {
 
 void ExperimentRank::point_at_gradients() {
   const auto writable = [](const void* at) { return static_cast<float*>(const_cast<void*>(at)); };
-  for (ExpertId expert : natives_) {
-    const ExpertWeights at = shared_.results.grad_experts.weights(expert.value());
+  for (std::int64_t native = 0; native < std::ssize(natives_); ++native) {
+    const ExpertWeights at = results_.grad_experts.weights(native);
     gradients_.push_back(
         {writable(at.gate_up), writable(at.down), writable(at.gate_up_bias), writable(at.down_bias)});
   }
@@ -110,34 +133,48 @@ RankLayer& ExperimentRank::layer_for(const Candidate& candidate) {
   return at;
 }
 
-void ExperimentRank::run() {
-  for (std::size_t batch = 0; batch < shared_.batches.size(); ++batch) {
-    take_rounds(batch);
-    if (shared_.inspect) show_results(batch);
+std::vector<StepSamples> ExperimentRank::run() {
+  std::vector<StepSamples> samples;
+  for (std::size_t batch = 0; batch < what_.batches.size(); ++batch) {
+    samples.push_back(take_rounds(batch));
+    if (what_.inspect) show_results(batch);
   }
+  return samples;
 }
 
-void ExperimentRank::take_rounds(std::size_t batch) {
-  StepSamples& samples = shared_.samples[batch];
-  const std::size_t slots = shared_.slots.size();
+StepSamples ExperimentRank::take_rounds(std::size_t batch) {
+  const std::size_t slots = what_.slots.size();
+  StepSamples samples(setup_.rounds, slots, comm_.size());
   const int warm_ups = setup_.rounds > 0 ? setup_.warm_ups : 0;
-  const int all = static_cast<int>(shared_.batches.size()) * setup_.rounds;
+  const int all = static_cast<int>(what_.batches.size()) * setup_.rounds;
   for (int round = -warm_ups; round < setup_.rounds; ++round) {
     for (std::size_t step = 0; step < slots; ++step) {
       const std::size_t slot = (step + static_cast<std::size_t>(round + warm_ups)) % slots;
-      const RankSample sample = take_step(shared_.batches[batch], shared_.slots[slot]);
+      const RankSample sample = take_step(what_.batches[batch], what_.slots[slot]);
       if (round >= 0) samples.at(round, slot, comm_.rank().value()) = sample;
-      if (round == setup_.rounds - 1) keep_last(samples, slot);
+      if (round < setup_.rounds - 1) continue;
+      samples.plan(slot) = last_plan_;
+      if (setup_.timelines)
+        samples.records(slot)[comm_.rank().offset()] = layer_for(what_.slots[slot]).timeline->record();
     }
-    if (is_first() && round >= 0 && shared_.progress)
-      shared_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
+    if (is_first() && round >= 0 && what_.progress)
+      what_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
   }
+  collect(samples);
+  return samples;
 }
 
-void ExperimentRank::keep_last(StepSamples& samples, std::size_t slot) {
-  if (is_first()) samples.plan(slot) = last_plan_;
-  if (setup_.timelines)
-    samples.records(slot)[comm_.rank().offset()] = layer_for(shared_.slots[slot]).timeline->record();
+// The other ranks' samples, which this one left empty.
+void ExperimentRank::collect(StepSamples& samples) {
+  for (int round = 0; round < setup_.rounds; ++round)
+    for (std::size_t slot = 0; slot < what_.slots.size(); ++slot) {
+      const RankSample mine = samples.at(round, slot, comm_.rank().value());
+      const std::vector<RankSample> all = gather(comm_, std::span(&mine, 1));
+      for (int rank = 0; rank < comm_.size(); ++rank)
+        samples.at(round, slot, rank) = all[static_cast<std::size_t>(rank)];
+    }
+  for (std::size_t slot = 0; setup_.timelines && slot < what_.slots.size(); ++slot)
+    samples.records(slot) = gather_records(comm_, samples.records(slot)[comm_.rank().offset()]);
 }
 
 RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candidate) {
@@ -147,9 +184,11 @@ RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candid
   if (at.timeline) at.timeline->restart();
   wait_for_all();
   comm_.reset();
-  at.sample.begin = wall_seconds();
+  // Processes may be on hosts whose clocks have nothing to do with each other.
+  const double begin = setup_.comm == nullptr ? 0 : wall_seconds();
+  at.sample.begin = wall_seconds() - begin;
   compute(batch, at.layer);
-  at.sample.end = wall_seconds();
+  at.sample.end = wall_seconds() - begin;
   at.sample.peak_bytes = at.arena.peak_bytes();
   note_bytes(at.sample);
   last_plan_.least_budget = at.layer.least_budget();
@@ -162,20 +201,19 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
   const std::int64_t tokens = batch.tokens_of(me);
   const std::int64_t width = setup_.shape.expert.hidden;
   const DataType type = setup_.shape.expert.type;
-  const auto rows = [&](const Tensor& all) { return Rows{all.at(first * width), tokens, width, type}; };
-  StepResults& results = shared_.results;
+  const auto given = [&](const Tensor& all) { return Rows{all.at(first * width), tokens, width, type}; };
+  const auto made = [&](const Tensor& own) { return Rows{own.at(0), tokens, width, type}; };
 
-  ForwardState state = layer.forward(rows(setup_.inputs->hidden), batch.top_k_of(me), rows(results.output));
+  ForwardState state = layer.forward(given(setup_.inputs->hidden), batch.top_k_of(me), made(results_.output));
   StepReport report = layer.report(state);
   last_plan_.rank_loads = std::move(report.rank_loads);
   last_plan_.transfers.assign(state.plan().transfers().begin(), state.plan().transfers().end());
   last_plan_.reason = report.reason;
   if (!setup_.backward) return;
-  const auto router_weights = std::span(results.grad_router_weights)
-                                  .subspan(static_cast<std::size_t>(first * batch.top_k),
-                                           static_cast<std::size_t>(tokens * batch.top_k));
-  layer.backward(std::move(state), rows(setup_.inputs->grad_output),
-                 {rows(results.grad_hidden), router_weights, gradients_});
+  const auto router_weights =
+      std::span(results_.grad_router_weights).first(static_cast<std::size_t>(tokens * batch.top_k));
+  layer.backward(std::move(state), given(setup_.inputs->grad_output),
+                 {made(results_.grad_hidden), router_weights, gradients_});
 }
 
 void ExperimentRank::note_bytes(RankSample& sample) const {
@@ -193,12 +231,62 @@ void ExperimentRank::show_results(std::size_t batch) {
   for (std::size_t candidate = 0; candidate < setup_.candidates.size(); ++candidate) {
     RankLayer& at = layer_for(setup_.candidates[candidate]);
     clear_gradients();
-    wait_for_all();
-    compute(shared_.batches[batch], at.layer);
-    wait_for_all();
-    if (is_first()) shared_.inspect(candidate, shared_.results, at.layer.bitwise().holds);
-    wait_for_all();
+    compute(what_.batches[batch], at.layer);
+    bring_results(what_.batches[batch]);
+    if (is_first()) what_.inspect(candidate, all_results_, at.layer.bitwise().holds);
   }
+}
+
+namespace {
+
+using Parts = std::vector<std::span<std::byte>>;
+
+std::span<std::byte> part(const Tensor& of, std::int64_t begin, std::int64_t count) {
+  return {of.at(begin), static_cast<std::size_t>(count * bytes_of(of.type()))};
+}
+
+// Tokens [first, first + tokens) of results, and their assignments.
+void add_tokens(StepResults& of, std::int64_t first, std::int64_t tokens, const MoeShape& shape, Parts& parts) {
+  const std::int64_t width = shape.expert.hidden;
+  parts.push_back(part(of.output, first * width, tokens * width));
+  if (of.grad_router_weights.empty()) return;
+  parts.push_back(part(of.grad_hidden, first * width, tokens * width));
+  parts.push_back(std::as_writable_bytes(std::span(of.grad_router_weights)
+                                             .subspan(static_cast<std::size_t>(first * shape.top_k),
+                                                      static_cast<std::size_t>(tokens * shape.top_k))));
+}
+
+// The gradients of one expert.
+void add_gradients(const ExpertModel& of, std::int64_t expert, Parts& parts) {
+  for (const Tensor* tensor : {&of.gate_up, &of.down, &of.gate_up_bias, &of.down_bias}) {
+    const std::int64_t each = tensor->count() / std::max(of.num_experts, 1);
+    parts.push_back(part(*tensor, expert * each, each));
+  }
+}
+
+}  // namespace
+
+// To the first rank: of all tokens, and of every expert from its owner.
+void ExperimentRank::bring_results(const Batch& batch) {
+  const LayerPlacement& placement = setup_.placement;
+  const bool gradients = setup_.backward;
+  Parts mine, all;
+  add_tokens(results_, 0, batch.tokens_of(comm_.rank()), setup_.shape, mine);
+  for (std::int64_t i = 0; gradients && i < std::ssize(natives_); ++i)
+    if (placement.owner(natives_[static_cast<std::size_t>(i)]) == comm_.rank())
+      add_gradients(results_.grad_experts, i, mine);
+  std::vector<SendSlice> sends;
+  std::vector<ReceiveSlice> receives;
+  for (const std::span<std::byte> bytes : mine) sends.push_back({RankId(0), bytes});
+  for (RankId rank : indices<RankId>(is_first() ? comm_.size() : 0)) {
+    all.clear();
+    add_tokens(all_results_, batch.first_token[rank.offset()], batch.tokens_of(rank), setup_.shape, all);
+    if (gradients)
+      for (ExpertId expert : placement.natives(rank))
+        if (placement.owner(expert) == rank) add_gradients(all_results_.grad_experts, expert.value(), all);
+    for (const std::span<std::byte> bytes : all) receives.push_back({rank, bytes});
+  }
+  comm_.send_receive(sends, receives, stream_, "results").wait();
 }
 
 void ExperimentRank::clear_gradients() const {
@@ -232,8 +320,8 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   return options;
 }
 
-void run_rank(Communicator& comm, Measurement& shared) {
-  ExperimentRank(comm, shared).run();
+std::vector<StepSamples> run_rank(Communicator& comm, const Measurement& what) {
+  return ExperimentRank(comm, what).run();
 }
 
 }  // namespace evenkeel::internal

@@ -1,4 +1,4 @@
-// One rank of an experiment: its layers, and the steps it takes with the others.
+// One rank of an experiment: its layers, the steps it takes with the others, and what came of them.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,20 @@
 
 namespace evenkeel::internal {
 
-// Shared by all ranks: what is measured, and what came of it, each rank writing its own part.
+// What is measured. Every rank knows it, and nothing of another's results.
 struct Measurement {
   const ExperimentSetup& setup;
   const std::vector<Batch>& batches;
-  const Inspect& inspect;
-  const RoundProgress& progress;
+  const Inspect& inspect;          // by the first rank
+  const RoundProgress& progress;   // likewise
   std::shared_ptr<const ExpertFfn> experts = nullptr;  // null: the library's own
   std::vector<Candidate> slots = {};                   // the steps of a round
-  std::vector<StepSamples> samples = {};               // by batch
-  StepResults results = {};                            // of the last step
 };
 
 // Of every layer in an experiment, whoever computes.
 MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens);
 
-void run_rank(Communicator& comm, Measurement& shared);
+// The samples of all ranks, by batch: the same on every rank.
+std::vector<StepSamples> run_rank(Communicator& comm, const Measurement& what);
 
 }  // namespace evenkeel::internal

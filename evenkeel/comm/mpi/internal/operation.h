@@ -42,6 +42,8 @@ class MpiOperation final : public CpuOperation, public Awaited {
   const char* name() const override { return name_; }
   void list_absent(std::vector<int>& ranks) const override;
 
+  // Messages that are not done.
+  std::size_t open() const { return open_; }
   // Looks at what MPI has done; true when all of it is. Aborts the root where a message has another size.
   bool test();
   // Once no more comes from a rank: what is expected of it beyond.

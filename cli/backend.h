@@ -1,0 +1,27 @@
+// --backend: where the ranks of a measurement are.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+
+#include "evenkeel/comm/communicator.h"
+
+namespace evenkeel::cli {
+
+enum class Backend { threads, mpi };
+
+void add_backend(CLI::App& app, Backend& backend);
+
+// Calls work(null) for threads; on MPI work(comm) in each of mpirun's processes, of which the first alone prints and
+// writes. `ranks` is then how many there are, and --ranks must not say otherwise. Throws Unsupported where this build
+// has no MPI.
+void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
+              const std::function<void(Communicator* comm)>& work);
+
+// Whether this process prints and writes.
+inline bool is_first(const Communicator* comm) {
+  return comm == nullptr || comm->rank() == RankId(0);
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,65 @@
+"""--backend mpi: processes give what threads give, to the bit; one of them speaks for all, also of what is wrong."""
+
+import json
+import subprocess
+
+from command import COMMAND, REPOSITORY, UTF8, CommandTest
+
+MPIRUN = REPOSITORY / "tools" / "mpirun.sh"
+LAYER = ["--experts", 16, "--top-k", 2, "--hidden", 48, "--intermediate", 40, "--min-segment", 4]
+SMALL = ["--scenario", "concentrated:0.9:1", "--tokens", 48, "--repeat", 1, "--imbalance-threshold", 1.3, *LAYER]
+# Of each planner: what follows from its decisions, whoever carries them out.
+DECIDED = ["planner", "checksum", "rank_loads", "transfers", "reason", "chunks", "recomputed_fraction", "peak_bytes",
+           "dispatch_bytes", "combine_bytes", "transfer_bytes", "max_abs_error"]  # fmt: skip
+
+
+class Mpi(CommandTest):
+    def mpi(self, ranks, *words, status=0):
+        words = [MPIRUN, "-n", str(ranks), COMMAND, *map(str, words)]
+        done = subprocess.run(words, cwd=self.folder, env=UTF8, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def decided(self, text):
+        return [[planner[key] for key in DECIDED] for planner in json.loads(text)["planners"]]
+
+    def test_processes_give_what_threads_give_under_every_planner(self):
+        for ranks in [2, 3, 4, 8]:
+            for more in [[], ["--backward"], ["--backward", "--budget", "190KiB"]]:
+                with self.subTest(ranks=ranks, more=more):
+                    words = ["run", *SMALL, *more, "--json"]
+                    threads = self.call(*words, "--ranks", ranks)
+                    self.assertEqual(threads.returncode, 0, threads.stderr)
+                    processes = self.mpi(ranks, *words, "--backend", "mpi")
+                    self.assertEqual(self.decided(processes.stdout), self.decided(threads.stdout))
+                    self.assertEqual(json.loads(processes.stdout)["backend"], "mpi")
+
+    def test_one_process_prints_and_writes(self):
+        done = self.mpi(3, "run", *SMALL, "--backend", "mpi", "--timeline", "mpi.json")
+        self.assertEqual((done.stdout.count("ranks are processes, on MPI"), done.stderr), (1, ""))
+        self.call("run", *SMALL, "--ranks", 3, "--timeline", "threads.json")
+        slices = [
+            sorted((event["pid"], event["name"]) for event in self.file(file)["traceEvents"] if event["ph"] == "X")
+            for file in ["mpi.json", "threads.json"]
+        ]
+        self.assertEqual(slices[0], slices[1])
+
+    def test_bench_takes_its_ranks_from_the_job(self):
+        done = self.mpi(2, "bench", "--backend", "mpi", "--scenarios", "0.95:1", "--tokens", 32, "--pairs", 2, *LAYER,
+                        "--json")  # fmt: skip
+        self.assertEqual(json.loads(done.stdout)["ranks"], 2)
+
+    def test_without_mpirun_there_is_one_rank(self):
+        self.assertEqual(json.loads(self.call("run", *SMALL, "--backend", "mpi", "--json").stdout)["ranks"], 1)
+
+    def test_what_is_wrong_is_said_once(self):
+        for words, status, message in [
+            (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but there are 3 processes; allowed: 3, or to leave it out"),
+            (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: excludes --trace"),
+            (["run", "--trace", "no.npz"], 3, "no.npz"),
+            (["bench", "--over-budget", "50%"], 2, "--over-budget: is measured with ranks as threads"),
+        ]:
+            with self.subTest(words=words):
+                said = self.mpi(3, *words, "--backend", "mpi", status=status).stderr
+                self.assertEqual(said.count("evenkeel: "), 1, said)
+                self.assertIn(message, said)
