@@ -7,13 +7,16 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   messages_received += other.messages_received;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
+  bytes_sent_between_nodes += other.bytes_sent_between_nodes;
   return *this;
 }
 
 Traffic ForwardingCommunicator::to_each(std::size_t bytes) const {
   const std::int64_t others = size() - 1;
   const std::int64_t messages = bytes == 0 ? 0 : others, sent = others * static_cast<std::int64_t>(bytes);
-  return {messages, messages, sent, sent};
+  std::int64_t elsewhere = 0;
+  for (RankId peer : indices<RankId>(nodes_.size())) elsewhere += is_of_another_node(peer) ? 1 : 0;
+  return {messages, messages, sent, sent, elsewhere * static_cast<std::int64_t>(bytes)};
 }
 
 Event ForwardingCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
@@ -37,6 +40,8 @@ Event ForwardingCommunicator::send_receive(std::span<const SendSlice> sends,
   };
   count(sends, traffic.messages_sent, traffic.bytes_sent);
   count(receives, traffic.messages_received, traffic.bytes_received);
+  for (const SendSlice& slice : sends)
+    if (is_of_another_node(slice.peer)) traffic.bytes_sent_between_nodes += std::ssize(slice.bytes);
   return end(posted, traffic, stream);
 }
 

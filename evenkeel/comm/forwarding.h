@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/comm/communicator.h"
 
@@ -18,6 +20,7 @@ struct Traffic {
   std::int64_t messages_received = 0;
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
+  std::int64_t bytes_sent_between_nodes = 0;  // of those sent, to ranks of other nodes, where nodes are known
 
   Traffic& operator+=(const Traffic& other);
 };
@@ -43,6 +46,9 @@ class ForwardingCommunicator : public Communicator {
       : owned_(std::move(inner)), inner_(*owned_) {}
 
   Communicator& inner() const { return inner_; }
+  // By rank; empty where they are not known.
+  const std::vector<int>& nodes() const { return nodes_; }
+  void set_nodes(std::vector<int> node_of_rank) { nodes_ = std::move(node_of_rank); }
 
   // Before an operation is posted, and after it: end() returns the operation's event, or one behind it.
   virtual void begin(const char* name, Stream& stream) = 0;
@@ -50,9 +56,13 @@ class ForwardingCommunicator : public Communicator {
 
  private:
   Traffic to_each(std::size_t bytes) const;
+  bool is_of_another_node(RankId peer) const {
+    return !nodes_.empty() && nodes_[peer.offset()] != nodes_[rank().offset()];
+  }
 
   std::unique_ptr<Communicator> owned_;
   Communicator& inner_;
+  std::vector<int> nodes_;
 };
 
 }  // namespace evenkeel

@@ -96,8 +96,10 @@ class RecordingCommunicator::Recorder {
   Stopwatch* watch_ = nullptr;
 };
 
-RecordingCommunicator::RecordingCommunicator(Communicator& inner)
-    : ForwardingCommunicator(inner), recorder_(std::make_shared<Recorder>()) {}
+RecordingCommunicator::RecordingCommunicator(Communicator& inner, std::vector<int> node_of_rank)
+    : ForwardingCommunicator(inner), recorder_(std::make_shared<Recorder>()) {
+  set_nodes(std::move(node_of_rank));
+}
 
 RecordingCommunicator::RecordingCommunicator(std::unique_ptr<Communicator> owned,
                                              std::shared_ptr<Recorder> recorder)
@@ -146,7 +148,16 @@ Event RecordingCommunicator::end(Event posted, const Traffic& traffic, Stream& s
 }
 
 std::unique_ptr<Communicator> RecordingCommunicator::split(int color) {
-  return std::unique_ptr<Communicator>(new RecordingCommunicator(inner().split(color), recorder_));
+  auto part = std::unique_ptr<RecordingCommunicator>(new RecordingCommunicator(inner().split(color), recorder_));
+  if (nodes().empty()) return part;
+  const int mine = nodes()[rank().offset()];
+  std::vector<int> theirs(static_cast<std::size_t>(part->size()));
+  CpuStream stream;
+  part->inner()
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(theirs)), stream, "nodes")
+      .wait();
+  part->set_nodes(std::move(theirs));
+  return part;
 }
 
 }  // namespace evenkeel

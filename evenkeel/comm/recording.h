@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/comm/forwarding.h"
 
@@ -31,8 +32,8 @@ struct OperationRecord : Traffic {
 
 class RecordingCommunicator final : public ForwardingCommunicator {
  public:
-  // `inner` must outlive this.
-  explicit RecordingCommunicator(Communicator& inner);
+  // `inner` must outlive this. With the node of each rank, bytes between nodes are counted too.
+  explicit RecordingCommunicator(Communicator& inner, std::vector<int> node_of_rank = {});
   ~RecordingCommunicator() override;
 
   // In order of first use, together with those of all communicators split from this one.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "evenkeel/base/index.h"
@@ -11,6 +12,8 @@
 #include "evenkeel/plan/chunk_buffers.h"
 
 namespace evenkeel {
+
+struct Passing;
 
 // Numbering. "Here" is what this rank computes, of all source ranks, itself included. A row is a token's
 // hidden state on a rank, once for however many experts; a position is an assignment.
@@ -105,6 +108,7 @@ class Dispatched {
   std::span<Group> groups_;
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, row_tokens_;
   Buffer rows_;
+  std::shared_ptr<const Passing> passing_;  // null in one level
 };
 
 }  // namespace evenkeel

@@ -5,19 +5,23 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/exchange/internal/passing.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
 
-Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type)
+Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
+                   Nodes nodes)
     : comm_(comm),
       stream_(stream),
       arena_(arena),
       hidden_(hidden),
       type_(type),
+      nodes_(std::move(nodes)),
       slices_(std::make_unique<Slices>(comm)) {}
 
 Exchange::~Exchange() = default;
@@ -67,19 +71,54 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   Dispatched dispatched = exchange_indices(top_k, lifetime);
   dispatched.rows_ = arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
                                      "dispatched rows", lifetime);
-  exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
+  exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch", "dispatch in the node");
   return dispatched;
 }
 
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
-                             std::span<std::byte> received, const char* name) {
+                             std::span<std::byte> received, const char* name, const char* name_in_node) {
+  if (dispatched.passing_ != nullptr)
+    return exchange_in_two_levels(dispatched, by_token, received, name, name_in_node);
   const Buffer packed =
       arena_.allocate(chunk_buffers::rows_to_send(shape_of(dispatched), dispatched.load()), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
   slices_->rows(Slices::Way::out, dispatched, received, dispatched.own_rows, packed.bytes(), row_bytes());
   slices_->post(stream_, name).wait();
+}
+
+void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* by_token,
+                                      std::span<std::byte> received, const char* name,
+                                      const char* name_in_node) {
+  const Passing& passing = *dispatched.passing_;
+  const auto bytes_of_rows = [&](std::span<std::byte> all, std::int64_t begin, std::int64_t count) {
+    return all.subspan(static_cast<std::size_t>(begin * row_bytes()), static_cast<std::size_t>(count * row_bytes()));
+  };
+  std::int64_t sent = 0;
+  for (RankId rank : slices_->others()) sent += passing.out[rank.offset()].count;
+  const Buffer packed = arena_.allocate(std::max(sent, std::ssize(passing.passed_on)) * row_bytes(), "rows to send");
+  std::int64_t at = 0;
+  for (RankId rank : slices_->others()) {
+    const Dispatched::Peer peer = dispatched.peer(rank);
+    const Passing::Part out = passing.out[rank.offset()], in = passing.in[rank.offset()];
+    const std::span<std::byte> to = bytes_of_rows(packed.bytes(), at, out.count);
+    rows::gather(out.count, dispatched.token_elsewhere().data() + peer.out_row + out.begin, hidden_, by_token,
+                 to.data(), type_);
+    slices_->send(rank, to);
+    const std::int64_t own = rank > comm_.rank() ? dispatched.own_rows : 0;
+    slices_->receive(rank, bytes_of_rows(received, peer.in_row - own + in.begin, in.count));
+    at += out.count;
+  }
+  slices_->post(stream_, name).wait();
+
+  rows::gather(std::ssize(passing.passed_on), passing.passed_on.data(), hidden_, received.data(), packed.data(),
+               type_);
+  for (const Passing::Rows& each : passing.sends)
+    slices_->send(each.rank, bytes_of_rows(packed.bytes(), each.part.begin, each.part.count));
+  for (const Passing::Rows& each : passing.receives)
+    slices_->receive(each.rank, bytes_of_rows(received, each.part.begin, each.part.count));
+  slices_->post(stream_, name_in_node).wait();
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
@@ -129,7 +168,8 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
   slices_->positions(Slices::Way::out, dispatched, std::as_writable_bytes(router.values), sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
-  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients");
+  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients",
+                "dispatch gradients in the node");
   return incoming;
 }
 

@@ -17,6 +17,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/nodes.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/routes.h"
@@ -29,7 +30,11 @@ class Slices;
 class Exchange {
  public:
   // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
-  Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
+  // With nodes in two levels, rows that several ranks of another node compute cross the link to it once and are
+  // passed on there, as "dispatch in the node"; what is sent home goes straight, unsummed. Tables of what is passed
+  // on are outside the arena.
+  Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
+           Nodes nodes = {});
   ~Exchange();
 
   // Takes the memory that steps of `top_k` experts a token want under any plan of this one's placement; where
@@ -99,7 +104,9 @@ class Exchange {
   void require_counted(const TopK& top_k, const Counts& counts);
   Dispatched exchange_indices(const TopK& top_k, Lifetime lifetime);
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
-                     const char* name);
+                     const char* name, const char* name_in_node);
+  void exchange_in_two_levels(const Dispatched& dispatched, const void* by_token,
+                              std::span<std::byte> received, const char* name, const char* name_in_node);
   void sum_gradients(const Dispatched& dispatched, const RowGradients& gradients, const RouterWeights& router,
                      void* grad_hidden, std::span<float> grad_weights) const;
   bool adds_in_place() const { return type_ == DataType::f32; }
@@ -115,6 +122,7 @@ class Exchange {
   Arena& arena_;
   std::int64_t hidden_;
   DataType type_;
+  Nodes nodes_;
   Deal deal_;
   Router router_;
   std::unique_ptr<Slices> slices_;

@@ -1,6 +1,7 @@
 #include "evenkeel/exchange/weight_transfer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/device/cpu/rows.h"
@@ -26,12 +27,14 @@ BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>&
 
 WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
                                const std::array<std::int64_t, kExpertParts>& elements,
-                               std::int64_t bytes_per_element)
+                               std::int64_t bytes_per_element, Nodes nodes)
     : comm_(comm),
       arena_(arena),
       elements_(elements),
       borrowed_(borrowed_elements(elements)),
-      bytes_per_element_(bytes_per_element) {}
+      bytes_per_element_(bytes_per_element),
+      nodes_(std::move(nodes)),
+      passing_comm_(nodes_.two_levels() ? comm.split(0) : nullptr) {}
 
 template <class Part>
 std::array<Part, kExpertParts> WeightTransfer::parts_in(Part block, std::int64_t unit, std::size_t first,
@@ -69,25 +72,43 @@ void WeightTransfer::reserve(const StepPlan& any) {
   receiving_.reserve();
 }
 
+RankId WeightTransfer::giver(const StepPlan& plan, const Transfer& transfer) const {
+  if (!nodes_.passes_on(transfer.from, transfer.to)) return transfer.from;
+  const auto first = std::ranges::find_if(plan.transfers(), [&](const Transfer& other) {
+    return other.expert == transfer.expert && other.from == transfer.from &&
+           nodes_.node_of(other.to) == nodes_.node_of(transfer.to);
+  });
+  return first->to == transfer.to ? transfer.from : first->to;
+}
+
 void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
   sends_.clear();
   for (const Transfer& transfer : plan.transfers())
-    if (transfer.from == comm_.rank())
+    if (transfer.from == comm_.rank() && giver(plan, transfer) == comm_.rank())
       for (const auto& part : natives[transfer.expert.offset()])
         if (!part.empty()) sends_.push_back({transfer.to, part});
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-ExpertParts WeightTransfer::land(const Transfer& transfer, std::size_t first, std::size_t end,
-                                 Buffer& landing) {
+ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer, std::size_t first,
+                                 std::size_t end, Buffer& landing) {
   if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
   const auto parts = parts_in(landing.bytes(), bytes_per_element_, first, end);
+  const RankId from = giver(plan, transfer);
   receives_.clear();
   for (const auto& part : parts)
-    if (!part.empty()) receives_.push_back({transfer.from, part});
-  comm_.send_receive({}, receives_, receiving_, "weight transfer").wait();
+    if (!part.empty()) receives_.push_back({from, part});
+  Communicator& comm = from == transfer.from ? comm_ : *passing_comm_;
+  comm.send_receive({}, receives_, receiving_, "weight transfer").wait();
   ExpertParts landed;
   std::ranges::copy(parts, landed.begin());
+  if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
+  sends_.clear();
+  for (const Transfer& other : plan.transfers())
+    if (other.expert == transfer.expert && other.from == transfer.from && giver(plan, other) == comm_.rank())
+      for (const auto& part : landed)
+        if (!part.empty()) sends_.push_back({other.to, part});
+  passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");
   return landed;
 }
 

@@ -3,6 +3,8 @@
 // Weights    fetch() posts what this rank lends and takes what it borrows one expert after the other, gate_up
 //            before the rest, through one block of memory: whoever computes packs them anyway, and keeps only
 //            that. finish() waits for those that borrow from this rank.
+// Nodes      With nodes in two levels, weights that several ranks of another node borrow from one rank go to the
+//            first of them alone, which passes them on as it takes them.
 // Gradients  Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
 //            owner, who adds the parts in the plan's order, one expert's in memory at a time.
 // Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.
@@ -14,12 +16,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/exchange/nodes.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
 
@@ -43,8 +48,9 @@ BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>&
 class WeightTransfer {
  public:
   // `comm` is for weights alone, so that they never queue behind tokens. `elements` is the size of each part.
+  // Collective with nodes in two levels.
   WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
-                 std::int64_t bytes_per_element);
+                 std::int64_t bytes_per_element, Nodes nodes = {});
 
   // Takes all memory that plans of this one's shape want, so that none allocates.
   void reserve(const StepPlan& any);
@@ -69,8 +75,10 @@ class WeightTransfer {
     Buffer landing;
     for (const Transfer& transfer : plan.transfers()) {
       if (transfer.to != comm_.rank()) continue;
-      take(transfer.expert, land(transfer, 0, 1, landing));
-      take(transfer.expert, land(transfer, 1, kExpertParts, landing));
+      for (const auto& [first, end] : {std::pair{std::size_t{0}, std::size_t{1}}, {1, kExpertParts}}) {
+        take(transfer.expert, land(plan, transfer, first, end, landing));
+        passing_on_.synchronize();  // before another expert lands there
+      }
     }
   }
   // Waits until what was lent has been read.
@@ -94,7 +102,10 @@ class WeightTransfer {
   };
 
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
-  ExpertParts land(const Transfer& transfer, std::size_t first, std::size_t end, Buffer& landing);
+  ExpertParts land(const StepPlan& plan, const Transfer& transfer, std::size_t first, std::size_t end,
+                   Buffer& landing);
+  // Whom the borrower of a transfer gets the weights from: the lender, or the first of its node that borrows them.
+  RankId giver(const StepPlan& plan, const Transfer& transfer) const;
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
   // One expert's block of the gradients held.
   std::span<float> gradient_of(std::size_t away) const;
@@ -108,6 +119,9 @@ class WeightTransfer {
   std::array<std::int64_t, kExpertParts> elements_{};
   BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
+  Nodes nodes_;
+  // For what is passed on, whose order is another than that of what is lent; null in one level.
+  std::unique_ptr<Communicator> passing_comm_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that come to this rank
   std::vector<SendSlice> sends_;
@@ -116,6 +130,7 @@ class WeightTransfer {
   // Apart, since a lender's sends are complete only when borrowers have got to them. Last, so that what is
   // unfinished is withdrawn before the buffers go.
   CpuStream receiving_;
+  CpuStream passing_on_;
   CpuStream sending_;
 };
 

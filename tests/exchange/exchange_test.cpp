@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <random>
 #include <set>
 
 #include "evenkeel/base/error.h"
@@ -163,40 +164,113 @@ void expect_bytes(const RecordingCommunicator& recorded, const Sent& sent, std::
 
 class Exchanged : public ::testing::TestWithParam<DataType> {};
 
+// What one rank's step there and back sent, with its results as they should be.
+void step_there_and_back(const Step& step, Communicator& comm, Exchange& exchange, Arena& arena, DataType type,
+                         const std::string& what) {
+  const Rank rank(step, comm, type);
+  std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
+  std::vector<float> grad_weights(rank.weights().size());
+  {
+    const Dispatched dispatched =
+        exchange.dispatch(rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
+    {
+      const Buffer results = exchange.result_buffer(dispatched);
+      rank.run_experts(dispatched, results);
+      exchange.combine(dispatched, results, rank.weights(), output.data());
+    }
+    const Exchange::IncomingGradients incoming =
+        exchange.dispatch_gradients(dispatched, rank.rows(), rank.weights());
+    const Exchange::RowGradients computed = exchange.gradient_buffer(dispatched, grad_hidden.data());
+    rank.run_experts_backward(dispatched, incoming, computed);
+    exchange.combine_gradients(dispatched, computed, incoming.router, grad_hidden.data(), grad_weights);
+  }
+  rank.expect_weighted_sums(output, what + ", output");
+  if (type == DataType::f32) rank.expect_weighted_sums(grad_hidden, what + ", gradient");
+  rank.expect_weight_gradients(grad_weights, what);
+  EXPECT_EQ(arena.in_use_bytes(), 0);
+}
+
 TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwice) {
   const DataType type = GetParam();
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Step step = random_step(seed);
-    const std::string what = "seed " + std::to_string(seed);
     run_ranks(step.choices.num_ranks(), [&](Communicator& comm) {
       RecordingCommunicator recorded(comm);
       Arena arena(Device::cpu());
       CpuStream stream;
       Exchange exchange(recorded, stream, arena, kHidden, type);
-      const Rank rank(step, comm, type);
-      std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
-      std::vector<float> grad_weights(rank.weights().size());
-      {
-        const Dispatched dispatched =
-            exchange.dispatch(rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
-        {
-          const Buffer results = exchange.result_buffer(dispatched);
-          rank.run_experts(dispatched, results);
-          exchange.combine(dispatched, results, rank.weights(), output.data());
-        }
-        const Exchange::IncomingGradients incoming =
-            exchange.dispatch_gradients(dispatched, rank.rows(), rank.weights());
-        const Exchange::RowGradients computed = exchange.gradient_buffer(dispatched, grad_hidden.data());
-        rank.run_experts_backward(dispatched, incoming, computed);
-        exchange.combine_gradients(dispatched, computed, incoming.router, grad_hidden.data(), grad_weights);
-      }
-      rank.expect_weighted_sums(output, what + ", output");
-      if (type == DataType::f32) rank.expect_weighted_sums(grad_hidden, what + ", gradient");
-      rank.expect_weight_gradients(grad_weights, what);
+      step_there_and_back(step, comm, exchange, arena, type, "seed " + std::to_string(seed));
       expect_bytes(recorded, sent_by(step, comm.rank().value()), kHidden * bytes_of(type));
-      EXPECT_EQ(arena.in_use_bytes(), 0);
     });
   }
+}
+
+// Of a rank's rows, those that must cross a link: each token's once to every other node that computes any of it.
+std::int64_t rows_between_nodes(const Step& step, int rank, const std::vector<int>& nodes) {
+  const auto to = destinations(step.choices, step.plan)[static_cast<std::size_t>(rank)];
+  std::set<std::pair<std::size_t, int>> rows;
+  for (std::size_t a = 0; a < to.size(); ++a) {
+    if (to[a] < 0) continue;
+    const int node = nodes[static_cast<std::size_t>(to[a])];
+    if (node != nodes[static_cast<std::size_t>(rank)]) rows.insert({a / static_cast<std::size_t>(step.choices.k), node});
+  }
+  return static_cast<std::int64_t>(rows.size());
+}
+
+// Nodes of any sizes, with their ranks anywhere.
+std::vector<int> random_nodes(int ranks, std::mt19937& random) {
+  const int most = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks));
+  std::vector<int> nodes, numbers(static_cast<std::size_t>(most), -1);
+  int next = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int& number = numbers[random() % numbers.size()];
+    if (number < 0) number = next++;
+    nodes.push_back(number);
+  }
+  return nodes;
+}
+
+TEST_P(Exchanged, InTwoLevelsEachRowCrossesOnceToANodeAndNoneIsLostOrSentTwice) {
+  const DataType type = GetParam();
+  const std::int64_t row_bytes = kHidden * bytes_of(type);
+  std::int64_t passed_on = 0;
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    const Step step = random_step(seed);
+    std::mt19937 random(seed);
+    const std::vector<int> nodes = random_nodes(step.choices.num_ranks(), random);
+    std::atomic<std::int64_t> bytes[2] = {0, 0};
+    std::int64_t rows = 0;
+    for (int rank = 0; rank < step.choices.num_ranks(); ++rank) rows += sent_by(step, rank).rows;
+    run_ranks(step.choices.num_ranks(), [&](Communicator& comm) {
+      RecordingCommunicator recorded(comm, nodes);
+      Arena arena(Device::cpu());
+      CpuStream stream;
+      Exchange exchange(recorded, stream, arena, kHidden, type, Nodes(nodes));
+      step_there_and_back(step, comm, exchange, arena, type, "seed " + std::to_string(seed));
+      const std::int64_t least = rows_between_nodes(step, comm.rank().value(), nodes) * row_bytes;
+      for (const std::string way : {"dispatch", "dispatch gradients"}) {
+        EXPECT_EQ(recorded.record(way).bytes_sent_between_nodes, least) << "seed " << seed;
+        EXPECT_EQ(recorded.record(way + " in the node").bytes_sent_between_nodes, 0);
+      }
+      bytes[0] += recorded.record("dispatch").bytes_sent;
+      bytes[1] += recorded.record("dispatch in the node").bytes_sent;
+      EXPECT_EQ(recorded.record("combine").bytes_received,
+                sent_by(step, comm.rank().value()).positions * row_bytes);
+    });
+    EXPECT_EQ(bytes[0] + bytes[1], rows * row_bytes) << "seed " << seed;
+    passed_on += bytes[1];
+  }
+  EXPECT_GT(passed_on, 500 * row_bytes);
+}
+
+TEST(Nodes, AreNumberedFromZeroWithoutGaps) {
+  const auto refused = [](std::vector<int> nodes) { return message_of<InvalidArgument>([&] { Nodes{nodes}; }); };
+  EXPECT_EQ(refused({0, 2, 2}), "nodes: node 1 has 0 ranks; allowed: 1..32");
+  EXPECT_EQ(refused({0, -1}), "nodes: rank 1 is on node -1; allowed: nodes numbered from 0 without gaps");
+  EXPECT_EQ(refused({0, 7}), "nodes: rank 1 is on node 7; allowed: nodes numbered from 0 without gaps");
+  EXPECT_EQ(refused(std::vector<int>(33)), "nodes: node 0 has 33 ranks; allowed: 1..32");
+  EXPECT_FALSE(Nodes(std::vector<int>{0, 0, 0}).two_levels());
+  EXPECT_FALSE(Nodes(std::vector<int>{0, 1, 2}).two_levels());
 }
 
 // Some experts' own results are computed and summed a few tokens at a time: fewer rows, the same bits.

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <random>
+#include <set>
+#include <tuple>
 
+#include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 
 namespace evenkeel::testing {
@@ -47,9 +52,13 @@ float gradient(int rank, std::size_t expert, std::size_t i) {
 }
 
 // Lends what the plan says, and sends gradients back twice; every rank checks what it gets.
-void expect_lending(const LayerPlacement& placement, const std::vector<std::vector<int>>& segments) {
+// Of ranks on nodes, each expert crosses once from a lender to every other node that borrows it.
+void expect_lending(const LayerPlacement& placement, const std::vector<std::vector<int>>& segments,
+                    const std::vector<int>& nodes = {}) {
   const StepPlan plan = plan_of(placement, segments);
-  run_ranks(placement.num_ranks(), [&](Communicator& comm) {
+  std::atomic<std::int64_t> between_nodes = 0;
+  run_ranks(placement.num_ranks(), [&](Communicator& inner) {
+    RecordingCommunicator comm(inner, nodes);
     const RankId me = comm.rank();
     Arena arena(Device::cpu());
     std::vector<std::vector<float>> weights(segments.size()), owned(segments.size());
@@ -62,7 +71,7 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       owned[e].assign(kAll, 0.25f);
       if (placement.owner(expert) == me) owned_parts[e] = cut<std::span<float>>(owned[e]);
     }
-    WeightTransfer transfer(comm, arena, kElements, sizeof(float));
+    WeightTransfer transfer(comm, arena, kElements, sizeof(float), Nodes(nodes));
     std::vector<ExpertId> expected, borrowed, whole;
     for (const Transfer& each : plan.transfers())
       if (each.to == me) expected.push_back(each.expert);
@@ -98,6 +107,7 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       transfer.return_gradients(owned_parts);
     }
     transfer.finish();
+    between_nodes += comm.record("weight transfer").bytes_sent_between_nodes;
     EXPECT_EQ(arena.in_use_bytes(), 0);
     for (ExpertId expert : placement.natives(me)) {
       const std::size_t e = expert.offset();
@@ -111,6 +121,11 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       }
     }
   });
+  std::set<std::tuple<int, int, int>> crossings;
+  for (const Transfer& each : plan.transfers())
+    if (!nodes.empty() && nodes[each.from.offset()] != nodes[each.to.offset()])
+      crossings.insert({each.expert.value(), each.from.value(), nodes[each.to.offset()]});
+  EXPECT_EQ(between_nodes, std::ssize(crossings) * std::int64_t{kAll * sizeof(float)});
 }
 
 TEST(WeightTransfer, ServesWhoeverLendsToWhom) {
@@ -122,6 +137,26 @@ TEST(WeightTransfer, ServesWhoeverLendsToWhom) {
   // Gradients of copies go home, and nothing is lent.
   expect_lending(LayerPlacement({{1, 0}, {2, 1, 0}}, 3), {{0, 1, 2}, {0, 1, 0}});
   expect_lending(LayerPlacement({{0}, {1}}, 2), {{0}, {1}});
+}
+
+TEST(WeightTransfer, CrossesOnceToANodeWhereSeveralBorrow) {
+  const LayerPlacement apart({{0}, {1}, {2}, {3}, {4}, {5}}, 6);
+  // Each node's first borrower passes on what another of it wants; lenders borrow, and those pass on as well.
+  expect_lending(apart, {{0, 3, 4, 5}, {1, 5, 3}, {2, 4, 3}, {3, 0, 1, 2}, {4, 2, 1}, {5, 1, 0}},
+                 {0, 0, 0, 1, 1, 1});
+  expect_lending(apart, {{0, 1, 2, 3, 4, 5}, {1, 0, 2}, {2, 5, 4, 0}, {3, 5}, {4, 1, 3}, {5}}, {0, 1, 0, 1, 2, 2});
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::vector<int>> segments;
+    for (int expert = 0; expert < 6; ++expert) {
+      std::vector<int>& of = segments.emplace_back(1, expert);
+      for (int rank = 0; rank < 6; ++rank)
+        if (rank != expert && random() % 2 == 0) of.push_back(rank);
+      std::shuffle(of.begin() + 1, of.end(), random);
+    }
+    const std::vector<int> layouts[] = {{0, 0, 0, 1, 1, 1}, {0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 0, 1}};
+    expect_lending(apart, segments, layouts[round % 4]);
+  }
 }
 
 }  // namespace

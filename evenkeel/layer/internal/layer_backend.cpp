@@ -26,6 +26,14 @@ void require_layer(const LayerParts& layer) {
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
+  if (const auto* cpu = std::get_if<CpuOptions>(&options.device); cpu != nullptr && !cpu->node_of_rank.empty()) {
+    if (std::ssize(cpu->node_of_rank) != ranks)
+      throw InvalidArgument("node_of_rank", fmt::format("of {} ranks", cpu->node_of_rank.size()),
+                            fmt::format("of the {} of the communicator", ranks));
+    if (arena.is_bounded())
+      throw InvalidArgument("node_of_rank", "is given, and the arena has a budget",
+                            "an arena without a budget, or to leave it out");
+  }
   if (!std::holds_alternative<CpuOptions>(options.device) && layer.other_device() == nullptr)
     throw InvalidArgument("device", "is null", "CpuOptions, or on_gpu(stream)");
 }
@@ -40,9 +48,10 @@ std::uint64_t hash_of(const LayerPlacement& placement) {
   return hash.value();
 }
 
-std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
+template <class Number>
+std::uint64_t hash_of(const std::vector<Number>& numbers) {
   Hash hash;
-  for (std::int64_t number : numbers) hash.add(number);
+  for (Number number : numbers) hash.add(number);
   return hash.value();
 }
 
@@ -133,6 +142,7 @@ std::vector<Digest> LayerParts::digests() const {
           digest("options.states_in_flight", options.states_in_flight),
           {"options.device", other == nullptr ? 0 : other->digest()},
           {"options.memory", other == nullptr ? hash_of(options.cpu().memory) : 0},
+          {"options.node_of_rank", other == nullptr ? hash_of(options.cpu().node_of_rank) : 0},
           {"whether the arena has a budget", arena.is_bounded()},
           {"placement", hash_of(placement)}};
 }
