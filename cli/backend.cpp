@@ -5,7 +5,11 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
+#include "evenkeel/comm/hosts.h"
+#include "evenkeel/io/topology_file.h"
 #include "evenkeel/study/experiment.h"
+#include "evenkeel/topology/presets.h"
 #ifdef EVENKEEL_WITH_MPI
 #include "evenkeel/comm/mpi/mpi_ranks.h"
 #endif
@@ -46,6 +50,44 @@ void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
   static_cast<void>(ranks);
   throw Unsupported("this evenkeel was built without MPI; with libopenmpi-dev installed, CMake finds it");
 #endif
+}
+
+void add_nodes(CLI::App& app, NodeOptions& options) {
+  app.add_option("--nodes", options.nodes, "Nodes that the ranks fill in order, or `hosts`: those they run on")
+      ->type_name("N|hosts");
+  app.add_option("--topology", options.topology,
+                 fmt::format("Instead, the machine: a file, or {}; with --cost level plans for its links",
+                             topology_preset_names()))
+      ->type_name("FILE|NAME");
+  app.add_flag("--two-levels", options.two_levels,
+               "What several ranks of another node want crosses the link to it once");
+}
+
+std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
+  if (is_given(app, "--topology")) {
+    refuse_if_given(app, "--nodes", "is what --topology says");
+    const Topology topology = named_topology(options.topology);
+    if (topology.num_ranks() != ranks)
+      throw InvalidArgument("--topology", fmt::format("has {} ranks, and there are {}", topology.num_ranks(), ranks),
+                            fmt::format("one of {} ranks", ranks));
+    return topology.description().node_of_rank;
+  }
+  if (!is_given(app, "--nodes")) {
+    refuse_if_given(app, "--two-levels", "needs --nodes or --topology, which say where ranks are");
+    return {};
+  }
+  if (options.nodes == "hosts") {
+    if (comm == nullptr)
+      throw InvalidArgument("--nodes", "hosts, and all ranks are threads of this one", "a number, or --backend mpi");
+    return host_of_rank(*comm);
+  }
+  const std::int64_t nodes = parse_whole("--nodes", options.nodes, 1, ranks);
+  if (ranks % nodes != 0)
+    throw InvalidArgument("--nodes", fmt::format("{} ranks are not equally many in {} nodes", ranks, nodes),
+                          "a divisor of the ranks");
+  std::vector<int> node_of;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) node_of.push_back(static_cast<int>(rank * nodes / ranks));
+  return node_of;
 }
 
 }  // namespace evenkeel::cli

@@ -1,9 +1,11 @@
-// --backend: where the ranks of a measurement are.
+// --backend, --nodes, --topology and --two-levels: where the ranks of a measurement are.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "evenkeel/comm/communicator.h"
 
@@ -18,6 +20,16 @@ void add_backend(CLI::App& app, Backend& backend);
 // has no MPI.
 void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work);
+
+struct NodeOptions {
+  std::string nodes;
+  std::string topology;
+  bool two_levels = false;
+};
+void add_nodes(CLI::App& app, NodeOptions& options);
+// The node of each rank, or nothing where no option says it. Collective for --nodes hosts. Throws InvalidArgument
+// where two say it otherwise, or --two-levels has no nodes.
+std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
 
 // Whether this process prints and writes.
 inline bool is_first(const Communicator* comm) {

@@ -26,6 +26,7 @@ struct BenchArguments {
   LayerOptions layer;
   std::int64_t ranks = 8;
   Backend backend = Backend::threads;
+  NodeOptions nodes;
   std::int64_t tokens = 2048;
   std::int64_t pairs = 41;
   bool backward = false;
@@ -57,7 +58,8 @@ void run_calibration(const CLI::App& app, const BenchArguments& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
-        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html"})
+        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html", "--nodes",
+        "--topology", "--two-levels"})
     refuse_if_given(app, option, why);
   require_writable(options.calibrate);
   const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));
@@ -87,6 +89,8 @@ RoundProgress named_progress(const std::string& what) {
 
 // One planner, level where none is named, in budgets, policies and rules of the mode's own.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
+  for (const char* option : {"--nodes", "--topology", "--two-levels"})
+    refuse_if_given(app, option, "goes with the scenario table and ablations");
   for (const char* varied : {"--budget", "--recompute", "--chunks", "--bins"})
     refuse_if_given(app, varied, "is what --over-budget varies");
   StudySetup setup = setup_of(options);
@@ -113,6 +117,8 @@ void require_ablation_alone(const CLI::App& app, const std::string& name) {
 void run_table(const CLI::App& app, const BenchArguments& options, Communicator* comm) {
   StudySetup setup = setup_of(options);
   setup.comm = comm;
+  setup.node_of_rank = node_of_rank(app, options.nodes, setup.ranks, comm);
+  setup.two_levels = options.nodes.two_levels;
   if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
     throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
   setup.budget = budget_of(app, options.budget, options.backward);
@@ -152,6 +158,7 @@ Subcommand add_bench(CLI::App& command) {
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
   add_backend(*app, options->backend);
+  add_nodes(*app, options->nodes);
   add_layer_options(*app, options->layer);
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);

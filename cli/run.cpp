@@ -19,6 +19,7 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/read_recording.h"
+#include "evenkeel/io/topology_file.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/report/study_report.h"
 #include "evenkeel/routing/trace.h"
@@ -43,6 +44,7 @@ struct RunArguments {
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
   Backend backend = Backend::threads;
+  NodeOptions nodes;
   LayerOptions layer;
   BudgetOptions budget;
   std::vector<Kind> planners = {Kind::ep, Kind::least_loaded, Kind::level};
@@ -211,6 +213,13 @@ void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
   if (is_given(app, "--weights")) trained = read_trained(app, options);
   ExperimentSetup setup = setup_of(app, options);
   setup.comm = comm;
+  setup.node_of_rank = node_of_rank(app, options.nodes, static_cast<int>(options.ranks), comm);
+  setup.two_levels = options.nodes.two_levels;
+  if (is_given(app, "--topology") && is_given(app, "--cost"))
+    for (Candidate& candidate : setup.candidates)
+      if (candidate.planner.kind == Kind::level)
+        candidate.planner.links = links_of(setup.shape, named_topology(options.nodes.topology),
+                                           setup.reference.budget.memory.cost, options.backward);
   require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
   if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());
@@ -252,6 +261,7 @@ Subcommand add_run(CLI::App& command) {
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
   add_backend(*app, options->backend);
+  add_nodes(*app, options->nodes);
   add_layer_options(*app, options->layer);
   app->add_option("--weights", options->weights, "A trained layer: its experts and recorded inputs")
       ->type_name("FILE");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ Json tokens_per_rank(const RunReport& report) {
   const int ranks = report.setup.placement.num_ranks();
   if (report.tokens % ranks == 0) return report.tokens / ranks;
   return static_cast<double>(report.tokens) / ranks;
+}
+
+// 0 where they are not known.
+std::size_t nodes_of(const ExperimentSetup& setup) {
+  return std::set(setup.node_of_rank.begin(), setup.node_of_rank.end()).size();
 }
 
 // The threshold, or the costs, that decide whether work moves.
@@ -46,6 +52,11 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
                                  "combine_bytes",  "transfer_bytes",     "transfers",     "reason",
                                  "chunks",         "recomputed_fraction"},
                                 figures.ideal_speedup());
+  if (!report.setup.node_of_rank.empty())
+    json.update(internal::json_of(figures.candidates[candidate],
+                                  {"bytes_between_nodes", "dispatch_bytes_between_nodes",
+                                   "transfer_bytes_between_nodes", "most_bytes_of_a_node"},
+                                  figures.ideal_speedup()));
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},
                {"bitwise_equal", internal::or_null(accuracy.bitwise_equal)},
@@ -93,13 +104,16 @@ std::string to_text(const RunReport& report) {
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
            internal::counted(setup.rounds, "step", "steps"));
   if (setup.comm != nullptr) page.put("ranks are processes, on MPI\n");
+  if (const std::size_t nodes = nodes_of(setup); nodes > 0)
+    page.put("{}{}\n", internal::counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
+             setup.two_levels ? "; what several ranks of one want crosses the link to it once" : "");
   const PlannerOptions& last = setup.candidates.back().planner;
   if (last.costs) page.put_lines(internal::costs_lines(*last.costs) + "\n");
   if (setup.reference.budget.cuts())
     page.put("{}\n", internal::budget_line(setup.reference.budget, figures.reference.least_budget));
   page.put("\n");
   const internal::Comparison only = {fmt::format("{} tokens", report.tokens), report.checked};
-  internal::put_comparisons(page, {only}, setup.reference.budget.cuts());
+  internal::put_comparisons(page, {only}, setup.reference.budget.cuts(), !setup.node_of_rank.empty());
   put_phases(page, figures);
   internal::put_loads(page, only);
   put_checksums(page, report);
@@ -117,6 +131,8 @@ std::string to_json(const RunReport& report) {
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
                {"placement", internal::or_null(report.placement)}};
+  if (const std::size_t nodes = nodes_of(setup); nodes > 0)
+    json.update({{"nodes", nodes}, {"two_levels", setup.two_levels}});
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));
   json.update({{"batch", report.batch},

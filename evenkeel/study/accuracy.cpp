@@ -119,6 +119,8 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   alone.backward = false;
   alone.rounds = 0;
   alone.comm = nullptr;
+  alone.node_of_rank.clear();
+  alone.two_levels = false;
   alone.timelines = false;
   alone.reference = plain_ep();
   alone.candidates = {alone.reference};

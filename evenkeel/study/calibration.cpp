@@ -234,4 +234,12 @@ SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const
   return spill_costs(machine, work_of(layer.expert), row, backward);
 }
 
+StepLinks links_of(const MoeShape& layer, const Topology& topology, const Machine& machine, bool backward) {
+  return {.topology = topology,
+          .machine = machine,
+          .expert = work_of(layer.expert),
+          .row_bytes = static_cast<double>(layer.expert.hidden * bytes_of(layer.expert.type)),
+          .backward = backward};
+}
+
 }  // namespace evenkeel

@@ -29,4 +29,7 @@ Calibration calibrate(const MoeShape& layer, int ranks);
 // for experts of usual size.
 SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const Machine* given);
 
+// What a step of the layer takes on the topology's links, for planners to weigh.
+StepLinks links_of(const MoeShape& layer, const Topology& topology, const Machine& machine, bool backward);
+
 }  // namespace evenkeel

@@ -29,7 +29,7 @@ bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate
 Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
                    const StepSamples& samples) {
   const auto of_slot = [&](std::size_t slot) {
-    CandidateFigures figures = internal::figures_of(samples, slot);
+    CandidateFigures figures = internal::figures_of(samples, slot, setup.node_of_rank);
     figures.candidate = slots[slot];
     return figures;
   };

@@ -45,6 +45,8 @@ struct ExperimentSetup {
   // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads that
   // are started for it.
   Communicator* comm = nullptr;
+  std::vector<int> node_of_rank = {};  // bytes between nodes are counted where it is given
+  bool two_levels = false;             // what several ranks of a node want crosses the link to it once
 };
 
 // A rank may well wait for the others' work on a machine with few cores.
@@ -73,6 +75,12 @@ struct CandidateFigures {
   std::int64_t dispatch_bytes = 0;
   std::int64_t combine_bytes = 0;
   std::int64_t transfer_bytes = 0;
+  // Of all bytes of a step those between nodes, where these are known, of them the rows and indices that go out and
+  // the weights; and the most that one node sends.
+  std::int64_t bytes_between_nodes = 0;
+  std::int64_t dispatch_bytes_between_nodes = 0;
+  std::int64_t transfer_bytes_between_nodes = 0;
+  std::int64_t most_bytes_of_a_node = 0;
   std::int64_t transfers = 0;
   StepReason reason = StepReason::as_planned;  // of the forward pass
   int chunks = 0;                              // of the forward pass

@@ -13,6 +13,8 @@ ExperimentSetup experiment_of(const StudySetup& setup) {
                              plain_ep(setup.budget),
                              candidates_of(setup.planners, setup.budget)};
   experiment.comm = setup.comm;
+  experiment.node_of_rank = setup.node_of_rank;
+  experiment.two_levels = setup.two_levels;
   return experiment;
 }
 

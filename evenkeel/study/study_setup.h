@@ -20,7 +20,10 @@ struct StudySetup {
   bool backward = false;
   std::vector<PlannerOptions> planners;  // one at least
   Budget budget;
-  Communicator* comm = nullptr;  // as of ExperimentSetup
+  // As of ExperimentSetup.
+  Communicator* comm = nullptr;
+  std::vector<int> node_of_rank = {};
+  bool two_levels = false;
 };
 
 // By the name of the measurement under way: its progress.

@@ -6,7 +6,7 @@ import subprocess
 from command import COMMAND, REPOSITORY, UTF8, CommandTest
 
 MPIRUN = REPOSITORY / "tools" / "mpirun.sh"
-LAYER = ["--experts", 16, "--top-k", 2, "--hidden", 48, "--intermediate", 40, "--min-segment", 4]
+LAYER = ["--experts", 16, "--top-k", 4, "--hidden", 48, "--intermediate", 40, "--min-segment", 4]
 SMALL = ["--scenario", "concentrated:0.9:1", "--tokens", 48, "--repeat", 1, "--imbalance-threshold", 1.3, *LAYER]
 # Of each planner: what follows from its decisions, whoever carries them out.
 DECIDED = ["planner", "checksum", "rank_loads", "transfers", "reason", "chunks", "recomputed_fraction", "peak_bytes",
@@ -34,6 +34,24 @@ class Mpi(CommandTest):
                     self.assertEqual(self.decided(processes.stdout), self.decided(threads.stdout))
                     self.assertEqual(json.loads(processes.stdout)["backend"], "mpi")
 
+    def test_two_levels_change_no_bit_and_send_less_between_nodes(self):
+        words = ["run", *SMALL, "--backward", "--nodes", 2, "--json"]
+        one = self.call(*words, "--ranks", 6)
+        for done in [
+            self.call(*words, "--ranks", 6, "--two-levels"),
+            self.mpi(6, *words, "--two-levels", "--backend", "mpi"),
+        ]:
+            for before, after in zip(json.loads(one.stdout)["planners"], json.loads(done.stdout)["planners"], strict=True):
+                with self.subTest(planner=after["planner"]):
+                    self.assertEqual(after["checksum"], before["checksum"])
+                    self.assertLess(after["dispatch_bytes_between_nodes"], before["dispatch_bytes_between_nodes"])
+                    self.assertLessEqual(after["transfer_bytes_between_nodes"], before["transfer_bytes_between_nodes"])
+                    self.assertLessEqual(after["most_bytes_of_a_node"], after["bytes_between_nodes"])
+
+    def test_hosts_are_found(self):
+        result = json.loads(self.mpi(3, "run", *SMALL, "--backend", "mpi", "--nodes", "hosts", "--json").stdout)
+        self.assertEqual((result["nodes"], result["planners"][0]["bytes_between_nodes"]), (1, 0))
+
     def test_one_process_prints_and_writes(self):
         done = self.mpi(3, "run", *SMALL, "--backend", "mpi", "--timeline", "mpi.json")
         self.assertEqual((done.stdout.count("ranks are processes, on MPI"), done.stderr), (1, ""))
@@ -57,6 +75,8 @@ class Mpi(CommandTest):
             (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but there are 3 processes; allowed: 3, or to leave it out"),
             (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: excludes --trace"),
             (["run", "--trace", "no.npz"], 3, "no.npz"),
+            (["run", *SMALL, "--two-levels"], 2, "--two-levels: needs --nodes or --topology"),
+            (["run", *SMALL, "--nodes", 2], 2, "--nodes: 3 ranks are not equally many in 2 nodes"),
             (["bench", "--over-budget", "50%"], 2, "--over-budget: is measured with ranks as threads"),
         ]:
             with self.subTest(words=words):

@@ -29,6 +29,17 @@ class Run(CommandTest):
         self.assertEqual(len({sum(planner["rank_loads"]) for planner in result["planners"]}), 1)
         return result
 
+    def test_refuses_nodes_that_cannot_be(self):
+        words = ["run", "--scenario", "balanced", *SMALL, "--ranks", 4, "--tokens", 16]
+        for more, parts in [
+            (["--nodes", "hosts"], ["--nodes: hosts, and all ranks are threads of this one"]),
+            (["--topology", "2x8xh100"], ["--topology: has 16 ranks, and there are 4"]),
+            (["--topology", "2x8xh100", "--nodes", 2], ["--nodes: is what --topology says"]),
+        ]:
+            self.assert_refused([*words, *more], 2, "InvalidArgument", *parts)
+        more = ["--nodes", 2, "--two-levels", "--budget", "1MiB"]
+        self.assert_refused([*words, *more], 4, "InvalidArgument", "node_of_rank: is given, and the arena has a budget")
+
     def test_prints_exactly_the_promised_keys(self):
         result = self.run_small("zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 10, "--top-k", 2)
         self.assertEqual(list(result), KEYS)

@@ -110,6 +110,10 @@ Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view>
                     {"dispatch_bytes", of.dispatch_bytes},
                     {"combine_bytes", of.combine_bytes},
                     {"transfer_bytes", of.transfer_bytes},
+                    {"bytes_between_nodes", of.bytes_between_nodes},
+                    {"dispatch_bytes_between_nodes", of.dispatch_bytes_between_nodes},
+                    {"transfer_bytes_between_nodes", of.transfer_bytes_between_nodes},
+                    {"most_bytes_of_a_node", of.most_bytes_of_a_node},
                     {"spilled", of.transfers > 0},
                     {"transfers", of.transfers},
                     {"reason", name_of(of.reason)},
@@ -139,7 +143,7 @@ Json json_of(const StudySetup& setup) {
           {"pairs", setup.pairs}};
 }
 
-void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks) {
+void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks, bool on_nodes) {
   std::vector<std::string> names = {""};
   for (const Comparison& each : comparisons) {
     names.push_back(each.name);
@@ -167,6 +171,10 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
   add("dispatched", [](const F& of, const A&, double) { return format_bytes(of.dispatch_bytes); });
   add("combined", [](const F& of, const A&, double) { return format_bytes(of.combine_bytes); });
   add("weights moved", [](const F& of, const A&, double) { return format_bytes(of.transfer_bytes); });
+  if (on_nodes) {
+    add("between nodes", [](const F& of, const A&, double) { return format_bytes(of.bytes_between_nodes); });
+    add("most of one node", [](const F& of, const A&, double) { return format_bytes(of.most_bytes_of_a_node); });
+  }
   add("weight transfers", [](const F& of, const A&, double) { return fmt::format("{}", of.transfers); });
   add("planning", [](const F& of, const A&, double) { return fmt::format("{:.1f} us", of.plan_us); });
   add("largest error", [](const F&, const A& of, double) { return fmt::format("{:.1e}", of.max_rel_error); });

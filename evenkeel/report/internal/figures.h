@@ -46,7 +46,8 @@ struct Comparison {
   std::string name;
   const CheckedFigures& checked;
 };
-void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks);
+void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks,
+                     bool on_nodes = false);
 // The load of each rank under ep, and under the last planner.
 void put_loads(Page& page, const Comparison& comparison);
 

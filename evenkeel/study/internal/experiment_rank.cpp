@@ -84,7 +84,7 @@ class ExperimentRank {
 };
 
 ExperimentRank::ExperimentRank(Communicator& comm, const Measurement& what)
-    : what_(what), setup_(what.setup), comm_(comm), natives_(setup_.placement.natives(comm_.rank())) {
+    : what_(what), setup_(what.setup), comm_(comm, setup_.node_of_rank), natives_(setup_.placement.natives(comm_.rank())) {
   make_layers();
   results_ = results_for(most_tokens(what_.batches), std::ssize(natives_));
   if (what_.inspect && is_first()) {
@@ -224,6 +224,10 @@ void ExperimentRank::note_bytes(RankSample& sample) const {
     if (name.starts_with("dispatch") || name.starts_with("combine") || name == "counts of a chunk")
       sample.wait_seconds += std::max(0.0, record.wait_seconds());  // of two clocks
     if (name == "weight transfer" || name == "return gradients") sample.transfer_bytes += record.bytes_sent;
+    const std::int64_t between = record.bytes_sent_between_nodes;
+    sample.bytes_between_nodes += between;
+    if (name.starts_with("dispatch")) sample.dispatch_bytes_between_nodes += between;
+    if (name == "weight transfer") sample.transfer_bytes_between_nodes += between;
   }
 }
 
@@ -316,6 +320,7 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   options.with_backward = setup.backward;
   MemoryOptions& memory = options.cpu().memory;
   memory = budget.memory;
+  if (setup.two_levels) options.cpu().node_of_rank = setup.node_of_rank;
   if (!setup.backward) memory.recompute = Recompute::automatic;  // there is nothing to keep
   return options;
 }

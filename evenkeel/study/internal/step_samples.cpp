@@ -1,6 +1,7 @@
 #include "evenkeel/study/internal/step_samples.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace evenkeel::internal {
@@ -65,7 +66,8 @@ double median(const StepSamples& samples, std::size_t slot, const OfStep& of_ste
 }
 
 // Bytes and chunks are the same in every round, chunks on every rank; the peak is the highest of all rounds.
-void count_bytes(const StepSamples& samples, std::size_t slot, CandidateFigures& figures) {
+void count_bytes(const StepSamples& samples, std::size_t slot, const std::vector<int>& node_of_rank,
+                 CandidateFigures& figures) {
   const Step last = samples.at(samples.rounds() - 1, slot);
   figures.peak_bytes.resize(last.size());
   for (int round = 0; round < samples.rounds(); ++round)
@@ -79,16 +81,25 @@ void count_bytes(const StepSamples& samples, std::size_t slot, CandidateFigures&
     figures.dispatch_bytes += sample.dispatch_bytes;
     figures.combine_bytes += sample.combine_bytes;
     figures.transfer_bytes += sample.transfer_bytes;
+    figures.bytes_between_nodes += sample.bytes_between_nodes;
+    figures.dispatch_bytes_between_nodes += sample.dispatch_bytes_between_nodes;
+    figures.transfer_bytes_between_nodes += sample.transfer_bytes_between_nodes;
     assignments += sample.assignments;
     recomputed += sample.recomputed_assignments;
   }
+  std::map<int, std::int64_t> of_node;
+  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank)
+    of_node[node_of_rank[rank]] += last[rank].bytes_between_nodes;
+  for (const auto& [node, bytes] : of_node)
+    figures.most_bytes_of_a_node = std::max(figures.most_bytes_of_a_node, bytes);
   if (assignments > 0)
     figures.recomputed_fraction = static_cast<double>(recomputed) / static_cast<double>(assignments);
 }
 
 }  // namespace
 
-CandidateFigures figures_of(const StepSamples& samples, std::size_t slot) {
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot,
+                            const std::vector<int>& node_of_rank) {
   const auto in_median = [&](const auto& of_step) { return median(samples, slot, of_step); };
   CandidateFigures figures;
   figures.critical_ms = 1e3 * in_median(critical_seconds);
@@ -111,7 +122,7 @@ CandidateFigures figures_of(const StepSamples& samples, std::size_t slot) {
   figures.transfers = std::ssize(plan.transfers);
   figures.reason = plan.reason;
   figures.least_budget = plan.least_budget;
-  count_bytes(samples, slot, figures);
+  count_bytes(samples, slot, node_of_rank, figures);
   return figures;
 }
 

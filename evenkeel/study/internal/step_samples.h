@@ -25,6 +25,9 @@ struct RankSample {
   std::int64_t dispatch_bytes = 0;
   std::int64_t combine_bytes = 0;
   std::int64_t transfer_bytes = 0;
+  std::int64_t bytes_between_nodes = 0;  // sent
+  std::int64_t dispatch_bytes_between_nodes = 0;
+  std::int64_t transfer_bytes_between_nodes = 0;
 };
 
 // The same on every rank and in every round.
@@ -77,7 +80,8 @@ inline constexpr std::size_t kControl = 1;
 inline constexpr std::size_t kFirstCandidate = 2;
 
 // Medians over rounds; all but the candidate.
-CandidateFigures figures_of(const StepSamples& samples, std::size_t slot);
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot,
+                            const std::vector<int>& node_of_rank);
 // The reference's critical path to the control's.
 RoundRatio control_of(const StepSamples& samples);
 

@@ -1,0 +1,30 @@
+#include "evenkeel/comm/hosts.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "evenkeel/device/cpu/stream.h"
+
+namespace evenkeel {
+
+std::vector<int> host_of_rank(Communicator& comm) {
+  using Name = std::array<char, 256>;  // longer than any host's
+  Name mine{};
+  gethostname(mine.data(), mine.size() - 1);
+  std::vector<Name> names(static_cast<std::size_t>(comm.size()));
+  CpuStream stream;
+  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(names)), stream, "hosts").wait();
+  std::vector<Name> hosts;
+  std::vector<int> host_of;
+  for (const Name& name : names) {
+    const auto found = std::ranges::find(hosts, name);
+    host_of.push_back(static_cast<int>(found - hosts.begin()));
+    if (found == hosts.end()) hosts.push_back(name);
+  }
+  return host_of;
+}
+
+}  // namespace evenkeel
