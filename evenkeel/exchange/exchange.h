@@ -17,7 +17,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/exchange/nodes.h"
+#include "evenkeel/plan/nodes.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/routes.h"

@@ -72,19 +72,10 @@ void WeightTransfer::reserve(const StepPlan& any) {
   receiving_.reserve();
 }
 
-RankId WeightTransfer::giver(const StepPlan& plan, const Transfer& transfer) const {
-  if (!nodes_.passes_on(transfer.from, transfer.to)) return transfer.from;
-  const auto first = std::ranges::find_if(plan.transfers(), [&](const Transfer& other) {
-    return other.expert == transfer.expert && other.from == transfer.from &&
-           nodes_.node_of(other.to) == nodes_.node_of(transfer.to);
-  });
-  return first->to == transfer.to ? transfer.from : first->to;
-}
-
 void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
   sends_.clear();
   for (const Transfer& transfer : plan.transfers())
-    if (transfer.from == comm_.rank() && giver(plan, transfer) == comm_.rank())
+    if (transfer.from == comm_.rank() && nodes_.giver(plan.transfers(), transfer) == comm_.rank())
       for (const auto& part : natives[transfer.expert.offset()])
         if (!part.empty()) sends_.push_back({transfer.to, part});
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
@@ -94,7 +85,7 @@ ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer,
                                  std::size_t end, Buffer& landing) {
   if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
   const auto parts = parts_in(landing.bytes(), bytes_per_element_, first, end);
-  const RankId from = giver(plan, transfer);
+  const RankId from = nodes_.giver(plan.transfers(), transfer);
   receives_.clear();
   for (const auto& part : parts)
     if (!part.empty()) receives_.push_back({from, part});
@@ -105,7 +96,7 @@ ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer,
   if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
   sends_.clear();
   for (const Transfer& other : plan.transfers())
-    if (other.expert == transfer.expert && other.from == transfer.from && giver(plan, other) == comm_.rank())
+    if (other.expert == transfer.expert && other.from == transfer.from && nodes_.giver(plan.transfers(), other) == comm_.rank())
       for (const auto& part : landed)
         if (!part.empty()) sends_.push_back({other.to, part});
   passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");

@@ -24,7 +24,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/exchange/nodes.h"
+#include "evenkeel/plan/nodes.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
 
@@ -104,8 +104,6 @@ class WeightTransfer {
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
   ExpertParts land(const StepPlan& plan, const Transfer& transfer, std::size_t first, std::size_t end,
                    Buffer& landing);
-  // Whom the borrower of a transfer gets the weights from: the lender, or the first of its node that borrows them.
-  RankId giver(const StepPlan& plan, const Transfer& transfer) const;
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
   // One expert's block of the gradients held.
   std::span<float> gradient_of(std::size_t away) const;

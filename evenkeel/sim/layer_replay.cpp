@@ -125,13 +125,27 @@ bool covers(const StepPlan& plan, const LayerTokens& tokens) {
   return std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == tokens.counts.total();
 }
 
+Nodes nodes_for(const Method& method, const SimSetup& setup) {
+  if (!method.two_levels) return {};
+  if (method.memory != Method::Memory::unlimited)
+    throw InvalidArgument("methods", method.name + ": a step in two levels is not cut to a budget",
+                          "two-levels without memfine and budget");
+  Nodes nodes(setup.topology.description().node_of_rank);
+  if (!nodes.two_levels())
+    throw InvalidArgument("methods", method.name + ": two-levels needs several nodes, one of several ranks",
+                          "a machine of several nodes, or to leave it out");
+  return nodes;
+}
+
 }  // namespace
 
 LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vector<LayerPlacement> homes)
     : setup_(setup),
       method_(method),
+      nodes_(nodes_for(method, setup)),
       planners_(planners_for(method, setup)),
       options_(memory_options(method, setup)),
+      counter_(nodes_),
       foreign_(setup.topology.num_ranks()) {
   if (method.memory != Method::Memory::unlimited && !(setup.budget && setup.layer))
     throw InvalidArgument("methods",
@@ -139,9 +153,9 @@ LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vecto
                           "a budget beside it");
   if (method.step == Step::slots) require_slots(method, setup, homes.front());
   if (setup.layer && setup.machine)
-    seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology);
+    seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology, nodes_);
   else if (setup.layer)
-    seconds_.emplace(setup.layer->sizes, Machine{}, setup.topology);
+    seconds_.emplace(setup.layer->sizes, Machine{}, setup.topology, nodes_);
   place(std::move(homes));
   if (!setup.layer) return;
   bytes_.emplace(setup.layer->chunk, options_.recompute);

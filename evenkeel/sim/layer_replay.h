@@ -93,6 +93,7 @@ class LayerReplay {
 
   const SimSetup& setup_;
   Method method_;
+  Nodes nodes_;                                     // in two levels
   std::vector<LayerPlacement> homes_;               // by layer
   std::vector<std::unique_ptr<Planner>> planners_;  // whose fastest plan is taken
   std::vector<std::optional<HeldSlots>> slots_;     // by layer

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 namespace evenkeel {
 
@@ -19,10 +20,12 @@ std::string_view name_of(SimPhase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
-LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology)
+LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology,
+                           Nodes nodes)
     : sizes_(sizes),
       machine_(machine),
       ranks_(static_cast<std::size_t>(topology.num_ranks())),
+      nodes_(std::move(nodes)),
       exchange_(machine, topology),
       row_seconds_(row_seconds(machine, sizes.expert.work)),
       read_seconds_(read_seconds(machine, sizes.expert.work.bytes)) {
@@ -90,19 +93,32 @@ void LayerSeconds::borrow(std::span<const Transfer> transfers) {
   borrowed_.assign(ranks_, 0);
   std::ranges::fill(weights_at_, 0.0);
   if (transfers.empty()) return;
-  std::ranges::fill(bytes_, 0.0);
-  for (const Transfer& transfer : transfers) {
-    bytes_[transfer.from.offset() * ranks_ + transfer.to.offset()] += sizes_.sent_weight_bytes;
-    ++borrowed_[transfer.to.offset()];
-    moved_.weights += sizes_.sent_weight_bytes;
+  for (const Transfer& transfer : transfers) ++borrowed_[transfer.to.offset()];
+  moved_.weights += static_cast<double>(transfers.size()) * sizes_.sent_weight_bytes;
+  std::ranges::fill(weights_take_, 0.0);
+  for (const bool passes_on : {false, true}) {
+    if (passes_on && !nodes_.two_levels()) return;
+    std::ranges::fill(bytes_, 0.0);
+    for (const Transfer& transfer : transfers)
+      if (const RankId from = giver(transfers, transfer); (from != transfer.from) == passes_on)
+        bytes_[from.offset() * ranks_ + transfer.to.offset()] += sizes_.sent_weight_bytes;
+    for (std::size_t i = 0; i < bytes_.size(); ++i) pair_bytes_[i] += bytes_[i];
+    exchange_.of(bytes_, took_);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      weights_take_[rank] += took_[rank];
+      weights_at_[rank] += took_[rank];
+    }
+    for (const Transfer& transfer : transfers) {
+      const RankId from = giver(transfers, transfer);
+      if ((from != transfer.from) != passes_on) continue;
+      double& at = weights_at_[transfer.to.offset()];
+      at = std::max(at, passes_on ? weights_at_[from.offset()] : took_[from.offset()]);
+    }
   }
-  for (std::size_t i = 0; i < bytes_.size(); ++i) pair_bytes_[i] += bytes_[i];
-  exchange_.of(bytes_, took_);
-  weights_take_ = weights_at_ = took_;
-  for (const Transfer& transfer : transfers) {
-    double& at = weights_at_[transfer.to.offset()];
-    at = std::max(at, took_[transfer.from.offset()]);
-  }
+}
+
+RankId LayerSeconds::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {
+  return nodes_.two_levels() ? nodes_.giver(transfers, transfer) : transfer.from;
 }
 
 // All ranks begin together, and each goes on when its own ports are done.
@@ -123,15 +139,31 @@ void LayerSeconds::dispatch(const ChunkWork& chunk) {
   const bool says_rows = !is_backward_ || chunk.recomputed;
   const double of_row = sizes_.row_bytes * (chunk.recomputed ? 2 : 1);
   const double of_position = (says_rows ? kIndexBytes : 0) + (is_backward_ ? kWeightBytes : 0);
-  for (std::size_t i = 0; i < bytes_.size(); ++i) {
-    const auto positions = static_cast<double>(chunk.traffic.positions[i]);
-    bytes_[i] = static_cast<double>(chunk.traffic.rows[i]) * of_row + positions * of_position +
-                (says_rows && positions > 0 ? kIndexBytes : 0);
-  }
-  for (std::size_t rank = 0; rank < ranks_; ++rank) bytes_[rank * (ranks_ + 1)] = 0;
-  // Rows are gathered to be sent: read and written.
+  const bool in_two_levels = nodes_.two_levels();
+  const std::vector<std::int64_t>& rows = in_two_levels ? chunk.traffic.direct : chunk.traffic.rows;
+  for (std::size_t from = 0; from < ranks_; ++from)
+    for (std::size_t to = 0; to < ranks_; ++to) {
+      const std::size_t i = from * ranks_ + to;
+      const auto positions = static_cast<double>(chunk.traffic.positions[i]);
+      bytes_[i] = static_cast<double>(rows[i]) * of_row + positions * of_position +
+                  (says_rows && positions > 0 ? kIndexBytes : 0);
+      // Which ranks want each row, and how many rows come by each gateway.
+      if (says_rows && positions > 0 && nodes_.passes_on(RankId(from), RankId(to)))
+        bytes_[i] += kIndexBytes *
+                     (positions + static_cast<double>(nodes_.members(nodes_.node_of(RankId(to))).size()));
+    }
+  send_rows(rows, of_row);
+  if (!in_two_levels) return;
+  for (std::size_t i = 0; i < bytes_.size(); ++i)
+    bytes_[i] = static_cast<double>(chunk.traffic.passed_on[i]) * of_row;
+  send_rows(chunk.traffic.passed_on, of_row);
+}
+
+// As bytes_ has them, after they were gathered: read and written.
+void LayerSeconds::send_rows(std::span<const std::int64_t> rows, double of_row) {
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    const std::int64_t sent = sum_of(chunk.traffic.rows, rank) - chunk.traffic.rows[rank * (ranks_ + 1)];
+    bytes_[rank * (ranks_ + 1)] = 0;
+    const std::int64_t sent = sum_of(rows, rank) - rows[rank * (ranks_ + 1)];
     touch_memory(rank, SimPhase::dispatch, 2 * of_row * static_cast<double>(sent));
   }
   send(bytes_, SimPhase::dispatch, moved_.dispatch);

@@ -60,8 +60,8 @@ struct ChunkWork {
 
 class LayerSeconds {
  public:
-  // The topology must outlive it.
-  LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology);
+  // The topology must outlive it. With nodes, what travels does so in two levels, the second after the first.
+  LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology, Nodes nodes = {});
 
   // Of one pass. `transfers` are borrowed for the pass; `spans`, if any, gets every phase of every rank.
   double forward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
@@ -85,7 +85,9 @@ class LayerSeconds {
   double run(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
              std::span<const double> gradients, const LayerPlacement& homes);
   void borrow(std::span<const Transfer> transfers);
+  RankId giver(std::span<const Transfer> transfers, const Transfer& transfer) const;
   void dispatch(const ChunkWork& chunk);
+  void send_rows(std::span<const std::int64_t> rows, double of_row);
   void compute(const ChunkWork& chunk, const LayerPlacement& homes);
   void combine(const ChunkWork& chunk);
   void wait_for_all();
@@ -100,6 +102,7 @@ class LayerSeconds {
   LayerSizes sizes_;
   Machine machine_;
   std::size_t ranks_;
+  Nodes nodes_;
   ExchangeSeconds exchange_;
   double row_seconds_, read_seconds_;
   std::vector<double> now_;                // [P]

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kParts =
     "homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, llep, level, "
-    "level-links, slots:S, best) and memory (memfine, budget) joined by +, or fsdp, or all";
+    "level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or all";
 
 enum class Number { none, optional, needed };
 
@@ -87,6 +87,8 @@ class MethodParser {
     } else if (const auto memory = find_part(kMemories, name); memory != kMemories.end()) {
       once(has_memory_, part, Number::none, number);
       method_.memory = memory->kind;
+    } else if (name == "two-levels") {
+      once(method_.two_levels, part, Number::none, number);
     } else {
       refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
     }
@@ -131,6 +133,7 @@ std::string Method::description() const {
   std::string text = of(kHomes, homes, copies);
   if (copies > 0 && homes != Homes::eplb) text += fmt::format(", with {} copies of popular experts", copies);
   text += "; " + of(kSteps, step, slots);
+  if (two_levels) text += "; what several ranks of a node want crosses the link to it once";
   if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
   return text;
 }
@@ -170,6 +173,7 @@ std::vector<Method> usual_methods(const Known& known) {
   add("llep", "llep");
   add("level", "level");
   if (known.unlike_links) add("level-links", "level-links");
+  if (known.unlike_links) add("two-levels", "two-levels");
   if (!known.backward && known.num_experts > 1) add("slots", "slots:2");
   if (known.budget) add("memfine", "memfine");
   const bool copied = !known.backward && known.num_ranks > 1;

@@ -11,6 +11,7 @@
 //            what is predicted to be fastest)
 //   memory   memfine (chunks of 1, 2, 4 or 8 parts, computed again in backward), budget (as the layer
 //            decides in so many bytes)
+//   ways     two-levels (what several ranks of another node want crosses the link to it once; without a budget)
 //   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
 
@@ -33,6 +34,7 @@ struct Method {
   Step step = Step::ep;
   int slots = 0;  // of slots
   Memory memory = Memory::unlimited;
+  bool two_levels = false;
   bool fsdp = false;
   bool renews = false;  // is placed anew again and again, where a comparison does that
 
@@ -52,8 +54,8 @@ struct Known {
   bool backward = false;
   bool budget = false;
 };
-// ep, fsdp, eplb (a copy a rank at least), moetuner, robust, llep, level, level-links, slots (2 a rank),
-// memfine, and all: robust+best+budget, without backward with the copies of eplb.
+// ep, fsdp, eplb (a copy a rank at least), moetuner, robust, llep, level, level-links, two-levels, slots (2 a
+// rank), memfine, and all: robust+best+budget, without backward with the copies of eplb.
 std::vector<Method> usual_methods(const Known& known);
 // "ep,all,eplb:16+level": names of usual methods, and combinations. Throws InvalidArgument as parse_method().
 std::vector<Method> parse_methods(std::string_view text, const Known& known,

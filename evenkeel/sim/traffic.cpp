@@ -1,6 +1,9 @@
 #include "evenkeel/sim/traffic.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
 
 namespace evenkeel {
 
@@ -45,6 +48,11 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
   traffic.rows.assign(ranks * ranks, 0);
   traffic.positions.assign(ranks * ranks, 0);
   seen_.assign(ranks, -1);
+  if (nodes_.two_levels()) {
+    traffic.direct.assign(ranks * ranks, 0);
+    traffic.passed_on.assign(ranks * ranks, 0);
+    wanted_by_.resize(static_cast<std::size_t>(nodes_.num_nodes()));
+  }
   deal(chunk.counts, plan);
   count_positions(chunk.counts, traffic);
   for (RankId source : indices<RankId>(ranks)) {
@@ -55,6 +63,7 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
     const std::int64_t tokens = chunk.tokens_of(source);
     for (std::size_t i = source.offset() * ranks; i < (source.offset() + 1) * ranks; ++i)
       traffic.rows[i] = std::min(traffic.positions[i], tokens);
+    if (nodes_.two_levels()) estimate_passed_on(source, tokens, traffic);
   }
   count_split(chunk.counts, whole, homes, traffic);
   sum_of_ranks(chunk, plan, traffic);
@@ -128,15 +137,63 @@ void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic
   const std::int32_t* at =
       chunk.experts.data() + static_cast<std::size_t>(chunk.first_token[source.offset()]) * k;
   const std::int64_t tokens = chunk.tokens_of(source);
-  for (std::int64_t token = 0; token < tokens; ++token, at += k)
+  for (std::int64_t token = 0; token < tokens; ++token, at += k) {
     for (std::size_t i = 0; i < k; ++i) {
       if (at[i] < 0) continue;
       std::int32_t to = rank_of_[static_cast<std::size_t>(at[i])];
       if (to < 0) to = cursors_[static_cast<std::size_t>(-1 - to)].next();
       std::int64_t& last = seen_[static_cast<std::size_t>(to)];
       rows[to] += last != token;
+      if (last != token && nodes_.two_levels())
+        wanted_by_[static_cast<std::size_t>(nodes_.node_of(RankId(to)))] |= 1U << nodes_.place_of(RankId(to));
       last = token;
     }
+    if (nodes_.two_levels()) pass_on(source, traffic);
+  }
+}
+
+// From the next rank of the node, what does not come over the link.
+void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traffic& traffic) const {
+  const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
+  const std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
+  for (int node = 0; node < nodes_.num_nodes(); ++node) {
+    double all = 0, unwanted = 1;  // rows to the node's ranks, and the share of tokens that none of them wants
+    for (const RankId rank : nodes_.members(node)) {
+      all += static_cast<double>(rows[rank.offset()]);
+      unwanted *= 1 - static_cast<double>(rows[rank.offset()]) / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+    }
+    if (all == 0) continue;
+    const bool is_own = node == nodes_.node_of(source);
+    const double over_link = is_own ? 1 : static_cast<double>(tokens) * (1 - unwanted) / all;
+    const auto members = nodes_.members(node);
+    for (std::size_t place = 0; place < members.size(); ++place) {
+      const std::size_t to = members[place].offset();
+      const auto direct = static_cast<std::int64_t>(std::llround(static_cast<double>(rows[to]) * over_link));
+      traffic.direct[source.offset() * ranks + to] = direct;
+      if (direct == rows[to]) continue;
+      const RankId from = members[(place + 1) % members.size()];
+      traffic.passed_on[from.offset() * ranks + to] += rows[to] - direct;
+    }
+  }
+}
+
+// A token's row, which wanted_by_ says where to: within the node straight, elsewhere by a gateway.
+void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
+  const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
+  for (int node = 0; node < nodes_.num_nodes(); ++node) {
+    std::uint32_t left = std::exchange(wanted_by_[static_cast<std::size_t>(node)], 0U);
+    if (left == 0) continue;
+    const auto members = nodes_.members(node);
+    const bool is_own = node == nodes_.node_of(source);
+    const RankId gateway = members[static_cast<std::size_t>(Nodes::gateway(left, nodes_.place_of(source)))];
+    for (; left != 0; left &= left - 1) {
+      const RankId to = members[static_cast<std::size_t>(std::countr_zero(left))];
+      if (is_own || to == gateway)
+        ++traffic.direct[source.offset() * ranks + to.offset()];
+      else
+        ++traffic.passed_on[gateway.offset() * ranks + to.offset()];
+    }
+  }
 }
 
 // Of a rank's own tokens, those at experts that the step's plan splits.

@@ -2,16 +2,19 @@
 //
 // Exact     rows, positions and all that chunk_buffers.h counts with, where tokens are known. Where only
 //           loads are, a rank is taken to send another one a row for each assignment, up to all its tokens:
-//           more than where tokens go to a rank for several experts.
+//           more than where tokens go to a rank for several experts. In two levels the ranks of a node are then
+//           taken to want tokens independently of each other.
 // Cost      O(assignments + P E + P x split experts), and reuses its memory.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/plan/chunk_buffers.h"
 #include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/nodes.h"
 #include "evenkeel/plan/step_plan.h"
 #include "evenkeel/sim/steps.h"
 
@@ -21,10 +24,15 @@ struct Traffic {
   std::vector<ChunkLoad> loads;         // [P]
   std::vector<std::int64_t> rows;       // [P, P] by the token's rank, the diagonal stays
   std::vector<std::int64_t> positions;  // the same
+  // In two levels, [P, P] by who sends: rows to whom they reach first, and those that are passed on.
+  std::vector<std::int64_t> direct, passed_on;
 };
 
 class TrafficCounter {
  public:
+  // With nodes, in two levels.
+  explicit TrafficCounter(Nodes nodes = {}) : nodes_(std::move(nodes)) {}
+
   // `chunk` has the tokens of the chunk and their counts, `plan` is the chunk's; `whole` is the step's, which
   // says which experts are split.
   void count(const LayerTokens& chunk, const StepPlan& whole, const StepPlan& plan,
@@ -66,9 +74,13 @@ class TrafficCounter {
                   std::size_t ranks);
   void count_positions(const Counts& counts, Traffic& traffic) const;
   void count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic);
+  void pass_on(RankId source, Traffic& traffic);
+  void estimate_passed_on(RankId source, std::int64_t tokens, Traffic& traffic) const;
   void count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
                    Traffic& traffic) const;
 
+  Nodes nodes_;
+  std::vector<std::uint32_t> wanted_by_;  // [nodes] ranks that want the token's row, as bits by place
   SplitDeal split_;
   std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its place in dealt_
   std::vector<ExpertId> dealt_;           // experts that several ranks compute

@@ -75,8 +75,7 @@ struct CandidateFigures {
   std::int64_t dispatch_bytes = 0;
   std::int64_t combine_bytes = 0;
   std::int64_t transfer_bytes = 0;
-  // Of all bytes of a step those between nodes, where these are known, of them the rows and indices that go out and
-  // the weights; and the most that one node sends.
+  // Of these bytes those between nodes, where nodes are known; and the most of them that one node sends.
   std::int64_t bytes_between_nodes = 0;
   std::int64_t dispatch_bytes_between_nodes = 0;
   std::int64_t transfer_bytes_between_nodes = 0;

@@ -165,20 +165,22 @@ class DispatchRoutes {
     new_row_.resize(static_cast<std::size_t>(first.back()));
     for (RankId rank : indices<RankId>(ranks))
       std::iota(new_row_.begin() + first[rank.offset()], new_row_.begin() + first[rank.offset() + 1], 0);
-    Gateways gateways(made_.tokens);
+    std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(made_.tokens));  // bits by place
     for (int node = 0; node < nodes_.num_nodes(); ++node) {
       if (!nodes_.passes_on(me_, nodes_.members(node).front())) continue;
-      gateways.clear();
+      std::ranges::fill(wanted_by, 0U);
       const auto tokens_to = [&](RankId rank) {
         return made_.row_tokens_.subspan(
             static_cast<std::size_t>(first[rank.offset()]),
             static_cast<std::size_t>(first[rank.offset() + 1] - first[rank.offset()]));
       };
       for (RankId rank : nodes_.members(node))
-        for (std::int32_t token : tokens_to(rank)) gateways.want(token, nodes_.place_of(rank));
+        for (std::int32_t token : tokens_to(rank))
+          wanted_by[static_cast<std::size_t>(token)] |= 1U << nodes_.place_of(rank);
       for (RankId rank : nodes_.members(node))
         if (!message_to(rank).empty())
-          order_rows(rank, gateways, tokens_to(rank), std::span(new_row_).subspan(static_cast<std::size_t>(first[rank.offset()])));
+          order_rows(rank, wanted_by, tokens_to(rank),
+                     std::span(new_row_).subspan(static_cast<std::size_t>(first[rank.offset()])));
     }
   }
 
@@ -186,14 +188,17 @@ class DispatchRoutes {
     return message.empty() ? 0 : 2 * message.size() - 1 + nodes_.members(nodes_.node_of(to)).size();
   }
 
-  void order_rows(RankId rank, const Gateways& gateways, std::span<std::int32_t> tokens,
+  void order_rows(RankId rank, std::span<const std::uint32_t> wanted_by, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> new_row) {
-    const int sender = nodes_.place_of(me_), place = nodes_.place_of(rank);
+    const int place = nodes_.place_of(rank);
+    const auto gateway_of = [&](std::int32_t token) {
+      return Nodes::gateway(wanted_by[static_cast<std::size_t>(token)], nodes_.place_of(me_));
+    };
     std::vector<std::int32_t> order(tokens.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::sort(order, {}, [&](std::int32_t row) {
       const std::int32_t token = tokens[static_cast<std::size_t>(row)];
-      return std::pair(gateways.gateway(token, sender), token);
+      return std::pair(gateway_of(token), token);
     });
     const std::vector<std::int32_t> before(tokens.begin(), tokens.end());
     const auto message = message_to(rank);
@@ -205,9 +210,9 @@ class DispatchRoutes {
     for (std::size_t i = 0; i < order.size(); ++i) {
       tokens[i] = before[static_cast<std::size_t>(order[i])];
       new_row[static_cast<std::size_t>(order[i])] = narrow(static_cast<std::int64_t>(i));
-      const int gateway = gateways.gateway(tokens[i], sender);
+      const int gateway = gateway_of(tokens[i]);
       ++by_gateway[static_cast<std::size_t>(gateway)];
-      if (gateway == place) *wanted++ = static_cast<std::int32_t>(gateways.wanted_by(tokens[i]));
+      if (gateway == place) *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
     }
     out[0] = message[0];
     std::ranges::transform(message.subspan(1), out.begin() + 1,

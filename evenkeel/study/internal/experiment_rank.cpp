@@ -219,15 +219,17 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
 void ExperimentRank::note_bytes(RankSample& sample) const {
   for (const OperationRecord& record : comm_.records()) {
     const std::string_view name = record.name;
-    if (name.starts_with("dispatch")) sample.dispatch_bytes += record.bytes_sent;
-    if (name.starts_with("combine")) sample.combine_bytes += record.bytes_sent;
-    if (name.starts_with("dispatch") || name.starts_with("combine") || name == "counts of a chunk")
-      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // of two clocks
-    if (name == "weight transfer" || name == "return gradients") sample.transfer_bytes += record.bytes_sent;
+    const bool dispatches = name.starts_with("dispatch"), combines = name.starts_with("combine");
+    const bool transfers = name == "weight transfer" || name == "return gradients";
     const std::int64_t between = record.bytes_sent_between_nodes;
-    sample.bytes_between_nodes += between;
-    if (name.starts_with("dispatch")) sample.dispatch_bytes_between_nodes += between;
-    if (name == "weight transfer") sample.transfer_bytes_between_nodes += between;
+    if (dispatches) sample.dispatch_bytes += record.bytes_sent;
+    if (combines) sample.combine_bytes += record.bytes_sent;
+    if (transfers) sample.transfer_bytes += record.bytes_sent;
+    if (dispatches || combines || transfers) sample.bytes_between_nodes += between;
+    if (dispatches) sample.dispatch_bytes_between_nodes += between;
+    if (transfers) sample.transfer_bytes_between_nodes += between;
+    if (dispatches || combines || name == "counts of a chunk")
+      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // of two clocks
   }
 }
 

@@ -1,12 +1,18 @@
 // The nodes that ranks are on, for an exchange in two levels: what several ranks of a node want crosses the link to
 // it once.
+//
+// Gateway  The one of a node's ranks that want a row which gets it over the link, and passes it on: the first at or
+//          behind the sender's own place in its node, so that senders of a node use unlike ones.
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {
 
@@ -22,8 +28,17 @@ class Nodes {
 
   // Whether any node has several ranks, and there is another.
   bool two_levels() const { return two_levels_; }
+  int num_ranks() const { return static_cast<int>(node_of_rank_.size()); }
   int num_nodes() const { return static_cast<int>(members_.size()); }
   int node_of(RankId rank) const { return node_of_rank_[rank.offset()]; }
+  // Of ranks of a node, as bits by place, for a sender at this place of its own.
+  static int gateway(std::uint32_t wanted_by, int sender) {
+    const std::uint32_t behind = wanted_by & ~0U << sender;
+    return std::countr_zero(behind != 0 ? behind : wanted_by);
+  }
+  // A rank of the same node as `to` that borrows the same from the same lender before it, and so passes it on; else
+  // the lender.
+  RankId giver(std::span<const Transfer> transfers, const Transfer& transfer) const;
   // Its ranks, ascending.
   std::span<const RankId> members(int node) const { return members_[static_cast<std::size_t>(node)]; }
   // A rank's place among its node's.

@@ -1,4 +1,4 @@
-#include "evenkeel/exchange/nodes.h"
+#include "evenkeel/plan/nodes.h"
 
 #include <fmt/format.h>
 
@@ -24,6 +24,15 @@ Nodes::Nodes(std::span<const int> node_of_rank) : node_of_rank_(node_of_rank.beg
       throw InvalidArgument("nodes", fmt::format("node {} has {} ranks", node, members_[node].size()),
                             fmt::format("1..{}", kMostRanks));
   two_levels_ = members_.size() > 1 && std::ranges::any_of(members_, [](const auto& of) { return of.size() > 1; });
+}
+
+RankId Nodes::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {
+  if (!passes_on(transfer.from, transfer.to)) return transfer.from;
+  const auto first = std::ranges::find_if(transfers, [&](const Transfer& other) {
+    return other.expert == transfer.expert && other.from == transfer.from &&
+           node_of(other.to) == node_of(transfer.to);
+  });
+  return first->to == transfer.to ? transfer.from : first->to;
 }
 
 }  // namespace evenkeel
