@@ -1,5 +1,9 @@
 # MPI, for ranks as processes. Where it is found, EVENKEEL_HAS_MPI is ON.
-set(EVENKEEL_MPI AUTO CACHE STRING "Ranks on MPI: AUTO (where an MPI is found), ON or OFF")
+set(mpi_default AUTO)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(mpi_default OFF)  # not looked for in somebody else's project unasked
+endif()
+set(EVENKEEL_MPI ${mpi_default} CACHE STRING "Ranks on MPI: AUTO (where an MPI is found), ON or OFF")
 set_property(CACHE EVENKEEL_MPI PROPERTY STRINGS AUTO ON OFF)
 
 set(EVENKEEL_HAS_MPI OFF)

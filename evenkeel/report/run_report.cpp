@@ -53,10 +53,7 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
                                  "chunks",         "recomputed_fraction"},
                                 figures.ideal_speedup());
   if (!report.setup.node_of_rank.empty())
-    json.update(internal::json_of(figures.candidates[candidate],
-                                  {"bytes_between_nodes", "dispatch_bytes_between_nodes",
-                                   "transfer_bytes_between_nodes", "most_bytes_of_a_node"},
-                                  figures.ideal_speedup()));
+    json.update(internal::json_of(figures.candidates[candidate], internal::kBetweenNodes));
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},
                {"bitwise_equal", internal::or_null(accuracy.bitwise_equal)},

@@ -21,13 +21,14 @@ std::string ratio_or_none(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
 
-Json json_of_row(const CandidateFigures& of, double ideal, double peak_ratio) {
+Json json_of_row(const CandidateFigures& of, double ideal, double peak_ratio, bool on_nodes) {
   Json json = internal::json_of(of,
                                 {"planner", "critical_ms", "wall_ms", "speedup", "share_of_ideal",
                                  "max_over_mean", "plan_us", "peak_bytes"},
                                 ideal);
   json["peak_ratio"] = peak_ratio > 0 ? Json(peak_ratio) : Json(nullptr);
   json.update(internal::json_of(of, {"transfers", "chunks", "recomputed_fraction"}));
+  if (on_nodes) json.update(internal::json_of(of, internal::kBetweenNodes));
   return json;
 }
 
@@ -68,22 +69,25 @@ std::string to_text(const Series& series) {
 }
 
 std::string to_json(const Series& series) {
+  const bool on_nodes = !series.setup.node_of_rank.empty();
   const StudySetup& setup = series.setup;
   Json rows = Json::array();
   for (const SeriesRow& row : series.rows) {
     const double ideal = row.figures.ideal_speedup();
     Json planners = Json::array();
     for (std::size_t i = 0; i < row.figures.candidates.size(); ++i)
-      planners.push_back(json_of_row(row.figures.candidates[i], ideal, row.peak_ratios[i]));
+      planners.push_back(json_of_row(row.figures.candidates[i], ideal, row.peak_ratios[i], on_nodes));
     Json one = {{"scenario", row.scenario}};
     if (!series.parameter.empty()) one[series.parameter] = row.value;
     one["ideal_speedup"] = ideal;
     one.update(internal::json_of_control(row.figures.control));
-    one["ep"] = json_of_row(row.figures.reference, ideal, row.ep_peak_ratio);
+    one["ep"] = json_of_row(row.figures.reference, ideal, row.ep_peak_ratio, on_nodes);
     one["planners"] = std::move(planners);
     rows.push_back(std::move(one));
   }
-  Json json = {{"ranks", setup.ranks}, {"tokens_per_rank", setup.tokens}};
+  Json json = {{"ranks", setup.ranks},
+               {"backend", setup.comm == nullptr ? "threads" : "mpi"},
+               {"tokens_per_rank", setup.tokens}};
   json.update(internal::json_of(setup.budget, series.rows.front().figures.reference.least_budget));
   json.update(internal::json_of(setup));
   json["rows"] = std::move(rows);

@@ -86,7 +86,7 @@ std::string yes_or_no(const std::optional<bool>& answer) {
   return *answer ? "yes" : "no";
 }
 
-Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view> keys, double ideal) {
+Json json_of(const CandidateFigures& of, std::span<const std::string_view> keys, double ideal) {
   const Json all = {{"planner", name_of(of.candidate.planner.kind)},
                     {"critical_ms", of.critical_ms},
                     {"wall_ms", of.wall_ms},
