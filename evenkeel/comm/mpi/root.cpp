@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kNoticeTag = 0;
 constexpr int kPollsBeforeYielding = 2000;
+constexpr int kPollsToANotice = 16;
 // What a rank sent before it left may be seen after that it left.
 constexpr std::chrono::milliseconds kUntilGone{100};
 
@@ -148,9 +149,11 @@ bool MpiRoot::has_all_of(int peer) const {
 
 void MpiRoot::wait(MpiOperation& operation) {
   Wait wait(*this, &operation);
-  for (std::size_t open = operation.open();;) {
+  std::size_t open = operation.open();
+  for (int polls = 0;; ++polls) {
     const bool done = operation.test();
-    take_notices();
+    // When it is done too: what came may be of a rank whose bytes were gone already.
+    if (done || polls % kPollsToANotice == 0) take_notices();
     if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
       blame_someone(operation.name());
     if (cause_) stop(operation.name(), wait.seconds());
