@@ -1,5 +1,6 @@
-// The communicator over MPI beside MPI's own calls: an exchange with MPI_Alltoall, a gather with MPI_Allgather, of the
-// same bytes between the same ranks, in turns. One line for each, the least microseconds of each and their ratio.
+// The communicator over MPI beside MPI's own calls: an exchange with MPI_Alltoall, a gather with
+// MPI_Allgather, of the same bytes between the same ranks, in turns. One line for each, the least
+// microseconds of each and their ratio.
 //   tools/mpirun.sh -n 2 build/release/bin/mpi_rates
 #include <mpi.h>
 
@@ -28,21 +29,23 @@ double round_seconds(const Work& work, double least) {
 }
 
 template <class Ours, class Theirs>
-void compare(const Communicator& comm, const char* name, std::size_t bytes, const Ours& ours, const Theirs& theirs) {
+void compare(const Communicator& comm, const char* name, std::size_t bytes, const Ours& ours,
+             const Theirs& theirs) {
   double our_seconds = std::numeric_limits<double>::max(), their_seconds = our_seconds;
   for (int round = 0; round < 200; ++round) {
     our_seconds = round_seconds(ours, our_seconds);
     their_seconds = round_seconds(theirs, their_seconds);
   }
   if (comm.rank() == RankId(0))
-    std::printf("%-14s %9zu bytes a rank: %8.1f us, MPI's own %8.1f us, %.2f\n", name, bytes, 1e6 * our_seconds,
-                1e6 * their_seconds, our_seconds / their_seconds);
+    std::printf("%-14s %9zu bytes a rank: %8.1f us, MPI's own %8.1f us, %.2f\n", name, bytes,
+                1e6 * our_seconds, 1e6 * their_seconds, our_seconds / their_seconds);
 }
 
 void measure(Communicator& comm) {
   CpuStream stream;
   const auto ranks = static_cast<std::size_t>(comm.size());
-  for (const std::size_t bytes : {std::size_t{1} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{8} << 20}) {
+  for (const std::size_t bytes :
+       {std::size_t{1} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{8} << 20}) {
     std::vector<std::byte> out(ranks * bytes), in(out.size());
     std::vector<SendSlice> sends;
     std::vector<ReceiveSlice> receives;

@@ -1,5 +1,5 @@
-// What deciding a step takes on one rank, and the bytes of what ranks tell each other first, from 8 ranks to as many as
-// experts allow in a group: docs/performance.md has the table.
+// What deciding a step takes on one rank, and the bytes of what ranks tell each other first, from 8 ranks to
+// as many as experts allow in a group: docs/performance.md has the table.
 //   build/release/bin/step_growth
 #include <algorithm>
 #include <cstdio>
@@ -58,25 +58,33 @@ void measure(int experts, int ranks) {
   const double dealing = microseconds([&] { deal.make(counts, plan, me); });
   const std::vector<std::int32_t> chosen = choices(experts, 0);
   const std::size_t own = static_cast<std::size_t>(deal.sent()[0]), all = chosen.size();
-  std::vector<std::int32_t> assignments(all), tokens(all), messages(all - own + static_cast<std::size_t>(ranks)),
-      own_message(own + 1), result_of(all), row_of(static_cast<std::size_t>(kTokens));
+  std::vector<std::int32_t> assignments(all), tokens(all),
+      messages(all - own + static_cast<std::size_t>(ranks)), own_message(own + 1), result_of(all),
+      row_of(static_cast<std::size_t>(kTokens));
   Router router;
   const double routing = microseconds([&] {
     router.send(chosen, kTopK, deal, me,
-                {.assignments = assignments, .tokens = tokens, .messages = messages, .own_message = own_message,
-                 .result_of = result_of, .first_own = 0, .first_sent = 0, .no_result = -1},
+                {.assignments = assignments,
+                 .tokens = tokens,
+                 .messages = messages,
+                 .own_message = own_message,
+                 .result_of = result_of,
+                 .first_own = 0,
+                 .first_sent = 0,
+                 .no_result = -1},
                 row_of);
   });
   std::int64_t arrivals = 0;
   std::vector<std::int32_t> taken(static_cast<std::size_t>(ranks));
   const double arriving = microseconds([&] {
     std::int64_t end = 0;
-    for_each_arrival(deal.arrivals(), taken, [&](std::size_t) { return end; },
-                     [&](const Arrival& run) { arrivals += static_cast<std::int64_t>(run.count); });
+    for_each_arrival(
+        deal.arrivals(), taken, [&](std::size_t) { return end; },
+        [&](const Arrival& run) { arrivals += static_cast<std::int64_t>(run.count); });
   });
   const std::int64_t told = 4 * ranks * (experts + 7);
-  std::printf("| %4d / %4d | %8.1f | %8.1f | %8.1f | %8.1f | %7.1f | %zu |\n", experts, ranks, planning, dealing, routing,
-              arriving, static_cast<double>(told) / 1024, plan.transfers().size());
+  std::printf("| %4d / %4d | %8.1f | %8.1f | %8.1f | %8.1f | %7.1f | %zu |\n", experts, ranks, planning,
+              dealing, routing, arriving, static_cast<double>(told) / 1024, plan.transfers().size());
   if (arrivals < 0) std::printf("\n");
 }
 

@@ -53,7 +53,8 @@ void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
 }
 
 void add_nodes(CLI::App& app, NodeOptions& options) {
-  app.add_option("--nodes", options.nodes, "Nodes that the ranks fill in order, or `hosts`: those they run on")
+  app.add_option("--nodes", options.nodes,
+                 "Nodes that the ranks fill in order, or `hosts`: those they run on")
       ->type_name("N|hosts");
   app.add_option("--topology", options.topology,
                  fmt::format("Instead, the machine: a file, or {}; with --cost level plans for its links",
@@ -63,12 +64,14 @@ void add_nodes(CLI::App& app, NodeOptions& options) {
                "What several ranks of another node want crosses the link to it once");
 }
 
-std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
+std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks,
+                              Communicator* comm) {
   if (is_given(app, "--topology")) {
     refuse_if_given(app, "--nodes", "is what --topology says");
     const Topology topology = named_topology(options.topology);
     if (topology.num_ranks() != ranks)
-      throw InvalidArgument("--topology", fmt::format("has {} ranks, and there are {}", topology.num_ranks(), ranks),
+      throw InvalidArgument("--topology",
+                            fmt::format("has {} ranks, and there are {}", topology.num_ranks(), ranks),
                             fmt::format("one of {} ranks", ranks));
     return topology.description().node_of_rank;
   }
@@ -78,7 +81,8 @@ std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, i
   }
   if (options.nodes == "hosts") {
     if (comm == nullptr)
-      throw InvalidArgument("--nodes", "hosts, and all ranks are threads of this one", "a number, or --backend mpi");
+      throw InvalidArgument("--nodes", "hosts, and all ranks are threads of this one",
+                            "a number, or --backend mpi");
     return host_of_rank(*comm);
   }
   const std::int64_t nodes = parse_whole("--nodes", options.nodes, 1, ranks);

@@ -15,9 +15,9 @@ enum class Backend { threads, mpi };
 
 void add_backend(CLI::App& app, Backend& backend);
 
-// Calls work(null) for threads; on MPI work(comm) in each of mpirun's processes, of which the first alone prints and
-// writes. `ranks` is then how many there are, and --ranks must not say otherwise. Throws Unsupported where this build
-// has no MPI.
+// Calls work(null) for threads; on MPI work(comm) in each of mpirun's processes, of which the first alone
+// prints and writes. `ranks` is then how many there are, and --ranks must not say otherwise. Throws
+// Unsupported where this build has no MPI.
 void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work);
 
@@ -27,8 +27,8 @@ struct NodeOptions {
   bool two_levels = false;
 };
 void add_nodes(CLI::App& app, NodeOptions& options);
-// The node of each rank, or nothing where no option says it. Collective for --nodes hosts. Throws InvalidArgument
-// where two say it otherwise, or --two-levels has no nodes.
+// The node of each rank, or nothing where no option says it. Collective for --nodes hosts. Throws
+// InvalidArgument where two say it otherwise, or --two-levels has no nodes.
 std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
 
 // Whether this process prints and writes.

@@ -58,8 +58,8 @@ void run_calibration(const CLI::App& app, const BenchArguments& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
-        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html", "--nodes",
-        "--topology", "--two-levels"})
+        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html",
+        "--nodes", "--topology", "--two-levels"})
     refuse_if_given(app, option, why);
   require_writable(options.calibrate);
   const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));

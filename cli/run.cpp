@@ -184,7 +184,9 @@ SpillCosts costs_of(const CLI::App& app, const RunArguments& options, const Expe
   const SpillCosts mine = is_first(setup.comm) ? measured() : SpillCosts{};
   std::vector<SpillCosts> all(static_cast<std::size_t>(setup.comm->size()));
   CpuStream stream;
-  setup.comm->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream, "costs")
+  setup.comm
+      ->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream,
+                   "costs")
       .wait();
   return all.front();
 }

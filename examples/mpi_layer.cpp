@@ -28,11 +28,13 @@ double step(Communicator& group, unsigned seed) {
                  LayerPlacement::contiguous(experts, group.size()), options);
 
   const std::vector<float> gate_up(2 * intermediate * hidden, 0.01f), down(hidden * intermediate, 0.02f);
-  const std::vector<ExpertWeights> weights(layer.natives().size(), {gate_up.data(), down.data(), nullptr, nullptr});
+  const std::vector<ExpertWeights> weights(layer.natives().size(),
+                                           {gate_up.data(), down.data(), nullptr, nullptr});
   layer.set_weights(weights);
 
   std::vector<std::int32_t> chosen;  // most tokens like expert 0
-  for (std::int32_t t = 0; t < tokens; ++t) chosen.insert(chosen.end(), {t % 10 == 0 ? 1 : 0, 6 + t % (experts - 6)});
+  for (std::int32_t t = 0; t < tokens; ++t)
+    chosen.insert(chosen.end(), {t % 10 == 0 ? 1 : 0, 6 + t % (experts - 6)});
   const std::vector<float> router(chosen.size(), 0.5f);
   std::vector<float> in(tokens * hidden, 0.1f * static_cast<float>(seed + 1)), out(in.size());
   layer.forward({in.data(), tokens, hidden}, {tokens, top_k, chosen, router}, {out.data(), tokens, hidden});

@@ -1,5 +1,6 @@
-// Two clocks, in seconds: the time that passes, and the time that the calling thread has had a CPU. Of the latter
-// nothing counts that went into asking, over and over, whether something has come: who sleeps until then has none.
+// Two clocks, in seconds: the time that passes, and the time that the calling thread has had a CPU. Of the
+// latter nothing counts that went into asking, over and over, whether something has come: who sleeps until
+// then has none.
 #pragma once
 
 #include <time.h>

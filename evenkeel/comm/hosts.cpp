@@ -16,7 +16,8 @@ std::vector<int> host_of_rank(Communicator& comm) {
   gethostname(mine.data(), mine.size() - 1);
   std::vector<Name> names(static_cast<std::size_t>(comm.size()));
   CpuStream stream;
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(names)), stream, "hosts").wait();
+  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(names)), stream, "hosts")
+      .wait();
   std::vector<Name> hosts;
   std::vector<int> host_of;
   for (const Name& name : names) {

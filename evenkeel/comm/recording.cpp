@@ -148,13 +148,15 @@ Event RecordingCommunicator::end(Event posted, const Traffic& traffic, Stream& s
 }
 
 std::unique_ptr<Communicator> RecordingCommunicator::split(int color) {
-  auto part = std::unique_ptr<RecordingCommunicator>(new RecordingCommunicator(inner().split(color), recorder_));
+  auto part =
+      std::unique_ptr<RecordingCommunicator>(new RecordingCommunicator(inner().split(color), recorder_));
   if (nodes().empty()) return part;
   const int mine = nodes()[rank().offset()];
   std::vector<int> theirs(static_cast<std::size_t>(part->size()));
   CpuStream stream;
   part->inner()
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(theirs)), stream, "nodes")
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(theirs)), stream,
+                  "nodes")
       .wait();
   part->set_nodes(std::move(theirs));
   return part;

@@ -93,11 +93,13 @@ void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* 
                                       const char* name_in_node) {
   const Passing& passing = *dispatched.passing_;
   const auto bytes_of_rows = [&](std::span<std::byte> all, std::int64_t begin, std::int64_t count) {
-    return all.subspan(static_cast<std::size_t>(begin * row_bytes()), static_cast<std::size_t>(count * row_bytes()));
+    return all.subspan(static_cast<std::size_t>(begin * row_bytes()),
+                       static_cast<std::size_t>(count * row_bytes()));
   };
   std::int64_t sent = 0;
   for (RankId rank : slices_->others()) sent += passing.out[rank.offset()].count;
-  const Buffer packed = arena_.allocate(std::max(sent, std::ssize(passing.passed_on)) * row_bytes(), "rows to send");
+  const Buffer packed =
+      arena_.allocate(std::max(sent, std::ssize(passing.passed_on)) * row_bytes(), "rows to send");
   std::int64_t at = 0;
   for (RankId rank : slices_->others()) {
     const Dispatched::Peer peer = dispatched.peer(rank);
@@ -112,8 +114,8 @@ void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* 
   }
   slices_->post(stream_, name).wait();
 
-  rows::gather(std::ssize(passing.passed_on), passing.passed_on.data(), hidden_, received.data(), packed.data(),
-               type_);
+  rows::gather(std::ssize(passing.passed_on), passing.passed_on.data(), hidden_, received.data(),
+               packed.data(), type_);
   for (const Passing::Rows& each : passing.sends)
     slices_->send(each.rank, bytes_of_rows(packed.bytes(), each.part.begin, each.part.count));
   for (const Passing::Rows& each : passing.receives)

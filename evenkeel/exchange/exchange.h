@@ -17,9 +17,9 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/plan/nodes.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/plan/deal.h"
+#include "evenkeel/plan/nodes.h"
 #include "evenkeel/plan/routes.h"
 #include "evenkeel/plan/top_k.h"
 
@@ -30,9 +30,9 @@ class Slices;
 class Exchange {
  public:
   // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
-  // With nodes in two levels, rows that several ranks of another node compute cross the link to it once and are
-  // passed on there, as "dispatch in the node"; what is sent home goes straight, unsummed. Tables of what is passed
-  // on are outside the arena.
+  // With nodes in two levels, rows that several ranks of another node compute cross the link to it once and
+  // are passed on there, as "dispatch in the node"; what is sent home goes straight, unsummed. Tables of what
+  // is passed on are outside the arena.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
            Nodes nodes = {});
   ~Exchange();

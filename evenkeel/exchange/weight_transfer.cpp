@@ -96,7 +96,8 @@ ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer,
   if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
   sends_.clear();
   for (const Transfer& other : plan.transfers())
-    if (other.expert == transfer.expert && other.from == transfer.from && nodes_.giver(plan.transfers(), other) == comm_.rank())
+    if (other.expert == transfer.expert && other.from == transfer.from &&
+        nodes_.giver(plan.transfers(), other) == comm_.rank())
       for (const auto& part : landed)
         if (!part.empty()) sends_.push_back({other.to, part});
   passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");

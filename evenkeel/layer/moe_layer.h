@@ -55,9 +55,9 @@ struct CpuOptions {
   // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
   // budget.
   MemoryOptions memory = {};
-  // The node of each rank, from 0 without gaps, for steps in two levels: a token's row that several ranks of another
-  // node compute, and weights that several borrow, cross the link to it once and are passed on there. Empty: one
-  // level. The bits are the same. Not in an arena with a budget.
+  // The node of each rank, from 0 without gaps, for steps in two levels: a token's row that several ranks of
+  // another node compute, and weights that several borrow, cross the link to it once and are passed on there.
+  // Empty: one level. The bits are the same. Not in an arena with a budget.
   std::vector<int> node_of_rank = {};
   // The experts' arithmetic; null: the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts = nullptr;

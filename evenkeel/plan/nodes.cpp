@@ -14,7 +14,8 @@ Nodes::Nodes(std::span<const int> node_of_rank) : node_of_rank_(node_of_rank.beg
     if (node < 0 || node >= static_cast<int>(node_of_rank.size()))
       throw InvalidArgument("nodes", fmt::format("rank {} is on node {}", rank, node),
                             "nodes numbered from 0 without gaps");
-    if (static_cast<std::size_t>(node) >= members_.size()) members_.resize(static_cast<std::size_t>(node) + 1);
+    if (static_cast<std::size_t>(node) >= members_.size())
+      members_.resize(static_cast<std::size_t>(node) + 1);
     std::vector<RankId>& members = members_[static_cast<std::size_t>(node)];
     places_.push_back(static_cast<int>(members.size()));
     members.emplace_back(rank);
@@ -23,7 +24,8 @@ Nodes::Nodes(std::span<const int> node_of_rank) : node_of_rank_(node_of_rank.beg
     if (members_[node].empty() || std::ssize(members_[node]) > kMostRanks)
       throw InvalidArgument("nodes", fmt::format("node {} has {} ranks", node, members_[node].size()),
                             fmt::format("1..{}", kMostRanks));
-  two_levels_ = members_.size() > 1 && std::ranges::any_of(members_, [](const auto& of) { return of.size() > 1; });
+  two_levels_ =
+      members_.size() > 1 && std::ranges::any_of(members_, [](const auto& of) { return of.size() > 1; });
 }
 
 RankId Nodes::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {

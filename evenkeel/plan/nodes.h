@@ -1,7 +1,8 @@
-// The nodes that ranks are on, for an exchange in two levels: what several ranks of a node want crosses the link to
-// it once.
+// The nodes that ranks are on, for an exchange in two levels: what several ranks of a node want crosses the
+// link to it once.
 //
-// Gateway  The one of a node's ranks that want a row which gets it over the link, and passes it on: the first at or
+// Gateway  The one of a node's ranks that want a row which gets it over the link, and passes it on: the first
+// at or
 //          behind the sender's own place in its node, so that senders of a node use unlike ones.
 #pragma once
 
@@ -22,8 +23,8 @@ class Nodes {
 
   // One level: every rank gets what it wants from whoever has it.
   Nodes() = default;
-  // The node of each rank, numbered from 0 without gaps. Throws InvalidArgument where they are not, and for a node of
-  // more than kMostRanks.
+  // The node of each rank, numbered from 0 without gaps. Throws InvalidArgument where they are not, and for a
+  // node of more than kMostRanks.
   explicit Nodes(std::span<const int> node_of_rank);
 
   // Whether any node has several ranks, and there is another.
@@ -36,8 +37,8 @@ class Nodes {
     const std::uint32_t behind = wanted_by & ~0U << sender;
     return std::countr_zero(behind != 0 ? behind : wanted_by);
   }
-  // A rank of the same node as `to` that borrows the same from the same lender before it, and so passes it on; else
-  // the lender.
+  // A rank of the same node as `to` that borrows the same from the same lender before it, and so passes it
+  // on; else the lender.
   RankId giver(std::span<const Transfer> transfers, const Transfer& transfer) const;
   // Its ranks, ascending.
   std::span<const RankId> members(int node) const { return members_[static_cast<std::size_t>(node)]; }

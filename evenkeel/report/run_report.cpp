@@ -61,7 +61,8 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
   return json;
 }
 
-// One where all are equal, as they are of outputs where bits are; gradients are added up in each plan's order.
+// One where all are equal, as they are of outputs where bits are; gradients are added up in each plan's
+// order.
 void put_checksums(Page& page, const RunReport& report) {
   const std::vector<Accuracy>& accuracy = report.checked.accuracy;
   const bool alike = std::ranges::all_of(

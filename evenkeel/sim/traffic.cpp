@@ -157,10 +157,12 @@ void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traf
   const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
   const std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
   for (int node = 0; node < nodes_.num_nodes(); ++node) {
-    double all = 0, unwanted = 1;  // rows to the node's ranks, and the share of tokens that none of them wants
+    double all = 0,
+           unwanted = 1;  // rows to the node's ranks, and the share of tokens that none of them wants
     for (const RankId rank : nodes_.members(node)) {
       all += static_cast<double>(rows[rank.offset()]);
-      unwanted *= 1 - static_cast<double>(rows[rank.offset()]) / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+      unwanted *= 1 - static_cast<double>(rows[rank.offset()]) /
+                          static_cast<double>(std::max<std::int64_t>(tokens, 1));
     }
     if (all == 0) continue;
     const bool is_own = node == nodes_.node_of(source);

@@ -2,8 +2,8 @@
 //
 // Exact     rows, positions and all that chunk_buffers.h counts with, where tokens are known. Where only
 //           loads are, a rank is taken to send another one a row for each assignment, up to all its tokens:
-//           more than where tokens go to a rank for several experts. In two levels the ranks of a node are then
-//           taken to want tokens independently of each other.
+//           more than where tokens go to a rank for several experts. In two levels the ranks of a node are
+//           then taken to want tokens independently of each other.
 // Cost      O(assignments + P E + P x split experts), and reuses its memory.
 #pragma once
 

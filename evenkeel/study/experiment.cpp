@@ -71,13 +71,12 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   } else {
     if (const int cores = usable_cores(); ranks > cores)
       what.experts = internal::in_turns(make_cpu_expert_ffn(setup.shape.expert, setup.backward), cores);
-    run_ranks(
-        ranks,
-        [&](Communicator& comm) {
-          std::vector<StepSamples> mine = internal::run_rank(comm, what);
-          if (comm.rank() == RankId(0)) samples = std::move(mine);
-        },
-        {.deadline_seconds = kStudyDeadlineSeconds});
+    run_ranks(ranks,
+              [&](Communicator& comm) {
+                std::vector<StepSamples> mine = internal::run_rank(comm, what);
+                if (comm.rank() == RankId(0)) samples = std::move(mine);
+              },
+              {.deadline_seconds = kStudyDeadlineSeconds});
   }
 
   std::vector<Figures> figures(batches.size());

@@ -42,8 +42,8 @@ struct ExperimentSetup {
   std::vector<Candidate> candidates = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
   bool timelines = false;  // of each candidate's last round
-  // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads that
-  // are started for it.
+  // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads
+  // that are started for it.
   Communicator* comm = nullptr;
   std::vector<int> node_of_rank = {};  // bytes between nodes are counted where it is given
   bool two_levels = false;             // what several ranks of a node want crosses the link to it once
@@ -55,8 +55,8 @@ inline constexpr double kStudyDeadlineSeconds = 600;
 struct CandidateFigures {
   Candidate candidate;
   double critical_ms = 0;
-  // By the clock: of threads from the start of the first rank to the end of the last, of processes the longest
-  // of any rank.
+  // By the clock: of threads from the start of the first rank to the end of the last, of processes the
+  // longest of any rank.
   double wall_ms = 0;
   // In which a rank waited for its peers, not copying, to know a chunk's counts, to have its rows and to have
   // its results: the mean of the ranks, and of the rank that waited least. By the latter a step is longer
@@ -119,9 +119,9 @@ using Inspect = std::function<void(std::size_t candidate, const StepResults& res
 // Rounds done of all.
 using RoundProgress = std::function<void(int done, int of)>;
 
-// The same layers for all batches; figures by batch, the same on every rank. `inspect`, if any, is shown one step
-// more of each candidate on each batch, by the first rank. Throws BudgetTooSmall, whatever is measured else, where a
-// candidate's budget is.
+// The same layers for all batches; figures by batch, the same on every rank. `inspect`, if any, is shown one
+// step more of each candidate on each batch, by the first rank. Throws BudgetTooSmall, whatever is measured
+// else, where a candidate's budget is.
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect = {}, const RoundProgress& progress = {});
 // Of one batch.

@@ -41,7 +41,9 @@ class Mpi(CommandTest):
             self.call(*words, "--ranks", 6, "--two-levels"),
             self.mpi(6, *words, "--two-levels", "--backend", "mpi"),
         ]:
-            for before, after in zip(json.loads(one.stdout)["planners"], json.loads(done.stdout)["planners"], strict=True):
+            for before, after in zip(
+                json.loads(one.stdout)["planners"], json.loads(done.stdout)["planners"], strict=True
+            ):
                 with self.subTest(planner=after["planner"]):
                     self.assertEqual(after["checksum"], before["checksum"])
                     self.assertLess(after["dispatch_bytes_between_nodes"], before["dispatch_bytes_between_nodes"])

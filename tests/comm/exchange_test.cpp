@@ -220,17 +220,20 @@ TEST(SendReceive, DeliversAnySize) {
 // 9 GB of memory in all, so that only `make test-long` asks for it.
 TEST(SendReceive, DeliversMoreBytesThanAnIntCounts) {
   if (std::getenv("EVENKEEL_STORM") == nullptr) GTEST_SKIP() << "EVENKEEL_STORM is not set";
-  run_on(2, [](Communicator& comm) {
-    constexpr std::size_t size = (std::size_t{1} << 31) + 12345;
-    CpuStream stream;
-    const auto me = static_cast<unsigned char>(comm.rank().value() + 1);
-    const Bytes sent(size, std::byte{me});
-    Bytes received(size);
-    const SendSlice send{RankId(2 - me), sent};
-    const ReceiveSlice receive{RankId(2 - me), received};
-    comm.send_receive({&send, 1}, {&receive, 1}, stream, "large").wait();
-    EXPECT_EQ(received, Bytes(size, static_cast<std::byte>(3 - me)));
-  }, 300);
+  run_on(
+      2,
+      [](Communicator& comm) {
+        constexpr std::size_t size = (std::size_t{1} << 31) + 12345;
+        CpuStream stream;
+        const auto me = static_cast<unsigned char>(comm.rank().value() + 1);
+        const Bytes sent(size, std::byte{me});
+        Bytes received(size);
+        const SendSlice send{RankId(2 - me), sent};
+        const ReceiveSlice receive{RankId(2 - me), received};
+        comm.send_receive({&send, 1}, {&receive, 1}, stream, "large").wait();
+        EXPECT_EQ(received, Bytes(size, static_cast<std::byte>(3 - me)));
+      },
+      300);
 }
 
 TEST(SendReceive, LeavesOutMessagesOfNoBytes) {

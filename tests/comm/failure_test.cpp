@@ -36,7 +36,8 @@ struct Ending {
 };
 
 // Runs the body on all ranks and tells the CommError that each met, which it throws on.
-std::vector<Ending> endings_of(int ranks, double deadline_seconds, const std::function<void(Communicator&)>& body,
+std::vector<Ending> endings_of(int ranks, double deadline_seconds,
+                               const std::function<void(Communicator&)>& body,
                                std::string* thrown = nullptr) {
   const Told told = told_on(ranks, deadline_seconds, [&](Communicator& comm, std::string& note) {
     try {
@@ -155,8 +156,8 @@ TEST(ASilentRank, IsNamedOnEveryRankOnceTheDeadlineHasPassed) {
   for (const char* name : operation_names) {
     const auto start = std::chrono::steady_clock::now();
     std::string thrown;
-    const std::vector<Ending> endings =
-        endings_of(ranks, short_deadline, all_with({.kind = Fault::Kind::silence, .operation = name}, 3), &thrown);
+    const std::vector<Ending> endings = endings_of(
+        ranks, short_deadline, all_with({.kind = Fault::Kind::silence, .operation = name}, 3), &thrown);
     EXPECT_GE(seconds_since(start), short_deadline);
     EXPECT_LT(seconds_since(start), short_deadline + soon);
     for (const Ending& ending : endings) {
@@ -205,8 +206,8 @@ TEST(ASilentRank, IsFoundBehindAChainOfRanksThatWaitForEachOther) {
 
 TEST(RanksThatWaitForEachOther, AreToldThatTheyWaitInACircle) {
   NEEDS_RANKS(3);
-  const std::vector<Ending> endings =
-      endings_of(3, short_deadline, [](Communicator& comm) { await(comm, (comm.rank().value() + 1) % 3, "round"); });
+  const std::vector<Ending> endings = endings_of(
+      3, short_deadline, [](Communicator& comm) { await(comm, (comm.rank().value() + 1) % 3, "round"); });
   for (const Ending& ending : endings) {
     EXPECT_THAT(
         ending.what,
@@ -260,8 +261,9 @@ TEST(PeersThatDisagreeOnASize, BothLearnBothSizes) {
       comm.barrier(stream, "later").wait();
     });
     for (const Ending& ending : endings) {
-      EXPECT_THAT(ending.what, MatchesRegex("rank 0 sends 100 bytes( in dispatch)?, where rank 1 expects 96 bytes "
-                                            "in combine"));
+      EXPECT_THAT(ending.what,
+                  MatchesRegex("rank 0 sends 100 bytes( in dispatch)?, where rank 1 expects 96 bytes "
+                               "in combine"));
     }
     EXPECT_EQ(endings[0].peer, 1);
     EXPECT_EQ(endings[1].peer, 0);

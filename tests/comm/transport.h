@@ -1,5 +1,5 @@
-// What the communicator's suite runs on: the same tests are linked with the transport of threads and with that
-// of MPI, which has as many ranks as mpirun has started processes.
+// What the communicator's suite runs on: the same tests are linked with the transport of threads and with
+// that of MPI, which has as many ranks as mpirun has started processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ void run_on(int ranks, const std::function<void(Communicator&)>& body, double de
 // The same, of bodies that note something and may throw: what each rank noted, known everywhere.
 struct Told {
   std::vector<std::string> notes;  // by rank
-  std::string thrown;  // the message that came first; empty where nothing was thrown
+  std::string thrown;              // the message that came first; empty where nothing was thrown
 };
 Told told_on(int ranks, double deadline_seconds,
              const std::function<void(Communicator&, std::string& note)>& body);

@@ -165,8 +165,8 @@ void expect_bytes(const RecordingCommunicator& recorded, const Sent& sent, std::
 class Exchanged : public ::testing::TestWithParam<DataType> {};
 
 // What one rank's step there and back sent, with its results as they should be.
-void step_there_and_back(const Step& step, Communicator& comm, Exchange& exchange, Arena& arena, DataType type,
-                         const std::string& what) {
+void step_there_and_back(const Step& step, Communicator& comm, Exchange& exchange, Arena& arena,
+                         DataType type, const std::string& what) {
   const Rank rank(step, comm, type);
   std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
   std::vector<float> grad_weights(rank.weights().size());
@@ -205,14 +205,16 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
   }
 }
 
-// Of a rank's rows, those that must cross a link: each token's once to every other node that computes any of it.
+// Of a rank's rows, those that must cross a link: each token's once to every other node that computes any of
+// it.
 std::int64_t rows_between_nodes(const Step& step, int rank, const std::vector<int>& nodes) {
   const auto to = destinations(step.choices, step.plan)[static_cast<std::size_t>(rank)];
   std::set<std::pair<std::size_t, int>> rows;
   for (std::size_t a = 0; a < to.size(); ++a) {
     if (to[a] < 0) continue;
     const int node = nodes[static_cast<std::size_t>(to[a])];
-    if (node != nodes[static_cast<std::size_t>(rank)]) rows.insert({a / static_cast<std::size_t>(step.choices.k), node});
+    if (node != nodes[static_cast<std::size_t>(rank)])
+      rows.insert({a / static_cast<std::size_t>(step.choices.k), node});
   }
   return static_cast<std::int64_t>(rows.size());
 }
@@ -264,7 +266,9 @@ TEST_P(Exchanged, InTwoLevelsEachRowCrossesOnceToANodeAndNoneIsLostOrSentTwice) 
 }
 
 TEST(Nodes, AreNumberedFromZeroWithoutGaps) {
-  const auto refused = [](std::vector<int> nodes) { return message_of<InvalidArgument>([&] { Nodes{nodes}; }); };
+  const auto refused = [](std::vector<int> nodes) {
+    return message_of<InvalidArgument>([&] { Nodes{nodes}; });
+  };
   EXPECT_EQ(refused({0, 2, 2}), "nodes: node 1 has 0 ranks; allowed: 1..32");
   EXPECT_EQ(refused({0, -1}), "nodes: rank 1 is on node -1; allowed: nodes numbered from 0 without gaps");
   EXPECT_EQ(refused({0, 7}), "nodes: rank 1 is on node 7; allowed: nodes numbered from 0 without gaps");

@@ -144,7 +144,8 @@ TEST(WeightTransfer, CrossesOnceToANodeWhereSeveralBorrow) {
   // Each node's first borrower passes on what another of it wants; lenders borrow, and those pass on as well.
   expect_lending(apart, {{0, 3, 4, 5}, {1, 5, 3}, {2, 4, 3}, {3, 0, 1, 2}, {4, 2, 1}, {5, 1, 0}},
                  {0, 0, 0, 1, 1, 1});
-  expect_lending(apart, {{0, 1, 2, 3, 4, 5}, {1, 0, 2}, {2, 5, 4, 0}, {3, 5}, {4, 1, 3}, {5}}, {0, 1, 0, 1, 2, 2});
+  expect_lending(apart, {{0, 1, 2, 3, 4, 5}, {1, 0, 2}, {2, 5, 4, 0}, {3, 5}, {4, 1, 3}, {5}},
+                 {0, 1, 0, 1, 2, 2});
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
     std::vector<std::vector<int>> segments;
@@ -154,7 +155,8 @@ TEST(WeightTransfer, CrossesOnceToANodeWhereSeveralBorrow) {
         if (rank != expert && random() % 2 == 0) of.push_back(rank);
       std::shuffle(of.begin() + 1, of.end(), random);
     }
-    const std::vector<int> layouts[] = {{0, 0, 0, 1, 1, 1}, {0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 0, 1}};
+    const std::vector<int> layouts[] = {
+        {0, 0, 0, 1, 1, 1}, {0, 1, 0, 1, 0, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 0, 1}};
     expect_lending(apart, segments, layouts[round % 4]);
   }
 }

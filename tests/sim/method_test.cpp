@@ -14,7 +14,8 @@ using ::testing::ElementsAre;
 constexpr const char* kAllowed =
     "; allowed: homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, "
     "llep, "
-    "level, level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or all";
+    "level, level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or "
+    "all";
 
 TEST(Method, IsPartsJoined) {
   const Method method = parse_method("eplb:32+level+budget");
@@ -71,8 +72,7 @@ TEST(UsualMethods, AreThoseThatCanBeCompared) {
               ElementsAre("ep", "eplb", "moetuner", "robust", "llep", "level", "slots", "all"));
   EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true})),
               ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
-                          "two-levels",
-                          "memfine", "all"));
+                          "two-levels", "memfine", "all"));
 }
 
 TEST(UsualMethods, LeaveOutCopiesOnOneRankAndSlotsForOneExpert) {

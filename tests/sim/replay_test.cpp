@@ -187,14 +187,16 @@ TEST(Replay, OfRandomStepsIsWhatLayersReport) {
     setup.rounds = setup.warm_ups = 1;
     setup.candidates = candidates_of(planners, budget);
     setup.node_of_rank = random_nodes(made.batch.num_ranks(), random);
-    const bool two_levels = !budget.is_given() && Nodes(setup.node_of_rank).two_levels() && draw(random, 0, 1) == 1;
+    const bool two_levels =
+        !budget.is_given() && Nodes(setup.node_of_rank).two_levels() && draw(random, 0, 1) == 1;
     setup.two_levels = two_levels;
     const Figures figures = measure(setup, made.batch);
     for (std::size_t i = 0; i < planners.size(); ++i) {
       SCOPED_TRACE(testing::Message()
                    << "seed " << seed << ", planner " << i << ", budget " << budget.bytes << ", "
                    << name_of(budget.memory.recompute) << ", rule " << name_of(budget.memory.rule));
-      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.node_of_rank, two_levels);
+      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.node_of_rank,
+                      two_levels);
     }
     if (HasFailure()) return;
   }

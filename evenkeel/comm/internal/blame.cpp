@@ -42,8 +42,7 @@ Cause find_blame(const Witness& witness, int rank, const char* operation, double
     if (witness.has_left(peer))
       return blame(witness, rank, peer, fmt::format("ended before it answered in {}", operation));
   }
-  const std::string action =
-      fmt::format("did not answer in {} within {:.3g} s", operation, deadline_seconds);
+  const std::string action = fmt::format("did not answer in {} within {:.3g} s", operation, deadline_seconds);
   std::vector<int> met = {rank};  // in this order
   std::vector<int> further = awaited;
   for (std::size_t next = 1;; ++next) {

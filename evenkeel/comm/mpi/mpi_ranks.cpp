@@ -59,7 +59,8 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
     int known = 0;
     MPI_Comm_get_attr(root().bytes(), MPI_TAG_UB, static_cast<void*>(&most), &known);
     if (known != 0 && 2 * number + 1 > *most)
-      throw Unsupported(fmt::format("this MPI tells {} communicators apart, and this is one more", *most / 2));
+      throw Unsupported(
+          fmt::format("this MPI tells {} communicators apart, and this is one more", *most / 2));
   }
 
   MpiRoot& root() const { return *group().root; }

@@ -3,8 +3,9 @@
 //   run_mpi_ranks([&](Communicator& comm) { ... });   // in a program that mpirun started
 //
 // Beyond what comm/communicator.h says of every backend:
-// Streams   CpuStreams, each drained by the rank's own thread, inside Event::wait() and Stream::synchronize().
-// Progress  A rank's bytes move while it is inside a call or a wait: all that it has posted, whichever it
+// Streams   CpuStreams, each drained by the rank's own thread, inside Event::wait() and
+// Stream::synchronize(). Progress  A rank's bytes move while it is inside a call or a wait: all that it has
+// posted, whichever it
 //           waits for. Work that takes long without either calls throw_if_aborted() now and then, which moves
 //           them as well. Within a host, where MPI lets a receiver read the sender's memory, no such help is
 //           needed; between hosts it is.
@@ -14,11 +15,12 @@
 //           others whom they wait for. A rank that does not answer (it computes, is stopped or dead) waits
 //           for nobody. Time in which the process itself was stopped does not count.
 // Errors    Where two ranks fail at the same moment, ranks may name either.
-// Unwinding When a call or a wait throws CommError, or abort() returns, MPI reads and writes none of the rank's
+// Unwinding When a call or a wait throws CommError, or abort() returns, MPI reads and writes none of the
+// rank's
 //           bytes any more. For that, ranks that stop wait for one another, at most for the deadline, and not
-//           for a rank that did not answer. Where such a rank still holds on to bytes, MPI is not called again
-//           in this process, and it is not ended: mpirun then ends the job.
-//           A stream that ends with unfinished operations that a peer could still need aborts.
+//           for a rank that did not answer. Where such a rank still holds on to bytes, MPI is not called
+//           again in this process, and it is not ended: mpirun then ends the job. A stream that ends with
+//           unfinished operations that a peer could still need aborts.
 // Deaths    Open MPI 4.1 ends the whole job soon after one of its processes dies. Only under mpirun's
 //           --mca orte_enable_recovery 1 do the others live to name it, by the deadline.
 #pragma once
@@ -35,12 +37,13 @@ struct MpiOptions {
   const int* communicator = nullptr;
 };
 
-// Collective: runs `body` on this process's rank, and returns when all ranks' bodies have ended, or throws on all
-// of them: on a rank whose body threw, that exception; on the others CommError with it as the cause. The end is
-// a wait like any other, with the same deadline.
+// Collective: runs `body` on this process's rank, and returns when all ranks' bodies have ended, or throws on
+// all of them: on a rank whose body threw, that exception; on the others CommError with it as the cause. The
+// end is a wait like any other, with the same deadline.
 //
 // Starts MPI where it is not started yet; it then ends with the process. It is used by one thread at a time
-// (MPI_THREAD_FUNNELED): the caller's, which must be the one that started it. Without mpirun there is one rank.
+// (MPI_THREAD_FUNNELED): the caller's, which must be the one that started it. Without mpirun there is one
+// rank.
 //
 // Throws Unsupported where MPI cannot be started, or cannot be used any more.
 void run_mpi_ranks(const std::function<void(Communicator&)>& body, const MpiOptions& options = {});

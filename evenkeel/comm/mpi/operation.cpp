@@ -88,9 +88,8 @@ void MpiOperation::publish() {
       if (piece.incoming != incoming) continue;
       const int size = static_cast<int>(piece.size);
       const int code =
-          incoming
-              ? MPI_Irecv(piece.data, size, MPI_BYTE, piece.peer, tag, root_.bytes(), &requests_[i])
-              : MPI_Isend(piece.data, size, MPI_BYTE, piece.peer, tag, root_.bytes(), &requests_[i]);
+          incoming ? MPI_Irecv(piece.data, size, MPI_BYTE, piece.peer, tag, root_.bytes(), &requests_[i])
+                   : MPI_Isend(piece.data, size, MPI_BYTE, piece.peer, tag, root_.bytes(), &requests_[i]);
       require_success(code, root_.rank(), incoming ? "MPI_Irecv" : "MPI_Isend");
       if (!incoming) root_.count_sent(piece.peer);
     }
@@ -155,7 +154,8 @@ void MpiOperation::cancel() noexcept {
 
 void MpiOperation::cancel_receives_of_the_stopped() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL || !pieces_[i].incoming || !root_.has_all_of(pieces_[i].peer)) continue;
+    if (requests_[i] == MPI_REQUEST_NULL || !pieces_[i].incoming || !root_.has_all_of(pieces_[i].peer))
+      continue;
     MPI_Cancel(&requests_[i]);
     MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
     --open_;

@@ -108,8 +108,8 @@ int MpiRoot::ranks_here() const {
   const std::uint64_t mine = std::hash<std::string_view>{}({name, static_cast<std::size_t>(length)});
   std::vector<std::uint64_t> all(peers_.size());
   MPI_Request request = MPI_REQUEST_NULL;
-  require_success(MPI_Iallgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, bytes_, &request), rank_,
-                  "MPI_Iallgather");
+  require_success(MPI_Iallgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, bytes_, &request),
+                  rank_, "MPI_Iallgather");
   wait_for_all(request);
   return static_cast<int>(std::ranges::count(all, mine));
 }
@@ -122,7 +122,8 @@ void MpiRoot::wait_for_all(MPI_Request request) const {
   for (int done = 0; done == 0; pause(polls)) {
     require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank_, "MPI_Test");
     if (done != 0 || waited.look() < ticks(deadline_seconds_)) continue;
-    const std::string why = fmt::format("not all ranks have come to the set-up within {:.3g} s", deadline_seconds_);
+    const std::string why =
+        fmt::format("not all ranks have come to the set-up within {:.3g} s", deadline_seconds_);
     Session::close(why);
     throw CommError(-1, "set-up", since(start).count(), why);
   }
@@ -140,7 +141,9 @@ void MpiRoot::begin(MpiOperation& operation) {
   ++posted_;
 }
 
-void MpiRoot::end_of(MpiOperation& operation) noexcept { std::erase(pending_, &operation); }
+void MpiRoot::end_of(MpiOperation& operation) noexcept {
+  std::erase(pending_, &operation);
+}
 
 bool MpiRoot::has_all_of(int peer) const {
   const Peer& of = peers_[static_cast<std::size_t>(peer)];
@@ -205,8 +208,8 @@ void MpiRoot::tell(int peer, const Notice& notice) {
     return done != 0;
   });
   Outgoing& sent = outgoing_.emplace_back(Outgoing{pack(notice)});
-  require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer, kNoticeTag,
-                            notices_, &sent.request),
+  require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
+                            kNoticeTag, notices_, &sent.request),
                   rank_, "MPI_Isend");
 }
 
@@ -324,7 +327,8 @@ void MpiRoot::blame_someone(const char* name) {
 // The lowest rank that waits, as this one does.
 int MpiRoot::speaker() const {
   for (int peer = 0; peer < rank_; ++peer)
-    if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits) return peer;
+    if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits)
+      return peer;
   return rank_;
 }
 
@@ -400,7 +404,8 @@ void MpiRoot::take_unclaimed() {
     if (found == 0) return;
     MPI_Get_count(&status, MPI_BYTE, &size);
     std::vector<std::byte> nowhere(static_cast<std::size_t>(size));
-    require_success(MPI_Mrecv(nowhere.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_, "MPI_Mrecv");
+    require_success(MPI_Mrecv(nowhere.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_,
+                    "MPI_Mrecv");
     count_received(status.MPI_SOURCE);
   }
 }

@@ -212,7 +212,8 @@ class DispatchRoutes {
       new_row[static_cast<std::size_t>(order[i])] = narrow(static_cast<std::int64_t>(i));
       const int gateway = gateway_of(tokens[i]);
       ++by_gateway[static_cast<std::size_t>(gateway)];
-      if (gateway == place) *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
+      if (gateway == place)
+        *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
     }
     out[0] = message[0];
     std::ranges::transform(message.subspan(1), out.begin() + 1,
@@ -221,7 +222,8 @@ class DispatchRoutes {
   }
 
   static Passing::Part part_of(std::span<const std::int32_t> by_gateway, int place) {
-    return {sum(by_gateway.first(static_cast<std::size_t>(place))), by_gateway[static_cast<std::size_t>(place)]};
+    return {sum(by_gateway.first(static_cast<std::size_t>(place))),
+            by_gateway[static_cast<std::size_t>(place)]};
   }
 
   // Of a row here among those received: this rank's own are not.
@@ -251,7 +253,8 @@ class DispatchRoutes {
           passing_->receives.push_back({members[place], {received(peer.in_row + part.begin), part.count}});
         const std::int64_t before = std::ssize(rows[place]);
         for (std::int64_t i = 0; i < direct.count; ++i)
-          if ((static_cast<std::uint32_t>(rest[members.size() + static_cast<std::size_t>(i)]) >> place & 1U) != 0)
+          if ((static_cast<std::uint32_t>(rest[members.size() + static_cast<std::size_t>(i)]) >> place &
+               1U) != 0)
             rows[place].push_back(narrow(received(peer.in_row + direct.begin + i)));
         if (std::ssize(rows[place]) > before)
           sends[place].push_back({members[place], {before, std::ssize(rows[place]) - before}});
@@ -329,7 +332,8 @@ class DispatchRoutes {
   ChunkLoad load_;   // as far as it is known before the messages are
   Buffer messages_;
   std::span<std::int32_t> received_, sent_, assignments_, taken_;  // within
-  // In two levels: what is passed on, the new number of each row elsewhere, and the messages over links, by rank.
+  // In two levels: what is passed on, the new number of each row elsewhere, and the messages over links, by
+  // rank.
   std::shared_ptr<Passing> passing_;
   std::vector<std::int32_t> new_row_;
   std::vector<std::vector<std::int32_t>> to_nodes_, from_nodes_;

@@ -26,7 +26,8 @@ void require_layer(const LayerParts& layer) {
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
-  if (const auto* cpu = std::get_if<CpuOptions>(&options.device); cpu != nullptr && !cpu->node_of_rank.empty()) {
+  if (const auto* cpu = std::get_if<CpuOptions>(&options.device);
+      cpu != nullptr && !cpu->node_of_rank.empty()) {
     if (std::ssize(cpu->node_of_rank) != ranks)
       throw InvalidArgument("node_of_rank", fmt::format("of {} ranks", cpu->node_of_rank.size()),
                             fmt::format("of the {} of the communicator", ranks));

@@ -173,7 +173,8 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
   add("weights moved", [](const F& of, const A&, double) { return format_bytes(of.transfer_bytes); });
   if (on_nodes) {
     add("between nodes", [](const F& of, const A&, double) { return format_bytes(of.bytes_between_nodes); });
-    add("most of one node", [](const F& of, const A&, double) { return format_bytes(of.most_bytes_of_a_node); });
+    add("most of one node",
+        [](const F& of, const A&, double) { return format_bytes(of.most_bytes_of_a_node); });
   }
   add("weight transfers", [](const F& of, const A&, double) { return fmt::format("{}", of.transfers); });
   add("planning", [](const F& of, const A&, double) { return fmt::format("{:.1f} us", of.plan_us); });

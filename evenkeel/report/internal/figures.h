@@ -1,7 +1,6 @@
 // The parts that reports of measured experiments have in common: how figures, layers and budgets are said.
 #pragma once
 
-#include <initializer_list>
 #include <array>
 #include <initializer_list>
 #include <span>
@@ -37,12 +36,14 @@ std::string yes_or_no(const std::optional<bool>& answer);
 
 // These of a candidate's figures, by their keys in JSON.
 Json json_of(const CandidateFigures& of, std::span<const std::string_view> keys, double ideal = 1);
-inline Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view> keys, double ideal = 1) {
+inline Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view> keys,
+                    double ideal = 1) {
   return json_of(of, std::span(keys.begin(), keys.size()), ideal);
 }
 // What nodes send each other.
 inline constexpr std::array<std::string_view, 4> kBetweenNodes = {
-    "bytes_between_nodes", "dispatch_bytes_between_nodes", "transfer_bytes_between_nodes", "most_bytes_of_a_node"};
+    "bytes_between_nodes", "dispatch_bytes_between_nodes", "transfer_bytes_between_nodes",
+    "most_bytes_of_a_node"};
 // control_ratio and control_spread.
 Json json_of_control(const RoundRatio& control);
 // budget, least_budget, chunks and recompute.

@@ -84,7 +84,10 @@ class ExperimentRank {
 };
 
 ExperimentRank::ExperimentRank(Communicator& comm, const Measurement& what)
-    : what_(what), setup_(what.setup), comm_(comm, setup_.node_of_rank), natives_(setup_.placement.natives(comm_.rank())) {
+    : what_(what),
+      setup_(what.setup),
+      comm_(comm, setup_.node_of_rank),
+      natives_(setup_.placement.natives(comm_.rank())) {
   make_layers();
   results_ = results_for(most_tokens(what_.batches), std::ssize(natives_));
   if (what_.inspect && is_first()) {
@@ -252,7 +255,8 @@ std::span<std::byte> part(const Tensor& of, std::int64_t begin, std::int64_t cou
 }
 
 // Tokens [first, first + tokens) of results, and their assignments.
-void add_tokens(StepResults& of, std::int64_t first, std::int64_t tokens, const MoeShape& shape, Parts& parts) {
+void add_tokens(StepResults& of, std::int64_t first, std::int64_t tokens, const MoeShape& shape,
+                Parts& parts) {
   const std::int64_t width = shape.expert.hidden;
   parts.push_back(part(of.output, first * width, tokens * width));
   if (of.grad_router_weights.empty()) return;

@@ -12,8 +12,8 @@ namespace evenkeel::internal {
 struct Measurement {
   const ExperimentSetup& setup;
   const std::vector<Batch>& batches;
-  const Inspect& inspect;          // by the first rank
-  const RoundProgress& progress;   // likewise
+  const Inspect& inspect;                              // by the first rank
+  const RoundProgress& progress;                       // likewise
   std::shared_ptr<const ExpertFfn> experts = nullptr;  // null: the library's own
   std::vector<Candidate> slots = {};                   // the steps of a round
 };

@@ -61,7 +61,8 @@ std::vector<std::byte> bytes_of(const StepRecord& record) {
   out.put(std::span(record.in_use));
   out.put(std::span(record.seconds));
   out.put(std::span(record.buffers));
-  for (const StepRecord::Lent& buffer : record.buffers) out.put(std::span(std::string_view(buffer.loan.name)));
+  for (const StepRecord::Lent& buffer : record.buffers)
+    out.put(std::span(std::string_view(buffer.loan.name)));
   return out.bytes;
 }
 

@@ -49,7 +49,8 @@ std::vector<std::string> gather(const std::string& mine, MPI_Comm comm) {
 
 // Of what the ranks threw: that which was no answer to another's.
 std::string first_of(const std::vector<std::string>& thrown) {
-  const auto own = std::ranges::find_if(thrown, [](const std::string& text) { return text.starts_with("own "); });
+  const auto own =
+      std::ranges::find_if(thrown, [](const std::string& text) { return text.starts_with("own "); });
   const std::string& text = own != thrown.end() ? *own : thrown.front();
   return text.empty() ? text : text.substr(text.find(' ') + 1);
 }
@@ -73,7 +74,8 @@ Told told_on(int ranks, double deadline_seconds,
              const std::function<void(Communicator&, std::string& note)>& body) {
   std::string note, thrown;
   try {
-    run_on(ranks, [&](Communicator& comm) { body(comm, note); }, deadline_seconds);
+    run_on(
+        ranks, [&](Communicator& comm) { body(comm, note); }, deadline_seconds);
   } catch (const CommError& error) {
     thrown = std::string("told ") + error.what();
   } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
-// What ranks as threads promise beyond every communicator: bytes need no help from who sent them, nobody reads
-// them afterwards, and run_ranks() throws what came first, as it was.
+// What ranks as threads promise beyond every communicator: bytes need no help from who sent them, nobody
+// reads them afterwards, and run_ranks() throws what came first, as it was.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

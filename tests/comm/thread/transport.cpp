@@ -7,7 +7,9 @@
 
 namespace evenkeel {
 
-int most_ranks() { return std::numeric_limits<int>::max(); }
+int most_ranks() {
+  return std::numeric_limits<int>::max();
+}
 
 void run_on(int ranks, const std::function<void(Communicator&)>& body, double deadline_seconds) {
   run_ranks(ranks, body, {.deadline_seconds = deadline_seconds});
@@ -17,7 +19,8 @@ Told told_on(int ranks, double deadline_seconds,
              const std::function<void(Communicator&, std::string& note)>& body) {
   Told told{std::vector<std::string>(static_cast<std::size_t>(ranks)), ""};
   try {
-    run_on(ranks, [&](Communicator& comm) { body(comm, told.notes[comm.rank().offset()]); }, deadline_seconds);
+    run_on(
+        ranks, [&](Communicator& comm) { body(comm, told.notes[comm.rank().offset()]); }, deadline_seconds);
   } catch (const std::exception& error) {
     told.thrown = error.what();
   }

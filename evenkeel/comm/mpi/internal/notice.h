@@ -20,12 +20,12 @@ struct Notice {
   };
 
   Kind kind = Kind::ask;
-  std::uint64_t messages = 0;        // stop, left: that the sender has sent to this rank
-  Cause cause = {};                  // stop, verdict
-  bool silent = false;               // stop, verdict: cause.peer did not answer
-  bool waits = false;                // answer
-  std::vector<int> awaited = {};     // answer: ranks
-  std::string last_message = {};     // answer
+  std::uint64_t messages = 0;     // stop, left: that the sender has sent to this rank
+  Cause cause = {};               // stop, verdict
+  bool silent = false;            // stop, verdict: cause.peer did not answer
+  bool waits = false;             // answer
+  std::vector<int> awaited = {};  // answer: ranks
+  std::string last_message = {};  // answer
 };
 
 std::string pack(const Notice& notice);

@@ -1,13 +1,15 @@
-// The state of one rank that all its communicators share which were split from one root: what has been sent and
-// received, what is pending, and why the ranks stopped.
+// The state of one rank that all its communicators share which were split from one root: what has been sent
+// and received, what is pending, and why the ranks stopped.
 //
 // Two of MPI's communicators: one for bytes of operations, one for notices, which a rank reads in every call
 // and in every wait.
 //
 // Stopping   A rank that stops, or hears that another has, tells all how many messages it has sent to each.
-//            Then it takes what is still on its way to it, wanted or not, until it has as many as each told, so
-//            that all sends end; what it expects beyond is cancelled. After that MPI holds no bytes of anyone's.
-// Blame      Whoever waits too long asks all others whom they wait for, and goes along the answers. Several do
+//            Then it takes what is still on its way to it, wanted or not, until it has as many as each told,
+//            so that all sends end; what it expects beyond is cancelled. After that MPI holds no bytes of
+//            anyone's.
+// Blame      Whoever waits too long asks all others whom they wait for, and goes along the answers. Several
+// do
 //            so at once: each tells what it found to the lowest rank that answered, which speaks for all.
 #pragma once
 

@@ -56,8 +56,8 @@ class ThreadCommunicator final : public MessageCommunicator<Group, Operation> {
 
   std::unique_ptr<Communicator> join(Part part) override {
     for (int& member : part.members) member = group().world_rank(member);
-    return std::make_unique<ThreadCommunicator>(
-        world().join(&group(), splits_++, part.color, part.members), part.me);
+    return std::make_unique<ThreadCommunicator>(world().join(&group(), splits_++, part.color, part.members),
+                                                part.me);
   }
 
   World& world() const { return group().world(); }

@@ -234,8 +234,7 @@ void Operation::list_absent(std::vector<int>& ranks) const {
 void Operation::fail() {
   World& world = group_.world();
   const double seconds = seconds_since(start_);
-  if (!world.aborted())
-    world.abort(find_blame(Mailboxes(world), rank_, name_, world.deadline_seconds()));
+  if (!world.aborted()) world.abort(find_blame(Mailboxes(world), rank_, name_, world.deadline_seconds()));
   {
     const std::lock_guard lock(mailbox().mutex);
     mailbox().awaited = nullptr;
