@@ -80,11 +80,10 @@ MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(d
 
 MpiRoot::~MpiRoot() {
   if (Session::closed()) {
-    // MPI may still read what stands in it.
-    for (Outgoing& each : outgoing_) static_cast<void>(new std::string(std::move(each.bytes)));
+    static_cast<void>(outgoing_.release());  // MPI may still read what stands in it
     return;
   }
-  for (Outgoing& each : outgoing_) MPI_Wait(&each.request, MPI_STATUS_IGNORE);
+  for (Outgoing& each : *outgoing_) MPI_Wait(&each.request, MPI_STATUS_IGNORE);
   // Of a root that was aborted, notices may still be on their way: whoever had its place would get them.
   if (aborted()) return;
   MPI_Comm_free(&bytes_);
@@ -202,12 +201,12 @@ void MpiRoot::end() {
 }
 
 void MpiRoot::tell(int peer, const Notice& notice) {
-  outgoing_.remove_if([](Outgoing& each) {
+  outgoing_->remove_if([](Outgoing& each) {
     int done = 0;
     MPI_Test(&each.request, &done, MPI_STATUS_IGNORE);
     return done != 0;
   });
-  Outgoing& sent = outgoing_.emplace_back(Outgoing{pack(notice)});
+  Outgoing& sent = outgoing_->emplace_back(Outgoing{pack(notice)});
   require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
                             kNoticeTag, notices_, &sent.request),
                   rank_, "MPI_Isend");

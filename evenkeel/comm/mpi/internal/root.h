@@ -127,7 +127,7 @@ class MpiRoot final : private Witness {
   bool shares_cores_ = true;  // ranks that do give theirs away while they wait
   std::vector<Peer> peers_;
   std::vector<MpiOperation*> pending_;
-  std::list<Outgoing> outgoing_;
+  std::unique_ptr<std::list<Outgoing>> outgoing_ = std::make_unique<std::list<Outgoing>>();
   const Awaited* awaited_ = nullptr;
   bool ending_ = false;
   const char* left_unfinished_ = nullptr;
