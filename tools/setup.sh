@@ -101,7 +101,7 @@ want_wheel() {
 
 want_python() {
   want_wheel
-  tool iproute2 ip  # ranks on two nodes: tests/torch/shaped_link_test.py
+  tool iproute2 ip  # tools/hosts.py
 }
 
 want_frameworks() { want_python; }

@@ -12,7 +12,6 @@ import torch
 from text import Requests, draw, kind, kinds_of_text
 from torch import nn
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
-from two_nodes import Link
 
 import evenkeel as ek
 
@@ -69,7 +68,7 @@ def config() -> Qwen3MoeConfig:
 def write_placed(
     checkpoint: Path,
     work: Path,
-    link: Link,
+    link: dict[str, float],
     ranks: int,
     requests: Requests,
     objective: Any,
@@ -108,13 +107,13 @@ def write_placed(
     }
 
 
-def topology(link: Link, ranks: int) -> dict[str, Any]:
+def topology(link: dict[str, float], ranks: int) -> dict[str, Any]:
     return {
         "format": "evenkeel.topology.v1",
         "num_nodes": 2,
         "ranks_per_node": ranks // 2,
         "within": {"gigabytes_per_s": WITHIN_GIGABYTES_PER_S},
-        "across": {"gigabytes_per_s": link.mbit_per_s / 8000, "latency_us": 1000 * link.delay_ms},
+        "across": {"gigabytes_per_s": link["mbit_per_s"] / 8000, "latency_us": 1000 * link["delay_ms"]},
     }
 
 

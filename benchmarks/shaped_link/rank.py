@@ -23,7 +23,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import AutoModelForCausalLM
 from transformers.distributed.expert_parallel import AllToAllEP
 from transformers.utils.logging import disable_progress_bar
-from two_nodes import INTERFACE, bytes_sent_and_received
 
 from evenkeel.torch._chunk import Weights
 from evenkeel.torch._exchange import Exchange
@@ -32,6 +31,7 @@ from evenkeel.torch._options import LayerOptions
 from evenkeel.torch.experts import find_experts
 from evenkeel.transformers import EvenkeelEP
 
+LINK = os.environ["GLOO_SOCKET_IFNAME"]
 PLANNERS = {
     "ep": LayerOptions(planner="ep"),
     "level": LayerOptions(imbalance_threshold=1.05),
@@ -119,13 +119,13 @@ def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
     clock = Clock()
     mode.install()
     dist.barrier()
-    link, loopback = bytes_sent_and_received(INTERFACE), bytes_sent_and_received("lo")
+    link, loopback = bytes_sent_and_received(LINK), bytes_sent_and_received("lo")
     start = time.perf_counter()
     for batch in batches:
         mode.model(input_ids=batch, use_cache=False)
     dist.barrier()
     seconds = time.perf_counter() - start
-    now = bytes_sent_and_received(INTERFACE)
+    now = bytes_sent_and_received(LINK)
     return Turn(
         seconds=seconds,
         link_bytes=(now[0] - link[0], now[1] - link[1]),
@@ -136,6 +136,16 @@ def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
         home_loads=clock.home_loads,
         rank_loads=clock.rank_loads,
     )
+
+
+def bytes_sent_and_received(interface: str) -> tuple[int, int]:
+    """Of an interface of this host, since it is there."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counts = line.partition(":")
+        if name.strip() == interface:
+            fields = counts.split()
+            return int(fields[8]), int(fields[0])
+    raise LookupError(f"no interface {interface} here")
 
 
 def compare_logits(modes: Sequence[Mode], batch: torch.Tensor) -> list[dict[str, float]]:

@@ -2,16 +2,16 @@
 
     python benchmarks/shaped_link/shaped_link.py [--rate 50] [--delay MS] [--ranks 4] [--json FILE] [--work FOLDER]
 
-Two network namespaces with half of the ranks each are the nodes; a veth pair, shaped in both directions, is the link
-(two_nodes.py). A model of examples/train_moe.py's sizes, as transformers' Qwen3-MoE, is trained on half of the code and
-prose of Python's own library, recorded on that half, placed for two nodes, and built into a second checkpoint. All is
-then measured on the other half: prefill, every rank its own sequences, in modes that take turns round by round.
+tools/hosts.py makes the nodes, two hosts with half of the ranks each, and the link. A model of examples/train_moe.py's
+sizes, as transformers' Qwen3-MoE, is trained on half of the code and prose of Python's own library, recorded on that
+half, placed for two nodes, and built into a second checkpoint. All is then measured on the other half: prefill, every
+rank its own sequences, in modes that take turns round by round.
 
 Where every rank reads all kinds of text, a placement cannot bring experts nearer to tokens, which go home after each
 layer. `--requests by-node --traffic dispatch-combine --objective joint` is the case in which it can.
 
-It needs evenkeel's command and package, torch, transformers, ip, tc and unshare; not root where users may make namespaces.
-Exit status 77: two nodes cannot be had here, and one line says why. 1: the modes do not compute the same.
+It needs evenkeel's command and package, torch, transformers, and what tools/hosts.py needs.
+Exit status 77: two hosts cannot be had here, and one line says why. 1: the modes do not compute the same.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from two_nodes import CANNOT, Link, NoNodes, RankFailed, run_ranks
-
 HERE = Path(__file__).resolve().parent
+HOSTS = HERE.parents[1] / "tools/hosts.py"
 MODES = [
     ("contiguous", "ep"),
     ("contiguous", "ep"),  # the control: what the clock makes of no difference
@@ -47,18 +47,13 @@ MOST_TIES = 1e-3
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = arguments()
-    link = Link(options.rate, options.delay)
     try:
-        run_ranks(["true"], link, options.ranks // 2)  # said before minutes have passed
+        if status := run_ranks(["true"], options):  # said before minutes have passed
+            sys.exit(status)
         with tempfile.TemporaryDirectory() as scratch:
             work = options.work or Path(scratch)
             work.mkdir(parents=True, exist_ok=True)
-            result = measure(options, link, work)
-    except NoNodes as error:
-        print(f"shaped_link: no two nodes here: {error}", file=sys.stderr)
-        sys.exit(CANNOT)
-    except RankFailed as error:
-        sys.exit(f"shaped_link: {error}")
+            result = measure(options, work)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     print_table(result)
@@ -105,7 +100,14 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def measure(options: argparse.Namespace, link: Link, work: Path) -> dict[str, Any]:
+def run_ranks(command: Sequence[str], options: argparse.Namespace) -> int:
+    """The status of tools/hosts.py, which ends with this process even if this one is killed."""
+    hosts = f"--each --per-host {options.ranks // 2} --rate {options.rate} --delay {options.delay} --".split()
+    ended_with_this = ["setpriv", "--pdeathsig", "KILL", sys.executable, str(HOSTS), *hosts, *command]
+    return subprocess.run(ended_with_this, stdin=subprocess.DEVNULL).returncode
+
+
+def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     import place
     import torch
     from transformers.utils.logging import disable_progress_bar
@@ -113,6 +115,7 @@ def measure(options: argparse.Namespace, link: Link, work: Path) -> dict[str, An
     torch.set_num_threads(1)  # waiting threads take the cores where others need them
     disable_progress_bar()
 
+    link = {"mbit_per_s": options.rate, "delay_ms": options.delay}
     checkpoint = options.model or place.train(work / "model", options.training_steps)
     placed = place.write_placed(
         checkpoint,
@@ -131,14 +134,15 @@ def measure(options: argparse.Namespace, link: Link, work: Path) -> dict[str, An
         **{name: getattr(options, name) for name in ("rounds", "steps", "sequences", "length", "dtype")},
     }
     (work / "plan.json").write_text(json.dumps(plan))
-    os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")  # addresses here have no host names
+    os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")  # addresses in IPv6's form have no host names
     load = os.getloadavg()
     command = [sys.executable, str(HERE / "rank.py"), str(work / "plan.json"), str(work / "seen.json")]
-    run_ranks(command, link, options.ranks // 2)
+    if status := run_ranks(command, options):
+        sys.exit(f"shaped_link: a rank failed with status {status}")
     seen = json.loads((work / "seen.json").read_text())
     return {
         "machine": {"cores": os.cpu_count(), "load_average_before": load, "torch": torch.__version__},
-        "link": asdict(link),
+        "link": link,
         "nodes": 2,
         "ranks": options.ranks,
         "rounds": options.rounds,
