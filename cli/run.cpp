@@ -233,7 +233,8 @@ void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
   setup.inputs = &inputs;
   if (options.by_gain) {
     const SpillCosts costs = costs_of(app, options, setup);
-    for (Candidate& candidate : setup.candidates) candidate.planner.costs = costs;
+    for (Candidate& candidate : setup.candidates)
+      if (!candidate.planner.links) candidate.planner.costs = costs;
   }
   RunReport report{setup, {}, {}, batch->name, batch->num_tokens(), {}};
   if (is_given(app, "--trace") || is_given(app, "--layer")) report.layer = options.trace_layer;
