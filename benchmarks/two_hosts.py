@@ -3,10 +3,11 @@
 model's seconds and the clock's, of plain EP, a placement, a spill that knows the link, two levels, and all together with
 8 copies of popular experts.
 
-    benchmarks/two_hosts.py TRACE.npz [--layer 12] [--tokens 512] [--width 384]
+    benchmarks/two_hosts.py TRACE.npz|SCENARIO [--layer 12] [--tokens 512] [--width 384]
 
 The link's rate follows a rule: at 1:1 the busier way of plain EP's exchange takes as long as its products, at 1:4 and
-1:10 four and ten times as long. Placements are made from the trace's second half, steps are of its first tokens.
+1:10 four and ten times as long. Placements are made from the trace's second half, steps are of its first tokens. Of a
+scenario nothing is placed, and the model is not asked.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMMAND = REPOSITORY / "build/release/bin/evenkeel"
-HOSTS, PER_HOST, TOP_K = 2, 2, 4
+HOSTS, PER_HOST, EXPERTS, TOP_K = 2, 2, 32, 4
 RANKS = HOSTS * PER_HOST
 # By name: what `compare` calls it, and the options of `run`.
-METHODS = {
+METHODS: dict[str, tuple[str, list[object]]] = {
     "plain EP": ("ep", ["--planner", "ep"]),
     "placement": ("moetuner", ["--planner", "ep", "--placement", "homes.json"]),
     "spill that knows the link": ("level-links", ["--planner", "level"]),
@@ -38,55 +39,64 @@ METHODS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("--layer", type=int, default=12)
+    parser.add_argument("routing", help="a trace, or a scenario of `evenkeel run`")
+    parser.add_argument("--layer", type=int, default=12, help="of the trace")
     parser.add_argument("--tokens", type=int, default=512, help="of a rank")
     parser.add_argument("--width", type=int, default=384, help="of rows and experts")
     given = parser.parse_args()
+    if Path(given.routing).exists():
+        given.routing = Path(given.routing).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         measure(given)
 
 
 def measure(given: argparse.Namespace) -> None:
-    trace = np.load(given.trace)["topk_ids"]
-    np.savez("others.npz", topk_ids=trace[trace.shape[0] // 2 :])
-    call("place", "others.npz", "--ranks", RANKS, "--nodes", HOSTS, "-o", "homes.json")
-    call("place", "others.npz", "--ranks", RANKS, "--nodes", HOSTS, "--steps", "--step-tokens", RANKS * given.tokens,
-         "--redundant-experts", 8, "-o", "copies.json")  # fmt: skip
-    experts = int(trace.max()) + 1
+    traced = isinstance(given.routing, Path)
     shape = ["--hidden", given.width, "--intermediate", given.width]
-    call("bench", "--calibrate", "cost.json", *shape, "--ranks", RANKS, "--experts", experts)
-    model = {"model_type": "mixtral", "hidden_size": given.width, "intermediate_size": given.width, "vocab_size": 1000,
-             "num_local_experts": experts, "num_experts_per_tok": TOP_K, "torch_dtype": "float32",
-             "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": trace.shape[1]}  # fmt: skip
-    Path("config.json").write_text(json.dumps(model))
-    step = [
-        "--trace",
-        given.trace.resolve(),
-        "--layer",
-        given.layer,
-        "--tokens",
-        given.tokens,
-        *shape,
-        "--cost",
-        "cost.json",
-    ]
+    call("bench", "--calibrate", "cost.json", *shape, "--ranks", RANKS, "--experts", EXPERTS)
+    step = ["--trace", given.routing, "--layer", given.layer] if traced else ["--scenario", given.routing]
+    step += ["--tokens", given.tokens, *shape, "--cost", "cost.json"]
+    step += [] if traced else ["--experts", EXPERTS, "--top-k", TOP_K]
+    if traced:
+        prepare(given)
     plain = call("run", *step, "--ranks", RANKS, "--nodes", HOSTS, "--planner", "ep")["planners"][0]
     # Ranks that share cores compute in turns.
     products = plain["phases_ms"]["compute"] * max(1, RANKS / len(os.sched_getaffinity(0)))
-    rows = rows_over_link(trace[: RANKS * given.tokens, given.layer], given.tokens, experts)
-    print(f"{given.tokens} tokens a rank, {experts} experts of {given.width} x {given.width}; products {products:.1f} ms; "
-          f"each token's row once: {mib(rows * 4 * given.width)} over the link")  # fmt: skip
+    print(
+        f"{given.tokens} tokens a rank, {EXPERTS} experts of {given.width} x {given.width}; products {products:.1f} ms"
+    )
     for ratio in (1, 4, 10):
         mbit = 8e-3 * plain["most_bytes_of_a_node"] / products / ratio
+        write_topology(mbit)
         print(f"\n1:{ratio}, {mbit:.0f} Mbit/s\n| | rows out | over the link | its busier way | model | clock, ms |")
-        predicted = predict(given, mbit)
+        predicted = predict(given) if traced else {}
         for name, (method, options) in METHODS.items():
-            ran = on_hosts(mbit, *step, "--nodes", "hosts", *options)
-            print(f"| {name} | {mib(ran['dispatch_bytes_between_nodes'])} | {mib(ran['bytes_between_nodes'])} | "
-                  f"{mib(ran['most_bytes_of_a_node'])} | {predicted['ep'] / predicted[method]:.2f}x | {ran['wall_ms']:.0f} |",
-                  flush=True)  # fmt: skip
+            if not traced and "--placement" in options:
+                at = options.index("--placement")
+                options = options[:at] + options[at + 2 :]
+            ran = on_hosts(mbit, step, options)
+            model = f"{predicted[method]:.2f}x" if traced else "-"
+            sizes = [
+                mib(ran[key]) for key in ("dispatch_bytes_between_nodes", "bytes_between_nodes", "most_bytes_of_a_node")
+            ]
+            print("|", " | ".join([name, *sizes, model, f"{ran['wall_ms']:.0f}"]), "|", flush=True)
+
+
+def prepare(given: argparse.Namespace) -> None:
+    """Placements from the trace's second half, and the layers as a model, for predictions."""
+    trace = np.load(given.routing)["topk_ids"]
+    assert trace.max() < EXPERTS and trace.shape[2] == TOP_K
+    np.savez("others.npz", topk_ids=trace[trace.shape[0] // 2 :])
+    place = ["place", "others.npz", "--ranks", RANKS, "--nodes", HOSTS]
+    call(*place, "-o", "homes.json")
+    call(*place, "--steps", "--step-tokens", RANKS * given.tokens, "--redundant-experts", 8, "-o", "copies.json")
+    model = {"model_type": "mixtral", "hidden_size": given.width, "intermediate_size": given.width, "vocab_size": 1000,
+             "num_local_experts": EXPERTS, "num_experts_per_tok": TOP_K, "torch_dtype": "float32",
+             "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": trace.shape[1]}  # fmt: skip
+    Path("config.json").write_text(json.dumps(model))
+    rows = rows_over_link(trace[: RANKS * given.tokens, given.layer], given.tokens)
+    print(f"under plain EP each token's row once over the link: {mib(rows * 4 * given.width)}")
 
 
 def call(*words: object) -> Any:
@@ -96,45 +106,38 @@ def call(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-def topology(mbit: float) -> str:
+def write_topology(mbit: float) -> None:
     cost = json.loads(Path("cost.json").read_text())
-    link = {
-        "within": {"gigabytes_per_s": cost["link_bytes_per_second"] * 1e-9},
-        "across": {"gigabytes_per_s": mbit / 8000},
-    }
-    said = {"format": "evenkeel.topology.v1", "num_nodes": HOSTS, "ranks_per_node": PER_HOST, **link}
+    within = {"gigabytes_per_s": cost["link_bytes_per_second"] * 1e-9}
+    said = {"format": "evenkeel.topology.v1", "num_nodes": HOSTS, "ranks_per_node": PER_HOST, "within": within,
+            "across": {"gigabytes_per_s": mbit / 8000}}  # fmt: skip
     Path("hosts.json").write_text(json.dumps(said))
-    # Both ranks of a host share its link.
-    cost["ranks_per_nic"] = PER_HOST
-    Path("shared.json").write_text(json.dumps(cost))
-    return "hosts.json"
+    cost["ranks_per_nic"] = PER_HOST  # both ranks of a host share its link
+    Path("cost.json").write_text(json.dumps(cost))
 
 
-def predict(given: argparse.Namespace, mbit: float) -> dict[str, float]:
-    """Mean milliseconds of steps over all layers, by method."""
-    compared = call("compare", given.trace.resolve(), "--topology", topology(mbit), "--cost", "shared.json", "--model",
-                    "config.json", "--step-tokens", RANKS * given.tokens,
-                    "--methods", ",".join(method for method, _ in METHODS.values()))  # fmt: skip
-    return {method["name"]: 1 / method["speedup"] for method in compared["methods"]}
+def predict(given: argparse.Namespace) -> dict[str, float]:
+    """How many times faster than plain EP, by method: mean steps over all layers, judged on the trace's second half."""
+    methods = ",".join(method for method, _ in METHODS.values())
+    compared = call("compare", given.routing, "--topology", "hosts.json", "--cost", "cost.json", "--model", "config.json",
+                    "--step-tokens", RANKS * given.tokens, "--methods", methods)  # fmt: skip
+    return {method["name"]: method["speedup"] for method in compared["methods"]}
 
 
-def on_hosts(mbit: float, *step: object) -> Any:
-    """The last planner's figures, of processes on two hosts."""
-    more = ["--topology", "hosts.json"] if "level" in step else []
-    words = [step_word for step_word in step if not more or step_word not in ("--nodes", "hosts")]
-    words = ["shared.json" if more and word == "cost.json" else word for word in words]
+def on_hosts(mbit: float, step: list[object], options: list[object]) -> Any:
+    """A method's figures, of processes on two hosts."""
     run = [REPOSITORY / "tools/hosts.py", "--rate", f"{mbit}mbit", "--per-host", PER_HOST, "--",
-           "mpirun", "--mca", "btl_tcp_sndbuf", 131072, COMMAND, "run", "--backend", "mpi", *words, *more,
-           "--repeat", 5, "--json"]  # fmt: skip
+           "mpirun", "--mca", "btl_tcp_sndbuf", 131072,  # else control messages wait behind data
+           COMMAND, "run", "--backend", "mpi", *step, "--topology", "hosts.json", *options, "--repeat", 5, "--json"]  # fmt: skip
     done = subprocess.run([*map(str, run)], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
     return json.loads(done.stdout)["planners"][-1]
 
 
-def rows_over_link(ids: np.ndarray[Any, Any], tokens: int, experts: int) -> int:
+def rows_over_link(ids: np.ndarray[Any, Any], tokens: int) -> int:
     """Of plain EP: a token's row once to the other host, if any of its experts lives there."""
-    host_of_expert = np.arange(experts) * HOSTS // experts
+    host_of_expert = np.arange(EXPERTS) * HOSTS // EXPERTS
     host_of_token = np.arange(len(ids)) // tokens // PER_HOST
     return int((host_of_expert[ids] != host_of_token[:, None]).any(axis=1).sum())
 
