@@ -103,7 +103,7 @@ function(evenkeel_mpi_test name)
   evenkeel_test(${name} SOURCES ${arg_SOURCES} LINK ${arg_LINK})
   foreach(ranks ${arg_RANKS})
     add_test(NAME ${name}_${ranks} COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun.sh -n ${ranks} $<TARGET_FILE:${name}> --gtest_brief=1)
-    set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT 300 LABELS mpi)
+    set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT 300 LABELS mpi PROCESSORS ${ranks})
   endforeach()
 endfunction()
 
