@@ -1,9 +1,11 @@
 """`evenkeel.torch.ExpertParallel` around experts of one's own.
 
-usage: torchrun --nproc-per-node 2 examples/balanced_layer.py
+usage: torchrun --nproc-per-node 2 examples/balanced_layer.py [--ranks-per-node N]
 
 All tokens of all ranks choose two experts of rank 0; the others compute half of them.
 """
+
+import argparse
 
 import torch
 import torch.distributed as dist
@@ -24,13 +26,16 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Te
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks-per-node", type=int)
+    nodes = parser.parse_args().ranks_per_node
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(rank)
     here = EXPERTS // ranks
     up = torch.nn.Parameter(torch.randn(here, HIDDEN, WIDTH) / 8)
     down = torch.nn.Parameter(torch.randn(here, WIDTH, HIDDEN) / 8)
-    layer = ExpertParallel(EXPERTS, imbalance_threshold=1.3)
+    layer = ExpertParallel(EXPERTS, imbalance_threshold=1.3, nodes=nodes)
 
     hidden = torch.randn(TOKENS, HIDDEN, requires_grad=True)
     index = torch.arange(2).expand(TOKENS, K)
@@ -39,6 +44,10 @@ def main() -> None:
     output.square().mean().backward()
     if rank == 0:
         print(f"assignments by rank {layer.last['rank_loads']}, weights that travelled: {layer.last['transfers']}")
+    if rank == 0 and nodes is not None:
+        for what in ("rows", "weights"):
+            between, within = (layer.last[f"{what}_{where}_nodes"] for where in ("between", "within"))
+            print(f"{what}: {between} between nodes, {within} within")
     dist.destroy_process_group()
 
 

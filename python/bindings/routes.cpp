@@ -176,6 +176,8 @@ class StepLayout {
   std::string reason() const { return std::string(name_of(decision_.reason)); }
   const Loan& loan() const { return loan_; }
   const Loan& step_loan() const { return step_loan_; }
+  const StepPlan& step_plan() const { return plan_; }
+  const StepPlan& decided_plan() const { return decision_.plan; }
   std::int64_t natives() const { return std::ssize(placement_.natives(rank_)); }
 
  private:
@@ -270,6 +272,14 @@ class StepLayout {
   std::optional<HeldSlots> held_;
   bool held_plan_ = false;  // the last plan is of slots that stay
 };
+
+// `[T, 3]`: experts whose weights travel, their homes and who borrows them.
+OutArray<std::int64_t> lending_of(const StepPlan& plan) {
+  std::vector<std::int64_t> rows;
+  for (const Transfer& transfer : plan.transfers())
+    rows.insert(rows.end(), {transfer.expert.value(), transfer.from.value(), transfer.to.value()});
+  return to_array(std::move(rows), {plan.transfers().size(), 3});
+}
 
 // `[2, n]`: places, and how many of this rank's assignments go to each, by expert; those without one come
 // first, to -1.
@@ -411,6 +421,8 @@ void bind_routes(nb::module_& module) {
       .def_prop_ro("reason", &StepLayout::reason)
       .def_prop_ro("loan", &StepLayout::loan, nb::rv_policy::copy)
       .def_prop_ro("step_loan", &StepLayout::step_loan, nb::rv_policy::copy)
+      .def("lending", [](const StepLayout& self) { return lending_of(self.decided_plan()); })
+      .def("step_lending", [](const StepLayout& self) { return lending_of(self.step_plan()); })
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
       .def_prop_ro("decided_transfers", &StepLayout::decided_transfers)

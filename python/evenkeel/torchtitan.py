@@ -33,6 +33,7 @@ from .torch._costs import Costs
 from .torch._cut import how_many
 from .torch._module import weights_of, with_weights
 from .torch._names import name_at_first_forward
+from .torch._nodes import NodesOfRanks
 from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch._slots import SlotStep
 from .torch.slots import ExpertSlots, layer_with
@@ -148,6 +149,7 @@ def balanced_experts(
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
     topology: FilePath | None = None,
+    nodes: NodesOfRanks | None = None,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
 ) -> BalancedExperts.Config:
@@ -156,7 +158,7 @@ def balanced_experts(
     Args:
         mode: "exchange": rows travel by our own exchange, in the place of torchtitan's own all-to-all. "slots": by the
             token dispatcher that the model has, to borrow slots beside the experts (`evenkeel.torch.ExpertSlots`); takes
-            no budget, chunk_bins, capacity_factor or "least-loaded".
+            no budget, chunk_bins, nodes, capacity_factor or "least-loaded".
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
 
     Raises:
@@ -175,7 +177,16 @@ def balanced_experts(
         _check_carrying(config.token_dispatcher)
     limit = budget_bytes(budget)
     options = LayerOptions(
-        planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, borrow_slots
+        planner,
+        capacity_factor,
+        min_segment,
+        imbalance_threshold,
+        limit,
+        chunk_bins,
+        costs,
+        topology,
+        borrow_slots,
+        nodes,
     )
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)
     return made

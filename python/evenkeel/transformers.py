@@ -41,6 +41,7 @@ from .torch._costs import Costs
 from .torch._exchange import Exchange
 from .torch._module import holders_of, layer_of_module, shared_weights, weights_of, with_weights
 from .torch._names import name_at_first_forward
+from .torch._nodes import NodesOfRanks
 from .torch._options import LayerOptions, budget_bytes, slots_of
 from .torch.slots import ExpertSlots, layer_with
 
@@ -74,6 +75,7 @@ def register(
     chunk_bins: Sequence[int] | None = None,
     costs: Costs | None = None,
     topology: FilePath | None = None,
+    nodes: NodesOfRanks | None = None,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
     dispatcher: type[EPImplementation] | None = None,
@@ -87,10 +89,10 @@ def register(
         placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
         budget: bytes, "4GiB" or "auto".
-        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology: as for
-            `evenkeel.torch.ExpertParallel`.
+        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology, nodes: as for
+            `evenkeel.torch.ExpertParallel`; nodes are of the ranks that share the experts.
         mode: "exchange": rows travel by our own exchange. "slots": by a dispatcher that knows nothing of it, to borrow slots
-            beside the experts (`evenkeel.torch.ExpertSlots`); takes no budget, chunk_bins, capacity_factor or
+            beside the experts (`evenkeel.torch.ExpertSlots`); takes no budget, chunk_bins, nodes, capacity_factor or
             "least-loaded".
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
         dispatcher: with mode="slots", the `EPImplementation` that carries the rows: transformers' `AllToAllEP`, or a class
@@ -110,7 +112,16 @@ def register(
         )
     limit, borrow_slots = budget_bytes(budget), slots_of(mode, slots)
     options = LayerOptions(
-        planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, borrow_slots
+        planner,
+        capacity_factor,
+        min_segment,
+        imbalance_threshold,
+        limit,
+        chunk_bins,
+        costs,
+        topology,
+        borrow_slots,
+        nodes,
     )
 
     class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]

@@ -30,6 +30,10 @@ class ExamplesTest(unittest.TestCase):
         said = run_program(2, EXAMPLES / "balanced_layer.py")
         self.assertIn("assignments by rank [1024, 1024], weights that travelled: 1", said)
 
+    def test_a_layer_over_two_nodes(self) -> None:
+        said = run_program(4, EXAMPLES / "balanced_layer.py", "--ranks-per-node", 2)
+        self.assertIn("rows: 0 between nodes, 2048 within\nweights: 2 between nodes, 1 within\n", said)
+
     def test_a_dispatcher_of_ones_own(self) -> None:
         said = run_program(2, EXAMPLES / "slots_layer.py")
         self.assertIn("assignments by rank [512, 512], weights that travelled: 1", said)

@@ -113,7 +113,7 @@ def without_ipv4(rank: int, ranks: int) -> tuple[int, str]:
 
 def on_hosts_of_their_own(rank: int, ranks: int) -> tuple[int, str]:
     """Each rank at another address, and none reached at 127.0.0.1."""
-    with mock.patch.multiple(_peers, _host=lambda: f"host{rank}", _outward=lambda: iter([f"127.0.0.{rank + 2}"])):
+    with mock.patch.multiple(_peers, host_name=lambda: f"host{rank}", _outward=lambda: iter([f"127.0.0.{rank + 2}"])):
         return rank_1_raises(rank, ranks)
 
 

@@ -163,6 +163,7 @@ class TransformersTest(unittest.TestCase):
         for family, ranks, options, experts, tp, ep in (
             *((family, 2, always, "eager", 1, 2) for family in FAMILIES),
             ("Qwen3Moe", 4, always, "grouped_mm", 1, 4),
+            ("Qwen3Moe", 4, always | {"nodes": 2}, "grouped_mm", 1, 4),
             ("Mixtral", 2, always | {"budget": "2MiB"}, "eager", 1, 2),
             ("GptOss", 2, {"planner": "least-loaded"}, "eager", 1, 2),  # the paper's, and the default threshold
             ("Qwen3Moe", 4, always, "eager", 1, 2),  # experts over a part of the ranks

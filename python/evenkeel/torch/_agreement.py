@@ -84,7 +84,7 @@ class Agreement:
         self._of_options = _digest(self._options.values())
         self._given = exchange.layer
         """The name that it was made with, which ranks have alike; its place in a model is only shown."""
-        self._number = next(_state_of(exchange.group).layers)
+        self._number = next(_state_of(exchange).layers)
         self._steps = 0
         self._types: dict[int, torch.dtype] = {}  # of the experts' outputs, by the kind of step
 
@@ -102,7 +102,7 @@ class Agreement:
         """
         mine = self.of_known(facts, wants)
         digests = _digest([self._call(mine.step, what, self._given), str(mine.kind)]), mine.wants
-        state = _state_of(self.exchange.group)
+        state = _state_of(self.exchange)
         fit = counts.numel() <= state.room
         every = to_host(self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
         calls, wanted, flags = _heads(every)
@@ -159,7 +159,7 @@ class Agreement:
             why = f"gave {outputs.dtype} on rank {self.exchange.rank}, and {known} on all ranks before"
             raise invalid("experts", why, "outputs of one type on every rank and in every step")
         if known is None:
-            types = self._texts("types", str(outputs.dtype), outputs.device)
+            types = self.texts("types", str(outputs.dtype), outputs.device)
             if len(set(types)) > 1:
                 raise _unlike("experts", types, "outputs of one type on every rank")
             self._types[agreed.kind] = outputs.dtype
@@ -170,7 +170,7 @@ class Agreement:
 
     def _gather(self, phase: str, digests: tuple[int, int], flag: bool, counts: torch.Tensor) -> torch.Tensor:
         """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
-        message = counts.new_zeros(_HEAD + _state_of(self.exchange.group).room)
+        message = counts.new_zeros(_HEAD + _state_of(self.exchange).room)
         message[:_HEAD] = to_device([*np.array(digests).view(np.int32), flag], counts.device, torch.int32)
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
         return self.exchange.all_gather(phase, message)
@@ -184,7 +184,7 @@ class Agreement:
         """
         shown = {name: _shortened(value) for name, value in facts.items()}
         mine = json.dumps({"place": place, "without": without, "facts": shown})
-        every = [json.loads(text) for text in self._texts(phase, mine, device)]
+        every = [json.loads(text) for text in self.texts(phase, mine, device)]
         places = [each["place"] for each in every]
         if len(set(places)) > 1:
             missing = [rank for each in every for rank in each["without"] if places[rank] != each["place"]]
@@ -200,7 +200,8 @@ class Agreement:
                 return _unlike(name, values, "the same on every rank of the group")
         raise AssertionError("digests differ, and no value does")
 
-    def _texts(self, phase: str, text: str, device: torch.device) -> list[str]:
+    def texts(self, phase: str, text: str, device: torch.device) -> list[str]:
+        """Collective: those of all ranks."""
         mine = to_device([*text.encode()], device, torch.uint8)
         lengths = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
         padded = mine.new_zeros(lengths.max())
@@ -209,10 +210,8 @@ class Agreement:
         return [row[:length].tobytes().decode() for row, (length,) in zip(every, lengths, strict=True)]
 
 
-def _state_of(group: dist.ProcessGroup | None) -> _Group:
-    group = group or dist.group.WORLD
-    assert group is not None
-    return _groups.setdefault(group, _Group())
+def _state_of(exchange: Exchange) -> _Group:
+    return _groups.setdefault(exchange.process_group, _Group())
 
 
 def _heads(every: np.ndarray) -> tuple[list[int], list[int], tuple[bool, ...]]:

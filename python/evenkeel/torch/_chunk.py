@@ -15,9 +15,9 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .._arguments import invalid
-from ._exchange import Exchange
+from ._exchange import Exchange, Rows
 from ._phase_range import phase_range
-from ._routes import Indices, Routes, Rows
+from ._routes import Indices, Routes
 
 if TYPE_CHECKING:
     from ._loan import Loan
@@ -134,7 +134,7 @@ class Chunk:
     ) -> tuple[torch.Tensor, Computed | None]:
         """Outputs of the positions computed here, in their order; `wants` says which weights want gradients."""
         pool = self._dispatch("dispatch", at, hidden)
-        rows = pool.index_select(0, at.pool_rows)
+        rows = pool.index_select(0, at.arrived_rows)
         del pool
         split, slots, natives = self.routes.native_positions, at.slots, len(weights[0])
         run = partial(run_part, self.experts, self.names, wants=wants, keep=keep)
@@ -182,10 +182,16 @@ class Chunk:
         return self.routes.rows
 
     def _dispatch(self, phase: str, at: Indices, rows: torch.Tensor) -> torch.Tensor:
-        """`[tokens + rows received, hidden]`."""
+        """`[tokens + rows received, hidden]`, as they arrive."""
         pool = rows.new_empty((len(rows) + sum(self._rows.received), rows.shape[1]))
         pool[: len(rows)] = rows
-        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, pool[len(rows) :])
+        levels, came = self.routes.levels, pool[len(rows) :]
+        if levels is None:
+            self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, came)
+            return pool
+        came, behind = came.split(levels.came)
+        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_first), *levels.first, came)
+        self.exchange.pass_on(phase, came, at.passed, levels.passed, behind)
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -210,7 +216,7 @@ class Chunk:
         """
         at, split = computed.at, self.routes.native_positions
         pool = self._dispatch("gradient dispatch", at, grad_output)
-        of_rows = pool.index_select(0, at.pool_rows)
+        of_rows = pool.index_select(0, at.arrived_rows)
         del pool
         outputs, computed.outputs = computed.outputs, computed.outputs.new_empty(0)
         router = self._to_positions(at, top_k_weights.reshape(-1))

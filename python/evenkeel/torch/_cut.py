@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from .. import _native
-from ._exchange import Exchange, gather_numbers, invalid_on_all, to_device
+from ._exchange import Exchange, Rows, gather_numbers, invalid_on_all, to_device
 from ._loan import Loan
-from ._routes import Routes, Rows
+from ._routes import Routes
 
 _BLOCKS = 32
 """Under a budget tokens are counted in so many blocks, of which chunks are made."""
@@ -179,7 +179,7 @@ class Cut:
         self._note(layout.reason)
         if not layout.plans_chunks:
             self.last["transfers"] += layout.decided_transfers
-            loan = Loan(self.exchange, layout.loan) if layout.decided_transfers else None
+            loan = Loan(self.exchange, layout.loan, layout.lending()) if layout.decided_transfers else None
             for first, last, _ in runs:
                 self._add(counted, first, last, loan=loan, shares=True)
             return
@@ -214,13 +214,24 @@ class Cut:
         moves = self.layout.transfers > 0
         if not shares:
             self.last["transfers"] += self.layout.transfers
-            loan = Loan(self.exchange, self.layout.step_loan, several=False) if moves else None
+            loan = None
+            if moves:
+                loan = Loan(self.exchange, self.layout.step_loan, self.layout.step_lending(), several=False)
         if not counted.tokens[:, run].any() and counted.tokens.shape[1] > 1:
             return
         self._report(counts)
         self.plans.append((*counted.tokens[:, run].sum(axis=1), *self.layout.rank_loads, self.layout.transfers, shares))
         rows = None if moves else self._rows_at_home(counted.rows[:, run].sum(axis=1))
         self.chunks.append((start, stop, Routes(tables, stop - start, rows), loan))
+
+    def note_nodes(self) -> None:
+        """What crossed links between nodes, once the chunks' indices are made."""
+        rows = [routes.levels for _, _, routes, _ in self.chunks if routes.levels is not None]
+        loans = dict.fromkeys(loan for _, _, _, loan in self.chunks)
+        weights = [loan.lending.levels for loan in loans if loan is not None and loan.lending is not None]
+        for name, levels in (("rows", rows), ("weights", weights)):
+            self.last[f"{name}_between_nodes"] = sum(each.between for each in levels)
+            self.last[f"{name}_within_nodes"] = sum(each.within for each in levels)
 
     def _rows_at_home(self, goes: np.ndarray) -> Rows:
         """Where nothing moves; `goes` `[P, P]` are the tokens of each rank with an expert at home on each."""

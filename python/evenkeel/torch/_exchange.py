@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from ..errors import CommError
 from ._faults import Faults, Pending, faults_of, is_of_backend, start_gather
 from ._phase_range import phase_range
 
+if TYPE_CHECKING:
+    from ._nodes import Nodes
+
 
 class SameOnEveryRank(Exception):
     """Holds an error that all ranks raise alike: none waits for another, and the group goes on."""
@@ -27,6 +31,13 @@ class SameOnEveryRank(Exception):
 
 def invalid_on_all(argument: str, why: str, allowed: str) -> SameOnEveryRank:
     return SameOnEveryRank(invalid(argument, why, allowed))
+
+
+class Rows(NamedTuple):
+    """How many go to each rank from this one, and come from it."""
+
+    sent: list[int]
+    received: list[int]
 
 
 class Exchange:
@@ -41,6 +52,16 @@ class Exchange:
         self.rank = dist.get_rank(group)
         self.layer = layer
         self.direction = "forward"
+        self.nodes: Nodes | None = None
+        """Where the layer is given nodes, from its first step on."""
+        self.is_frugal = False
+        """Whether what is passed on within a node goes to one rank after the other, so that less is held at once."""
+
+    @property
+    def process_group(self) -> dist.ProcessGroup:
+        group = self.group or dist.group.WORLD
+        assert group is not None
+        return group
 
     @contextmanager
     def step(self, direction: str, device: torch.device) -> Iterator[None]:
@@ -91,6 +112,25 @@ class Exchange:
         given = _sendable(out), _sendable(rows.contiguous()), list(received), list(sent)
         start = partial(dist.all_to_all_single, *given, group=self.group, async_op=True)
         return out, self._begin(phase, start, rows.device)
+
+    def pass_on(self, phase: str, rows: torch.Tensor, chosen: torch.Tensor, counts: Rows, out: torch.Tensor) -> None:
+        """The `chosen` of these rows to the ranks of this rank's node, by their places, and theirs into `out`.
+
+        All ranks of the group call it alike, since a fault is found by how many collectives each has come to.
+        """
+        assert self.nodes is not None
+        group, size, place, places = self.nodes.group, self.nodes.size, self.nodes.place, len(self.nodes.mine)
+        turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
+        phase = f"{phase} within nodes"
+        with phase_range(phase):
+            for turn in turns:  # how far ahead the ranks are that get something from here
+                sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
+                received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
+                mine = rows.index_select(0, _part(chosen, counts.sent, sent))
+                given = _sendable(_part(out, counts.received, received)), _sendable(mine), received, sent
+                start = partial(dist.all_to_all_single, *given, group=group, async_op=True)
+                self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
+                del mine, given, start  # one copy of the rows at a time
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
         """Collectives of somebody else's: what fails there is named as ours is."""
@@ -158,6 +198,12 @@ def gather_numbers(exchange: Exchange, phase: str, mine: Sequence[torch.Tensor])
     every = to_host(exchange.all_gather(phase, torch.cat([each.view(-1) for each in mine])))
     of_each = np.split(every, np.cumsum([each.numel() for each in mine])[:-1], axis=1)
     return [each.reshape(len(every), *own.shape) for each, own in zip(of_each, mine, strict=True)]
+
+
+def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> torch.Tensor:
+    """Rows that lie by these counts, from the first of `some` on as many as these say."""
+    first = next((i for i, count in enumerate(some) if count > 0), 0)
+    return rows[sum(counts[:first]) :][: sum(some)]
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:

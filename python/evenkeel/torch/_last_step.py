@@ -9,6 +9,9 @@ from ._costs import SpillCosts
 
 Numbers = dict[str, float | int]
 
+BY_NODES = ("rows_between_nodes", "rows_within_nodes", "weights_between_nodes", "weights_within_nodes")
+"""What is known of a step of a layer with nodes."""
+
 
 def max_over_mean(loads: Sequence[int]) -> float:
     """1 where there is nothing to compute."""
@@ -26,6 +29,7 @@ def numbers_of(last: Mapping[str, Any], costs: SpillCosts | None) -> Numbers:
         "chunks": last["chunks"],
         "lacked_memory": int(last["lacked_memory"]),
     }
+    made |= {name: last[name] for name in BY_NODES if name in last}
     if costs is not None:
         made["predicted_gain_seconds"] = (max(at_home) - max(loads)) * costs.per_assignment
     return made

@@ -3,40 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+import numpy as np
 import torch
 
 from .. import _native
 from ._chunk import add_experts, apart, wide
-from ._exchange import Exchange, to_device
+from ._exchange import Exchange, Rows, to_device
+from ._faults import Pending
+from ._levels import Lending, lending_of
 from ._phase_range import phase_range
 
 
 class Loan:
-    def __init__(self, exchange: Exchange, native: _native.Loan, several: bool = True) -> None:
-        """Of `several` chunks the gradients are summed at least in f32; those of one go home as they are."""
+    def __init__(
+        self, exchange: Exchange, native: _native.Loan, transfers: np.ndarray | None = None, several: bool = True
+    ) -> None:
+        """Of `several` chunks the gradients are summed at least in f32; those of one go home as they are.
+
+        `transfers` `[T, 3]` are those of all ranks, which the loan is made of: expert, home and borrower.
+        """
         self.exchange, self.native, self.several = exchange, native, several
-        self._pending: list[tuple[torch.Tensor, torch.Tensor, Any]] = []
+        self.lending = None
+        """How weights go out by way of nodes, where the layer has nodes."""
+        if exchange.nodes is not None and transfers is not None:
+            self.lending = lending_of(exchange.nodes, native, transfers)
+        self._pending: list[tuple[torch.Tensor, torch.Tensor, Pending | None]] = []
         self._sums: list[torch.Tensor] = []
 
     def borrow(self, weights: Sequence[torch.Tensor]) -> None:
         """Posts all; `weights` are those of experts at home."""
-        lent = to_device(self.native.lent, weights[0].device)
-        counts = self.native.lent_counts, self.native.borrowed_counts
+        slots, counts = self.native.lent, Rows(self.native.lent_counts, self.native.borrowed_counts)
+        if self.lending is not None:
+            slots, counts = self.lending.lent, self.lending.levels.first
+        lent = to_device(slots, weights[0].device)
         for weight in weights:
             with phase_range("weights"):
                 mine = weight.detach().index_select(0, lent)
-                self._pending.append((mine, *self.exchange.start("weights", mine, *counts)))
+                out = mine.new_empty((len(self.native.borrowed), *mine.shape[1:]))
+                came = out[: sum(counts.received)]
+                self._pending.append((mine, out, self.exchange.start("weights", mine, *counts, came)[1]))
 
     def weights(self) -> Iterator[torch.Tensor]:
         """Of the borrowed experts; each is waited for when it is first taken."""
         for i, (_, out, pending) in enumerate(self._pending):
             if pending is not None:
-                with phase_range(f"wait for {pending.place.phase}"):
-                    pending.wait()
-                self._pending[i] = (out, out, None)  # what was lent is gone
+                self._wait(i)  # after which what was lent is gone
+                if self.lending is not None:
+                    out = self._passed_on(out, self.lending)
+                    self._pending[i] = (out, out, None)
             yield out
+
+    def _wait(self, i: int) -> torch.Tensor:
+        _, out, pending = self._pending[i]
+        if pending is not None:
+            with phase_range(f"wait for {pending.place.phase}"):
+                pending.wait()
+            self._pending[i] = (out, out, None)
+        return out
+
+    def _passed_on(self, out: torch.Tensor, lending: Lending) -> torch.Tensor:
+        """All that are borrowed, in their order, of which those came that their homes send here."""
+        passed, arrives_at = to_device(lending.passed, out.device), to_device(lending.arrives_at, out.device)
+        came, behind = out.split(lending.levels.came)
+        self.exchange.pass_on("weights", came, passed, lending.levels.passed, behind)
+        return out.index_select(0, arrives_at) if len(behind) > 0 else out
 
     def release(self) -> None:
         for _ in self.weights():  # nothing is under way when a pass ends
@@ -63,6 +94,6 @@ class Loan:
 
     def take_back(self, homes: Sequence[torch.Tensor]) -> None:
         """Adds what other ranks gave back to the gradients at home."""
-        for home, came in zip(homes, self.weights(), strict=True):
-            add_experts(home, self.native.lent, came)
+        for i, home in enumerate(homes):
+            add_experts(home, self.native.lent, self._wait(i))
         self._pending.clear()

@@ -29,6 +29,8 @@ def metrics(model: nn.Module | ExpertParallel) -> Numbers:
         transfers: weights of experts that were sent, over all ranks.
         chunks: into which the step was cut.
         lacked_memory: 1 if work stayed at home that would have moved without the budget, else 0.
+        rows_between_nodes, rows_within_nodes, weights_between_nodes, weights_within_nodes: what forward sent over links and
+            inside of nodes, over all ranks; where the layer has nodes.
         budget_bytes, least_bytes: the budget, and the least that runs every routing; where there is a budget.
         predicted_gain_seconds: what moving spares the worst rank in one forward and backward, or in forward alone, by
             `layer.costs`; what moving takes is not taken off. Where there are costs.

@@ -13,6 +13,7 @@ from .._machine import machine_of
 from .._reading import FilePath
 from ..step_plan import Planner
 from ._costs import Costs, Machine, SpillCosts
+from ._nodes import NodesOfRanks, checked_nodes
 
 _MOST_CHUNKS = 64
 
@@ -30,6 +31,7 @@ class LayerOptions:
     costs: Costs | None = None
     topology: FilePath | _native.Topology | None = None
     slots: int | None = None
+    nodes: NodesOfRanks | None = None
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
@@ -49,6 +51,8 @@ class LayerOptions:
             self._keep("budget", number(self.budget, "budget", 1, 2**63 - 1))
         if self.chunk_bins is not None:
             self._keep("chunk_bins", self._checked_bins(self.chunk_bins))
+        if self.nodes is not None:
+            self._keep("nodes", checked_nodes(self.nodes))
 
     def _keep(self, name: str, value: object) -> None:
         """As Python's own number, which ranks compare whatever they were given it as."""
@@ -60,6 +64,9 @@ class LayerOptions:
             if given is not None:
                 why = "cuts a step into chunks, which slots do not"
                 raise invalid(name, why, 'mode="exchange", or to leave it out')
+        if self.nodes is not None:
+            why = "says how our exchange sends rows, which a dispatcher carries to slots"
+            raise invalid("nodes", why, 'mode="exchange", or to leave it out')
         if self.capacity_factor != 1:
             raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
 

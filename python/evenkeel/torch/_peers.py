@@ -59,7 +59,7 @@ class Peers:
         self._listeners = [listener for listener in (near, far) if listener is not None]
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ)
-        host, found = _host(), [listener and listener.getsockname()[:2] for listener in (near, far)]
+        host, found = host_name(), [listener and listener.getsockname()[:2] for listener in (near, far)]
         every = [json.loads(text) for text in gather(json.dumps([host, self._secret, *found]))]
         self._secret = every[0][1]
         self._end = time.monotonic() + _CONNECT_SECONDS
@@ -191,7 +191,7 @@ def _outward() -> Iterator[str]:
                     yield found
 
 
-def _host() -> str:
+def host_name() -> str:
     """The same for processes that reach each other at loopback."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as boot:

@@ -11,6 +11,7 @@ from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 from .. import _native
 from ._chunk import PIECES, Experts, as_it_is, call_experts, source
 from ._live_bytes import LiveBytes
+from ._nodes import Nodes
 
 _MOST_ROWS = 8192
 """A cap, so that a first call stays short; experts that need more rows to outweigh their weights are counted on these."""
@@ -20,6 +21,10 @@ _NUMBERS = 48
 
 _INDICES = {"assignment": 16, "sent": 8, "position": 32}
 """Bytes of indices, which a chunk holds in all phases (_routes.py)."""
+
+_BY_NODES = {"token": 56, "sent": 16, "received": 64}
+"""Bytes of numbers while a chunk's rows find their ways by nodes: of a token for each place of every node, of a position
+sent or received for each place of one node."""
 
 BACKWARD_PHASES = 7
 """How many phases `chunk_phases` adds for training."""
@@ -123,9 +128,10 @@ def chunk_phases(
     k: int,
     ranks: int,
     training: bool,
+    nodes: Nodes | None = None,
 ) -> Phases:
     """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
-    given = weights, hidden, routed, k, ranks, training
+    given = weights, hidden, routed, k, ranks, training, nodes
     gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
     taken, of_one = measure_experts(experts, names, weights, hidden, training)
     together = _phases(taken, gradients, *given)
@@ -141,6 +147,7 @@ def _phases(
     k: int,
     ranks: int,
     training: bool,
+    nodes: Nodes | None = None,
 ) -> list[_native.PhaseBytes]:
     """Where so many bytes of weights' gradients are there when calls of the experts at home have ended."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
@@ -149,20 +156,26 @@ def _phases(
     grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
     kept = taken.between
+    indices, numbered = _INDICES, {"token": 8 * ranks, "assignment": 16, "sent": 36, "received": 12, "position": 8}
+    passing = 1 if nodes is None or nodes.copies == 0 else 2  # each row or weight, and its copy for one rank at a time
+    if nodes is not None:
+        indices = {"assignment": 16, "sent": 16, "received": 8 * nodes.copies, "position": 40}
+        places = {"token": len(nodes.members) * nodes.size, "sent": nodes.size, "received": nodes.size}
+        numbered |= {name: numbered[name] + 64 + _BY_NODES[name] * of for name, of in places.items()}
 
     def phase(experts_hold: Line, **each: int) -> _native.PhaseBytes:
         """With weights that travel; a borrowed expert takes what one at home does, and its weights."""
-        borrowed = expert + experts_hold.each
+        borrowed = expert * passing + experts_hold.each
         fixed = experts_hold.fixed + each.pop("fixed", 0)
         each = {name: size + _NUMBERS for name, size in ({"position": 0} | each).items()}
-        each = {name: each.get(name, 0) + _INDICES.get(name, 0) for name in {*each, *_INDICES}}
+        each = {name: each.get(name, 0) + indices.get(name, 0) for name in {*each, *indices}}
         each["position"] += experts_hold.per_row
         return _native.PhaseBytes(**{"borrowed": borrowed, "lent": expert, "fixed": fixed} | each)
 
     nothing = Line(0, 0)
     forward = [
-        phase(nothing, token=8 * ranks, assignment=16, sent=36, received=12, position=8),
-        phase(nothing, token=row, sent=row, received=row),
+        phase(nothing, **numbered),
+        phase(nothing, token=row, sent=row, received=row * passing),
         phase(nothing, token=row, received=row, position=row),
         phase(taken.forward, position=row),
         phase(kept, position=3 * row),  # rows, the parts' results and the whole of them
@@ -182,7 +195,7 @@ def _phases(
         return phase(experts_hold, summed=summed, **each)
 
     backward = [
-        in_backward(kept, position=2 * row, token=grad, received=grad, sent=grad, fixed=totals),
+        in_backward(kept, position=2 * row, token=grad, received=grad * passing, sent=grad, fixed=totals),
         in_backward(kept, position=2 * row + grad, token=grad, received=grad, fixed=totals),
         in_backward(kept, position=2 * row + 2 * max(wide, grad), fixed=totals),
         in_backward(taken.backward, position=row + grad, fixed=totals),

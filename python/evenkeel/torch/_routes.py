@@ -9,21 +9,14 @@ rank's own first, then those received. The pool is what positions read: this ran
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from .. import _native
-from ._exchange import Exchange, to_device, to_host
-
-
-class Rows(NamedTuple):
-    """How many of a chunk go to each rank from this one, and come from it."""
-
-    sent: list[int]
-    received: list[int]
+from ._exchange import Exchange, Rows, to_device, to_host
+from ._levels import Departures, Levels, arrivals
 
 
 @dataclass
@@ -44,6 +37,12 @@ class Indices:
     slots: torch.Tensor
     """In the order of computing, as the rows of the pool that positions read."""
     pool_rows: torch.Tensor
+    arrived_rows: torch.Tensor
+    """The same of a pool whose rows lie as they arrive: with nodes, those that were passed on come last."""
+    sent_first: torch.Tensor
+    """Tokens of the rows that this rank sends itself; with nodes not all of `sent_rows`."""
+    passed: torch.Tensor
+    """With nodes, which of the rows that came from their own ranks this one passes on, by place."""
 
 
 def in_order(ids: torch.Tensor, rule: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,11 +72,12 @@ class Sent:
         self.assignments = torch.empty_like(order).scatter_(0, step, order)
         del order, step
         ranks = torch.arange(len(tables.sent_counts), device=ids.device)
-        rank = _spread(ranks, to_device(tables.sent_counts, ids.device), self.positions)
+        rank = self.rank = _spread(ranks, to_device(tables.sent_counts, ids.device), self.positions)
         self.token = self.assignments[: self.positions] // k
-        sends = ids.new_zeros((len(ranks), tokens), dtype=torch.int32).index_put_(
+        sends = self.sends = ids.new_zeros((len(ranks), tokens), dtype=torch.int32).index_put_(
             (rank, self.token), torch.ones((), dtype=torch.int32, device=ids.device)
         )
+        """`[P, tokens]`, 1 where a token's row goes to the rank."""
         self.row_counts = sends.sum(1, dtype=torch.int32)
         """`[P]`"""
         self.row_of = sends.cumsum(1, dtype=torch.int32)[rank, self.token] - 1
@@ -95,6 +95,8 @@ class Routes:
         """`rows` are known where nothing moves, or from before; else the first `open` reads them."""
         self.sent_counts, self.received_counts = tables.sent_counts, tables.received_counts
         self.own, self.native_positions = tables.own, tables.native_positions
+        self.levels: Levels | None = None
+        """With nodes, from the first `open` on."""
 
     def rows_at_home(self, experts: int) -> list[int]:
         """Positions here of each of so many experts at home."""
@@ -104,27 +106,44 @@ class Routes:
         return made.tolist()
 
     def open(self, exchange: Exchange, ids: torch.Tensor) -> Indices:
-        """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once."""
+        """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once,
+        nor how many cross to a node."""
         sent, device = Sent(self.tables, ids), ids.device
-        if self.rows is None:
+        leaving = None if exchange.nodes is None else Departures(exchange.nodes, sent)
+        del sent.sends, sent.rank  # large, and of no more use
+        if leaving is not None and self.levels is None:
+            self.rows, self.levels = leaving.count(exchange)
+        elif self.rows is None:
             (self.rows,) = read_rows(exchange, [sent.row_counts])
-        row_of = exchange.all_to_all("routes", sent.row_of, self.sent_counts, self.received_counts)
+        told = sent.row_of.unsqueeze(1) if leaving is None else leaving.told
+        told = exchange.all_to_all("routes", told, self.sent_counts, self.received_counts)
         begins = [self.tokens + sum(self.rows.received[:rank]) for rank in range(exchange.ranks)]
         begin_of, positions = to_device([begins, self.received_counts], device)
         own = sent.assignments[sent.positions : sent.positions + self.own]
-        pool_rows = torch.cat([own // ids.shape[1], row_of + _spread(begin_of, positions, len(row_of))])
+        row_of, sent_rows = told[:, 0] + _spread(begin_of, positions, len(told)), sent.rows[: sum(self.rows.sent)]
+        pool_rows = torch.cat([own // ids.shape[1], row_of])
         rule = to_device(self.tables.computed_rule(), device)
         order = _spread(rule[0], rule[2], len(pool_rows)) + torch.arange(len(pool_rows), device=device)
-        return Indices(
+        pool_rows = pool_rows[order]
+        at = Indices(
             sent_positions=sent.assignments[: sent.positions],
             own_positions=own,
             result_of=sent.position_of.clamp_(max=sent.positions + self.own),
-            sent_rows=sent.rows[: sum(self.rows.sent)],
+            sent_rows=sent_rows,
             order=order,
             computed_at=_inverse(order),
             slots=_spread(rule[1], rule[2], len(order)),
-            pool_rows=pool_rows[order],
+            pool_rows=pool_rows,
+            arrived_rows=pool_rows,
+            sent_first=sent_rows,
+            passed=sent_rows[:0],
         )
+        if leaving is not None and self.levels is not None:
+            at.sent_first = leaving.rows[: sum(self.levels.first.sent)]
+            row_of -= self.tokens
+            at.passed, arrives_at = arrivals(leaving.nodes, self.levels, self.rows.received, row_of, told[:, 1:])
+            at.arrived_rows = torch.cat([torch.arange(self.tokens, device=device), self.tokens + arrives_at])[pool_rows]
+        return at
 
 
 def read_rows(exchange: Exchange, row_counts: list[torch.Tensor]) -> list[Rows]:

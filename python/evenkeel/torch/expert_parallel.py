@@ -29,6 +29,7 @@ from ._costs import Costs, Machine, SpillCosts, expert_work, measure_machine, ro
 from ._cut import Counted, Cut, Decision, blocks_of, count, decide_together
 from ._exchange import Exchange, SameOnEveryRank, invalid_on_all
 from ._last_step import step_in_words
+from ._nodes import NodesOfRanks, find_nodes, members_of
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
 from ._random import undisturbed
@@ -64,6 +65,9 @@ class ExpertParallel:
         topology: the links between the group's ranks, in their order: a file or a name, as for `evenkeel.place`. Where links
             within a node and across differ, "level" plans for the least predicted time, by the machine of `costs` or the
             measured one; `SpillCosts` are refused.
+        nodes: which of the group's ranks share a node: how many are on each, one node after the other (8); the ranks of each
+            node ([[0, 1], [2, 3]]); or "hosts", by the hosts of their processes. A token's row then crosses once to each
+            other node that needs it, and a borrowed weight too; docs/torch.md says when that pays.
         name: what errors call this layer.
 
     Every rank of the group makes the same calls in the same order, with equal options.
@@ -85,11 +89,12 @@ class ExpertParallel:
         chunk_bins: Sequence[int] | None = None,
         costs: Costs | None = None,
         topology: FilePath | None = None,
+        nodes: NodesOfRanks | None = None,
         name: str = "",
     ) -> None:
         limit = budget_bytes(budget)
         options = LayerOptions(
-            planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology
+            planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, None, nodes
         )
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -103,6 +108,7 @@ class ExpertParallel:
         name: str,
     ) -> None:
         self.exchange = Exchange(_checked_group(group), name)
+        self.exchange.is_frugal = options.budget is not None
         num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
@@ -135,6 +141,10 @@ class ExpertParallel:
         if len(set(placement.owners[row])) < self.exchange.ranks:
             raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
+        if options.nodes is not None and options.nodes != "hosts":
+            members_of(options.nodes, self.exchange.ranks)  # refuses
+        self.nodes = options.nodes
+        """Which ranks share a node, as it was given."""
         alike = {"num_experts": num_experts, **vars(options), "placement": self._homes.tolist()}
         self._agreement = Agreement(self.exchange, alike)
         self._layout = _native.StepLayout(
@@ -157,7 +167,8 @@ class ExpertParallel:
         """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work
         goes where it goes: docs/decisions.md), `lacked_memory` (whether work stayed at home that would have moved without
         the budget), and the assignments of each rank: as they were computed (`rank_loads`) and as they would have been
-        with nothing moved (`home_loads`). None before the first step."""
+        with nothing moved (`home_loads`). With nodes also what forward sent over links and inside of nodes, of all ranks:
+        `rows_between_nodes`, `rows_within_nodes`, and `weights_...` of borrowed experts. None before the first step."""
         self.last_training: Any = None
         """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
 
@@ -194,16 +205,22 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
             known, cut = self._plan(given)
-        if (stock := given.stock) is not None and self.budget is None and not cut.last["transfers"]:
+        takes_stock = self.budget is None and self.exchange.nodes is None and not cut.last["transfers"]
+        if (stock := given.stock) is not None and takes_stock:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
         step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
-        made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
+        try:
+            made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
+        finally:  # a checkpoint that has what it wanted leaves by an exception
+            if self.exchange.nodes is not None:
+                cut.note_nodes()
         return made
 
     def _plan(self, given: Given) -> tuple[Known, Cut]:
         """A step's chunks, alike on every rank."""
         ids = given.ids
         known = self._counts(given, given.facts())
+        find_nodes(self.exchange, self._agreement, self.nodes, ids.device)
         if known.cut is not None:
             cut = known.cut
             cut.ids = ids if known.ids is None else known.ids

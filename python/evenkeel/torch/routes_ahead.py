@@ -50,6 +50,10 @@ def routes_ahead(
         CommError: as the layers do.
     """
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
+    if any(layer.nodes is not None for _, layer in held):
+        raise invalid(
+            "model", "has layers with nodes, whose steps read on the way", "layers without nodes within routes_ahead"
+        )
     choice(missing, "missing", ("router", "drop"))
     ids = _checked(routed_experts, len(held), next((p.device for p in model.parameters()), None))
     names = {module: name for name, module in model.named_modules()}

@@ -1,0 +1,155 @@
+"""With nodes: which of a chunk's rows and of lent weights cross a link, and which are passed on behind it.
+
+What arrives lies in the order of arrival: what came from its own rank, by ranks; then what was passed on, by places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from .. import _native
+from ._exchange import Exchange, Rows, to_device, to_host
+
+if TYPE_CHECKING:
+    from ._nodes import Nodes
+    from ._routes import Sent
+
+
+class Levels(NamedTuple):
+    """How many rows or weights both exchanges carry."""
+
+    first: Rows  # by rank of the group
+    passed: Rows  # by place in this rank's node
+    between: int  # over links, of all ranks
+    within: int  # inside of nodes, of all ranks
+
+    @property
+    def came(self) -> list[int]:
+        """How many come here from their own ranks, and how many are passed on to this one."""
+        return [sum(self.first.received), sum(self.passed.received)]
+
+
+class Departures:
+    """The rows that this rank sends: which of them it sends itself, and who wants the others.
+
+    Tensors of nodes are `[nodes, places, ...]`, of the largest node's places.
+    """
+
+    def __init__(self, nodes: Nodes, sent: Sent) -> None:
+        self.nodes, tokens, device = nodes, sent.sends.shape[1], sent.sends.device
+        node_of, slot_of, turn = to_device(np.stack([nodes.node_of, nodes.slot_of, nodes.turn[nodes.rank]]), device)
+        slots, by_node = len(nodes.members) * nodes.size, (len(nodes.members), nodes.size)
+        wants = sent.sends.new_zeros((slots, tokens)).index_copy_(0, slot_of, sent.sends).view(*by_node, tokens)
+        turn = turn.new_zeros(slots).index_copy_(0, slot_of, turn).view(*by_node, 1)
+        late = torch.where(wants > 0, turn, nodes.size).to(torch.int32)
+        leads = wants * (late == late.amin(1, keepdim=True))
+        leads[nodes.node] = wants[nodes.node]  # no link lies between
+        del late
+        first = leads.view(slots, tokens).index_select(0, slot_of)
+        counts = first.sum(1, dtype=torch.int32)
+        at = first.cumsum(1, dtype=torch.int32)[sent.rank, sent.token] - 1 + (counts.cumsum(0) - counts)[sent.rank]
+        at = torch.where(first[sent.rank, sent.token] > 0, at, len(at))
+        self.rows = sent.token.new_empty(len(at) + 1).scatter_(0, at, sent.token)
+        """Tokens of the rows that this rank sends itself, by rank; behind them anything."""
+        wanted = wants.transpose(1, 2)[node_of[sent.rank], sent.token]
+        self.told = torch.cat([sent.row_of.unsqueeze(1), wanted], dim=1)
+        """What ranks are told of each position sent: which of the rows from here it reads, and the places that want it."""
+        passes = torch.bmm(leads.double(), wants.double().transpose(1, 2))  # by gateway and place
+        passes *= 1 - torch.eye(nodes.size, device=device)
+        passes[nodes.node] = 0
+        between = (counts * to_device(~nodes.near, device)).sum()
+        totals = torch.stack([between, counts.sum() - between + passes.sum()]).expand(len(counts), 2)
+        of_ranks = [each.reshape(slots, nodes.size)[slot_of] for each in (passes, passes.transpose(1, 2))]
+        each_rank = torch.stack([sent.row_counts, counts], dim=1)
+        self.numbers = torch.cat([each_rank, *of_ranks, totals], dim=1).to(torch.int32)
+        """For each rank: rows that it gets in all and from here, that it passes on, that are passed on to it; and totals."""
+
+    def count(self, exchange: Exchange) -> tuple[Rows, Levels]:
+        """Collective, and read by the host."""
+        ones, ranks, size = [1] * exchange.ranks, exchange.ranks, self.nodes.size
+        came = exchange.all_to_all("rows", self.numbers, ones, ones)
+        both = torch.stack([self.numbers[:, :2], came[:, :2]]).view(-1)
+        read = to_host(torch.cat([both, came[:, 2:].sum(0, dtype=torch.int32)]))
+        of_ranks, passed, totals = np.split(read, [4 * ranks, 4 * ranks + 2 * size])
+        rows, first = (Rows(*of_ranks.reshape(2, ranks, 2)[:, :, i].tolist()) for i in range(2))
+        in_node = Rows(*passed.reshape(2, size)[:, : len(self.nodes.mine)].tolist())
+        return rows, Levels(first, in_node, *totals.tolist())
+
+
+def arrivals(
+    nodes: Nodes, levels: Levels, received: list[int], row_of: torch.Tensor, wanted: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which rows this rank passes on, of those that came from their own ranks; and where each row received arrives.
+
+    `received` are the rows from each rank, `row_of` that of each position, and `wanted` the places that want it.
+    """
+    rows, device = sum(received), row_of.device
+    wants = wanted.new_zeros((rows, nodes.size))
+    wants[row_of] = wanted
+    of_ranks = np.full((len(received), 2 + nodes.size), nodes.size)
+    of_ranks[:, 0], of_ranks[:, 1], of_ranks[:, 2 : 2 + len(nodes.mine)] = (
+        received,
+        nodes.near,
+        nodes.turn[:, nodes.mine],
+    )
+    of_sources = to_device(of_ranks, device)
+    of_rows = of_sources.repeat_interleave(of_sources[:, 0], dim=0, output_size=rows)
+    near, turn = of_rows[:, 1] > 0, of_rows[:, 2:]
+    gateway = torch.where(wants > 0, turn, nodes.size).argmin(1)
+    straight = near | (gateway == nodes.place)
+    order = gateway.masked_fill(straight, -1).argsort(stable=True)
+    arrives_at = torch.empty_like(order).scatter_(0, order, torch.arange(rows, device=device))
+    passes = wants * (straight & ~near).unsqueeze(1)
+    passes[:, nodes.place] = 0
+    first = passes.t().reshape(-1).argsort(descending=True, stable=True)[: sum(levels.passed.sent)]
+    return arrives_at[first % max(rows, 1)], arrives_at
+
+
+class Lending(NamedTuple):
+    """The weights of a loan in two levels, as this rank sends and gets them."""
+
+    levels: Levels
+    lent: list[int]  # slots at home of those that it sends itself
+    passed: list[int]  # which it passes on, of those that came from their homes
+    arrives_at: list[int]  # where each borrowed one arrives
+
+
+def lending_of(nodes: Nodes, loan: _native.Loan, transfers: np.ndarray) -> Lending:
+    """`transfers` `[T, 3]` are those of all ranks: expert, home and borrower."""
+    node_of, place_of, me = nodes.node_of, nodes.place_of, nodes.rank
+    moves = sorted((home, expert, to) for expert, home, to in transfers.tolist())
+    wanting: dict[tuple[int, int], list[int]] = {}  # ranks, by expert and node
+    for _, expert, to in moves:
+        wanting.setdefault((expert, node_of[to]), []).append(to)
+
+    def sender(home: int, expert: int, to: int) -> int:
+        """Of whom this borrower has it: of its home, or of a gateway."""
+        gateway = min(wanting[expert, node_of[to]], key=nodes.turn[home].__getitem__)
+        return home if gateway == to or node_of[home] == node_of[to] else gateway
+
+    first, passed = (Rows([0] * ranks, [0] * ranks) for ranks in (len(node_of), len(nodes.mine)))
+    lent, passes = [], []
+    mine = sorted((to, expert) for home, expert, to in moves if home == me)
+    for slot, (to, expert) in zip(loan.lent, mine, strict=True):
+        if sender(me, expert, to) == me:
+            lent.append(slot)
+            first.sent[to] += 1
+    borrowed = [(home, expert, sender(home, expert, me)) for home, expert, to in moves if to == me]
+    came = [(home, expert) for home, expert, giver in borrowed if giver == home]
+    for home, _, giver in borrowed:
+        if giver == home:
+            first.received[home] += 1
+        else:
+            passed.received[place_of[giver]] += 1
+    for place, rank in enumerate(nodes.mine):
+        for i, (home, expert) in enumerate(came):
+            if rank in wanting[expert, nodes.node] and sender(home, expert, rank) == me:
+                passes.append(i)
+                passed.sent[place] += 1
+    late = [-1 if giver == home else place_of[giver] for home, _, giver in borrowed]
+    arrives_at = np.argsort(np.argsort(late, kind="stable")).tolist()
+    between = len({(expert, node_of[to]) for home, expert, to in moves if node_of[home] != node_of[to]})
+    return Lending(Levels(first, passed, between, len(moves) - between), lent, passes, arrives_at)
