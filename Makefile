@@ -20,7 +20,7 @@ help:
 	@echo "make build     the command, at $(COMMAND)"
 	@echo "make demo      what balancing buys, on a real routing trace"
 	@echo "make test      builds everything and runs the tests"
-	@echo "make test-long the storms of random routings and faults, 20 times as many: about forty minutes"
+	@echo "make test-long the storms of random routings and faults, 20 times as many: about an hour"
 	@echo "make bench     the benchmarks, each beside its rival or its limit"
 	@echo "make wheel     wheels of the Python package that need nothing but pip, in build/wheels"
 	@echo "make lint      formatting, include directions, clang-tidy, ruff"
@@ -62,7 +62,7 @@ test: build/.setup-highs $(BUILD)/build.ninja
 test-long: $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 	@for program in layer_storm_test layer_budget_test; do EVENKEEL_STORM=20 $(BUILD)/bin/$$program || exit; done
-	@EVENKEEL_STORM=20 ctest --preset release --tests-regex '^torch_fault_storm_test$$'
+	@EVENKEEL_STORM=20 ctest --preset release --tests-regex '^(comm_mpi|torch)_fault_storm_test$$'
 
 # Configured again, since OpenBLAS is found only once it is there. Rows without it still have their other rival.
 bench: build/.setup-bench $(BUILD)/build.ninja

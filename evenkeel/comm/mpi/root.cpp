@@ -79,11 +79,17 @@ MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(d
 }
 
 MpiRoot::~MpiRoot() {
+  RunningTime waited(ticks(deadline_seconds_) / 8);
+  for (int polls = 0; !Session::closed() && !outgoing_.empty(); pause(polls)) {
+    outgoing_.remove_if(std::mem_fn(&Message::has_ended));
+    if (!outgoing_.empty() && waited.look() > ticks(deadline_seconds_))
+      Session::close(fmt::format("rank {} does not take what it is told", outgoing_.front().peer));
+  }
   if (Session::closed()) {
-    static_cast<void>(outgoing_.release());  // MPI may still read what stands in it
+    for (Messages* each : {&outgoing_, &incoming_, &unclaimed_})
+      static_cast<void>(new Messages(std::move(*each)));  // MPI may still read and write them
     return;
   }
-  for (Outgoing& each : *outgoing_) MPI_Wait(&each.request, MPI_STATUS_IGNORE);
   // Of a root that was aborted, notices may still be on their way: whoever had its place would get them.
   if (aborted()) return;
   MPI_Comm_free(&bytes_);
@@ -201,12 +207,8 @@ void MpiRoot::end() {
 }
 
 void MpiRoot::tell(int peer, const Notice& notice) {
-  outgoing_->remove_if([](Outgoing& each) {
-    int done = 0;
-    MPI_Test(&each.request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  });
-  Outgoing& sent = outgoing_->emplace_back(Outgoing{pack(notice)});
+  outgoing_.remove_if(std::mem_fn(&Message::has_ended));
+  Message& sent = outgoing_.emplace_back(Message{peer, pack(notice)});
   require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
                             kNoticeTag, notices_, &sent.request),
                   rank_, "MPI_Isend");
@@ -220,18 +222,41 @@ void MpiRoot::tell_all(Notice notice) {
   }
 }
 
+bool MpiRoot::Message::has_ended() {
+  int ended = 0;
+  MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
+  return ended != 0;
+}
+
+// False where none has come. Nothing waits for the message here: where its sender dies, a large one never
+// ends.
+bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const {
+  int found = 0, size = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  require_success(MPI_Improbe(MPI_ANY_SOURCE, tag, comm, &found, &message, &status), rank_, "MPI_Improbe");
+  if (found == 0) return false;
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  Message& begun =
+      messages.emplace_back(Message{status.MPI_SOURCE, std::string(static_cast<std::size_t>(size), '\0')});
+  require_success(MPI_Imrecv(begun.bytes.data(), size, MPI_BYTE, &message, &begun.request), rank_,
+                  "MPI_Imrecv");
+  return true;
+}
+
 void MpiRoot::take_notices() {
-  for (;;) {
-    int found = 0, size = 0;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    require_success(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, notices_, &found, &message, &status), rank_,
-                    "MPI_Improbe");
-    if (found == 0) return;
-    MPI_Get_count(&status, MPI_BYTE, &size);
-    std::string bytes(static_cast<std::size_t>(size), '\0');
-    require_success(MPI_Mrecv(bytes.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_, "MPI_Mrecv");
-    take(unpack(bytes), status.MPI_SOURCE);
+  while (begin_receiving(notices_, kNoticeTag, incoming_)) {
+  }
+  // Each peer's in their order.
+  for (auto each = incoming_.begin(); each != incoming_.end();) {
+    const bool is_next = std::none_of(incoming_.begin(), each,
+                                      [&](const Message& before) { return before.peer == each->peer; });
+    if (is_next && each->has_ended()) {
+      take(unpack(each->bytes), each->peer);
+      each = incoming_.erase(each);
+    } else {
+      ++each;
+    }
   }
 }
 
@@ -394,19 +419,13 @@ bool MpiRoot::is_settled() const {
 
 // Messages that no operation of this rank expects.
 void MpiRoot::take_unclaimed() {
-  for (;;) {
-    int found = 0, size = 0;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status;
-    require_success(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, bytes_, &found, &message, &status), rank_,
-                    "MPI_Improbe");
-    if (found == 0) return;
-    MPI_Get_count(&status, MPI_BYTE, &size);
-    std::vector<std::byte> nowhere(static_cast<std::size_t>(size));
-    require_success(MPI_Mrecv(nowhere.data(), size, MPI_BYTE, &message, MPI_STATUS_IGNORE), rank_,
-                    "MPI_Mrecv");
-    count_received(status.MPI_SOURCE);
+  while (begin_receiving(bytes_, MPI_ANY_TAG, unclaimed_)) {
   }
+  unclaimed_.remove_if([this](Message& each) {
+    if (!each.has_ended()) return false;
+    count_received(each.peer);
+    return true;
+  });
 }
 
 void MpiRoot::pause(int& polls) const {

@@ -92,10 +92,15 @@ class MpiRoot final : private Witness {
     std::optional<Clock::time_point> left;
     std::optional<Notice> answer;
   };
-  struct Outgoing {
+  // What MPI still reads or writes: it stays where it is until that has ended.
+  struct Message {
+    int peer;
     std::string bytes;
     MPI_Request request = MPI_REQUEST_NULL;
+
+    bool has_ended();
   };
+  using Messages = std::list<Message>;
   // A wait, as long as it lasts.
   class Wait;
 
@@ -104,6 +109,7 @@ class MpiRoot final : private Witness {
   void wait_for_all(MPI_Request request) const;
   void tell(int peer, const Notice& notice);
   void tell_all(Notice notice);
+  bool begin_receiving(MPI_Comm comm, int tag, Messages& messages) const;
   void take_notices();
   void take(const Notice& notice, int from);
   [[noreturn]] void stop(const char* name, double seconds);
@@ -127,7 +133,9 @@ class MpiRoot final : private Witness {
   bool shares_cores_ = true;  // ranks that do give theirs away while they wait
   std::vector<Peer> peers_;
   std::vector<MpiOperation*> pending_;
-  std::unique_ptr<std::list<Outgoing>> outgoing_ = std::make_unique<std::list<Outgoing>>();
+  Messages outgoing_;   // notices
+  Messages incoming_;   // notices
+  Messages unclaimed_;  // bytes that no operation expects
   const Awaited* awaited_ = nullptr;
   bool ending_ = false;
   const char* left_unfinished_ = nullptr;

@@ -1,0 +1,202 @@
+// Steps of a layer on MPI's ranks, some of which die, fall silent or throw at a given place; for
+// fault_storm.py, which starts it under mpirun.
+//
+// usage: mpi_fault_program DEADLINE CHUNKS KIND RANKS PLACE AT
+// KIND   none, kill, stop, exit, throw, slow (longer than all wait), late (shorter than the deadline)
+// RANKS  digits, a rank each
+// PLACE  start (before MPI is), set-up (before run_mpi_ranks), an operation's name, that and " posted",
+// experts
+//        prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks)
+// AT     which time that this rank comes there, counted from 1
+//
+// Says, a line each, fields parted by tabs:
+// fault  clock, process id, as the fault comes
+// rank   rank, clock, "ok" or the error's class, its peer, operation and seconds, its message, the steps'
+// checksums again  the same of another run, without a fault, after a fault within the first one
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/forwarding.h"
+#include "evenkeel/comm/mpi/mpi_ranks.h"
+#include "tests/layer/rank_layer.h"
+#include "tests/layer/wrapped_experts.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr int kSteps = 3;
+const ExpertShape kExpert{64, 32, Activation::swiglu, false, DataType::f32};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// At once and as a whole, whatever becomes of the process after.
+void say(const std::string& line) {
+  if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+}
+
+class Trap {
+ public:
+  Trap(std::string kind, std::string place, int at, double deadline)
+      : kind_(std::move(kind)), place_(std::move(place)), at_(at), deadline_(deadline) {}
+
+  void strike(const std::string& place) {
+    if (place != place_ || ++met_ != at_ || kind_ == "none") return;
+    say(fmt::format("fault\t{}\t{}\n", now(), getpid()));
+    if (kind_ == "kill") raise(SIGKILL);
+    if (kind_ == "stop") raise(SIGSTOP);
+    if (kind_ == "exit") _exit(1);
+    if (kind_ == "throw") throw std::runtime_error("a fault of its own");
+    // Long enough for all others to have given the rank up and let go.
+    const double seconds = kind_ == "slow" ? 2 * deadline_ + 3 : 0.3 * deadline_;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+
+ private:
+  std::string kind_, place_;
+  int at_, met_ = 0;
+  double deadline_;
+};
+
+class TrappedCommunicator final : public ForwardingCommunicator {
+ public:
+  TrappedCommunicator(Communicator& inner, Trap& trap) : ForwardingCommunicator(inner), trap_(trap) {}
+
+  std::unique_ptr<Communicator> split(int color) override {
+    trap_.strike("split");
+    return std::unique_ptr<Communicator>(new TrappedCommunicator(inner().split(color), trap_));
+  }
+
+ private:
+  TrappedCommunicator(std::unique_ptr<Communicator> owned, Trap& trap)
+      : ForwardingCommunicator(std::move(owned)), trap_(trap) {}
+  void begin(const char* name, Stream&) override {
+    name_ = name;
+    trap_.strike(name);
+  }
+  Event end(Event posted, const Traffic&, Stream&) override {
+    trap_.strike(fmt::format("{} posted", name_));
+    return posted;
+  }
+
+  Trap& trap_;
+  const char* name_ = "";
+};
+
+// FNV-1a.
+class Checksum {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i)
+      hash_ = (hash_ ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211U;
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 14695981039346656037U;
+};
+
+// Weights travel: routing is skewed, and the planner moves whatever it can.
+MoeOptions options_with(Trap& trap, int chunks) {
+  MoeOptions options;
+  options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
+  const auto around = [&trap](const char* what, const auto& call) {
+    trap.strike(fmt::format("experts {}", what));
+    call();
+  };
+  options.cpu().experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
+  if (chunks == 1) return options;
+  options.cpu().memory.recompute = Recompute::chunk;
+  options.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
+  options.cpu().memory.keep_plan = true;
+  return options;
+}
+
+void run_steps(Communicator& plain, Trap& trap, int chunks, std::string& checksums) {
+  TrappedCommunicator comm(plain, trap);
+  constexpr std::array<std::int64_t, 4> tokens = {120, 80, 160, 40};
+  MoeCase problem({{12, 2, kExpert}, {tokens.begin(), tokens.begin() + comm.size()}, 2.0, 0.0}, 4);
+  Arena arena(Device::cpu());
+  RankLayer rank(problem, comm, arena, options_with(trap, chunks));
+  for (int step = 0; step < kSteps; ++step) {
+    rank.step();
+    Checksum sum;
+    for (const Tensor* each : {&rank.output(), &rank.grad_hidden()})
+      sum.add(each->data(), static_cast<std::size_t>(each->size()) * sizeof(float));
+    for (const std::vector<float>& each : rank.grad_experts())
+      sum.add(each.data(), each.size() * sizeof(float));
+    checksums += fmt::format(" {:x}", sum.value());
+    trap.strike("step");
+  }
+  trap.strike("end");
+}
+
+// How `call` ended: "ok", or the error's class, its data and its message.
+std::string ending_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return fmt::format("CommError\t{}\t{}\t{}\t{}", error.peer(), error.operation(), error.after_seconds(),
+                       error.what());
+  } catch (const Error& error) {
+    return fmt::format("{}\t\t\t\t{}", error.type(), error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("exception\t\t\t\t{}", error.what());
+  }
+  return "ok\t\t\t\t";
+}
+
+int run_words(const std::vector<std::string>& words) {
+  const double deadline = std::stod(words[1]);
+  const int chunks = std::stoi(words[2]);
+  const char* const me = std::getenv("OMPI_COMM_WORLD_RANK");
+  const std::string rank = me == nullptr ? "0" : me;
+  Trap trap(words[4].find(rank) != std::string::npos ? words[3] : "none", words[5], std::stoi(words[6]),
+            deadline);
+  Trap none("none", "", 0, deadline);
+  const auto tell = [&](const char* what, const std::string& ending) {
+    say(fmt::format("{}\t{}\t{}\t{}\n", what, rank, now(), ending));
+  };
+
+  const MpiOptions options{.deadline_seconds = deadline};
+  std::string checksums, others;
+  const std::string ending = ending_of([&] {
+    trap.strike("start");
+    run_mpi_ranks([](Communicator&) {}, options);
+    trap.strike("set-up");
+    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, trap, chunks, checksums); }, options);
+    trap.strike("after");
+  });
+  tell("rank", ending + "\t" + checksums);
+  if (ending.starts_with("ok")) return 0;
+  if (words[5] != "start" && words[5] != "set-up" && words[5] != "after")
+    tell("again", ending_of([&] {
+                    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, none, chunks, others); },
+                                  options);
+                  }) + "\t" +
+                      others);
+  return 5;
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
+
+int main(int count, char** words) {
+  if (count != 7) return 2;
+  return evenkeel::testing::run_words({words, words + count});
+}

@@ -1,0 +1,271 @@
+"""A storm of faults between ranks on MPI: no rank hangs, none blames an innocent one, and none computes anything wrong.
+
+A run is one seed: mpi_fault_program under mpirun, with one fault on one rank, or the same on two. `fault_storm.py 17 30-59` runs these seeds
+again; with EVENKEEL_STORM=20 there are 20 times as many, as in `make test-long`. MPI_FAULT_PROGRAM names the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PROGRAM = Path(os.environ.get("MPI_FAULT_PROGRAM", REPOSITORY / "build/release/bin/mpi_fault_program")).resolve()
+SAMPLE = 20
+AT_ONCE = 4
+
+DEADLINE = 1.0
+GRACE = 1.0
+"""In which the others may answer, once the deadline has passed."""
+SOON = 5.0
+"""Seconds that may pass on a machine that others use as well."""
+LIMIT = 30.0
+
+DEAD = {"kill", "exit"}
+LOST = {*DEAD, "stop"}
+KINDS = ["kill", "kill", "exit", "stop", "stop", "throw", "slow", "late"]
+OPERATIONS = ["agreement", "split", "counts", "counts of a chunk", "dispatch indices", "weight transfer", "dispatch",
+              "combine", "dispatch router weights", "dispatch gradients", "combine gradients", "return gradients"]  # fmt: skip
+PRODUCTS = ["experts prepare", "experts forward", "experts backward"]
+INSIDE = [*OPERATIONS, *(f"{name} posted" for name in OPERATIONS if name != "split"), *PRODUCTS, "step", "end"]
+"""Places within run_mpi_ranks."""
+OUTSIDE = ["start", "set-up", "after"]
+RECOVERY = ("--mca", "orte_enable_recovery", "1")
+TCP = ("--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+
+
+MPIRUN_SAYS = {"kill": "mpirun noticed that process rank {} with PID", "exit": ",1],{}] Exit code: 1"}
+"""By default, of a process that dies."""
+
+
+class Case(NamedTuple):
+    ranks: int
+    chunks: int
+    kind: str
+    odd: tuple[int, ...]
+    place: str
+    at: int
+    recovery: bool = False
+    tcp: bool = False
+
+    def words(self) -> list[str]:
+        return [*map(str, (DEADLINE, self.chunks, self.kind, "".join(map(str, self.odd)), self.place, self.at))]
+
+
+def drawn(seed: int) -> Case:
+    draw = random.Random(seed)
+    ranks = draw.choice([2, 3, 4])
+    chunks = draw.choice([1, 3])
+    kind = draw.choice(KINDS)
+    place = draw.choice(INSIDE if draw.random() < 0.85 else OUTSIDE)
+    many = place not in ("agreement", "split", "end", *OUTSIDE)
+    at = draw.randint(1, 2 if chunks == 1 else 4) if many else 1
+    recovery = draw.random() < 0.6
+    # MPI_Init and MPI_Finalize have no deadline. Who throws before run_mpi_ranks goes to MPI_Finalize.
+    waits = {
+        "start": LOST | {"throw"} if recovery else {"stop"},
+        "set-up": {"throw"} if recovery else set(),
+        "after": {"stop"},
+    }
+    if kind in waits.get(place, ()):
+        kind = "late"
+    faults = 2 if ranks > 2 and kind in LOST and place in INSIDE and draw.random() < 0.25 else 1
+    return Case(ranks, chunks, kind, tuple(draw.sample(range(ranks), faults)), place, at, recovery, draw.random() < 0.3)
+
+
+class Line(NamedTuple):
+    """What a rank says."""
+
+    rank: int
+    clock: float
+    error: str
+    peer: str
+    operation: str
+    after_seconds: str
+    message: str
+    checksums: list[str]
+
+
+class Outcome(NamedTuple):
+    status: int
+    seconds: float
+    left: list[str]
+    faults: list[float]
+    first: dict[int, Line]
+    again: dict[int, Line]
+    said: str
+
+
+def parse(text: str, kind: str) -> dict[int, Line]:
+    found = {}
+    for line in text.splitlines():
+        what, *fields = line.split("\t")
+        if what == kind and len(fields) == 8:
+            rank, clock, *words, checksums = fields
+            found[int(rank)] = Line(int(rank), float(clock), *words, checksums.split())
+    return found
+
+
+def play(case: Case, *options: str) -> Outcome:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "faults"  # by whose name its processes are known
+        program.symlink_to(PROGRAM)
+        words = [REPOSITORY / "tools/mpirun.sh", *options, *(RECOVERY if case.recovery else ()),
+                 *(TCP if case.tcp else ()), "-n", str(case.ranks), program, *case.words()]  # fmt: skip
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        start = time.monotonic()
+        with out.open("wb") as to, err.open("wb") as to_err:
+            job = subprocess.Popen([*map(str, words)], stdout=to, stderr=to_err)
+        stopped = case.kind == "stop" and case.recovery
+        while job.poll() is None and time.monotonic() - start < LIMIT:
+            time.sleep(0.02)
+            stopped = stopped and not end_stopped(case, out.read_text())
+        seconds = time.monotonic() - start
+        status = job.poll()
+        if status is None:
+            job.kill()
+            job.wait()
+        time.sleep(0.1)
+        left = subprocess.run(["pgrep", "-f", program], capture_output=True, text=True).stdout.split()
+        for process in left:
+            os.kill(int(process), signal.SIGKILL)
+        said = out.read_text()
+        faults = [float(line.split("\t")[1]) for line in said.splitlines() if line.startswith("fault")]
+        shown = f"{' '.join(map(str, words))}\nstatus {status}, {seconds:.1f} s\n{said}\n{err.read_text()[-3000:]}"
+        return Outcome(-1 if status is None else status, seconds, left, faults, parse(said, "rank"),
+                       parse(said, "again"), shown)  # fmt: skip
+
+
+def end_stopped(case: Case, said: str) -> bool:
+    """Kills stopped processes once all others have said what they have to say: nobody else does."""
+    lines = [line.split("\t") for line in said.splitlines(keepends=True) if line.endswith("\n")]
+    stopped = [int(line[2]) for line in lines if line[0] == "fault"]
+    others = (case.ranks - len(stopped)) * (2 if case.place in INSIDE else 1)
+    if not stopped or len(lines) - len(stopped) < others:
+        return False
+    for process in stopped:
+        os.kill(process, signal.SIGKILL)
+    return True
+
+
+@functools.cache
+def undisturbed(ranks: int, chunks: int) -> list[list[str]]:
+    outcome = play(Case(ranks, chunks, "none", (), "none", 0))
+    assert outcome.status == 0, outcome.said
+    return [outcome.first[rank].checksums for rank in range(ranks)]
+
+
+def judge(case: Case, outcome: Outcome) -> None:
+    assert outcome.status != -1, "it hangs"
+    assert not outcome.left, f"processes are left: {outcome.left}"
+    expected = undisturbed(case.ranks, case.chunks)
+    for line in [*outcome.first.values(), *outcome.again.values()]:
+        sums = expected[line.rank]
+        assert line.checksums == sums[: len(line.checksums)], f"wrong numbers: {line}"
+        assert line.error != "ok" or line.checksums == sums, f"steps are missing: {line}"
+    struck = outcome.faults and case.kind != "late" and not (case.kind == "slow" and case.place in OUTSIDE[::2])
+    if not struck:
+        assert outcome.status == 0, "an exit status for nothing"
+        assert [line.error for line in outcome.first.values()] == case.ranks * ["ok"], "an error for nothing"
+        return
+    if not case.recovery:  # with it, Open MPI 4.1 gives 0 whatever has happened, and says nothing
+        assert outcome.status != 0, "an exit status of 0 after a fault"
+        named = [MPIRUN_SAYS.get(case.kind, "").format(rank) for rank in case.odd]
+        assert any(each in " ".join(outcome.said.split()) for each in named), f"mpirun does not say: {named}"
+    survivors = [rank for rank in range(case.ranks) if rank not in case.odd]
+    spoken = [rank for rank in survivors if rank in outcome.first]
+    # By default mpirun ends the job as soon as it sees a death, or a process that ends without MPI_Finalize.
+    must_speak = [] if case.place == "start" else survivors
+    if not case.recovery and case.kind != "throw":
+        must_speak = [] if case.kind in DEAD else must_speak[:1]
+        assert not must_speak or spoken, "no survivor speaks"
+    else:
+        assert set(must_speak) <= set(spoken), f"only ranks {spoken} speak"
+    for rank in spoken:
+        judge_survivor(case, outcome, outcome.first[rank])
+    if case.kind in ("throw", "slow") and case.odd[0] in outcome.first:
+        own = outcome.first[case.odd[0]]
+        named = own.error == "CommError" and own.peer in ("-1", str(own.rank))
+        assert own.error == "exception" if case.kind == "throw" else named, f"the rank at fault says {own}"
+    if case.kind == "throw" and case.place in INSIDE:
+        assert [line.error for line in outcome.again.values()] == case.ranks * ["ok"], "MPI is of no use after"
+    else:
+        assert {line.error for line in outcome.again.values()} <= {"Unsupported"}, "MPI is called after a fault"
+
+
+def judge_survivor(case: Case, outcome: Outcome, line: Line) -> None:
+    if case.place == "after":
+        assert line.error == "ok", f"an error after all is done: {line}"
+        return
+    peers = [*map(str, case.odd)] if case.place in INSIDE else ["-1"]
+    assert line.error == "CommError" and line.peer in peers, f"expected peer {peers}: {line}"
+    said = f"rank {line.peer} " if case.place in INSIDE else "not all ranks have come"
+    assert line.message.startswith(said), f"expected {said!r}: {line}"
+    seconds = SOON + (0 if case.kind == "throw" and case.place in INSIDE else DEADLINE + GRACE)
+    seconds += DEADLINE if len(case.odd) > 1 else 0
+    passed = line.clock - max(outcome.faults)
+    assert passed < seconds, f"{passed:.1f} s after the fault: {line}"
+
+
+def wrong_with(case: Case, *options: str) -> str:
+    outcome = play(case, *options)
+    try:
+        judge(case, outcome)
+    except AssertionError as wrong:
+        return f"{wrong}\n{case}\n{outcome.said}"
+    return ""
+
+
+def storm(seeds: list[int]) -> list[tuple[int, str]]:
+    for ranks in (2, 3, 4):
+        for chunks in (1, 3):
+            undisturbed(ranks, chunks)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda seed: (seed, wrong_with(drawn(seed))), seeds))
+    return [(seed, wrong) for seed, wrong in found if wrong]
+
+
+class FaultStormTest(unittest.TestCase):
+    def test_whoever_is_left_ends_in_time_and_blames_no_innocent(self) -> None:
+        times = int(os.environ.get("EVENKEEL_STORM", "1"))
+        for seed, wrong in storm(list(range(SAMPLE * times))):
+            with self.subTest(seed=seed):
+                self.fail(f"{wrong}\nagain: {sys.executable} {__file__} {seed}")
+
+    def test_where_mpi_starts_and_ends_only_a_time_limit_of_mpirun_ends_the_job(self) -> None:
+        cases = [
+            Case(3, 1, "stop", (1,), "start", 1),
+            Case(3, 1, "kill", (1,), "start", 1, recovery=True),
+            Case(3, 1, "stop", (1,), "after", 1),
+        ]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for outcome in pool.map(lambda case: play(case, "--timeout", "3"), cases):
+                self.assertNotIn(outcome.status, (-1, 0), outcome.said)
+                self.assertEqual(outcome.left, [], outcome.said)
+                self.assertGreater(outcome.seconds, 3, outcome.said)
+
+
+if __name__ == "__main__":
+    chosen: list[int] = []
+    for words in sys.argv[1:]:
+        first, _, last = words.partition("-")
+        chosen += range(int(first), int(last or first) + 1)
+    if not chosen:
+        unittest.main()
+    start = time.monotonic()
+    found = storm(chosen)
+    for seed, wrong in found:
+        print(f"== seed {seed}: {wrong}\n")
+    wrong_seeds = [seed for seed, _ in found]
+    print(f"{len(found)} of {len(chosen)} runs are wrong: {wrong_seeds}; {time.monotonic() - start:.0f} s")
+    sys.exit(bool(found))
