@@ -64,6 +64,21 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(len(lines), 2)
         self.assertIn("without replay: routed_experts: is not what the router of layer", said)
 
+    def test_a_process_that_dies(self) -> None:
+        """The others repeat the step without it, and end with the weights of one process that did all steps."""
+        with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as folder:
+            for options in ((alone, "1", "-1"), (folder, "3", "1")):
+                command = [sys.executable, EXAMPLES / "elastic.py", *options]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            for survivor in (0, 2):
+                self.assertIn(f"process {survivor}: rank 1 does not answer (its process has ended", done.stdout)
+            self.assertIn("step 1 on rank 2 of 3; weights that travelled: 2", done.stdout)
+            self.assertIn("step 2 on rank 1 of 2; weights that travelled: 2", done.stdout)
+            for expert in range(12):
+                for one, other in zip(*(torch.load(f"{each}/5.{expert}") for each in (alone, folder)), strict=True):
+                    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
     def test_a_transformers_model(self) -> None:
         said = torchrun("balanced_model.py", "--budget", "16MiB")
         self.assertIn("step 4: loss", said)
