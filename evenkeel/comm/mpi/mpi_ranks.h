@@ -16,13 +16,17 @@
 //           for nobody. Time in which the process itself was stopped does not count.
 // Errors    Where two ranks fail at the same moment, ranks may name either.
 // Unwinding When a call or a wait throws CommError, or abort() returns, MPI reads and writes none of the
-// rank's
-//           bytes any more. For that, ranks that stop wait for one another, at most for the deadline, and not
-//           for a rank that did not answer. Where such a rank still holds on to bytes, MPI is not called
-//           again in this process, and it is not ended: mpirun then ends the job. A stream that ends with
-//           unfinished operations that a peer could still need aborts.
-// Deaths    Open MPI 4.1 ends the whole job soon after one of its processes dies. Only under mpirun's
-//           --mca orte_enable_recovery 1 do the others live to name it, by the deadline.
+//           rank's bytes any more. For that, ranks that stop wait for one another, at most for the deadline,
+//           and not for a rank that did not answer. Where such a rank still holds on to bytes, MPI is not
+//           called again in this process, and it is not ended: mpirun then ends the job. A stream that ends
+//           with unfinished operations that a peer could still need aborts.
+// Deaths    Open MPI 4.1 ends the whole job soon after one of its processes dies, and says which. Only under
+//           mpirun's --mca orte_enable_recovery 1 do the others live to name it, soon after the deadline;
+//           mpirun then exits with 0. A rank that dies before run_mpi_ranks has begun on all has no name
+//           (peer() -1). MPI_Init and MPI_Finalize wait for every rank, without a deadline. A table of what
+//           is promised: docs/errors.md.
+// Signals   Where SIGPIPE would end the process, it is ignored from the first use on: Open MPI writes to
+//           sockets of peers that have died.
 #pragma once
 
 #include <functional>

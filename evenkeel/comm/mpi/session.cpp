@@ -1,6 +1,7 @@
 #include "evenkeel/comm/mpi/internal/session.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <utility>
 
@@ -26,11 +27,20 @@ State& state() {
   return the_one;
 }
 
+// Open MPI writes to the socket of a peer that has died, and SIGPIPE would end this rank as well.
+void ignore_broken_pipes() {
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
 }  // namespace
 
 void Session::require() {
   State& now = state();
   if (now.closed) throw Unsupported("MPI cannot be used any more in this process: " + now.why);
+  ignore_broken_pipes();
   int started = 0, ended = 0;
   MPI_Initialized(&started);
   MPI_Finalized(&ended);
