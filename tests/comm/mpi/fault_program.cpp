@@ -6,8 +6,9 @@
 // RANKS  digits, a rank each
 // PLACE  start (before MPI is), set-up (before run_mpi_ranks), an operation's name, that and " posted",
 // experts
-//        prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks)
-// AT     which time that this rank comes there, counted from 1
+//        prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks);
+//        moment: whatever the rank is at
+// AT     which time that this rank comes there, counted from 1; of moment: milliseconds after the first step
 //
 // Says, a line each, fields parted by tabs:
 // fault  clock, process id, as the fault comes
@@ -24,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -56,10 +58,23 @@ class Trap {
       : kind_(std::move(kind)), place_(std::move(place)), at_(at), deadline_(deadline) {}
 
   void strike(const std::string& place) {
-    if (place != place_ || ++met_ != at_ || kind_ == "none") return;
+    if (place == place_ && ++met_ == at_) strike();
+  }
+  // Comes in a thread of its own, if that is not asked to end before.
+  void strike_at_its_moment(const std::stop_token& ends) {
+    if (place_ != "moment" || kind_ == "none") return;
+    const double moment = now() + at_ * 1e-3;
+    while (now() < moment && !ends.stop_requested())
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (!ends.stop_requested()) strike();
+  }
+
+ private:
+  void strike() const {
+    if (kind_ == "none") return;
     say(fmt::format("fault\t{}\t{}\n", now(), getpid()));
-    if (kind_ == "kill") raise(SIGKILL);
-    if (kind_ == "stop") raise(SIGSTOP);
+    if (kind_ == "kill") kill(getpid(), SIGKILL);
+    if (kind_ == "stop") kill(getpid(), SIGSTOP);
     if (kind_ == "exit") _exit(1);
     if (kind_ == "throw") throw std::runtime_error("a fault of its own");
     // Long enough for all others to have given the rank up and let go.
@@ -67,7 +82,6 @@ class Trap {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
 
- private:
   std::string kind_, place_;
   int at_, met_ = 0;
   double deadline_;
@@ -133,7 +147,10 @@ void run_steps(Communicator& plain, Trap& trap, int chunks, std::string& checksu
   MoeCase problem({{12, 2, kExpert}, {tokens.begin(), tokens.begin() + comm.size()}, 2.0, 0.0}, 4);
   Arena arena(Device::cpu());
   RankLayer rank(problem, comm, arena, options_with(trap, chunks));
+  std::jthread at_a_moment;
   for (int step = 0; step < kSteps; ++step) {
+    if (step == 1)
+      at_a_moment = std::jthread([&trap](const std::stop_token& ends) { trap.strike_at_its_moment(ends); });
     rank.step();
     Checksum sum;
     for (const Tensor* each : {&rank.output(), &rank.grad_hidden()})
@@ -168,16 +185,18 @@ int run_words(const std::vector<std::string>& words) {
   const std::string rank = me == nullptr ? "0" : me;
   Trap trap(words[4].find(rank) != std::string::npos ? words[3] : "none", words[5], std::stoi(words[6]),
             deadline);
-  Trap none("none", "", 0, deadline);
+  Trap none("none", "", 1, deadline);
   const auto tell = [&](const char* what, const std::string& ending) {
     say(fmt::format("{}\t{}\t{}\t{}\n", what, rank, now(), ending));
   };
 
-  const MpiOptions options{.deadline_seconds = deadline};
+  const MpiOptions options{.deadline_seconds = deadline}, patient{.deadline_seconds = 60};
   std::string checksums, others;
   const std::string ending = ending_of([&] {
     trap.strike("start");
-    run_mpi_ranks([](Communicator&) {}, options);
+    // What takes long in a first step must not take it from a short deadline.
+    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, none, chunks, others); }, patient);
+    others.clear();
     trap.strike("set-up");
     run_mpi_ranks([&](Communicator& comm) { run_steps(comm, trap, chunks, checksums); }, options);
     trap.strike("after");

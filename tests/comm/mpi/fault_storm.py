@@ -24,7 +24,7 @@ PROGRAM = Path(os.environ.get("MPI_FAULT_PROGRAM", REPOSITORY / "build/release/b
 SAMPLE = 20
 AT_ONCE = 4
 
-DEADLINE = 1.0
+DEADLINE = 1.5
 GRACE = 1.0
 """In which the others may answer, once the deadline has passed."""
 SOON = 5.0
@@ -37,8 +37,15 @@ KINDS = ["kill", "kill", "exit", "stop", "stop", "throw", "slow", "late"]
 OPERATIONS = ["agreement", "split", "counts", "counts of a chunk", "dispatch indices", "weight transfer", "dispatch",
               "combine", "dispatch router weights", "dispatch gradients", "combine gradients", "return gradients"]  # fmt: skip
 PRODUCTS = ["experts prepare", "experts forward", "experts backward"]
-INSIDE = [*OPERATIONS, *(f"{name} posted" for name in OPERATIONS if name != "split"), *PRODUCTS, "step", "end"]
-"""Places within run_mpi_ranks."""
+INSIDE = [
+    *OPERATIONS,
+    *(f"{name} posted" for name in OPERATIONS if name != "split"),
+    *PRODUCTS,
+    "step",
+    "end",
+    "moment",
+]
+"""Places within run_mpi_ranks. A moment is any time in the second and third step."""
 OUTSIDE = ["start", "set-up", "after"]
 RECOVERY = ("--mca", "orte_enable_recovery", "1")
 TCP = ("--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
@@ -68,14 +75,17 @@ def drawn(seed: int) -> Case:
     chunks = draw.choice([1, 3])
     kind = draw.choice(KINDS)
     place = draw.choice(INSIDE if draw.random() < 0.85 else OUTSIDE)
+    if kind in LOST and draw.random() < 0.25:
+        place = "moment"
     many = place not in ("agreement", "split", "end", *OUTSIDE)
     at = draw.randint(1, 2 if chunks == 1 else 4) if many else 1
+    at = draw.randint(0, 30) if place == "moment" else at
     recovery = draw.random() < 0.6
     # MPI_Init and MPI_Finalize have no deadline. Who throws before run_mpi_ranks goes to MPI_Finalize.
     waits = {
         "start": LOST | {"throw"} if recovery else {"stop"},
         "set-up": {"throw"} if recovery else set(),
-        "after": {"stop"},
+        "after": LOST if recovery else {"stop"},
     }
     if kind in waits.get(place, ()):
         kind = "late"
