@@ -132,14 +132,19 @@ TEST(AThrowingRank, EndsThoseThatAreBlockedInASplitCommunicatorItIsNoMemberOf) {
   NEEDS_RANKS(3);
   const auto body = [&](Communicator& comm) {
     const std::unique_ptr<Communicator> part = comm.split(comm.rank().value() == 2 ? 1 : 0);
-    CpuStream stream;
-    comm.barrier(stream).wait();
-    if (comm.rank() == RankId(2)) throw std::runtime_error("out of tokens");
+    std::byte begun{}, others[2], value{};
+    CpuStream stream, unwatched;  // whoever waited for its "begun" could hear of the fault there
+    if (comm.rank() == RankId(2)) {
+      const ReceiveSlice both[] = {{RankId(0), {&others[0], 1}}, {RankId(1), {&others[1], 1}}};
+      comm.send_receive({}, both, stream, "begun").wait();
+      throw std::runtime_error("out of tokens");
+    }
+    const SendSlice send{RankId(2), {&begun, 1}};
+    comm.send_receive({&send, 1}, {}, unwatched, "begun");
     while (comm.rank() == RankId(1)) {
       part->throw_if_aborted("compute");
       std::this_thread::sleep_for(milliseconds(1));
     }
-    std::byte value{};
     const ReceiveSlice receive{RankId(1), {&value, 1}};
     part->send_receive({}, {&receive, 1}, stream, "dispatch").wait();
   };

@@ -3,9 +3,8 @@
 //   run_mpi_ranks([&](Communicator& comm) { ... });   // in a program that mpirun started
 //
 // Beyond what comm/communicator.h says of every backend:
-// Streams   CpuStreams, each drained by the rank's own thread, inside Event::wait() and
-// Stream::synchronize(). Progress  A rank's bytes move while it is inside a call or a wait: all that it has
-// posted, whichever it
+// Streams   CpuStreams, each drained by the rank's own thread, in Event::wait() and Stream::synchronize().
+// Progress  A rank's bytes move while it is inside a call or a wait: all that it has posted, whichever it
 //           waits for. Work that takes long without either calls throw_if_aborted() now and then, which moves
 //           them as well. Within a host, where MPI lets a receiver read the sender's memory, no such help is
 //           needed; between hosts it is.

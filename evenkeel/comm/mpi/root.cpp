@@ -119,16 +119,17 @@ int MpiRoot::ranks_here() const {
   return static_cast<int>(std::ranges::count(all, mine));
 }
 
-// In the set-up a rank that is late is known to nobody by name.
+// In the set-up a rank that is late is known to nobody by name, and cannot answer: it has as long as
+// elsewhere.
 void MpiRoot::wait_for_all(MPI_Request request) const {
+  const double longest = deadline_seconds_ + grace_seconds(deadline_seconds_);
   const Clock::time_point start = Clock::now();
   RunningTime waited(ticks(deadline_seconds_) / 8);
   int polls = 0;
   for (int done = 0; done == 0; pause(polls)) {
     require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank_, "MPI_Test");
-    if (done != 0 || waited.look() < ticks(deadline_seconds_)) continue;
-    const std::string why =
-        fmt::format("not all ranks have come to the set-up within {:.3g} s", deadline_seconds_);
+    if (done != 0 || waited.look() < ticks(longest)) continue;
+    const std::string why = fmt::format("not all ranks have come to the set-up within {:.3g} s", longest);
     Session::close(why);
     throw CommError(-1, "set-up", since(start).count(), why);
   }

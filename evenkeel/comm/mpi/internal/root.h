@@ -9,8 +9,7 @@
 //            so that all sends end; what it expects beyond is cancelled. After that MPI holds no bytes of
 //            anyone's.
 // Blame      Whoever waits too long asks all others whom they wait for, and goes along the answers. Several
-// do
-//            so at once: each tells what it found to the lowest rank that answered, which speaks for all.
+//            do so at once: each tells what it found to the lowest rank that answered, which speaks for all.
 #pragma once
 
 #include <mpi.h>
