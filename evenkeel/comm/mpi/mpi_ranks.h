@@ -21,9 +21,9 @@
 //           with unfinished operations that a peer could still need aborts.
 // Deaths    Open MPI 4.1 ends the whole job soon after one of its processes dies, and says which. Only under
 //           mpirun's --mca orte_enable_recovery 1 do the others live to name it, soon after the deadline;
-//           mpirun then exits with 0. A rank that dies before run_mpi_ranks has begun on all has no name
-//           (peer() -1). MPI_Init and MPI_Finalize wait for every rank, without a deadline. A table of what
-//           is promised: docs/errors.md.
+//           mpirun then exits with 0, and on several hosts not at all. A rank that dies before run_mpi_ranks
+//           has begun on all has no name (peer() -1). MPI_Init and MPI_Finalize wait for every rank, without
+//           a deadline. docs/errors.md says more.
 // Signals   Where SIGPIPE would end the process, it is ignored from the first use on: Open MPI writes to
 //           sockets of peers that have died.
 #pragma once
