@@ -74,7 +74,7 @@ def drawn(seed: int) -> Case:
     ranks = draw.choice([2, 3, 4])
     chunks = draw.choice([1, 3])
     kind = draw.choice(KINDS)
-    place = draw.choice(INSIDE if draw.random() < 0.85 else OUTSIDE)
+    place = draw.choice(INSIDE[:-1] if draw.random() < 0.85 else OUTSIDE)
     if kind in LOST and draw.random() < 0.25:
         place = "moment"
     many = place not in ("agreement", "split", "end", *OUTSIDE)
