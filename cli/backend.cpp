@@ -9,7 +9,6 @@
 #include "evenkeel/comm/hosts.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/study/experiment.h"
-#include "evenkeel/topology/presets.h"
 #ifdef EVENKEEL_WITH_MPI
 #include "evenkeel/comm/mpi/mpi_ranks.h"
 #endif
@@ -57,8 +56,7 @@ void add_nodes(CLI::App& app, NodeOptions& options) {
                  "Nodes that the ranks fill in order, or `hosts`: those they run on")
       ->type_name("N|hosts");
   app.add_option("--topology", options.topology,
-                 fmt::format("Instead, the machine: a file, or {}; with --cost level plans for its links",
-                             topology_preset_names()))
+                 "Instead, the machine: a file, or NxMxh100; with --cost level plans for its links")
       ->type_name("FILE|NAME");
   app.add_flag("--two-levels", options.two_levels,
                "What several ranks of another node want crosses the link to it once");

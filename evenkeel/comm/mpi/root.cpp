@@ -80,14 +80,13 @@ MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(d
 
 MpiRoot::~MpiRoot() {
   RunningTime waited(ticks(deadline_seconds_) / 8);
-  for (int polls = 0; !Session::closed() && !outgoing_.empty(); pause(polls)) {
-    outgoing_.remove_if(std::mem_fn(&Message::has_ended));
-    if (!outgoing_.empty() && waited.look() > ticks(deadline_seconds_))
-      Session::close(fmt::format("rank {} does not take what it is told", outgoing_.front().peer));
+  for (int polls = 0; !Session::closed() && !mail_->outgoing.empty(); pause(polls)) {
+    mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
+    if (!mail_->outgoing.empty() && waited.look() > ticks(deadline_seconds_))
+      Session::close(fmt::format("rank {} does not take what it is told", mail_->outgoing.front().peer));
   }
   if (Session::closed()) {
-    for (Messages* each : {&outgoing_, &incoming_, &unclaimed_})
-      static_cast<void>(new Messages(std::move(*each)));  // MPI may still read and write them
+    static_cast<void>(mail_.release());  // MPI may still read and write what is in it
     return;
   }
   // Of a root that was aborted, notices may still be on their way: whoever had its place would get them.
@@ -208,8 +207,8 @@ void MpiRoot::end() {
 }
 
 void MpiRoot::tell(int peer, const Notice& notice) {
-  outgoing_.remove_if(std::mem_fn(&Message::has_ended));
-  Message& sent = outgoing_.emplace_back(Message{peer, pack(notice)});
+  mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
+  Message& sent = mail_->outgoing.emplace_back(Message{peer, pack(notice)});
   require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
                             kNoticeTag, notices_, &sent.request),
                   rank_, "MPI_Isend");
@@ -246,15 +245,15 @@ bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const 
 }
 
 void MpiRoot::take_notices() {
-  while (begin_receiving(notices_, kNoticeTag, incoming_)) {
+  while (begin_receiving(notices_, kNoticeTag, mail_->incoming)) {
   }
   // Each peer's in their order.
-  for (auto each = incoming_.begin(); each != incoming_.end();) {
-    const bool is_next = std::none_of(incoming_.begin(), each,
+  for (auto each = mail_->incoming.begin(); each != mail_->incoming.end();) {
+    const bool is_next = std::none_of(mail_->incoming.begin(), each,
                                       [&](const Message& before) { return before.peer == each->peer; });
     if (is_next && each->has_ended()) {
       take(unpack(each->bytes), each->peer);
-      each = incoming_.erase(each);
+      each = mail_->incoming.erase(each);
     } else {
       ++each;
     }
@@ -420,9 +419,9 @@ bool MpiRoot::is_settled() const {
 
 // Messages that no operation of this rank expects.
 void MpiRoot::take_unclaimed() {
-  while (begin_receiving(bytes_, MPI_ANY_TAG, unclaimed_)) {
+  while (begin_receiving(bytes_, MPI_ANY_TAG, mail_->unclaimed)) {
   }
-  unclaimed_.remove_if([this](Message& each) {
+  mail_->unclaimed.remove_if([this](Message& each) {
     if (!each.has_ended()) return false;
     count_received(each.peer);
     return true;

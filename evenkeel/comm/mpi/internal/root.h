@@ -132,9 +132,12 @@ class MpiRoot final : private Witness {
   bool shares_cores_ = true;  // ranks that do give theirs away while they wait
   std::vector<Peer> peers_;
   std::vector<MpiOperation*> pending_;
-  Messages outgoing_;   // notices
-  Messages incoming_;   // notices
-  Messages unclaimed_;  // bytes that no operation expects
+  struct Mail {
+    Messages outgoing;   // notices
+    Messages incoming;   // notices
+    Messages unclaimed;  // bytes that no operation expects
+  };
+  std::unique_ptr<Mail> mail_ = std::make_unique<Mail>();
   const Awaited* awaited_ = nullptr;
   bool ending_ = false;
   const char* left_unfinished_ = nullptr;
