@@ -55,9 +55,11 @@ class MpiRoot::Wait {
   // After a look at what is there, which found something or did not.
   void pause(bool found) {
     root_.pause(polls_);
-    const double spent = thread_cpu_seconds() - cpu_;
-    if (!found) thread_polling_seconds += spent;
-    cpu_ = thread_cpu_seconds();
+    const double now = thread_cpu_seconds();
+    if (found)
+      cpu_ = now;
+    else
+      thread_polling_seconds += now - cpu_;  // which puts the clock back to cpu_
   }
 
  private:
