@@ -4,8 +4,8 @@
 // lanes fill arrays of the largest size, and nothing waits for the host.
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -54,7 +54,7 @@ class DispatchRoutes {
   // `deal` and `nodes` must stay.
   DispatchRoutes(Arena& arena, Router& router, const Deal& deal, const Nodes& nodes, RankId me,
                  const TopK& top_k, Lifetime lifetime)
-      : deal_(deal), nodes_(nodes), me_(me) {
+      : deal_(deal), me_(me) {
     made_.tokens = load_.tokens = top_k.tokens;
     made_.k = top_k.k;
     load_.assignments = sum(deal.sent());
@@ -83,31 +83,35 @@ class DispatchRoutes {
                  .first_sent = narrow(made_.positions_here),
                  .no_result = -1},
                 row_of.as<std::int32_t>());
-    if (nodes.two_levels()) order_by_gateway();
+    if (!nodes.two_levels()) return;
+    std::vector<PassingRoutes::Message> to, from;
+    for (RankId rank : indices<RankId>(made_.peers_.size())) {
+      to.push_back(message_to(rank));
+      from.push_back(message_from(rank));
+    }
+    passing_.emplace(nodes, me, made_.tokens, to, from, made_.row_tokens_);
   }
 
   // The messages to all peers, and from them.
   void queue_messages(Slices& slices) {
     for (RankId rank : slices.others()) {
-      const bool longer_out = !to_nodes_.empty() && !to_nodes_[rank.offset()].empty();
-      const bool longer_in = !from_nodes_.empty() && !from_nodes_[rank.offset()].empty();
-      slices.send(rank, std::as_bytes(longer_out ? std::span(to_nodes_[rank.offset()]) : message_to(rank)));
-      slices.receive(rank, std::as_writable_bytes(longer_in ? std::span(from_nodes_[rank.offset()])
-                                                            : message_from(rank)));
+      const auto longer_out = passing_ ? passing_->sent(rank) : PassingRoutes::Message();
+      const auto longer_in = passing_ ? passing_->received(rank) : std::span<std::int32_t>();
+      slices.send(rank, std::as_bytes(longer_out.empty() ? message_to(rank) : longer_out));
+      slices.receive(rank, std::as_writable_bytes(longer_in.empty() ? message_from(rank) : longer_in));
     }
   }
 
   // When those are here.
   Dispatched receive() {
-    for (RankId rank : indices<RankId>(from_nodes_.size())) {
-      const auto message = message_from(rank);
-      if (const auto& longer = from_nodes_[rank.offset()]; !longer.empty())
-        std::copy_n(longer.begin(), message.size(), message.begin());
+    for (RankId rank : indices<RankId>(passing_ ? made_.peers_.size() : 0)) {
+      const auto longer = passing_->received(rank), message = message_from(rank);
+      if (!longer.empty()) std::copy_n(longer.begin(), message.size(), message.begin());
     }
     number_rows();
     find_row_slots();
     find_inputs();
-    if (nodes_.two_levels()) find_passing();
+    if (passing_) made_.passing_ = passing_->find(made_);
     return std::move(made_);
   }
 
@@ -148,128 +152,6 @@ class DispatchRoutes {
     return message_of(received_, rank, peer.in_position, peer.in_positions);
   }
 
-  // Rows over links, by gateway and token, and the messages that say so.
-  void order_by_gateway() {
-    const std::size_t ranks = made_.peers_.size();
-    passing_ = std::make_shared<Passing>(static_cast<int>(ranks));
-    to_nodes_.resize(ranks);
-    from_nodes_.resize(ranks);
-    std::vector<std::int32_t> first(ranks + 1);
-    for (RankId rank : indices<RankId>(ranks)) {
-      const auto message = message_to(rank);
-      const std::int32_t rows = message.empty() ? 0 : message[0];
-      first[rank.offset() + 1] = first[rank.offset()] + rows;
-      passing_->out[rank.offset()] = {0, rows};
-      if (nodes_.passes_on(rank, me_)) from_nodes_[rank.offset()].resize(longer(message_from(rank), me_));
-    }
-    new_row_.resize(static_cast<std::size_t>(first.back()));
-    for (RankId rank : indices<RankId>(ranks))
-      std::iota(new_row_.begin() + first[rank.offset()], new_row_.begin() + first[rank.offset() + 1], 0);
-    std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(made_.tokens));  // bits by place
-    for (int node = 0; node < nodes_.num_nodes(); ++node) {
-      if (!nodes_.passes_on(me_, nodes_.members(node).front())) continue;
-      std::ranges::fill(wanted_by, 0U);
-      const auto tokens_to = [&](RankId rank) {
-        return made_.row_tokens_.subspan(
-            static_cast<std::size_t>(first[rank.offset()]),
-            static_cast<std::size_t>(first[rank.offset() + 1] - first[rank.offset()]));
-      };
-      for (RankId rank : nodes_.members(node))
-        for (std::int32_t token : tokens_to(rank))
-          wanted_by[static_cast<std::size_t>(token)] |= 1U << nodes_.place_of(rank);
-      for (RankId rank : nodes_.members(node))
-        if (!message_to(rank).empty())
-          order_rows(rank, wanted_by, tokens_to(rank),
-                     std::span(new_row_).subspan(static_cast<std::size_t>(first[rank.offset()])));
-    }
-  }
-
-  std::size_t longer(std::span<const std::int32_t> message, RankId to) const {
-    return message.empty() ? 0 : 2 * message.size() - 1 + nodes_.members(nodes_.node_of(to)).size();
-  }
-
-  void order_rows(RankId rank, std::span<const std::uint32_t> wanted_by, std::span<std::int32_t> tokens,
-                  std::span<std::int32_t> new_row) {
-    const int place = nodes_.place_of(rank);
-    const auto gateway_of = [&](std::int32_t token) {
-      return Nodes::gateway(wanted_by[static_cast<std::size_t>(token)], nodes_.place_of(me_));
-    };
-    std::vector<std::int32_t> order(tokens.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::sort(order, {}, [&](std::int32_t row) {
-      const std::int32_t token = tokens[static_cast<std::size_t>(row)];
-      return std::pair(gateway_of(token), token);
-    });
-    const std::vector<std::int32_t> before(tokens.begin(), tokens.end());
-    const auto message = message_to(rank);
-    std::vector<std::int32_t>& out = to_nodes_[rank.offset()];
-    out.resize(longer(message, rank));
-    const std::size_t members = nodes_.members(nodes_.node_of(rank)).size();
-    const std::span<std::int32_t> by_gateway(out.data() + message.size(), members);
-    std::int32_t* wanted = out.data() + message.size() + members;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      tokens[i] = before[static_cast<std::size_t>(order[i])];
-      new_row[static_cast<std::size_t>(order[i])] = narrow(static_cast<std::int64_t>(i));
-      const int gateway = gateway_of(tokens[i]);
-      ++by_gateway[static_cast<std::size_t>(gateway)];
-      if (gateway == place)
-        *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
-    }
-    out[0] = message[0];
-    std::ranges::transform(message.subspan(1), out.begin() + 1,
-                           [&](std::int32_t row) { return new_row[static_cast<std::size_t>(row)]; });
-    passing_->out[rank.offset()] = part_of(by_gateway, place);
-  }
-
-  static Passing::Part part_of(std::span<const std::int32_t> by_gateway, int place) {
-    return {sum(by_gateway.first(static_cast<std::size_t>(place))),
-            by_gateway[static_cast<std::size_t>(place)]};
-  }
-
-  // Of a row here among those received: this rank's own are not.
-  std::int64_t received(std::int64_t row) const {
-    return row < made_.own_row + made_.own_rows ? row : row - made_.own_rows;
-  }
-
-  void find_passing() {
-    const int here = nodes_.place_of(me_);
-    const auto members = nodes_.members(nodes_.node_of(me_));
-    std::vector<std::vector<std::int32_t>> rows(members.size());  // to pass on, by place
-    std::vector<std::vector<Passing::Rows>> sends(members.size());
-    for (RankId rank : indices<RankId>(made_.peers_.size())) {
-      const Dispatched::Peer peer = made_.peer(rank);
-      passing_->in[rank.offset()] = {0, peer.in_rows};
-      const auto& message = from_nodes_[rank.offset()];
-      if (message.empty()) continue;
-      const auto rest = std::span(message).subspan(static_cast<std::size_t>(peer.in_positions) + 1);
-      const auto by_gateway = rest.first(members.size());
-      const Passing::Part direct = part_of(by_gateway, here);
-      EVENKEEL_CHECK(sum(by_gateway) == peer.in_rows);
-      passing_->in[rank.offset()] = direct;
-      for (std::size_t place = 0; place < members.size(); ++place) {
-        const Passing::Part part = part_of(by_gateway, static_cast<int>(place));
-        if (members[place] == me_) continue;
-        if (part.count > 0)
-          passing_->receives.push_back({members[place], {received(peer.in_row + part.begin), part.count}});
-        const std::int64_t before = std::ssize(rows[place]);
-        for (std::int64_t i = 0; i < direct.count; ++i)
-          if ((static_cast<std::uint32_t>(rest[members.size() + static_cast<std::size_t>(i)]) >> place &
-               1U) != 0)
-            rows[place].push_back(narrow(received(peer.in_row + direct.begin + i)));
-        if (std::ssize(rows[place]) > before)
-          sends[place].push_back({members[place], {before, std::ssize(rows[place]) - before}});
-      }
-    }
-    for (std::size_t place = 0; place < members.size(); ++place) {
-      for (Passing::Rows each : sends[place]) {
-        each.part.begin += std::ssize(passing_->passed_on);
-        passing_->sends.push_back(each);
-      }
-      passing_->passed_on.insert(passing_->passed_on.end(), rows[place].begin(), rows[place].end());
-    }
-    made_.passing_ = std::move(passing_);
-  }
-
   void number_rows() {
     for (RankId rank : indices<RankId>(made_.peers_.size())) {
       const auto in = message_from(rank), out = message_to(rank);
@@ -300,8 +182,9 @@ class DispatchRoutes {
     };
     for (RankId rank : indices<RankId>(made_.peers_.size())) {
       const std::int64_t first = made_.peer(rank).out_row;
-      find(message_to(rank), made_.rows_here + first,
-           std::span(new_row_).subspan(new_row_.empty() ? 0 : static_cast<std::size_t>(first)));
+      std::span<const std::int32_t> new_rows;
+      if (passing_) new_rows = passing_->new_rows().subspan(static_cast<std::size_t>(first));
+      find(message_to(rank), made_.rows_here + first, new_rows);
     }
     find(message_from(me_), made_.own_row, {});
   }
@@ -326,17 +209,12 @@ class DispatchRoutes {
   }
 
   const Deal& deal_;
-  const Nodes& nodes_;
   RankId me_;
   Dispatched made_;  // until receive() gives it away
   ChunkLoad load_;   // as far as it is known before the messages are
   Buffer messages_;
   std::span<std::int32_t> received_, sent_, assignments_, taken_;  // within
-  // In two levels: what is passed on, the new number of each row elsewhere, and the messages over links, by
-  // rank.
-  std::shared_ptr<Passing> passing_;
-  std::vector<std::int32_t> new_row_;
-  std::vector<std::vector<std::int32_t>> to_nodes_, from_nodes_;
+  std::optional<PassingRoutes> passing_;                           // in two levels
 };
 
 // Finds the routes of what deal_ says; index messages take no memory after.

@@ -1,0 +1,131 @@
+#include "evenkeel/exchange/internal/passing.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/check.h"
+#include "evenkeel/exchange/dispatched.h"
+
+namespace evenkeel {
+
+namespace {
+
+Passing::Part part_of(std::span<const std::int32_t> by_gateway, int place) {
+  const auto before = by_gateway.first(static_cast<std::size_t>(place));
+  return {std::accumulate(before.begin(), before.end(), std::int64_t{0}),
+          by_gateway[static_cast<std::size_t>(place)]};
+}
+
+// Of a row here among those received: this rank's own are not.
+std::int64_t received_row(const Dispatched& made, std::int64_t row) {
+  return row < made.own_row + made.own_rows ? row : row - made.own_rows;
+}
+
+}  // namespace
+
+PassingRoutes::PassingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens, std::span<const Message> to,
+                             std::span<const Message> from, std::span<std::int32_t> row_tokens)
+    : nodes_(nodes), me_(me), to_(to.size()), from_(to.size()) {
+  std::vector<std::size_t> first(to.size() + 1);
+  for (RankId rank : indices<RankId>(to.size())) {
+    const Message message = to[rank.offset()];
+    const std::int32_t rows = message.empty() ? 0 : message[0];
+    first[rank.offset() + 1] = first[rank.offset()] + static_cast<std::size_t>(rows);
+    passing_->out.push_back({0, rows});
+    for (std::int32_t row = 0; row < rows; ++row) new_rows_.push_back(row);
+    if (nodes.passes_on(rank, me)) from_[rank.offset()].resize(longer(from[rank.offset()], me));
+  }
+  const auto part = [&](std::span<std::int32_t> all, RankId rank) {
+    return all.subspan(first[rank.offset()], first[rank.offset() + 1] - first[rank.offset()]);
+  };
+  std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(tokens));  // bits by place
+  for (int node = 0; node < nodes.num_nodes(); ++node) {
+    if (!nodes.passes_on(me, nodes.members(node).front())) continue;
+    std::ranges::fill(wanted_by, 0U);
+    for (RankId rank : nodes.members(node))
+      for (std::int32_t token : part(row_tokens, rank))
+        wanted_by[static_cast<std::size_t>(token)] |= 1U << nodes.place_of(rank);
+    for (RankId rank : nodes.members(node))
+      if (const Message message = to[rank.offset()]; !message.empty())
+        order_rows(rank, message, wanted_by, part(row_tokens, rank), part(new_rows_, rank));
+  }
+}
+
+std::size_t PassingRoutes::longer(Message message, RankId to) const {
+  return message.empty() ? 0 : 2 * message.size() - 1 + nodes_.members(nodes_.node_of(to)).size();
+}
+
+void PassingRoutes::order_rows(RankId rank, Message message, std::span<const std::uint32_t> wanted_by,
+                               std::span<std::int32_t> tokens, std::span<std::int32_t> new_row) {
+  const int place = nodes_.place_of(rank);
+  const auto gateway_of = [&](std::int32_t token) {
+    return Nodes::gateway(wanted_by[static_cast<std::size_t>(token)], nodes_.place_of(me_));
+  };
+  std::vector<std::int32_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](std::int32_t row) {
+    const std::int32_t token = tokens[static_cast<std::size_t>(row)];
+    return std::pair(gateway_of(token), token);
+  });
+  const std::vector<std::int32_t> before(tokens.begin(), tokens.end());
+  std::vector<std::int32_t>& out = to_[rank.offset()];
+  out.resize(longer(message, rank));
+  const std::size_t members = nodes_.members(nodes_.node_of(rank)).size();
+  const std::span<std::int32_t> by_gateway(out.data() + message.size(), members);
+  std::int32_t* wanted = out.data() + message.size() + members;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    tokens[i] = before[static_cast<std::size_t>(order[i])];
+    new_row[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+    const int gateway = gateway_of(tokens[i]);
+    ++by_gateway[static_cast<std::size_t>(gateway)];
+    if (gateway == place)
+      *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
+  }
+  out[0] = message[0];
+  std::ranges::transform(message.subspan(1), out.begin() + 1,
+                         [&](std::int32_t row) { return new_row[static_cast<std::size_t>(row)]; });
+  passing_->out[rank.offset()] = part_of(by_gateway, place);
+}
+
+std::shared_ptr<const Passing> PassingRoutes::find(const Dispatched& made) {
+  std::vector<Passing> by_place(nodes_.members(nodes_.node_of(me_)).size());
+  for (RankId rank : indices<RankId>(to_.size())) take_from(rank, made, by_place);
+  for (Passing& place : by_place) {
+    for (Passing::Rows each : place.sends) {
+      each.part.begin += std::ssize(passing_->passed_on);
+      passing_->sends.push_back(each);
+    }
+    passing_->passed_on.insert(passing_->passed_on.end(), place.passed_on.begin(), place.passed_on.end());
+  }
+  return std::move(passing_);
+}
+
+// What a rank of another node sends here, what of it is passed on to each place of this node, and what of its
+// rows comes from there.
+void PassingRoutes::take_from(RankId rank, const Dispatched& made, std::vector<Passing>& by_place) {
+  const Dispatched::Peer peer = made.peer(rank);
+  passing_->in.push_back({0, peer.in_rows});
+  const Message message = from_[rank.offset()];
+  if (message.empty()) return;
+  const auto members = nodes_.members(nodes_.node_of(me_));
+  const Message behind = message.subspan(static_cast<std::size_t>(peer.in_positions) + 1);
+  const Message by_gateway = behind.first(members.size()), wanted = behind.subspan(members.size());
+  EVENKEEL_CHECK(std::accumulate(by_gateway.begin(), by_gateway.end(), std::int64_t{0}) == peer.in_rows);
+  const Passing::Part direct = passing_->in.back() = part_of(by_gateway, nodes_.place_of(me_));
+  for (std::size_t place = 0; place < members.size(); ++place) {
+    if (members[place] == me_) continue;
+    const Passing::Part part = part_of(by_gateway, static_cast<int>(place));
+    const std::int64_t begin = received_row(made, peer.in_row + part.begin);
+    if (part.count > 0) passing_->receives.push_back({members[place], {begin, part.count}});
+    std::vector<std::int32_t>& rows = by_place[place].passed_on;
+    const std::int64_t before = std::ssize(rows);
+    for (std::int64_t i = 0; i < direct.count; ++i)
+      if ((static_cast<std::uint32_t>(wanted[static_cast<std::size_t>(i)]) >> place & 1U) != 0)
+        rows.push_back(static_cast<std::int32_t>(received_row(made, peer.in_row + direct.begin + i)));
+    if (std::ssize(rows) > before)
+      by_place[place].sends.push_back({members[place], {before, std::ssize(rows) - before}});
+  }
+}
+
+}  // namespace evenkeel
