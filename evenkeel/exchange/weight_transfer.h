@@ -3,9 +3,8 @@
 // Weights    fetch() posts what this rank lends and takes what it borrows one expert after the other, gate_up
 //            before the rest, through one block of memory: whoever computes packs them anyway, and keeps only
 //            that. finish() waits for those that borrow from this rank.
-// Nodes      With nodes in two levels, weights that several ranks of another node borrow from one rank go to
-// the
-//            first of them alone, which passes them on as it takes them.
+// Nodes      With nodes in two levels, weights that several ranks of another node borrow from one rank go
+//            to the first of them alone, which passes them on as it takes them.
 // Gradients  Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
 //            owner, who adds the parts in the plan's order, one expert's in memory at a time.
 // Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.

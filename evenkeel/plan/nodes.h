@@ -2,8 +2,7 @@
 // link to it once.
 //
 // Gateway  The one of a node's ranks that want a row which gets it over the link, and passes it on: the first
-// at or
-//          behind the sender's own place in its node, so that senders of a node use unlike ones.
+//          at or behind the sender's own place in its node, so that senders of a node use unlike ones.
 #pragma once
 
 #include <bit>

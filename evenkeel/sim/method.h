@@ -11,9 +11,8 @@
 //            what is predicted to be fastest)
 //   memory   memfine (chunks of 1, 2, 4 or 8 parts, computed again in backward), budget (as the layer
 //            decides in so many bytes)
-//   ways     two-levels (what several ranks of another node want crosses the link to it once; without a
-//   budget) or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by
-//   layer
+//   ways     two-levels (what several ranks of another node want crosses the link to it once; no budget)
+//   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 // backend.
 //
 // Group      size(), and what an Operation needs of its ranks.
-// Operation  Filled by send(), receive(), meet() and reduce(), which returns space for every rank's values;
-// in
-//            use from when it is posted until it is carried out or cancelled.
+// Operation  Filled by send(), receive(), meet() and reduce(), which returns space for every rank's values.
+//            In use from when it is posted until it is carried out or cancelled.
 #pragma once
 
 #include <algorithm>

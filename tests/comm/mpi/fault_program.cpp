@@ -5,15 +5,15 @@
 // KIND   none, kill, stop, exit, throw, slow (longer than all wait), late (shorter than the deadline)
 // RANKS  digits, a rank each
 // PLACE  start (before MPI is), set-up (before run_mpi_ranks), an operation's name, that and " posted",
-// experts
-//        prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks);
+//        experts prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks);
 //        moment: whatever the rank is at
 // AT     which time that this rank comes there, counted from 1; of moment: milliseconds after the first step
 //
 // Says, a line each, fields parted by tabs:
 // fault  clock, process id, as the fault comes
 // rank   rank, clock, "ok" or the error's class, its peer, operation and seconds, its message, the steps'
-// checksums again  the same of another run, without a fault, after a fault within the first one
+//        checksums
+// again  the same of another run, without a fault, after a fault within the first one
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
