@@ -8,6 +8,8 @@
 #include "evenkeel/base/parse.h"
 #include "evenkeel/comm/hosts.h"
 #include "evenkeel/io/topology_file.h"
+#include "evenkeel/plan/nodes.h"
+#include "evenkeel/study/calibration.h"
 #include "evenkeel/study/experiment.h"
 #ifdef EVENKEEL_WITH_MPI
 #include "evenkeel/comm/mpi/mpi_ranks.h"
@@ -62,8 +64,9 @@ void add_nodes(CLI::App& app, NodeOptions& options) {
                "What several ranks of another node want crosses the link to it once");
 }
 
-std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks,
-                              Communicator* comm) {
+namespace {
+
+std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
   if (is_given(app, "--topology")) {
     refuse_if_given(app, "--nodes", "is what --topology says");
     const Topology topology = named_topology(options.topology);
@@ -90,6 +93,26 @@ std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, i
   std::vector<int> node_of;
   for (std::int64_t rank = 0; rank < ranks; ++rank) node_of.push_back(static_cast<int>(rank * nodes / ranks));
   return node_of;
+}
+
+}  // namespace
+
+std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks,
+                              Communicator* comm) {
+  std::vector<int> nodes = given_nodes(app, options, ranks, comm);
+  if (options.two_levels && !Nodes(nodes).two_levels())
+    throw InvalidArgument("--two-levels", "there are not several nodes, one of several ranks",
+                          "such nodes, or to leave it out");
+  if (options.two_levels) refuse_if_given(app, "--budget", "is not kept by steps in two levels");
+  return nodes;
+}
+
+std::optional<StepLinks> given_links(const CLI::App& app, const NodeOptions& options, const MoeShape& shape,
+                                     const Machine& machine, bool backward) {
+  if (!is_given(app, "--topology") || !is_given(app, "--cost")) return std::nullopt;
+  StepLinks links = links_of(shape, named_topology(options.topology), machine, backward);
+  if (!links_differ(links)) return std::nullopt;
+  return links;
 }
 
 }  // namespace evenkeel::cli

@@ -4,10 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "evenkeel/comm/communicator.h"
+#include "evenkeel/cost/spill_costs.h"
+#include "evenkeel/layer/moe_layer.h"
 
 namespace evenkeel::cli {
 
@@ -30,6 +33,10 @@ void add_nodes(CLI::App& app, NodeOptions& options);
 // The node of each rank, or nothing where no option says it. Collective for --nodes hosts. Throws
 // InvalidArgument where two say it otherwise, or --two-levels has no nodes.
 std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
+
+// What `level` plans by, where --topology and --cost say it and links within and between nodes differ.
+std::optional<StepLinks> given_links(const CLI::App& app, const NodeOptions& options, const MoeShape& shape,
+                                     const Machine& machine, bool backward);
 
 // Whether this process prints and writes.
 inline bool is_first(const Communicator* comm) {

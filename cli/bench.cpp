@@ -122,6 +122,10 @@ void run_table(const CLI::App& app, const BenchArguments& options, Communicator*
   if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
     throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
   setup.budget = budget_of(app, options.budget, options.backward);
+  for (PlannerOptions& planner : setup.planners)
+    if (planner.kind == Kind::level)
+      planner.links =
+          given_links(app, options.nodes, setup.shape, setup.budget.memory.cost, options.backward);
   const Series series = is_given(app, "--ablation")
                             ? measure_ablation(setup, options.ablation, named_progress)
                             : measure_scenarios(setup, options.scenarios, named_progress);

@@ -19,7 +19,6 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/read_recording.h"
-#include "evenkeel/io/topology_file.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/report/study_report.h"
 #include "evenkeel/routing/trace.h"
@@ -217,11 +216,10 @@ void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
   setup.comm = comm;
   setup.node_of_rank = node_of_rank(app, options.nodes, static_cast<int>(options.ranks), comm);
   setup.two_levels = options.nodes.two_levels;
-  if (is_given(app, "--topology") && is_given(app, "--cost"))
-    for (Candidate& candidate : setup.candidates)
-      if (candidate.planner.kind == Kind::level)
-        candidate.planner.links = links_of(setup.shape, named_topology(options.nodes.topology),
-                                           setup.reference.budget.memory.cost, options.backward);
+  for (Candidate& candidate : setup.candidates)
+    if (candidate.planner.kind == Kind::level)
+      candidate.planner.links =
+          given_links(app, options.nodes, setup.shape, setup.reference.budget.memory.cost, options.backward);
   require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
   if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "evenkeel/base/error.h"
 
@@ -26,6 +27,13 @@ Nodes::Nodes(std::span<const int> node_of_rank) : node_of_rank_(node_of_rank.beg
                             fmt::format("1..{}", kMostRanks));
   two_levels_ =
       members_.size() > 1 && std::ranges::any_of(members_, [](const auto& of) { return of.size() > 1; });
+}
+
+bool Nodes::make_two_levels(std::span<const int> node_of_rank) {
+  std::map<int, int> ranks;
+  for (const int node : node_of_rank) ++ranks[node];
+  const auto most = std::ranges::max_element(ranks, {}, [](const auto& node) { return node.second; });
+  return ranks.size() > 1 && most->second > 1 && most->second <= kMostRanks;
 }
 
 RankId Nodes::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {

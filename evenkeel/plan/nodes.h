@@ -26,6 +26,9 @@ class Nodes {
   // node of more than kMostRanks.
   explicit Nodes(std::span<const int> node_of_rank);
 
+  // Whether these are nodes in two levels, none of too many ranks.
+  static bool make_two_levels(std::span<const int> node_of_rank);
+
   // Whether any node has several ranks, and there is another.
   bool two_levels() const { return two_levels_; }
   int num_ranks() const { return static_cast<int>(node_of_rank_.size()); }

@@ -90,6 +90,7 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                     .num_ranks = shape.ranks,
                     .seconds = setup.layer && setup.machine,
                     .unlike_links = setup.planner.links.has_value(),
+                    .two_levels = Nodes::make_two_levels(setup.topology.description().node_of_rank),
                     .backward = setup.backward,
                     .budget = setup.budget.has_value()};
   const CompareOptions options{.methods = methods_of(request, known),

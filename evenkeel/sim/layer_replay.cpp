@@ -130,6 +130,9 @@ Nodes nodes_for(const Method& method, const SimSetup& setup) {
   if (method.memory != Method::Memory::unlimited)
     throw InvalidArgument("methods", method.name + ": a step in two levels is not cut to a budget",
                           "two-levels without memfine and budget");
+  if (method.step == Method::Step::slots)
+    throw InvalidArgument("methods", method.name + ": slots are filled in one level",
+                          "two-levels without slots");
   Nodes nodes(setup.topology.description().node_of_rank);
   if (!nodes.two_levels())
     throw InvalidArgument("methods", method.name + ": two-levels needs several nodes, one of several ranks",

@@ -141,7 +141,7 @@ std::string Method::description() const {
 std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
   // A name of what cannot be compared here is refused by whoever knows why.
   Known all = known;
-  all.seconds = all.unlike_links = all.budget = true;
+  all.seconds = all.unlike_links = all.two_levels = all.budget = true;
   all.backward = false;
   std::vector<Method> usual = usual_methods(known);
   for (const Method& method : usual_methods(all))
@@ -173,7 +173,7 @@ std::vector<Method> usual_methods(const Known& known) {
   add("llep", "llep");
   add("level", "level");
   if (known.unlike_links) add("level-links", "level-links");
-  if (known.unlike_links) add("two-levels", "two-levels");
+  if (known.two_levels) add("two-levels", "two-levels");
   if (!known.backward && known.num_experts > 1) add("slots", "slots:2");
   if (known.budget) add("memfine", "memfine");
   const bool copied = !known.backward && known.num_ranks > 1;

@@ -51,6 +51,7 @@ struct Known {
   int num_ranks = 1;
   bool seconds = false;  // a model and a machine
   bool unlike_links = false;
+  bool two_levels = false;  // several nodes, one of several ranks
   bool backward = false;
   bool budget = false;
 };

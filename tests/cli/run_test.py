@@ -38,7 +38,9 @@ class Run(CommandTest):
         ]:
             self.assert_refused([*words, *more], 2, "InvalidArgument", *parts)
         more = ["--nodes", 2, "--two-levels", "--budget", "1MiB"]
-        self.assert_refused([*words, *more], 4, "InvalidArgument", "node_of_rank: is given, and the arena has a budget")
+        self.assert_refused([*words, *more], 2, "InvalidArgument", "--budget: is not kept by steps in two levels")
+        more = ["--nodes", 1, "--two-levels"]
+        self.assert_refused([*words, *more], 2, "InvalidArgument", "--two-levels: there are not several nodes")
 
     def test_prints_exactly_the_promised_keys(self):
         result = self.run_small("zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 10, "--top-k", 2)

@@ -251,6 +251,47 @@ TEST(ARankThatReturns, LeavesThoseAloneThatNeedNothingFromIt) {
   });
 }
 
+// At the end, as long as the others may answer.
+TEST(ARankThatReturns, MayBeALittleLaterThanTheDeadline) {
+  run_on(
+      3,
+      [](Communicator& comm) {
+        if (comm.rank() == RankId(1)) std::this_thread::sleep_for(milliseconds(800));
+      },
+      short_deadline);
+}
+
+TEST(AMessageThatNobodyReceives, IsAnErrorAtTheEnd) {
+  NEEDS_RANKS(2);
+  std::string thrown;
+  endings_of(
+      2, usual_deadline,
+      [](Communicator& comm) {
+        const std::byte bytes[8] = {};
+        CpuStream stream;
+        const SendSlice send{RankId(1), bytes};
+        if (comm.rank() == RankId(0)) comm.send_receive({&send, 1}, {}, stream, "lost").wait();
+      },
+      &thrown);
+  EXPECT_THAT(thrown, MatchesRegex("rank 0 sent 8 bytes that rank 1 never received|"
+                                   "rank 1 ended before it answered in lost;.*"));
+}
+
+TEST(AnOperationOfAStreamThatOutlivesItsRanks, IsLeftUnfinished) {
+  NEEDS_RANKS(2);
+  std::string thrown;
+  std::byte value{};
+  CpuStream streams[2];
+  endings_of(
+      2, usual_deadline,
+      [&](Communicator& comm) {
+        const ReceiveSlice receive{RankId(1 - comm.rank().value()), {&value, 1}};
+        comm.send_receive({}, {&receive, 1}, streams[comm.rank().offset()], "outlived");
+      },
+      &thrown);
+  EXPECT_THAT(thrown, MatchesRegex("rank [01] (ended, and )?left unfinished: outlived"));
+}
+
 TEST(PeersThatDisagreeOnASize, BothLearnBothSizes) {
   NEEDS_RANKS(3);
   for (const bool sender_first : {false, true}) {

@@ -70,7 +70,7 @@ std::vector<std::string> names(const std::vector<Method>& methods) {
 TEST(UsualMethods, AreThoseThatCanBeCompared) {
   EXPECT_THAT(names(usual_methods({.num_experts = 32, .num_ranks = 8})),
               ElementsAre("ep", "eplb", "moetuner", "robust", "llep", "level", "slots", "all"));
-  EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true})),
+  EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true, true})),
               ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
                           "two-levels", "memfine", "all"));
 }
@@ -100,7 +100,7 @@ TEST(UsualMethods, CopyExpertsInAllTogetherWhereModelsAreServed) {
 }
 
 TEST(Methods, AreNamesOfUsualOnesAndCombinations) {
-  const Known known{32, 8, true, true, false, true};
+  const Known known{32, 8, true, true, true, false, true};
   const std::vector<Method> methods = parse_methods("all,robust+slots:3", known);
   EXPECT_THAT(names(methods), ElementsAre("all", "robust+slots:3"));
   EXPECT_EQ(methods[0].step, Method::Step::best);

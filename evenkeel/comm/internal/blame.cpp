@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/check.h"
+
 namespace evenkeel::internal {
 
 namespace {
@@ -38,6 +40,7 @@ std::string describe_last(int rank, const char* name, double seconds_ago, std::u
 Cause find_blame(const Witness& witness, int rank, const char* operation, double deadline_seconds) {
   std::vector<int> awaited;
   witness.list_awaited(rank, awaited);
+  EVENKEEL_CHECK(!awaited.empty());
   for (int peer : awaited) {
     if (witness.has_left(peer))
       return blame(witness, rank, peer, fmt::format("ended before it answered in {}", operation));

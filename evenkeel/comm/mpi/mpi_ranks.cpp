@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "evenkeel/base/error.h"
@@ -39,7 +40,13 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
   }
 
   Event post(MpiOperation& operation, Stream& stream) override {
-    operation.publish();
+    try {
+      operation.publish();
+    } catch (const std::exception& error) {  // of which a part may be under way
+      root().abort_for("failed", error.what());
+      root().let_go();
+      throw;
+    }
     return static_cast<CpuStream&>(stream).post(operation);
   }
 
@@ -55,12 +62,12 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
 
   // Messages of a communicator go by two of MPI's tags.
   void require_tag(std::int64_t number) const {
+    constexpr int kLeast = 32767;  // that any MPI has
     int* most = nullptr;
     int known = 0;
-    MPI_Comm_get_attr(root().bytes(), MPI_TAG_UB, static_cast<void*>(&most), &known);
-    if (known != 0 && 2 * number + 1 > *most)
-      throw Unsupported(
-          fmt::format("this MPI tells {} communicators apart, and this is one more", *most / 2));
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
+    if (const int tags = known != 0 ? *most : kLeast; 2 * number + 1 > tags)
+      throw Unsupported(fmt::format("this MPI tells {} communicators apart, and this is one more", tags / 2));
   }
 
   MpiRoot& root() const { return *group().root; }
@@ -71,9 +78,11 @@ namespace {
 void run_body(const std::shared_ptr<MpiRoot>& root, const std::function<void(Communicator&)>& body) {
   std::vector<int> members(static_cast<std::size_t>(root->size()));
   std::iota(members.begin(), members.end(), 0);
-  MpiCommunicator comm(std::make_shared<MpiGroup>(root, std::move(members)), root->rank());
+  std::optional<MpiCommunicator> comm;
+  comm.emplace(std::make_shared<MpiGroup>(root, std::move(members)), root->rank());
   try {
-    body(comm);
+    body(*comm);
+    comm.reset();  // with operations that a stream of the caller's still has
     root->end();
   } catch (const std::exception& error) {
     root->abort_for("failed", error.what());
@@ -90,15 +99,32 @@ void run_body(const std::shared_ptr<MpiRoot>& root, const std::function<void(Com
 
 }  // namespace internal
 
+namespace {
+
+constexpr double kLeastDeadline = 1e-3, kLongestDeadline = 1e8;  // seconds
+
+}  // namespace
+
 void run_mpi_ranks(const std::function<void(Communicator&)>& body, const MpiOptions& options) {
-  if (!(options.deadline_seconds > 0 && options.deadline_seconds <= 1e8))
+  if (!(options.deadline_seconds >= kLeastDeadline && options.deadline_seconds <= kLongestDeadline))
     throw InvalidArgument("deadline_seconds", fmt::format("is {:g}", options.deadline_seconds),
-                          "above 0, at most 1e+08");
+                          fmt::format("{:g}..{:g}", kLeastDeadline, kLongestDeadline));
+  static bool runs = false;
+  if (runs)
+    throw Unsupported(
+        "run_mpi_ranks runs already in this process; split() its communicator for a part of it");
   internal::Session::require();
   const MPI_Comm parent =
       options.communicator == nullptr ? MPI_COMM_WORLD : MPI_Comm_f2c(*options.communicator);
-  if (parent == MPI_COMM_NULL)
-    throw InvalidArgument("communicator", "is MPI_COMM_NULL", "the handle of a communicator");
+  int between_groups = 0;
+  if (parent != MPI_COMM_NULL) MPI_Comm_test_inter(parent, &between_groups);
+  if (parent == MPI_COMM_NULL || between_groups != 0)
+    throw InvalidArgument("communicator", between_groups != 0 ? "is one between groups" : "is MPI_COMM_NULL",
+                          "the handle of a communicator of one group");
+  runs = true;
+  struct Ended {
+    ~Ended() { runs = false; }
+  } const ended;
   internal::run_body(std::make_shared<internal::MpiRoot>(parent, options.deadline_seconds), body);
 }
 

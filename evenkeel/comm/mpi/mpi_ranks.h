@@ -16,9 +16,11 @@
 // Errors    Where two ranks fail at the same moment, ranks may name either.
 // Unwinding When a call or a wait throws CommError, or abort() returns, MPI reads and writes none of the
 //           rank's bytes any more. For that, ranks that stop wait for one another, at most for the deadline,
-//           and not for a rank that did not answer. Where such a rank still holds on to bytes, MPI is not
-//           called again in this process, and it is not ended: mpirun then ends the job. A stream that ends
-//           with unfinished operations that a peer could still need aborts.
+//           and not for a rank that did not answer. Where one did not, it may still hold on to bytes: MPI is
+//           not called again in this process, nor ended, and mpirun then ends the job.
+//           A stream that ends with unfinished operations that a peer could still need aborts; where that is
+//           in unwinding, the others hear of the operation, not of the exception.
+// Messages  One that is sent and never received is an error, at the end, on all ranks.
 // Deaths    Open MPI 4.1 ends the whole job soon after one of its processes dies, and says which. Only under
 //           mpirun's --mca orte_enable_recovery 1 do the others live to name it, soon after the deadline;
 //           mpirun then exits with 0, and on several hosts not at all. A rank that dies before run_mpi_ranks
@@ -40,9 +42,10 @@ struct MpiOptions {
   const int* communicator = nullptr;
 };
 
-// Collective: runs `body` on this process's rank, and returns when all ranks' bodies have ended, or throws on
-// all of them: on a rank whose body threw, that exception; on the others CommError with it as the cause. The
-// end is a wait like any other, with the same deadline.
+// Collective, and not within itself: runs `body` on this process's rank, and returns when all ranks' bodies
+// have ended, or throws on all of them: on a rank whose body threw, that exception; on the others CommError
+// with it as the cause. (A body that calls abort() and returns just returns.) The end is a wait like any
+// other, with the same deadline.
 //
 // Starts MPI where it is not started yet; it then ends with the process. It is used by one thread at a time
 // (MPI_THREAD_FUNNELED): the caller's, which must be the one that started it. Without mpirun there is one

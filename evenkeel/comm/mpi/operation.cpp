@@ -79,8 +79,8 @@ void MpiOperation::publish() {
   ended_.resize(pieces_.size());
   statuses_.resize(pieces_.size());
   open_ = pieces_.size();
-  in_use_ = true;
   root_.begin(*this);
+  in_use_ = true;
   const int tag = 2 * group_.number + (channel_ == Channel::collectives ? 1 : 0);
   for (const bool incoming : {true, false}) {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -103,27 +103,29 @@ void MpiOperation::copy_own() {
 
 bool MpiOperation::test() {
   if (open_ == 0) return true;
+  Session::require_open(root_.rank());
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, ended_.data(),
                                 statuses_.data());
   if (code != MPI_ERR_IN_STATUS) require_success(code, root_.rank(), "MPI_Testsome");
+  int failed = MPI_SUCCESS;  // thrown when all are counted
   for (int i = 0; i < (count == MPI_UNDEFINED ? 0 : count); ++i) {
     const MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
-    finish(static_cast<std::size_t>(ended_[static_cast<std::size_t>(i)]), status,
-           code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+    const int of_piece = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
+    finish(pieces_[static_cast<std::size_t>(ended_[static_cast<std::size_t>(i)])], status);
+    if (of_piece != MPI_SUCCESS && of_piece != MPI_ERR_TRUNCATE) failed = of_piece;
   }
+  require_success(failed, root_.rank(), "a message of MPI's");
   return open_ == 0;
 }
 
-void MpiOperation::finish(std::size_t index, const MPI_Status& status, int code) {
-  const Piece& piece = pieces_[index];
+void MpiOperation::finish(const Piece& piece, const MPI_Status& status) {
   --open_;
-  if (!piece.incoming) return require_success(code, root_.rank(), "MPI_Isend");
+  if (!piece.incoming) return;
   root_.count_received(piece.peer);
   MPI_Count size = 0;
   MPI_Get_elements_x(&status, MPI_BYTE, &size);
-  if (code != MPI_ERR_TRUNCATE) require_success(code, root_.rank(), "MPI_Irecv");
-  if (code == MPI_SUCCESS && static_cast<std::size_t>(size) == piece.size) return;
+  if (static_cast<std::size_t>(size) == piece.size) return;
   root_.abort({piece.peer, root_.rank(), root_.rank(),
                fmt::format("rank {} sends {} bytes, where rank {} expects {} bytes in {}", piece.peer, size,
                            root_.rank(), piece.size, name_)});

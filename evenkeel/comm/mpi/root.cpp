@@ -19,8 +19,8 @@ namespace evenkeel::internal {
 namespace {
 
 constexpr int kNoticeTag = 0;
-constexpr int kPollsBeforeYielding = 2000;
-constexpr int kPollsToANotice = 16;
+constexpr unsigned kPollsBeforeYielding = 2000;
+constexpr unsigned kPollsToANotice = 16;
 // What a rank sent before it left may be seen after that it left.
 constexpr std::chrono::milliseconds kUntilGone{100};
 
@@ -68,7 +68,7 @@ class MpiRoot::Wait {
   Clock::duration limit_;
   RunningTime waited_;
   double cpu_ = thread_cpu_seconds();
-  int polls_ = 0;
+  unsigned polls_ = 0;
 };
 
 MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(deadline_seconds) {
@@ -82,17 +82,17 @@ MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(d
 
 MpiRoot::~MpiRoot() {
   RunningTime waited(ticks(deadline_seconds_) / 8);
-  for (int polls = 0; !Session::closed() && !mail_->outgoing.empty(); pause(polls)) {
+  for (unsigned polls = 0; !Session::closed() && !mail_->outgoing.empty(); pause(polls)) {
     mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
     if (!mail_->outgoing.empty() && waited.look() > ticks(deadline_seconds_))
       Session::close(fmt::format("rank {} does not take what it is told", mail_->outgoing.front().peer));
   }
-  if (Session::closed()) {
+  const bool arrives = !Session::closed() && !std::ranges::all_of(mail_->incoming, &Message::has_ended);
+  if (Session::closed() || arrives)
     static_cast<void>(mail_.release());  // MPI may still read and write what is in it
-    return;
-  }
-  // Of a root that was aborted, notices may still be on their way: whoever had its place would get them.
-  if (aborted()) return;
+  // Of a root that was aborted, notices may still be on their way: a communicator in its place would get
+  // them.
+  if (Session::closed() || aborted()) return;
   MPI_Comm_free(&bytes_);
   MPI_Comm_free(&notices_);
 }
@@ -120,13 +120,12 @@ int MpiRoot::ranks_here() const {
   return static_cast<int>(std::ranges::count(all, mine));
 }
 
-// In the set-up a rank that is late is known to nobody by name, and cannot answer: it has as long as
-// elsewhere.
+// In the set-up nobody can say which rank is late, and none can answer: all have as long as elsewhere.
 void MpiRoot::wait_for_all(MPI_Request request) const {
   const double longest = deadline_seconds_ + grace_seconds(deadline_seconds_);
   const Clock::time_point start = Clock::now();
   RunningTime waited(ticks(deadline_seconds_) / 8);
-  int polls = 0;
+  unsigned polls = 0;
   for (int done = 0; done == 0; pause(polls)) {
     require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), rank_, "MPI_Test");
     if (done != 0 || waited.look() < ticks(longest)) continue;
@@ -137,7 +136,7 @@ void MpiRoot::wait_for_all(MPI_Request request) const {
 }
 
 void MpiRoot::check(const char* name) {
-  take_notices();
+  if (!cause_) take_notices();
   if (cause_) stop(name, 0);
 }
 
@@ -160,7 +159,7 @@ bool MpiRoot::has_all_of(int peer) const {
 void MpiRoot::wait(MpiOperation& operation) {
   Wait wait(*this, &operation);
   std::size_t open = operation.open();
-  for (int polls = 0;; ++polls) {
+  for (unsigned polls = 0;; ++polls) {
     const bool done = operation.test();
     // When it is done too: what came may be of a rank whose bytes were gone already.
     if (done || polls % kPollsToANotice == 0) take_notices();
@@ -195,12 +194,24 @@ void MpiRoot::end() {
   if (cause_) return;
   ending_ = true;
   peers_[static_cast<std::size_t>(rank_)].told = peers_[static_cast<std::size_t>(rank_)].sent;
-  const Ending everyone(size_, [this](int peer) { return has_all_of(peer); });
   tell_all({.kind = Notice::Kind::left});
+  wait_for_everyone([this](int peer) { return has_all_of(peer); });
+  // Where a rank found a message too many, none ends well.
+  tell_all({.kind = Notice::Kind::ended});
+  wait_for_everyone(
+      [this](int peer) { return peer == rank_ || peers_[static_cast<std::size_t>(peer)].ended; });
+}
+
+void MpiRoot::wait_for_everyone(const std::function<bool(int)>& has_come) {
+  const Ending everyone(size_, has_come);
   Wait wait(*this, &everyone);
   for (std::vector<int> absent(1); !absent.empty(); wait.pause(false)) {
     take_notices();
-    take_unclaimed();
+    for (MpiOperation* operation : pending_) operation->test();  // of communicators that outlive the body
+    if (const Message* message = take_unclaimed(); message != nullptr && !cause_)
+      abort({message->peer, rank_, rank_,
+             fmt::format("rank {} sent {} bytes that rank {} never received", message->peer,
+                         message->bytes.size(), rank_)});
     absent.clear();
     everyone.list_absent(absent);
     if (!cause_ && !absent.empty() && wait.is_too_long()) blame_someone(everyone.name());
@@ -209,6 +220,7 @@ void MpiRoot::end() {
 }
 
 void MpiRoot::tell(int peer, const Notice& notice) {
+  Session::require_open(rank_);
   mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
   Message& sent = mail_->outgoing.emplace_back(Message{peer, pack(notice)});
   require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
@@ -233,6 +245,7 @@ bool MpiRoot::Message::has_ended() {
 // False where none has come. Nothing waits for the message here: where its sender dies, a large one never
 // ends.
 bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const {
+  Session::require_open(rank_);
   int found = 0, size = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status status;
@@ -272,9 +285,14 @@ void MpiRoot::take(const Notice& notice, int from) {
       peer.told = notice.messages;
       peer.left = Clock::now();
       return;
+    case Notice::Kind::ended:
+      peer.ended = true;
+      return;
     case Notice::Kind::ask: {
       Notice answer{.kind = Notice::Kind::answer, .waits = awaited_ != nullptr && !ending_};
       if (answer.waits) awaited_->list_absent(answer.awaited);
+      std::ranges::sort(answer.awaited);
+      answer.awaited.erase(std::ranges::unique(answer.awaited).begin(), answer.awaited.end());
       answer.last_message = last_message(rank_);
       return tell(from, answer);
     }
@@ -324,7 +342,7 @@ void MpiRoot::blame_someone(const char* name) {
   const double grace = grace_seconds(deadline_seconds_);
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_) tell(peer, {.kind = Notice::Kind::ask});
-  int polls = 0;
+  unsigned polls = 0;
   const auto hear_until = [&](const auto& enough) {
     RunningTime waited(ticks(grace) / 8);
     while (!cause_ && !enough() && waited.look() < ticks(grace)) {
@@ -340,7 +358,9 @@ void MpiRoot::blame_someone(const char* name) {
       if (!has_answered(peer)) return false;
     return true;
   });
-  if (cause_) return;
+  std::vector<int> absent;
+  awaited_->list_absent(absent);
+  if (cause_ || absent.empty()) return;  // others spoke first, or came after all
   const Cause cause = find_blame(*this, rank_, name, deadline_seconds_);
   const bool silent = !has_answered(cause.peer);
   if (const int speaks = speaker(); speaks != rank_) {
@@ -392,7 +412,7 @@ void MpiRoot::let_go() noexcept {
   if (std::exchange(has_let_go_, true) || Session::closed()) return;
   try {
     RunningTime waited(ticks(deadline_seconds_) / 8);
-    int polls = 0;
+    unsigned polls = 0;
     while (!is_settled() && waited.look() < ticks(deadline_seconds_)) {
       take_notices();
       take_unclaimed();
@@ -419,19 +439,20 @@ bool MpiRoot::is_settled() const {
   return std::ranges::all_of(absent, [this](int peer) { return peer == silent_; });
 }
 
-// Messages that no operation of this rank expects.
-void MpiRoot::take_unclaimed() {
-  while (begin_receiving(bytes_, MPI_ANY_TAG, mail_->unclaimed)) {
-  }
-  mail_->unclaimed.remove_if([this](Message& each) {
-    if (!each.has_ended()) return false;
-    count_received(each.peer);
-    return true;
-  });
+// Messages that no operation of this rank expects: the last of them, or null.
+const MpiRoot::Message* MpiRoot::take_unclaimed() {
+  const Message* last = nullptr;
+  while (begin_receiving(bytes_, MPI_ANY_TAG, mail_->unclaimed)) last = &mail_->unclaimed.back();
+  for (Message& each : mail_->unclaimed)
+    if (each.request != MPI_REQUEST_NULL && each.has_ended()) count_received(each.peer);
+  return last;
 }
 
-void MpiRoot::pause(int& polls) const {
-  if (shares_cores_ || ++polls > kPollsBeforeYielding) sched_yield();
+void MpiRoot::pause(unsigned& polls) const {
+  if (shares_cores_ || polls >= kPollsBeforeYielding)
+    sched_yield();
+  else
+    ++polls;
 }
 
 }  // namespace evenkeel::internal

@@ -61,6 +61,11 @@ bool Session::closed() noexcept {
   return state().closed;
 }
 
+void Session::require_open(int rank) {
+  if (state().closed)
+    throw CommError(rank, "a call", 0, "MPI cannot be used any more in this process: " + state().why);
+}
+
 std::string words_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;

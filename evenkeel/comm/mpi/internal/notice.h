@@ -14,8 +14,9 @@ struct Notice {
   enum class Kind : std::int32_t {
     stop,     // the sender has stopped, or stops now, for this cause
     left,     // the sender issues nothing more
+    ended,    // and has all that the others sent
     ask,      // whom do you wait for?
-    answer,   //
+    answer,   // to that
     verdict,  // tell all to stop for this cause
   };
 

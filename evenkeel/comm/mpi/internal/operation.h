@@ -63,7 +63,7 @@ class MpiOperation final : public CpuOperation, public Awaited {
   void cancel() noexcept override;
   void add(int peer, bool incoming, std::byte* data, std::size_t size);
   void copy_own();
-  void finish(std::size_t piece, const MPI_Status& status, int code);
+  void finish(const Piece& piece, const MPI_Status& status);
   void retire() noexcept;
 
   MpiGroup& group_;

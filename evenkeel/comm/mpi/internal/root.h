@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -89,6 +90,7 @@ class MpiRoot final : private Witness {
     std::uint64_t received = 0;
     std::optional<std::uint64_t> told;  // messages to this rank, once it sends no more
     std::optional<Clock::time_point> left;
+    bool ended = false;
     std::optional<Notice> answer;
   };
   // What MPI still reads or writes: it stays where it is until that has ended.
@@ -117,8 +119,9 @@ class MpiRoot final : private Witness {
   bool is_gone(int peer) const;
   int speaker() const;
   bool is_settled() const;
-  void take_unclaimed();
-  void pause(int& polls) const;
+  const Message* take_unclaimed();
+  void wait_for_everyone(const std::function<bool(int)>& has_come);
+  void pause(unsigned& polls) const;
 
   bool list_awaited(int rank, std::vector<int>& ranks) const override;
   bool has_left(int rank) const override { return is_gone(rank); }

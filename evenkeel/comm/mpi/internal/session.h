@@ -14,6 +14,8 @@ class Session {
   // From now on MPI is not called: it could write to memory that is somebody else's by then.
   static void close(std::string why) noexcept;
   static bool closed() noexcept;
+  // Throws CommError of `rank`, who is about to call MPI, where it is closed.
+  static void require_open(int rank);
 };
 
 // Throws CommError of `rank` with MPI's words where a call of MPI's failed.
