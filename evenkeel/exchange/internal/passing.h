@@ -4,8 +4,8 @@
 // Order      Rows from a rank to one of another node stand by their gateway, then by token: those of one
 //            gateway lie together, in the order in which the gateway has them.
 // Message    An index message to such a rank has more behind its positions: how many rows come by each of
-//            its node's gateways; then, of the rows that it gets over the link, the ranks that want each, as bits by
-//            place. There are as many words as positions, since the receiver does not know its rows yet.
+//            its node's gateways; then, of the rows that it gets over the link, the ranks that want each, as
+//            bits by place. There are as many words as positions, since it does not know its rows yet.
 #pragma once
 
 #include <cstdint>
