@@ -2,11 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/error_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_option.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/parse.h"
 #include "evenkeel/comm/hosts.h"
+#include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/plan/nodes.h"
 #include "evenkeel/study/calibration.h"
@@ -17,9 +28,11 @@
 
 namespace evenkeel::cli {
 
-void add_backend(CLI::App& app, Backend& backend) {
-  add_word(app, "--backend", backend, {"threads", "mpi"},
+void add_backend(CLI::App& app, BackendOptions& options) {
+  add_word(app, "--backend", options.backend, {"threads", "mpi"},
            "Ranks as threads, or the processes that mpirun has started");
+  add_number(app, "--deadline", options.deadline, 1e-3, 1e8,
+             "Of MPI: seconds that a rank may keep others waiting before it is named");
 }
 
 #ifdef EVENKEEL_WITH_MPI
@@ -27,25 +40,62 @@ namespace {
 
 void take_ranks(const CLI::App& app, const Communicator& comm, std::int64_t& ranks) {
   if (is_given(app, "--ranks") && ranks != comm.size())
-    throw InvalidArgument("--ranks", fmt::format("{}, but there are {} processes", ranks, comm.size()),
+    throw InvalidArgument("--ranks", fmt::format("{}, but mpirun has started {}", ranks, comm.size()),
                           fmt::format("{}, or to leave it out", comm.size()));
   ranks = comm.size();
+}
+
+// What is wrong on all ranks, the first one says in its own words if it has the time to.
+void await_first(Communicator& comm) {
+  try {
+    for (int wait = 0; wait < 200; ++wait) {
+      comm.throw_if_aborted("an error");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (const CommError&) {
+    return;
+  }
+}
+
+// Otherwise ranks would do unlike things under one name.
+void require_one_command(Communicator& comm) {
+  const std::size_t mine = std::hash<std::string>{}(page_origin().command);
+  std::vector<std::size_t> all(static_cast<std::size_t>(comm.size()));
+  CpuStream stream;
+  comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream,
+                  "command lines")
+      .wait();
+  const auto other = std::ranges::find_if(all, [&](std::size_t each) { return each != all.front(); });
+  if (other != all.end())
+    throw InvalidArgument(kCommandLine,
+                          fmt::format("rank {} was started by another than rank 0", other - all.begin()),
+                          "one command line for all ranks");
 }
 
 }  // namespace
 #endif
 
-void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
+void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work) {
-  if (backend == Backend::threads) return work(nullptr);
+  if (options.backend == Backend::threads) {
+    refuse_if_given(app, "--deadline", "is about the ranks of --backend mpi");
+    return work(nullptr);
+  }
 #ifdef EVENKEEL_WITH_MPI
   run_mpi_ranks(
       [&](Communicator& comm) {
         if (!is_first(&comm)) be_silent();
-        take_ranks(app, comm, ranks);
-        work(&comm);
+        try {
+          if (comm.size() == 1) say("note: one rank: mpirun has started no others");
+          require_one_command(comm);
+          take_ranks(app, comm, ranks);
+          work(&comm);
+        } catch (const Error&) {
+          if (!is_first(&comm)) await_first(comm);
+          throw;
+        }
       },
-      {.deadline_seconds = kStudyDeadlineSeconds});
+      {.deadline_seconds = options.deadline});
 #else
   static_cast<void>(app);
   static_cast<void>(ranks);
@@ -86,7 +136,13 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
                             "a number, or --backend mpi");
     return host_of_rank(*comm);
   }
-  const std::int64_t nodes = parse_whole("--nodes", options.nodes, 1, ranks);
+  std::int64_t nodes = 0;
+  try {
+    nodes = parse_whole("--nodes", options.nodes, 1, ranks);
+  } catch (const InvalidArgument&) {
+    throw InvalidArgument("--nodes", fmt::format("'{}'", options.nodes),
+                          fmt::format("a whole number in 1..{}, or hosts", ranks));
+  }
   if (ranks % nodes != 0)
     throw InvalidArgument("--nodes", fmt::format("{} ranks are not equally many in {} nodes", ranks, nodes),
                           "a divisor of the ranks");

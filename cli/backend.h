@@ -11,17 +11,23 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/cost/spill_costs.h"
 #include "evenkeel/layer/moe_layer.h"
+#include "evenkeel/study/experiment.h"
 
 namespace evenkeel::cli {
 
 enum class Backend { threads, mpi };
 
-void add_backend(CLI::App& app, Backend& backend);
+struct BackendOptions {
+  Backend backend = Backend::threads;
+  double deadline = kStudyDeadlineSeconds;
+};
+// --backend and --deadline.
+void add_backend(CLI::App& app, BackendOptions& options);
 
 // Calls work(null) for threads; on MPI work(comm) in each of mpirun's processes, of which the first alone
 // prints and writes. `ranks` is then how many there are, and --ranks must not say otherwise. Throws
 // Unsupported where this build has no MPI.
-void on_ranks(const CLI::App& app, Backend backend, std::int64_t& ranks,
+void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work);
 
 struct NodeOptions {

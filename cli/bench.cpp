@@ -25,7 +25,7 @@ using Kind = PlannerOptions::Kind;
 struct BenchArguments {
   LayerOptions layer;
   std::int64_t ranks = 8;
-  Backend backend = Backend::threads;
+  BackendOptions backend;
   NodeOptions nodes;
   std::int64_t tokens = 2048;
   std::int64_t pairs = 41;
@@ -139,7 +139,7 @@ void run(const CLI::App& app, const BenchArguments& options, Communicator* comm)
   if (comm != nullptr)
     for (const char* mode : {"--calibrate", "--over-budget"})
       refuse_if_given(app, mode, "is measured with ranks as threads, not with --backend mpi");
-  if (is_first(comm)) require_page(options.html, {}, {options.budget.cost_file});
+  if (is_first(comm)) require_page(options.html, {}, {options.budget.cost_file, options.nodes.topology});
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   run_table(app, options, comm);

@@ -14,7 +14,9 @@ namespace evenkeel::cli {
 
 namespace {
 
+// mpirun's status is that of the first process which ends with another than 0: the one that speaks.
 int print_error(const ErrorReport& error, Exit exit, bool json, const std::string& meant = "") {
+  if (is_silent()) return static_cast<int>(Exit::success);
   wipe_line();
   say("evenkeel: {}", to_text(error, meant));
   if (!json || stdout_failed()) return static_cast<int>(exit);

@@ -47,6 +47,10 @@ void be_silent() {
   silent = true;
 }
 
+bool is_silent() {
+  return silent;
+}
+
 void print_text(std::string_view text) {
   if (silent) return;
   write_stdout(in_this_locale(printable_lines(text)));

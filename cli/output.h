@@ -17,6 +17,7 @@ void open_standard_streams();
 
 // From now on nothing is printed: another process of the job does.
 void be_silent();
+bool is_silent();
 
 // Lines of text on stdout. Throws InvalidArgument ("standard output") if they cannot be written; ends the
 // program, as SIGPIPE does, if their reader has gone and the parent did not ignore that.

@@ -1,5 +1,7 @@
 #include "cli/page_option.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -45,7 +47,8 @@ void add_html(CLI::App& app, std::string& html) {
 }
 
 void require_page(const std::string& html, const std::vector<std::string>& recordings,
-                  const std::vector<std::string>& others, const std::string& output) {
+                  const std::vector<std::string>& others, const std::string& output,
+                  const char* output_option) {
   if (html.empty()) return;
   require_pages();
   require_not_read(html, "--html", recordings, others);
@@ -55,7 +58,7 @@ void require_page(const std::string& html, const std::vector<std::string>& recor
     return fs::weakly_canonical(fs::absolute(path, unknown), unknown);
   };
   if (!output.empty() && place(html) == place(output))
-    throw InvalidArgument("--html", html + " is written by --output", "another file");
+    throw InvalidArgument("--html", fmt::format("{} is written by {}", html, output_option), "another file");
   require_writable(html);
 }
 

@@ -19,7 +19,8 @@ void add_html(CLI::App& app, std::string& html);
 // Before long work: throws Unsupported where this build has no pages, and InvalidArgument where none can be
 // written there, or where the page would replace what is read, as in require_not_read(), or another output.
 void require_page(const std::string& html, const std::vector<std::string>& recordings,
-                  const std::vector<std::string>& others, const std::string& output = "");
+                  const std::vector<std::string>& others, const std::string& output = "",
+                  const char* output_option = "--output");
 
 // Writes the page, if one is asked for, then prints the result. More arguments are those of its to_html().
 template <class Result, class... More>

@@ -42,7 +42,7 @@ struct RunArguments {
   int num_trace_layers = 1;
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
-  Backend backend = Backend::threads;
+  BackendOptions backend;
   NodeOptions nodes;
   LayerOptions layer;
   BudgetOptions budget;
@@ -196,12 +196,13 @@ void write_timeline(RunReport& report, const std::string& file) {
 }
 
 void require_outputs(const CLI::App& app, const RunArguments& options) {
+  const std::vector<std::string> others = {options.weights, options.placement, options.budget.cost_file,
+                                           options.nodes.topology};
   if (is_given(app, "--timeline")) {
-    require_not_read(options.timeline, "--timeline", {options.trace},
-                     {options.weights, options.placement, options.budget.cost_file});
+    require_not_read(options.timeline, "--timeline", {options.trace}, others);
     require_writable(options.timeline);
   }
-  require_page(options.html, {options.trace}, {options.weights, options.placement, options.budget.cost_file});
+  require_page(options.html, {options.trace}, others, options.timeline, "--timeline");
 }
 
 void run(const CLI::App& app, RunArguments& options, Communicator* comm) {

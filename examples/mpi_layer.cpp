@@ -1,8 +1,8 @@
 // A layer whose ranks are processes that mpirun starts, on one host or on several:
 //
-//   mpirun -n 4 build/release/bin/example_mpi_layer
+//   mpirun -n 8 build/release/bin/example_mpi_layer
 //
-// Every two of them are an expert-parallel group of their own, as training with data parallelism has them.
+// Every four of them are an expert-parallel group of their own, as training with data parallelism has them.
 #include <evenkeel/comm/hosts.h>
 #include <evenkeel/comm/mpi/mpi_ranks.h>
 #include <evenkeel/device/cpu/stream.h>
@@ -14,7 +14,7 @@
 
 using namespace evenkeel;
 
-constexpr int experts = 16, top_k = 2, group_size = 2;
+constexpr int experts = 16, top_k = 2, group_size = 4;
 constexpr std::int64_t tokens = 256, hidden = 64, intermediate = 128;  // tokens of each rank
 
 // A forward pass; the sum of what came out.
@@ -22,7 +22,7 @@ double step(Communicator& group, unsigned seed) {
   MoeOptions options;
   options.max_tokens = tokens;
   options.with_backward = false;
-  options.cpu().node_of_rank = host_of_rank(group);  // rows cross to another host once
+  options.cpu().node_of_rank = host_of_rank(group);  // a group on two hosts: rows cross once
   Arena arena(Device::cpu());
   MoeLayer layer(group, arena, {experts, top_k, {.hidden = hidden, .intermediate = intermediate}},
                  LayerPlacement::contiguous(experts, group.size()), options);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,11 +21,6 @@ Json tokens_per_rank(const RunReport& report) {
   const int ranks = report.setup.placement.num_ranks();
   if (report.tokens % ranks == 0) return report.tokens / ranks;
   return static_cast<double>(report.tokens) / ranks;
-}
-
-// 0 where they are not known.
-std::size_t nodes_of(const ExperimentSetup& setup) {
-  return std::set(setup.node_of_rank.begin(), setup.node_of_rank.end()).size();
 }
 
 // The threshold, or the costs, that decide whether work moves.
@@ -101,10 +95,7 @@ std::string to_text(const RunReport& report) {
   page.put("{}; median of {}\n",
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
            internal::counted(setup.rounds, "step", "steps"));
-  if (setup.comm != nullptr) page.put("ranks are processes, on MPI\n");
-  if (const std::size_t nodes = nodes_of(setup); nodes > 0)
-    page.put("{}{}\n", internal::counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
-             setup.two_levels ? "; what several ranks of one want crosses the link to it once" : "");
+  internal::put_ranks(page, setup.comm != nullptr, setup.node_of_rank, setup.two_levels);
   const PlannerOptions& last = setup.candidates.back().planner;
   if (last.costs) page.put_lines(internal::costs_lines(*last.costs) + "\n");
   if (setup.reference.budget.cuts())
@@ -129,7 +120,7 @@ std::string to_json(const RunReport& report) {
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
                {"placement", internal::or_null(report.placement)}};
-  if (const std::size_t nodes = nodes_of(setup); nodes > 0)
+  if (const std::size_t nodes = internal::count_nodes(setup.node_of_rank); nodes > 0)
     json.update({{"nodes", nodes}, {"two_levels", setup.two_levels}});
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));

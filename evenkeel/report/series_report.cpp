@@ -37,8 +37,10 @@ Json json_of_row(const CandidateFigures& of, double ideal, double peak_ratio, bo
 std::string to_text(const Series& series) {
   const StudySetup& setup = series.setup;
   Page page;
-  page.put("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", internal::layer_line(setup),
-           setup.tokens, setup.pairs, setup.planners.front().min_segment, internal::kCriticalPath);
+  page.put("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n", internal::layer_line(setup),
+           setup.tokens, setup.pairs, setup.planners.front().min_segment);
+  internal::put_ranks(page, setup.comm != nullptr, setup.node_of_rank, setup.two_levels);
+  page.put("{}\n\n", internal::kCriticalPath);
   std::vector<std::string> head = {
       series.parameter.empty() ? "share:experts" : series.parameter + "  share:experts", "ideal", "A/A",
       "peak ep"};

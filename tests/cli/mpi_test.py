@@ -70,11 +70,20 @@ class Mpi(CommandTest):
         self.assertEqual(json.loads(done.stdout)["ranks"], 2)
 
     def test_without_mpirun_there_is_one_rank(self):
-        self.assertEqual(json.loads(self.call("run", *SMALL, "--backend", "mpi", "--json").stdout)["ranks"], 1)
+        done = self.call("run", *SMALL, "--backend", "mpi", "--json")
+        self.assertEqual((json.loads(done.stdout)["ranks"], done.returncode), (1, 0))
+        self.assertEqual(done.stderr, "note: one rank: mpirun has started no others\n")
+
+    def test_unlike_command_lines_are_no_job(self):
+        run = [COMMAND, "run", "--backend", "mpi", *map(str, SMALL)]
+        words = [MPIRUN, "-n", "1", *run, ":", "-n", "1", *run, "--seed", "2"]
+        done = subprocess.run(words, cwd=self.folder, env=UTF8, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("command line: rank 1 was started by another than rank 0", done.stderr)
 
     def test_what_is_wrong_is_said_once(self):
         for words, status, message in [
-            (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but there are 3 processes; allowed: 3, or to leave it out"),
+            (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but mpirun has started 3; allowed: 3, or to leave it out"),
             (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: excludes --trace"),
             (["run", "--trace", "no.npz"], 3, "no.npz"),
             (["run", *SMALL, "--two-levels"], 2, "--two-levels: needs --nodes or --topology"),
@@ -84,4 +93,5 @@ class Mpi(CommandTest):
             with self.subTest(words=words):
                 said = self.mpi(3, *words, "--backend", "mpi", status=status).stderr
                 self.assertEqual(said.count("evenkeel: "), 1, said)
+                self.assertNotIn("failed: ", said.splitlines()[0])
                 self.assertIn(message, said)

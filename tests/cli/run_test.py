@@ -32,6 +32,8 @@ class Run(CommandTest):
     def test_refuses_nodes_that_cannot_be(self):
         words = ["run", "--scenario", "balanced", *SMALL, "--ranks", 4, "--tokens", 16]
         for more, parts in [
+            (["--nodes", "host"], ["--nodes: 'host'; allowed: a whole number in 1..4, or hosts"]),
+            (["--deadline", 3], ["--deadline: is about the ranks of --backend mpi"]),
             (["--nodes", "hosts"], ["--nodes: hosts, and all ranks are threads of this one"]),
             (["--topology", "2x8xh100"], ["--topology: has 16 ranks, and there are 4"]),
             (["--topology", "2x8xh100", "--nodes", 2], ["--nodes: is what --topology says"]),
@@ -41,6 +43,28 @@ class Run(CommandTest):
         self.assert_refused([*words, *more], 2, "InvalidArgument", "--budget: is not kept by steps in two levels")
         more = ["--nodes", 1, "--two-levels"]
         self.assert_refused([*words, *more], 2, "InvalidArgument", "--two-levels: there are not several nodes")
+
+    def test_outputs_replace_neither_each_other_nor_what_is_read(self):
+        two = {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2}
+        words = [
+            "run",
+            "--scenario",
+            "balanced",
+            *SMALL,
+            "--ranks",
+            4,
+            "--tokens",
+            16,
+            "--topology",
+            self.write("t.json", two),
+        ]
+        for more, message in [
+            (["--html", "t.json"], "--html: t.json is a file that is read"),
+            (["--timeline", "t.json"], "--timeline: t.json is a file that is read"),
+            (["--html", "a", "--timeline", "a"], "--html: a is written by --timeline"),
+        ]:
+            self.assert_refused([*words, *more], 2, "InvalidArgument", message)
+        self.assertEqual(self.file("t.json"), two)
 
     def test_prints_exactly_the_promised_keys(self):
         result = self.run_small("zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 10, "--top-k", 2)

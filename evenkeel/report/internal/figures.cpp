@@ -1,6 +1,7 @@
 #include "evenkeel/report/internal/figures.h"
 
 #include <functional>
+#include <set>
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/report/table.h"
@@ -122,6 +123,17 @@ Json json_of(const CandidateFigures& of, std::span<const std::string_view> keys,
   Json json = Json::object();
   for (const std::string_view key : keys) json[std::string(key)] = all.at(std::string(key));
   return json;
+}
+
+std::size_t count_nodes(const std::vector<int>& node_of_rank) {
+  return std::set(node_of_rank.begin(), node_of_rank.end()).size();
+}
+
+void put_ranks(Page& page, bool on_mpi, const std::vector<int>& node_of_rank, bool two_levels) {
+  if (on_mpi) page.put("ranks are processes, on MPI\n");
+  if (const std::size_t nodes = count_nodes(node_of_rank); nodes > 0)
+    page.put("{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
+             two_levels ? "; what several ranks of one want crosses the link to it once" : "");
 }
 
 Json json_of_control(const RoundRatio& control) {
