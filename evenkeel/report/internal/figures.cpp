@@ -4,6 +4,7 @@
 #include <set>
 
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/table.h"
 
 namespace evenkeel::internal {
