@@ -1,5 +1,5 @@
-// What deciding a step takes on one rank, and the bytes of what ranks tell each other first, from 8 ranks to
-// as many as experts allow in a group: docs/performance.md has the table.
+// Deciding a step on one rank: its microseconds, and the bytes that ranks tell each other first, from 8 ranks
+// to as many as experts allow in a group: docs/performance.md has the table.
 //   build/release/bin/step_growth
 #include <algorithm>
 #include <cstdio>

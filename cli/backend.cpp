@@ -15,9 +15,10 @@
 #include "cli/output.h"
 #include "cli/page_option.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/hash.h"
 #include "evenkeel/base/parse.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/comm/hosts.h"
-#include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/plan/nodes.h"
 #include "evenkeel/study/calibration.h"
@@ -45,7 +46,7 @@ void take_ranks(const CLI::App& app, const Communicator& comm, std::int64_t& ran
   ranks = comm.size();
 }
 
-// What is wrong on all ranks, the first one says in its own words if it has the time to.
+// The first rank is the one that speaks: an error that all ranks meet it shall meet itself, not hear of.
 void await_first(Communicator& comm) {
   try {
     for (int wait = 0; wait < 200; ++wait) {
@@ -59,13 +60,10 @@ void await_first(Communicator& comm) {
 
 // Otherwise ranks would do unlike things under one name.
 void require_one_command(Communicator& comm) {
-  const std::size_t mine = std::hash<std::string>{}(page_origin().command);
-  std::vector<std::size_t> all(static_cast<std::size_t>(comm.size()));
-  CpuStream stream;
-  comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream,
-                  "command lines")
-      .wait();
-  const auto other = std::ranges::find_if(all, [&](std::size_t each) { return each != all.front(); });
+  const std::string command = page_origin().command;
+  const std::vector<std::uint64_t> all =
+      gather(comm, Hash().add_bytes(std::as_bytes(std::span(command))).value(), "command lines");
+  const auto other = std::ranges::find_if(all, [&](std::uint64_t each) { return each != all.front(); });
   if (other != all.end())
     throw InvalidArgument(kCommandLine,
                           fmt::format("rank {} was started by another than rank 0", other - all.begin()),
@@ -84,14 +82,15 @@ void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& 
 #ifdef EVENKEEL_WITH_MPI
   run_mpi_ranks(
       [&](Communicator& comm) {
-        if (!is_first(&comm)) be_silent();
+        const bool is_first = comm.rank() == RankId(0);
+        if (!is_first) be_silent();
         try {
           if (comm.size() == 1) say("note: one rank: mpirun has started no others");
           require_one_command(comm);
           take_ranks(app, comm, ranks);
           work(&comm);
         } catch (const Error&) {
-          if (!is_first(&comm)) await_first(comm);
+          if (!is_first) await_first(comm);
           throw;
         }
       },
@@ -153,14 +152,13 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
 
 }  // namespace
 
-std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks,
-                              Communicator* comm) {
-  std::vector<int> nodes = given_nodes(app, options, ranks, comm);
-  if (options.two_levels && !Nodes(nodes).two_levels())
+RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
+  RankPlaces where{comm, given_nodes(app, options, ranks, comm), options.two_levels};
+  if (options.two_levels && !Nodes(where.node_of_rank).two_levels())
     throw InvalidArgument("--two-levels", "there are not several nodes, one of several ranks",
                           "such nodes, or to leave it out");
   if (options.two_levels) refuse_if_given(app, "--budget", "is not kept by steps in two levels");
-  return nodes;
+  return where;
 }
 
 std::optional<StepLinks> given_links(const CLI::App& app, const NodeOptions& options, const MoeShape& shape,

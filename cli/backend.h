@@ -36,17 +36,13 @@ struct NodeOptions {
   bool two_levels = false;
 };
 void add_nodes(CLI::App& app, NodeOptions& options);
-// The node of each rank, or nothing where no option says it. Collective for --nodes hosts. Throws
-// InvalidArgument where two say it otherwise, or --two-levels has no nodes.
-std::vector<int> node_of_rank(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
+// The ranks of `comm`, or as many threads, on their nodes where an option says these. Collective for --nodes
+// hosts. Throws InvalidArgument where two options name nodes, or --two-levels has none in two levels.
+RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
 
-// What `level` plans by, where --topology and --cost say it and links within and between nodes differ.
+// The links that `level` plans by: those of --topology beside --cost, where they differ within and between
+// nodes.
 std::optional<StepLinks> given_links(const CLI::App& app, const NodeOptions& options, const MoeShape& shape,
                                      const Machine& machine, bool backward);
-
-// Whether this process prints and writes.
-inline bool is_first(const Communicator* comm) {
-  return comm == nullptr || comm->rank() == RankId(0);
-}
 
 }  // namespace evenkeel::cli

@@ -116,9 +116,7 @@ void require_ablation_alone(const CLI::App& app, const std::string& name) {
 
 void run_table(const CLI::App& app, const BenchArguments& options, Communicator* comm) {
   StudySetup setup = setup_of(options);
-  setup.comm = comm;
-  setup.node_of_rank = node_of_rank(app, options.nodes, setup.ranks, comm);
-  setup.two_levels = options.nodes.two_levels;
+  setup.where = places_of(app, options.nodes, setup.ranks, comm);
   if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
     throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
   setup.budget = budget_of(app, options.budget, options.backward);
@@ -129,7 +127,7 @@ void run_table(const CLI::App& app, const BenchArguments& options, Communicator*
   const Series series = is_given(app, "--ablation")
                             ? measure_ablation(setup, options.ablation, named_progress)
                             : measure_scenarios(setup, options.scenarios, named_progress);
-  if (is_first(comm)) show_result(series, options.json, options.html);
+  if (setup.where.is_first()) show_result(series, options.json, options.html);
 }
 
 void run(const CLI::App& app, const BenchArguments& options, Communicator* comm) {
@@ -139,7 +137,8 @@ void run(const CLI::App& app, const BenchArguments& options, Communicator* comm)
   if (comm != nullptr)
     for (const char* mode : {"--calibrate", "--over-budget"})
       refuse_if_given(app, mode, "is measured with ranks as threads, not with --backend mpi");
-  if (is_first(comm)) require_page(options.html, {}, {options.budget.cost_file, options.nodes.topology});
+  if (RankPlaces{comm}.is_first())
+    require_page(options.html, {}, {options.budget.cost_file, options.nodes.topology});
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   run_table(app, options, comm);

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "cli/backend.h"
@@ -16,7 +15,7 @@
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/trained_layer.h"
@@ -179,15 +178,8 @@ SpillCosts costs_of(const CLI::App& app, const RunArguments& options, const Expe
   const auto measured = [&] {
     return spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward, given);
   };
-  if (setup.comm == nullptr) return measured();
-  const SpillCosts mine = is_first(setup.comm) ? measured() : SpillCosts{};
-  std::vector<SpillCosts> all(static_cast<std::size_t>(setup.comm->size()));
-  CpuStream stream;
-  setup.comm
-      ->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), stream,
-                   "costs")
-      .wait();
-  return all.front();
+  if (setup.where.comm == nullptr) return measured();
+  return gather(*setup.where.comm, setup.where.is_first() ? measured() : SpillCosts{}, "costs").front();
 }
 
 void write_timeline(RunReport& report, const std::string& file) {
@@ -207,16 +199,14 @@ void require_outputs(const CLI::App& app, const RunArguments& options) {
 
 void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
   validate_options(app);
-  if (is_first(comm)) require_outputs(app, options);
+  if (RankPlaces{comm}.is_first()) require_outputs(app, options);
   const ModeOfSources mode({options.trace});
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
   if (is_given(app, "--weights")) trained = read_trained(app, options);
   ExperimentSetup setup = setup_of(app, options);
-  setup.comm = comm;
-  setup.node_of_rank = node_of_rank(app, options.nodes, static_cast<int>(options.ranks), comm);
-  setup.two_levels = options.nodes.two_levels;
+  setup.where = places_of(app, options.nodes, static_cast<int>(options.ranks), comm);
   for (Candidate& candidate : setup.candidates)
     if (candidate.planner.kind == Kind::level)
       candidate.planner.links =
@@ -240,7 +230,7 @@ void run(const CLI::App& app, RunArguments& options, Communicator* comm) {
   if (is_given(app, "--placement")) report.placement = options.placement;
   if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
-  if (!is_first(comm)) return;
+  if (!setup.where.is_first()) return;
   if (!options.timeline.empty()) write_timeline(report, options.timeline);
   show_result(report, options.json, options.html);
 }

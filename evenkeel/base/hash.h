@@ -15,13 +15,13 @@ class Hash {
     (add_bytes(std::as_bytes(std::span(&values, 1))), ...);
     return *this;
   }
+  Hash& add_bytes(std::span<const std::byte> bytes) {
+    for (std::byte byte : bytes) state_ = (state_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
+    return *this;
+  }
   std::uint64_t value() const { return state_; }
 
  private:
-  void add_bytes(std::span<const std::byte> bytes) {
-    for (std::byte byte : bytes) state_ = (state_ ^ static_cast<std::uint64_t>(byte)) * 1099511628211ull;
-  }
-
   std::uint64_t state_ = 14695981039346656037ull;
 };
 

@@ -2,7 +2,7 @@
 
 namespace evenkeel {
 
-Traffic& Traffic::operator+=(const Traffic& other) {
+MessageTraffic& MessageTraffic::operator+=(const MessageTraffic& other) {
   messages_sent += other.messages_sent;
   messages_received += other.messages_received;
   bytes_sent += other.bytes_sent;
@@ -11,7 +11,7 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   return *this;
 }
 
-Traffic ForwardingCommunicator::to_each(std::size_t bytes) const {
+MessageTraffic ForwardingCommunicator::to_each(std::size_t bytes) const {
   const std::int64_t others = size() - 1;
   const std::int64_t messages = bytes == 0 ? 0 : others, sent = others * static_cast<std::int64_t>(bytes);
   std::int64_t elsewhere = 0;
@@ -30,7 +30,7 @@ Event ForwardingCommunicator::send_receive(std::span<const SendSlice> sends,
                                            const char* name) {
   begin(name, stream);
   const Event posted = inner_.send_receive(sends, receives, stream, name);
-  Traffic traffic;
+  MessageTraffic traffic;
   const auto count = [&](const auto& slices, std::int64_t& messages, std::int64_t& bytes) {
     for (const auto& slice : slices) {
       if (slice.peer == rank() || slice.bytes.empty()) continue;

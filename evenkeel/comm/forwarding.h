@@ -15,14 +15,14 @@ namespace evenkeel {
 
 // Bytes that operations send to other ranks and receive from them. Messages to oneself move within a rank:
 // they are not counted. A collective counts as its bytes sent to each other rank, and as much received.
-struct Traffic {
+struct MessageTraffic {
   std::int64_t messages_sent = 0;
   std::int64_t messages_received = 0;
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
   std::int64_t bytes_sent_between_nodes = 0;  // of those sent, to ranks of other nodes, where nodes are known
 
-  Traffic& operator+=(const Traffic& other);
+  MessageTraffic& operator+=(const MessageTraffic& other);
 };
 
 class ForwardingCommunicator : public Communicator {
@@ -52,10 +52,10 @@ class ForwardingCommunicator : public Communicator {
 
   // Before an operation is posted, and after it: end() returns the operation's event, or one behind it.
   virtual void begin(const char* name, Stream& stream) = 0;
-  virtual Event end(Event posted, const Traffic&, Stream&) { return posted; }
+  virtual Event end(Event posted, const MessageTraffic&, Stream&) { return posted; }
 
  private:
-  Traffic to_each(std::size_t bytes) const;
+  MessageTraffic to_each(std::size_t bytes) const;
   bool is_of_another_node(RankId peer) const {
     return !nodes_.empty() && nodes_[peer.offset()] != nodes_[rank().offset()];
   }

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
-#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/comm/gather.h"
 
 namespace evenkeel {
 
@@ -14,13 +13,9 @@ std::vector<int> host_of_rank(Communicator& comm) {
   using Name = std::array<char, 256>;  // longer than any host's
   Name mine{};
   gethostname(mine.data(), mine.size() - 1);
-  std::vector<Name> names(static_cast<std::size_t>(comm.size()));
-  CpuStream stream;
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(names)), stream, "hosts")
-      .wait();
   std::vector<Name> hosts;
   std::vector<int> host_of;
-  for (const Name& name : names) {
+  for (const Name& name : gather(comm, mine, "hosts")) {
     const auto found = std::ranges::find(hosts, name);
     host_of.push_back(static_cast<int>(found - hosts.begin()));
     if (found == hosts.end()) hosts.push_back(name);

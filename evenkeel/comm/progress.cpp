@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel {
@@ -23,12 +23,7 @@ int least_of(const std::vector<std::int64_t>& counts) {
 }  // namespace
 
 void Progress::find_blame(double seconds) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(mine_->size()));
-  CpuStream stream;
-  mine_
-      ->all_gather(std::as_bytes(std::span(&count_, 1)), std::as_writable_bytes(std::span(counts)), stream,
-                   name_)
-      .wait();
+  const std::vector<std::int64_t> counts = gather(*mine_, count_, name_);
   const int blamed = least_of(counts);
   const std::string why =
       blamed < 0

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel {
@@ -77,7 +78,7 @@ class RecordingCommunicator::Recorder {
     watch_ = cpu == nullptr ? nullptr : &idle_watch();
     if (cpu != nullptr) watch_->start(*cpu);
   }
-  Event end(Event posted, const Traffic& traffic, Stream& stream) {
+  Event end(Event posted, const MessageTraffic& traffic, Stream& stream) {
     records_[current_] += traffic;
     records_[current_].calls += 1;
     return watch_ == nullptr ? posted : watch_->stop(static_cast<CpuStream&>(stream), records_, current_);
@@ -143,7 +144,7 @@ void RecordingCommunicator::begin(const char* name, Stream& stream) {
   recorder_->begin(name, stream);
 }
 
-Event RecordingCommunicator::end(Event posted, const Traffic& traffic, Stream& stream) {
+Event RecordingCommunicator::end(Event posted, const MessageTraffic& traffic, Stream& stream) {
   return recorder_->end(posted, traffic, stream);
 }
 
@@ -151,14 +152,7 @@ std::unique_ptr<Communicator> RecordingCommunicator::split(int color) {
   auto part =
       std::unique_ptr<RecordingCommunicator>(new RecordingCommunicator(inner().split(color), recorder_));
   if (nodes().empty()) return part;
-  const int mine = nodes()[rank().offset()];
-  std::vector<int> theirs(static_cast<std::size_t>(part->size()));
-  CpuStream stream;
-  part->inner()
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(theirs)), stream,
-                  "nodes")
-      .wait();
-  part->set_nodes(std::move(theirs));
+  part->set_nodes(gather(part->inner(), nodes()[rank().offset()], "nodes"));
   return part;
 }
 

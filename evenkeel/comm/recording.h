@@ -20,7 +20,7 @@
 namespace evenkeel {
 
 // The operations of one rank under one name.
-struct OperationRecord : Traffic {
+struct OperationRecord : MessageTraffic {
   std::string name;
   std::int64_t calls = 0;
   // Spent by the rank's thread in carrying the operation out, on a CpuStream: copying uses the CPU, waiting
@@ -50,7 +50,7 @@ class RecordingCommunicator final : public ForwardingCommunicator {
   class Recorder;
   RecordingCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<Recorder> recorder);
   void begin(const char* name, Stream& stream) override;
-  Event end(Event posted, const Traffic& traffic, Stream& stream) override;
+  Event end(Event posted, const MessageTraffic& traffic, Stream& stream) override;
 
   std::shared_ptr<Recorder> recorder_;
 };

@@ -70,22 +70,26 @@ void WeightTransfer::reserve(const StepPlan& any) {
   returns_.reserve(any.most_segments());
   sending_.reserve();
   receiving_.reserve();
+  senders_.reserve(any.most_segments());
 }
 
 void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
+  nodes_.find_senders(plan.transfers(), senders_);
   sends_.clear();
-  for (const Transfer& transfer : plan.transfers())
-    if (transfer.from == comm_.rank() && nodes_.giver(plan.transfers(), transfer) == comm_.rank())
+  for (std::size_t i = 0; i < plan.transfers().size(); ++i)
+    if (const Transfer& transfer = plan.transfers()[i];
+        transfer.from == comm_.rank() && senders_[i] == comm_.rank())
       for (const auto& part : natives[transfer.expert.offset()])
         if (!part.empty()) sends_.push_back({transfer.to, part});
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer, std::size_t first,
-                                 std::size_t end, Buffer& landing) {
+ExpertParts WeightTransfer::land(const StepPlan& plan, std::size_t index, std::size_t first, std::size_t end,
+                                 Buffer& landing) {
+  const Transfer& transfer = plan.transfers()[index];
   if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
   const auto parts = parts_in(landing.bytes(), bytes_per_element_, first, end);
-  const RankId from = nodes_.giver(plan.transfers(), transfer);
+  const RankId from = senders_[index];
   receives_.clear();
   for (const auto& part : parts)
     if (!part.empty()) receives_.push_back({from, part});
@@ -95,9 +99,9 @@ ExpertParts WeightTransfer::land(const StepPlan& plan, const Transfer& transfer,
   std::ranges::copy(parts, landed.begin());
   if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
   sends_.clear();
-  for (const Transfer& other : plan.transfers())
-    if (other.expert == transfer.expert && other.from == transfer.from &&
-        nodes_.giver(plan.transfers(), other) == comm_.rank())
+  for (std::size_t i = 0; i < plan.transfers().size(); ++i)
+    if (const Transfer& other = plan.transfers()[i];
+        other.expert == transfer.expert && other.from == transfer.from && senders_[i] == comm_.rank())
       for (const auto& part : landed)
         if (!part.empty()) sends_.push_back({other.to, part});
   passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");

@@ -73,10 +73,11 @@ class WeightTransfer {
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, const Take& take) {
     lend(plan, natives);
     Buffer landing;
-    for (const Transfer& transfer : plan.transfers()) {
+    for (std::size_t i = 0; i < plan.transfers().size(); ++i) {
+      const Transfer& transfer = plan.transfers()[i];
       if (transfer.to != comm_.rank()) continue;
       for (const auto& [first, end] : {std::pair{std::size_t{0}, std::size_t{1}}, {1, kExpertParts}}) {
-        take(transfer.expert, land(plan, transfer, first, end, landing));
+        take(transfer.expert, land(plan, i, first, end, landing));
         passing_on_.synchronize();  // before another expert lands there
       }
     }
@@ -102,7 +103,7 @@ class WeightTransfer {
   };
 
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
-  ExpertParts land(const StepPlan& plan, const Transfer& transfer, std::size_t first, std::size_t end,
+  ExpertParts land(const StepPlan& plan, std::size_t index, std::size_t first, std::size_t end,
                    Buffer& landing);
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
   // One expert's block of the gradients held.
@@ -122,6 +123,7 @@ class WeightTransfer {
   std::unique_ptr<Communicator> passing_comm_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that come to this rank
+  std::vector<RankId> senders_;  // by transfer
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
   Buffer gradients_;

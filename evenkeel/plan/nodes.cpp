@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "evenkeel/base/error.h"
 
@@ -36,13 +37,16 @@ bool Nodes::make_two_levels(std::span<const int> node_of_rank) {
   return ranks.size() > 1 && most->second > 1 && most->second <= kMostRanks;
 }
 
-RankId Nodes::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {
-  if (!passes_on(transfer.from, transfer.to)) return transfer.from;
-  const auto first = std::ranges::find_if(transfers, [&](const Transfer& other) {
-    return other.expert == transfer.expert && other.from == transfer.from &&
-           node_of(other.to) == node_of(transfer.to);
-  });
-  return first->to == transfer.to ? transfer.from : first->to;
+void Nodes::find_senders(std::span<const Transfer> transfers, std::vector<RankId>& senders) const {
+  std::map<std::tuple<ExpertId, RankId, int>, RankId> first;  // of a node, by expert and lender
+  senders.clear();
+  for (const Transfer& transfer : transfers) {
+    senders.push_back(transfer.from);
+    if (!passes_on(transfer.from, transfer.to)) continue;
+    const auto [found, is_first] =
+        first.try_emplace({transfer.expert, transfer.from, node_of(transfer.to)}, transfer.to);
+    if (!is_first) senders.back() = found->second;
+  }
 }
 
 }  // namespace evenkeel

@@ -39,9 +39,10 @@ class Nodes {
     const std::uint32_t behind = wanted_by & ~0U << sender;
     return std::countr_zero(behind != 0 ? behind : wanted_by);
   }
-  // A rank of the same node as `to` that borrows the same from the same lender before it, and so passes it
-  // on; else the lender.
-  RankId giver(std::span<const Transfer> transfers, const Transfer& transfer) const;
+  // By transfer, the rank that sends the weights: the lender, but to a node where several borrow the same
+  // from it only to the first of them, which passes them on to the others. O(T log T) for T transfers in two
+  // levels.
+  void find_senders(std::span<const Transfer> transfers, std::vector<RankId>& senders) const;
   // Its ranks, ascending.
   std::span<const RankId> members(int node) const { return members_[static_cast<std::size_t>(node)]; }
   // A rank's place among its node's.

@@ -46,7 +46,7 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
                                  "combine_bytes",  "transfer_bytes",     "transfers",     "reason",
                                  "chunks",         "recomputed_fraction"},
                                 figures.ideal_speedup());
-  if (!report.setup.node_of_rank.empty())
+  if (!report.setup.where.node_of_rank.empty())
     json.update(internal::json_of(figures.candidates[candidate], internal::kBetweenNodes));
   json.update({{"max_abs_error", accuracy.max_abs_error},
                {"max_rel_error", accuracy.max_rel_error},
@@ -95,14 +95,14 @@ std::string to_text(const RunReport& report) {
   page.put("{}; median of {}\n",
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
            internal::counted(setup.rounds, "step", "steps"));
-  internal::put_ranks(page, setup.comm != nullptr, setup.node_of_rank, setup.two_levels);
+  internal::put_places(page, setup.where);
   const PlannerOptions& last = setup.candidates.back().planner;
   if (last.costs) page.put_lines(internal::costs_lines(*last.costs) + "\n");
   if (setup.reference.budget.cuts())
     page.put("{}\n", internal::budget_line(setup.reference.budget, figures.reference.least_budget));
   page.put("\n");
   const internal::Comparison only = {fmt::format("{} tokens", report.tokens), report.checked};
-  internal::put_comparisons(page, {only}, setup.reference.budget.cuts(), !setup.node_of_rank.empty());
+  internal::put_comparisons(page, {only}, setup.reference.budget.cuts(), !setup.where.node_of_rank.empty());
   put_phases(page, figures);
   internal::put_loads(page, only);
   put_checksums(page, report);
@@ -115,13 +115,13 @@ std::string to_json(const RunReport& report) {
   const ExperimentSetup& setup = report.setup;
   const Figures& figures = report.checked.figures;
   Json json = {{"ranks", setup.placement.num_ranks()},
-               {"backend", setup.comm == nullptr ? "threads" : "mpi"},
+               {"backend", internal::backend_of(setup.where)},
                {"tokens_per_rank", tokens_per_rank(report)},
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
                {"placement", internal::or_null(report.placement)}};
-  if (const std::size_t nodes = internal::count_nodes(setup.node_of_rank); nodes > 0)
-    json.update({{"nodes", nodes}, {"two_levels", setup.two_levels}});
+  if (const std::size_t nodes = internal::count_nodes(setup.where); nodes > 0)
+    json.update({{"nodes", nodes}, {"two_levels", setup.where.two_levels}});
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));
   json.update({{"batch", report.batch},

@@ -39,7 +39,7 @@ std::string to_text(const Series& series) {
   Page page;
   page.put("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n", internal::layer_line(setup),
            setup.tokens, setup.pairs, setup.planners.front().min_segment);
-  internal::put_ranks(page, setup.comm != nullptr, setup.node_of_rank, setup.two_levels);
+  internal::put_places(page, setup.where);
   page.put("{}\n\n", internal::kCriticalPath);
   std::vector<std::string> head = {
       series.parameter.empty() ? "share:experts" : series.parameter + "  share:experts", "ideal", "A/A",
@@ -71,7 +71,7 @@ std::string to_text(const Series& series) {
 }
 
 std::string to_json(const Series& series) {
-  const bool on_nodes = !series.setup.node_of_rank.empty();
+  const bool on_nodes = !series.setup.where.node_of_rank.empty();
   const StudySetup& setup = series.setup;
   Json rows = Json::array();
   for (const SeriesRow& row : series.rows) {
@@ -88,7 +88,7 @@ std::string to_json(const Series& series) {
     rows.push_back(std::move(one));
   }
   Json json = {{"ranks", setup.ranks},
-               {"backend", setup.comm == nullptr ? "threads" : "mpi"},
+               {"backend", internal::backend_of(setup.where)},
                {"tokens_per_rank", setup.tokens}};
   json.update(internal::json_of(setup.budget, series.rows.front().figures.reference.least_budget));
   json.update(internal::json_of(setup));

@@ -96,29 +96,26 @@ void LayerSeconds::borrow(std::span<const Transfer> transfers) {
   for (const Transfer& transfer : transfers) ++borrowed_[transfer.to.offset()];
   moved_.weights += static_cast<double>(transfers.size()) * sizes_.sent_weight_bytes;
   std::ranges::fill(weights_take_, 0.0);
+  nodes_.find_senders(transfers, senders_);
   for (const bool passes_on : {false, true}) {
     if (passes_on && !nodes_.two_levels()) return;
     std::ranges::fill(bytes_, 0.0);
-    for (const Transfer& transfer : transfers)
-      if (const RankId from = giver(transfers, transfer); (from != transfer.from) == passes_on)
-        bytes_[from.offset() * ranks_ + transfer.to.offset()] += sizes_.sent_weight_bytes;
+    for (std::size_t i = 0; i < transfers.size(); ++i)
+      if ((senders_[i] != transfers[i].from) == passes_on)
+        bytes_[senders_[i].offset() * ranks_ + transfers[i].to.offset()] += sizes_.sent_weight_bytes;
     for (std::size_t i = 0; i < bytes_.size(); ++i) pair_bytes_[i] += bytes_[i];
     exchange_.of(bytes_, took_);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       weights_take_[rank] += took_[rank];
       weights_at_[rank] += took_[rank];
     }
-    for (const Transfer& transfer : transfers) {
-      const RankId from = giver(transfers, transfer);
-      if ((from != transfer.from) != passes_on) continue;
-      double& at = weights_at_[transfer.to.offset()];
-      at = std::max(at, passes_on ? weights_at_[from.offset()] : took_[from.offset()]);
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      if ((senders_[i] != transfers[i].from) != passes_on) continue;
+      double& at = weights_at_[transfers[i].to.offset()];
+      const std::size_t from = senders_[i].offset();
+      at = std::max(at, passes_on ? weights_at_[from] : took_[from]);
     }
   }
-}
-
-RankId LayerSeconds::giver(std::span<const Transfer> transfers, const Transfer& transfer) const {
-  return nodes_.two_levels() ? nodes_.giver(transfers, transfer) : transfer.from;
 }
 
 // All ranks begin together, and each goes on when its own ports are done.

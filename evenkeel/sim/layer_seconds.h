@@ -85,7 +85,6 @@ class LayerSeconds {
   double run(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
              std::span<const double> gradients, const LayerPlacement& homes);
   void borrow(std::span<const Transfer> transfers);
-  RankId giver(std::span<const Transfer> transfers, const Transfer& transfer) const;
   void dispatch(const ChunkWork& chunk);
   void send_rows(std::span<const std::int64_t> rows, double of_row);
   void compute(const ChunkWork& chunk, const LayerPlacement& homes);
@@ -109,6 +108,7 @@ class LayerSeconds {
   std::vector<double> weights_at_;         // [P] seconds until its borrowed weights are there
   std::vector<double> weights_take_;       // [P] in which its own port is busy with them
   std::vector<std::int64_t> borrowed_;     // [P]
+  std::vector<RankId> senders_;            // by transfer
   std::vector<double> at_home_, foreign_;  // [P] seconds of products
   std::vector<double> bytes_, took_;       // of one exchange
   std::vector<std::int64_t> rows_of_;      // [P] of one expert

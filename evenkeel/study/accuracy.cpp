@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/hash.h"
 #include "evenkeel/layer/dense_reference.h"
 
 namespace evenkeel {
@@ -90,17 +91,15 @@ Accuracy compare(const DenseResult& reference, const StepResults& results, bool 
 }
 
 std::uint64_t checksum_of(const StepResults& results, bool backward) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  const auto add = [&](std::span<const std::byte> bytes) {
-    for (const std::byte each : bytes) sum = (sum ^ static_cast<std::uint64_t>(each)) * 0x100000001b3;
-  };
-  add(results.output.bytes());
-  if (!backward) return sum;
-  add(results.grad_hidden.bytes());
-  add(std::as_bytes(std::span(results.grad_router_weights)));
+  Hash hash;
+  hash.add_bytes(results.output.bytes());
+  if (!backward) return hash.value();
+  hash.add_bytes(results.grad_hidden.bytes());
+  hash.add_bytes(std::as_bytes(std::span(results.grad_router_weights)));
   const ExpertModel& of = results.grad_experts;
-  for (const Tensor* tensor : {&of.gate_up, &of.down, &of.gate_up_bias, &of.down_bias}) add(tensor->bytes());
-  return sum;
+  for (const Tensor* tensor : {&of.gate_up, &of.down, &of.gate_up_bias, &of.down_bias})
+    hash.add_bytes(tensor->bytes());
+  return hash.value();
 }
 
 DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
@@ -118,9 +117,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
   alone.backward = false;
   alone.rounds = 0;
-  alone.comm = nullptr;
-  alone.node_of_rank.clear();
-  alone.two_levels = false;
+  alone.where = {};
   alone.timelines = false;
   alone.reference = plain_ep();
   alone.candidates = {alone.reference};
@@ -158,7 +155,7 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
 
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
                                  const RoundProgress& progress) {
-  const bool is_first = setup.comm == nullptr || setup.comm->rank() == RankId(0);
+  const bool is_first = setup.where.is_first();
   const DenseResult reference = is_first ? evaluate(setup, batch) : DenseResult{};
   const std::vector<std::byte> expected = is_first ? one_rank_output(setup, batch) : std::vector<std::byte>{};
   CheckedFigures checked;

@@ -18,7 +18,7 @@ struct Accuracy {
   double max_rel_error = 0;
   // Against the same layer on one rank under ep. Nothing where this machine does not promise equal bits.
   std::optional<bool> bitwise_equal;
-  // FNV-1a, 64 bits, of the same tensors' bytes: equal where all bits are.
+  // Of the bytes of all these tensors (base/hash.h): equal where all bits are.
   std::uint64_t checksum = 0;
 };
 

@@ -29,7 +29,7 @@ bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate
 Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
                    const StepSamples& samples) {
   const auto of_slot = [&](std::size_t slot) {
-    CandidateFigures figures = internal::figures_of(samples, slot, setup.node_of_rank);
+    CandidateFigures figures = internal::figures_of(samples, slot, setup.where.node_of_rank);
     figures.candidate = slots[slot];
     return figures;
   };
@@ -65,9 +65,9 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   std::ranges::copy_if(setup.candidates, std::back_inserter(what.slots),
                        [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
   std::vector<StepSamples> samples;
-  if (setup.comm != nullptr) {
-    EVENKEEL_CHECK(setup.comm->size() == ranks);
-    samples = internal::run_rank(*setup.comm, what);
+  if (setup.where.comm != nullptr) {
+    EVENKEEL_CHECK(setup.where.comm->size() == ranks);
+    samples = internal::run_rank(*setup.where.comm, what);
   } else {
     if (const int cores = usable_cores(); ranks > cores)
       what.experts = internal::in_turns(make_cpu_expert_ffn(setup.shape.expert, setup.backward), cores);

@@ -31,6 +31,18 @@
 
 namespace evenkeel {
 
+// Where an experiment's ranks are.
+struct RankPlaces {
+  // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads
+  // that are started for it.
+  Communicator* comm = nullptr;
+  std::vector<int> node_of_rank = {};  // bytes between nodes are counted where it is given
+  bool two_levels = false;             // what several ranks of a node want crosses the link to it once
+
+  // Whether the caller has what only one has: it is the first rank, or started all of them.
+  bool is_first() const { return comm == nullptr || comm->rank() == RankId(0); }
+};
+
 struct ExperimentSetup {
   MoeShape shape;
   LayerPlacement placement;
@@ -42,11 +54,7 @@ struct ExperimentSetup {
   std::vector<Candidate> candidates = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
   bool timelines = false;  // of each candidate's last round
-  // Whose ranks take the steps, each in a call of measure() with the same set-up and batches; null: threads
-  // that are started for it.
-  Communicator* comm = nullptr;
-  std::vector<int> node_of_rank = {};  // bytes between nodes are counted where it is given
-  bool two_levels = false;             // what several ranks of a node want crosses the link to it once
+  RankPlaces where = {};
 };
 
 // A rank may well wait for the others' work on a machine with few cores.

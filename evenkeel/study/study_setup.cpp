@@ -12,9 +12,7 @@ ExperimentSetup experiment_of(const StudySetup& setup) {
                              setup.pairs,
                              plain_ep(setup.budget),
                              candidates_of(setup.planners, setup.budget)};
-  experiment.comm = setup.comm;
-  experiment.node_of_rank = setup.node_of_rank;
-  experiment.two_levels = setup.two_levels;
+  experiment.where = setup.where;
   return experiment;
 }
 

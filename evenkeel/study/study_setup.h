@@ -20,10 +20,7 @@ struct StudySetup {
   bool backward = false;
   std::vector<PlannerOptions> planners;  // one at least
   Budget budget;
-  // As of ExperimentSetup.
-  Communicator* comm = nullptr;
-  std::vector<int> node_of_rank = {};
-  bool two_levels = false;
+  RankPlaces where = {};
 };
 
 // By the name of the measurement under way: its progress.

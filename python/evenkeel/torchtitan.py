@@ -176,18 +176,8 @@ def balanced_experts(
     else:
         _check_carrying(config.token_dispatcher)
     limit = budget_bytes(budget)
-    options = LayerOptions(
-        planner,
-        capacity_factor,
-        min_segment,
-        imbalance_threshold,
-        limit,
-        chunk_bins,
-        costs,
-        topology,
-        borrow_slots,
-        nodes,
-    )
+    decided = planner, capacity_factor, min_segment, imbalance_threshold
+    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes)
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)
     return made
 

@@ -111,18 +111,8 @@ def register(
             "none here, and a model loaded from what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
         )
     limit, borrow_slots = budget_bytes(budget), slots_of(mode, slots)
-    options = LayerOptions(
-        planner,
-        capacity_factor,
-        min_segment,
-        imbalance_threshold,
-        limit,
-        chunk_bins,
-        costs,
-        topology,
-        borrow_slots,
-        nodes,
-    )
+    decided = planner, capacity_factor, min_segment, imbalance_threshold
+    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes)
 
     class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]
         layer_options = options

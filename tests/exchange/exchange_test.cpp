@@ -17,6 +17,7 @@
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "tests/exchange/random_step.h"
+#include "tests/plan/random_nodes.h"
 #include "tests/routing/message.h"
 
 namespace evenkeel::testing {
@@ -217,19 +218,6 @@ std::int64_t rows_between_nodes(const Step& step, int rank, const std::vector<in
       rows.insert({a / static_cast<std::size_t>(step.choices.k), node});
   }
   return static_cast<std::int64_t>(rows.size());
-}
-
-// Nodes of any sizes, with their ranks anywhere.
-std::vector<int> random_nodes(int ranks, std::mt19937& random) {
-  const int most = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks));
-  std::vector<int> nodes, numbers(static_cast<std::size_t>(most), -1);
-  int next = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    int& number = numbers[random() % numbers.size()];
-    if (number < 0) number = next++;
-    nodes.push_back(number);
-  }
-  return nodes;
 }
 
 TEST_P(Exchanged, InTwoLevelsEachRowCrossesOnceToANodeAndNoneIsLostOrSentTwice) {

@@ -8,6 +8,7 @@
 #include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/sim/layer_replay.h"
 #include "evenkeel/study/experiment.h"
+#include "tests/plan/random_nodes.h"
 
 namespace evenkeel {
 namespace {
@@ -150,19 +151,6 @@ Budget random_budget(const Case& made, std::mt19937_64& random, const ExpertFfn&
   return budget;
 }
 
-// Nodes of any sizes, with their ranks anywhere.
-std::vector<int> random_nodes(int ranks, std::mt19937_64& random) {
-  const int most = draw(random, 1, ranks);
-  std::vector<int> nodes, numbers(static_cast<std::size_t>(most), -1);
-  int next = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    int& number = numbers[static_cast<std::size_t>(draw(random, 0, most - 1))];
-    if (number < 0) number = next++;
-    nodes.push_back(number);
-  }
-  return nodes;
-}
-
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kSeeds = 5;
 #else
@@ -186,16 +174,16 @@ TEST(Replay, OfRandomStepsIsWhatLayersReport) {
     setup.backward = made.backward;
     setup.rounds = setup.warm_ups = 1;
     setup.candidates = candidates_of(planners, budget);
-    setup.node_of_rank = random_nodes(made.batch.num_ranks(), random);
+    setup.where.node_of_rank = testing::random_nodes(made.batch.num_ranks(), random);
     const bool two_levels =
-        !budget.is_given() && Nodes(setup.node_of_rank).two_levels() && draw(random, 0, 1) == 1;
-    setup.two_levels = two_levels;
+        !budget.is_given() && Nodes(setup.where.node_of_rank).two_levels() && draw(random, 0, 1) == 1;
+    setup.where.two_levels = two_levels;
     const Figures figures = measure(setup, made.batch);
     for (std::size_t i = 0; i < planners.size(); ++i) {
-      SCOPED_TRACE(testing::Message()
+      SCOPED_TRACE(::testing::Message()
                    << "seed " << seed << ", planner " << i << ", budget " << budget.bytes << ", "
                    << name_of(budget.memory.recompute) << ", rule " << name_of(budget.memory.rule));
-      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.node_of_rank,
+      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.where.node_of_rank,
                       two_levels);
     }
     if (HasFailure()) return;

@@ -10,7 +10,7 @@
 
 namespace evenkeel::internal {
 
-// What is known of the ranks of a root while somebody waits.
+// Says of the ranks of a root whom each waits for, while somebody waits too long.
 class Witness {
  public:
   virtual ~Witness() = default;

@@ -23,7 +23,7 @@ namespace evenkeel::internal {
 // Collectives are matched apart from messages: their order and that of messages are independent.
 enum class Channel : std::uint8_t { messages, collectives };
 
-// What split() makes on this rank.
+// The part of a communicator that split() makes on this rank.
 struct Part {
   int color = 0;
   std::vector<int> members;  // by their rank in what is split

@@ -164,20 +164,6 @@ void MpiOperation::cancel_receives_of_the_stopped() {
   }
 }
 
-bool MpiOperation::let_go() noexcept {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    int done = 0;
-    if (pieces_[i].incoming) {
-      MPI_Cancel(&requests_[i]);
-      MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
-    }
-    if (done == 0) return false;
-    --open_;
-  }
-  return true;
-}
-
 void MpiOperation::retire() noexcept {
   root_.end_of(*this);
   in_use_ = false;

@@ -422,10 +422,7 @@ void MpiRoot::let_go() noexcept {
       }
       pause(polls);
     }
-    const bool settled = is_settled() && silent_ < 0;
-    bool free = true;
-    for (MpiOperation* operation : pending_) free = operation->let_go() && free;
-    if (!settled || !free) Session::close(cause_->message);
+    if (!is_settled() || silent_ >= 0) Session::close(cause_->message);
   } catch (const std::exception& error) {
     Session::close(error.what());
   }

@@ -9,7 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/running_time.h"
-#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
@@ -36,12 +36,7 @@ ncclComm_t Root::add(Communicator& control) {
   ncclUniqueId id{};
   if (control.rank().value() == 0 && library_.get_unique_id(&id) != ncclSuccess)
     progress_.fail("NCCL has no address to meet at (ncclGetUniqueId)", 0);
-  std::vector<ncclUniqueId> ids(static_cast<std::size_t>(control.size()));
-  CpuStream stream;
-  control
-      .all_gather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)), stream,
-                  "set-up of NCCL")
-      .wait();
+  const std::vector<ncclUniqueId> ids = gather(control, id, "set-up of NCCL");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;  // so that every call can be given up
   ncclComm_t comm = nullptr;

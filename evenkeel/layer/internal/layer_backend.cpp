@@ -6,7 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/hash.h"
-#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/comm/gather.h"
 
 namespace evenkeel::internal {
 
@@ -96,11 +96,7 @@ std::uint64_t hash_of(const MemoryOptions& memory) {
 std::vector<int> first_to_differ(Communicator& comm, std::span<const Digest> digests) {
   std::vector<std::uint64_t> mine;
   for (const Digest& digest : digests) mine.push_back(digest.value);
-  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(comm.size()));
-  CpuStream stream;
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), stream, "agreement")
-      .wait();
-
+  const std::vector<std::uint64_t> all = gather(comm, std::span<const std::uint64_t>(mine), "agreement");
   std::vector<int> differing(mine.size(), -1);
   for (std::size_t i = all.size(); i-- > 0;)
     if (all[i] != all[i % mine.size()]) differing[i % mine.size()] = static_cast<int>(i / mine.size());

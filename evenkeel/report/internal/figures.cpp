@@ -126,15 +126,19 @@ Json json_of(const CandidateFigures& of, std::span<const std::string_view> keys,
   return json;
 }
 
-std::size_t count_nodes(const std::vector<int>& node_of_rank) {
-  return std::set(node_of_rank.begin(), node_of_rank.end()).size();
+std::string_view backend_of(const RankPlaces& where) {
+  return where.comm == nullptr ? "threads" : "mpi";
 }
 
-void put_ranks(Page& page, bool on_mpi, const std::vector<int>& node_of_rank, bool two_levels) {
-  if (on_mpi) page.put("ranks are processes, on MPI\n");
-  if (const std::size_t nodes = count_nodes(node_of_rank); nodes > 0)
+std::size_t count_nodes(const RankPlaces& where) {
+  return std::set(where.node_of_rank.begin(), where.node_of_rank.end()).size();
+}
+
+void put_places(Page& page, const RankPlaces& where) {
+  if (where.comm != nullptr) page.put("ranks are processes, on MPI\n");
+  if (const std::size_t nodes = count_nodes(where); nodes > 0)
     page.put("{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
-             two_levels ? "; what several ranks of one want crosses the link to it once" : "");
+             where.two_levels ? "; what several ranks of one want crosses the link to it once" : "");
 }
 
 Json json_of_control(const RoundRatio& control) {

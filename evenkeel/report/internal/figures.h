@@ -44,10 +44,12 @@ inline Json json_of(const CandidateFigures& of, std::initializer_list<std::strin
 inline constexpr std::array<std::string_view, 4> kBetweenNodes = {
     "bytes_between_nodes", "dispatch_bytes_between_nodes", "transfer_bytes_between_nodes",
     "most_bytes_of_a_node"};
+// "threads" or "mpi".
+std::string_view backend_of(const RankPlaces& where);
 // 0 where they are not known.
-std::size_t count_nodes(const std::vector<int>& node_of_rank);
+std::size_t count_nodes(const RankPlaces& where);
 // Where ranks are, if they are no threads, and if their nodes are known.
-void put_ranks(Page& page, bool on_mpi, const std::vector<int>& node_of_rank, bool two_levels);
+void put_places(Page& page, const RankPlaces& where);
 // control_ratio and control_spread.
 Json json_of_control(const RoundRatio& control);
 // budget, least_budget, chunks and recompute.

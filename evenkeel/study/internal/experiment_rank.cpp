@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/comm/gather.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/study/internal/gather.h"
+#include "evenkeel/study/internal/gather_records.h"
 
 namespace evenkeel::internal {
 
@@ -61,6 +62,7 @@ class ExperimentRank {
   void point_at_gradients();
   RankLayer& layer_for(const Candidate& candidate);
   StepSamples take_rounds(std::size_t batch);
+  StepRecord from_begin(StepRecord record) const;
   void collect(StepSamples& samples);
   RankSample take_step(const Batch& batch, const Candidate& candidate);
   void compute(const Batch& batch, MoeLayer& layer);
@@ -81,12 +83,13 @@ class ExperimentRank {
   StepResults all_results_;  // of all, where this is the first rank and somebody looks
   std::vector<ExpertGradients> gradients_;
   SlotPlan last_plan_;
+  double step_begin_ = 0;  // of the last step; of threads 0, which have one clock
 };
 
 ExperimentRank::ExperimentRank(Communicator& comm, const Measurement& what)
     : what_(what),
       setup_(what.setup),
-      comm_(comm, setup_.node_of_rank),
+      comm_(comm, setup_.where.node_of_rank),
       natives_(setup_.placement.natives(comm_.rank())) {
   make_layers();
   results_ = results_for(most_tokens(what_.batches), std::ssize(natives_));
@@ -158,7 +161,8 @@ StepSamples ExperimentRank::take_rounds(std::size_t batch) {
       if (round < setup_.rounds - 1) continue;
       samples.plan(slot) = last_plan_;
       if (setup_.timelines)
-        samples.records(slot)[comm_.rank().offset()] = layer_for(what_.slots[slot]).timeline->record();
+        samples.records(slot)[comm_.rank().offset()] =
+            from_begin(layer_for(what_.slots[slot]).timeline->record());
     }
     if (is_first() && round >= 0 && what_.progress)
       what_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
@@ -167,15 +171,26 @@ StepSamples ExperimentRank::take_rounds(std::size_t batch) {
   return samples;
 }
 
+StepRecord ExperimentRank::from_begin(StepRecord record) const {
+  for (TimedPhase& phase : record.phases) {
+    phase.begin -= step_begin_;
+    phase.end -= step_begin_;
+  }
+  for (double& seconds : record.seconds) seconds -= step_begin_;
+  return record;
+}
+
 // The other ranks' samples, which this one left empty.
 void ExperimentRank::collect(StepSamples& samples) {
+  std::vector<RankSample> mine;
   for (int round = 0; round < setup_.rounds; ++round)
-    for (std::size_t slot = 0; slot < what_.slots.size(); ++slot) {
-      const RankSample mine = samples.at(round, slot, comm_.rank().value());
-      const std::vector<RankSample> all = gather(comm_, std::span(&mine, 1));
-      for (int rank = 0; rank < comm_.size(); ++rank)
-        samples.at(round, slot, rank) = all[static_cast<std::size_t>(rank)];
-    }
+    for (std::size_t slot = 0; slot < what_.slots.size(); ++slot)
+      mine.push_back(samples.at(round, slot, comm_.rank().value()));
+  const std::vector<RankSample> all = gather(comm_, std::span<const RankSample>(mine), "figures");
+  auto next = all.cbegin();
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    for (int round = 0; round < setup_.rounds; ++round)
+      for (std::size_t slot = 0; slot < what_.slots.size(); ++slot) samples.at(round, slot, rank) = *next++;
   for (std::size_t slot = 0; setup_.timelines && slot < what_.slots.size(); ++slot)
     samples.records(slot) = gather_records(comm_, samples.records(slot)[comm_.rank().offset()]);
 }
@@ -188,10 +203,10 @@ RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candid
   wait_for_all();
   comm_.reset();
   // Processes may be on hosts whose clocks have nothing to do with each other.
-  const double begin = setup_.comm == nullptr ? 0 : wall_seconds();
-  at.sample.begin = wall_seconds() - begin;
+  step_begin_ = setup_.where.comm == nullptr ? 0 : wall_seconds();
+  at.sample.begin = wall_seconds() - step_begin_;
   compute(batch, at.layer);
-  at.sample.end = wall_seconds() - begin;
+  at.sample.end = wall_seconds() - step_begin_;
   at.sample.peak_bytes = at.arena.peak_bytes();
   note_bytes(at.sample);
   last_plan_.least_budget = at.layer.least_budget();
@@ -326,7 +341,7 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   options.with_backward = setup.backward;
   MemoryOptions& memory = options.cpu().memory;
   memory = budget.memory;
-  if (setup.two_levels) options.cpu().node_of_rank = setup.node_of_rank;
+  if (setup.where.two_levels) options.cpu().node_of_rank = setup.where.node_of_rank;
   if (!setup.backward) memory.recompute = Recompute::automatic;  // there is nothing to keep
   return options;
 }

@@ -103,7 +103,7 @@ class TrappedCommunicator final : public ForwardingCommunicator {
     name_ = name;
     trap_.strike(name);
   }
-  Event end(Event posted, const Traffic&, Stream&) override {
+  Event end(Event posted, const MessageTraffic&, Stream&) override {
     trap_.strike(fmt::format("{} posted", name_));
     return posted;
   }

@@ -1,4 +1,4 @@
-// What ranks of one root tell one another beside the bytes of operations.
+// A message between ranks of one root that is of no operation: who stops, ends or waits, and why.
 #pragma once
 
 #include <cstdint>

@@ -48,8 +48,6 @@ class MpiOperation final : public CpuOperation, public Awaited {
   bool test();
   // Once no more comes from a rank: what is expected of it beyond.
   void cancel_receives_of_the_stopped();
-  // False where MPI may still read or write bytes of this operation.
-  bool let_go() noexcept;
 
  private:
   struct Piece {

@@ -32,7 +32,7 @@ namespace evenkeel::internal {
 
 class MpiOperation;
 
-// What a rank waits in.
+// The operation, or the end, that a rank waits for.
 class Awaited {
  public:
   virtual ~Awaited() = default;
@@ -93,7 +93,7 @@ class MpiRoot final : private Witness {
     bool ended = false;
     std::optional<Notice> answer;
   };
-  // What MPI still reads or writes: it stays where it is until that has ended.
+  // A buffer that MPI reads or writes, and that stays where it is until `request` is done.
   struct Message {
     int peer;
     std::string bytes;

@@ -1,10 +1,13 @@
-#include "evenkeel/study/internal/gather.h"
+#include "evenkeel/study/internal/gather_records.h"
 
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+
+#include "evenkeel/comm/gather.h"
 
 namespace evenkeel::internal {
 
@@ -85,12 +88,10 @@ StepRecord record_of(std::span<const std::byte> bytes) {
 
 std::vector<StepRecord> gather_records(Communicator& comm, const StepRecord& mine) {
   const std::vector<std::byte> bytes = bytes_of(mine);
-  const std::size_t size = bytes.size();
-  const std::vector<std::size_t> sizes = gather(comm, std::span(&size, 1));
   std::vector<std::vector<std::byte>> all;
   std::vector<SendSlice> sends;
   std::vector<ReceiveSlice> receives;
-  for (std::size_t of : sizes) all.emplace_back(of);
+  for (std::size_t size : gather(comm, bytes.size(), "timelines")) all.emplace_back(size);
   for (RankId rank : indices<RankId>(comm.size())) {
     sends.push_back({rank, bytes});
     receives.push_back({rank, all[rank.offset()]});
