@@ -111,6 +111,8 @@ void add_nodes(CLI::App& app, NodeOptions& options) {
       ->type_name("FILE|NAME");
   app.add_flag("--two-levels", options.two_levels,
                "What several ranks of another node want crosses the link to it once");
+  app.add_flag("--sum-in-nodes", options.sum_in_nodes,
+               "With --two-levels, each node adds a token's results before they leave it: last bits change");
 }
 
 namespace {
@@ -153,7 +155,8 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
 }  // namespace
 
 RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
-  RankPlaces where{comm, given_nodes(app, options, ranks, comm), options.two_levels};
+  RankPlaces where{comm, given_nodes(app, options, ranks, comm), options.two_levels, options.sum_in_nodes};
+  if (!options.two_levels) refuse_if_given(app, "--sum-in-nodes", "needs --two-levels");
   if (options.two_levels && !Nodes(where.node_of_rank).two_levels())
     throw InvalidArgument("--two-levels", "there are not several nodes, one of several ranks",
                           "such nodes, or to leave it out");

@@ -34,6 +34,7 @@ struct NodeOptions {
   std::string nodes;
   std::string topology;
   bool two_levels = false;
+  bool sum_in_nodes = false;
 };
 void add_nodes(CLI::App& app, NodeOptions& options);
 // The ranks of `comm`, or as many threads, on their nodes where an option says these. Collective for --nodes

@@ -59,7 +59,7 @@ void run_calibration(const CLI::App& app, const BenchArguments& options) {
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
         "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html",
-        "--nodes", "--topology", "--two-levels"})
+        "--nodes", "--topology", "--two-levels", "--sum-in-nodes"})
     refuse_if_given(app, option, why);
   require_writable(options.calibrate);
   const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));
@@ -89,7 +89,7 @@ RoundProgress named_progress(const std::string& what) {
 
 // One planner, level where none is named, in budgets, policies and rules of the mode's own.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
-  for (const char* option : {"--nodes", "--topology", "--two-levels"})
+  for (const char* option : {"--nodes", "--topology", "--two-levels", "--sum-in-nodes"})
     refuse_if_given(app, option, "goes with the scenario table and ablations");
   for (const char* varied : {"--budget", "--recompute", "--chunks", "--bins"})
     refuse_if_given(app, varied, "is what --over-budget varies");

@@ -9,20 +9,26 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/exchange/internal/node_sums.h"
 #include "evenkeel/exchange/internal/passing.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
 
 Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
-                   Nodes nodes)
+                   Nodes nodes, bool sum_in_nodes)
     : comm_(comm),
       stream_(stream),
       arena_(arena),
       hidden_(hidden),
       type_(type),
       nodes_(std::move(nodes)),
-      slices_(std::make_unique<Slices>(comm)) {}
+      slices_(std::make_unique<Slices>(comm)),
+      sum_in_nodes_(sum_in_nodes) {
+  if (sum_in_nodes && nodes_.num_ranks() != comm.size())
+    throw InvalidArgument("sum_in_nodes", fmt::format("nodes of {} ranks", nodes_.num_ranks()),
+                          fmt::format("the nodes of all {} ranks", comm.size()));
+}
 
 Exchange::~Exchange() = default;
 
@@ -125,41 +131,86 @@ void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* 
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                        void* output) {
-  slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes());
-  slices_->post(stream_, "combine").wait();
-  const auto k = static_cast<std::size_t>(dispatched.k);
-  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
-    rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
-                       results.data(), rows::at(output, static_cast<std::int64_t>(t) * hidden_, type_));
+  whole_.open(dispatched, comm_.rank(), {});
+  return_results(dispatched, results, whole_, weights).wait();
+  if (whole_.next_range({})) sum_results(dispatched, results, whole_, weights, output);
 }
 
-Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows) {
-  slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes(),
-                     [&](std::int64_t slot) { return rows.waiting_row(slot); });
-  return slices_->post(stream_, "combine");
+Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                               std::span<const float> weights) {
+  if (!sum_in_nodes_) {
+    slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes(),
+                       [&](std::int64_t slot) { return rows.waiting_row(slot); });
+    return slices_->post(stream_, "combine");
+  }
+  const std::int64_t numbers = (dispatched.rows_here - dispatched.own_rows) * hidden_;
+  const Buffer buffer = arena_.allocate(numbers * bytes_of(DataType::f32), "sums by row");
+  const std::span<float> sums = buffer.as<float>();
+  add_by_row(dispatched, results, rows, dispatch_weights(dispatched, weights).values, sums);
+  node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.passing_, arena_, hidden_, type_);
+  node_sums_->add_in_node(*slices_, stream_, sums.data(), false, "combine in the node");
+  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  node_sums_->queue(*slices_, results.bytes().subspan(static_cast<std::size_t>(home * row_bytes())));
+  const Event event = slices_->post(stream_, "combine");
+  if (dispatched.tokens == 0) {  // no sum_results() follows
+    event.wait();
+    node_sums_.reset();
+  }
+  return event;
+}
+
+// Adds the weighted results of other ranks' positions to the sums of their rows.
+void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                          std::span<const float> weights, std::span<float> sums) const {
+  std::ranges::fill(sums, 0.0f);
+  for (std::size_t i = 0; i < dispatched.input_row().size(); ++i) {
+    const std::int64_t row = dispatched.input_row()[i], slot = dispatched.output_row()[i];
+    if (row >= dispatched.own_row && row < dispatched.own_row + dispatched.own_rows) continue;
+    const std::int64_t received = row < dispatched.own_row ? row : row - dispatched.own_rows;
+    rows::add_scaled(hidden_, rows::at(results.data(), rows.waiting_row(slot) * hidden_, type_), type_,
+                     weights[static_cast<std::size_t>(slot)], sums.data() + received * hidden_);
+  }
 }
 
 void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                            std::span<const float> weights, void* output) {
   const auto k = static_cast<std::size_t>(dispatched.k);
-  token_rows_.resize(k);
+  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  const auto add = [&](std::int64_t row, float weight) {
+    token_rows_.push_back(static_cast<std::int32_t>(row));
+    token_weights_.push_back(weight);
+  };
   for (std::int64_t token = rows.first_token(); token < rows.end_token(); ++token) {
+    token_rows_.clear();
+    token_weights_.clear();
     const std::size_t first = static_cast<std::size_t>(token) * k;
-    std::ranges::transform(
-        dispatched.result_slot().subspan(first, k), token_rows_.begin(),
-        [&](std::int32_t slot) { return slot < 0 ? slot : static_cast<std::int32_t>(rows.row(slot)); });
-    rows::weighted_sum(hidden_, type_, dispatched.k, token_rows_.data(), &weights[first], results.data(),
-                       rows::at(output, token * hidden_, type_));
+    for (std::size_t a = first; a < first + k; ++a) {
+      const std::int32_t slot = dispatched.result_slot()[a];
+      if (slot >= 0 && (!sum_in_nodes_ || slot < dispatched.positions_here)) add(rows.row(slot), weights[a]);
+    }
+    if (sum_in_nodes_)
+      for (const std::int32_t row : node_sums_->rows_of(token)) add(home + row, 1.0f);
+    rows::weighted_sum(hidden_, type_, static_cast<int>(token_rows_.size()), token_rows_.data(),
+                       token_weights_.data(), results.data(), rows::at(output, token * hidden_, type_));
   }
+  if (rows.end_token() == dispatched.tokens) node_sums_.reset();
 }
 
 Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispatched,
                                                          const void* grad_output,
                                                          std::span<const float> weights) {
   IncomingGradients incoming;
-  RouterWeights& router = incoming.router;
   incoming.rows = arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
                                   "dispatched gradients");
+  incoming.router = dispatch_weights(dispatched, weights);
+  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients",
+                "dispatch gradients in the node");
+  return incoming;
+}
+
+Exchange::RouterWeights Exchange::dispatch_weights(const Dispatched& dispatched,
+                                                   std::span<const float> weights) {
+  RouterWeights router;
   router.numbers = arena_.allocate(chunk_buffers::router_weights(dispatched.load()), "router weights");
   const auto positions = static_cast<std::size_t>(dispatched.positions_here + dispatched.positions_elsewhere);
   router.values = router.numbers.as<float>().first(positions);
@@ -170,9 +221,7 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
   slices_->positions(Slices::Way::out, dispatched, std::as_writable_bytes(router.values), sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
-  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients",
-                "dispatch gradients in the node");
-  return incoming;
+  return router;
 }
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
@@ -209,32 +258,46 @@ void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
 void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
                                  const RouterWeights& router, void* grad_hidden,
                                  std::span<float> grad_weights) {
+  if (sum_in_nodes_) {
+    node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.passing_, arena_, hidden_, type_);
+    node_sums_->add_in_node(*slices_, stream_, gradients.sums.rest, !adds_in_place(),
+                            "combine gradients in the node");
+  }
   if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
   const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // those without space there
   const std::span<std::byte> here = gradients.rows.bytes();
   const auto elsewhere =
       here.subspan(static_cast<std::size_t>((dispatched.rows_here - in_place) * row_bytes()));
-  slices_->rows(Slices::Way::home, dispatched, here, in_place, elsewhere, row_bytes());
+  if (sum_in_nodes_)
+    node_sums_->queue(*slices_, elsewhere);
+  else
+    slices_->rows(Slices::Way::home, dispatched, here, in_place, elsewhere, row_bytes());
   slices_->positions(Slices::Way::home, dispatched, std::as_writable_bytes(router.gradients), sizeof(float));
   slices_->post(stream_, "combine gradients").wait();
   sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
+  node_sums_.reset();
 }
 
 // Each token's gradient, of those that are all here.
 void Exchange::sum_gradients(const Dispatched& dispatched, const RowGradients& gradients,
-                             const RouterWeights& router, void* grad_hidden,
-                             std::span<float> grad_weights) const {
+                             const RouterWeights& router, void* grad_hidden, std::span<float> grad_weights) {
   const auto k = static_cast<std::size_t>(dispatched.k);
-  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t) {
-    const auto slots = dispatched.row_slot().subspan(t * k, k);
-    void* const sum = rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_);
+  for (std::int64_t token = 0; token < dispatched.tokens; ++token) {
+    token_rows_.clear();
+    for (const std::int32_t slot : dispatched.row_slot().subspan(static_cast<std::size_t>(token) * k, k))
+      if (!sum_in_nodes_ || slot < dispatched.rows_here) token_rows_.push_back(slot);
+    if (sum_in_nodes_)
+      for (const std::int32_t row : node_sums_->rows_of(token))
+        token_rows_.push_back(static_cast<std::int32_t>(dispatched.rows_here) + row);
+    void* const sum = rows::at(grad_hidden, token * hidden_, type_);
     if (!adds_in_place()) {
-      rows::weighted_sum(hidden_, type_, dispatched.k, slots.data(), nullptr, gradients.rows.data(), sum);
+      rows::weighted_sum(hidden_, type_, static_cast<int>(token_rows_.size()), token_rows_.data(), nullptr,
+                         gradients.rows.data(), sum);
       continue;
     }
     const auto* const received = gradients.rows.as<const float>().data();
-    for (std::int32_t slot : slots)  // to what was computed here
-      if (slot >= dispatched.rows_here)
+    for (std::int32_t slot : token_rows_)
+      if (slot >= dispatched.rows_here)  // the others were added where they were computed
         rows::add_scaled(hidden_, received + (slot - dispatched.own_rows) * hidden_, 1.0f,
                          static_cast<float*>(sum));
   }

@@ -25,6 +25,7 @@
 
 namespace evenkeel {
 
+class NodeSums;
 class Slices;
 
 class Exchange {
@@ -32,9 +33,11 @@ class Exchange {
   // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
   // With nodes in two levels, rows that several ranks of another node compute cross the link to it once and
   // are passed on there, as "dispatch in the node"; what is sent home goes straight, unsummed. Tables of what
-  // is passed on are outside the arena.
+  // is passed on are outside the arena. With `sum_in_nodes`, which needs nodes, each node adds a token's
+  // results and gradients before they leave it: one row returns for each that went out, and the plan decides
+  // the last bits.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
-           Nodes nodes = {});
+           Nodes nodes = {}, bool sum_in_nodes = false);
   ~Exchange();
 
   // Takes the memory that steps of `top_k` experts a token want under any plan of this one's placement; where
@@ -43,6 +46,7 @@ class Exchange {
     deal_.reserve(plan);
     router_.reserve(plan.num_experts(), plan.num_ranks());
     token_rows_.reserve(static_cast<std::size_t>(top_k));
+    token_weights_.reserve(static_cast<std::size_t>(top_k));
   }
 
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
@@ -62,13 +66,14 @@ class Exchange {
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
-  // The same in less space and in parts, with the results where `rows` has them: space; the results that
-  // wait, once they are there, sent home; and of the tokens of its present range, when those that came home
-  // are here and the range's own are, the sums.
+  // The same in less space and in parts, with the results where `rows` has them. result_buffer() is their
+  // space. return_results() sends home the results that wait. When they are here, and the own results of the
+  // present range are, sum_results() writes the sums of the range's tokens.
   Buffer result_buffer(const ResultRows& rows) {
     return arena_.allocate(rows.rows() * row_bytes(), "results");
   }
-  Event return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows);
+  Event return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                       std::span<const float> weights);
   void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                    std::span<const float> weights, void* output);
 
@@ -107,8 +112,11 @@ class Exchange {
                      const char* name, const char* name_in_node);
   void exchange_in_two_levels(const Dispatched& dispatched, const void* by_token,
                               std::span<std::byte> received, const char* name, const char* name_in_node);
+  RouterWeights dispatch_weights(const Dispatched& dispatched, std::span<const float> weights);
+  void add_by_row(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                  std::span<const float> weights, std::span<float> sums) const;
   void sum_gradients(const Dispatched& dispatched, const RowGradients& gradients, const RouterWeights& router,
-                     void* grad_hidden, std::span<float> grad_weights) const;
+                     void* grad_hidden, std::span<float> grad_weights);
   bool adds_in_place() const { return type_ == DataType::f32; }
   void round_in_place(std::int64_t count, std::byte* numbers) const;
 
@@ -126,8 +134,12 @@ class Exchange {
   Deal deal_;
   Router router_;
   std::unique_ptr<Slices> slices_;
-  std::vector<std::int32_t> token_rows_;  // of one token's results
-  std::vector<std::int64_t> chosen_;      // [E] by this rank's tokens
+  bool sum_in_nodes_;
+  ResultRows whole_;                      // of combine()
+  std::unique_ptr<NodeSums> node_sums_;   // of a chunk on its way home
+  std::vector<std::int32_t> token_rows_;  // that one token's sum adds
+  std::vector<float> token_weights_;
+  std::vector<std::int64_t> chosen_;  // [E] by this rank's tokens
 };
 
 }  // namespace evenkeel

@@ -21,7 +21,7 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
   const auto slots = dispatched.output_row();
   for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
     const Dispatched::Group& group = dispatched.groups()[g];
-    if (in_ranges[group.expert.offset()] == 0) continue;
+    if (in_ranges.empty() || in_ranges[group.expert.offset()] == 0) continue;
     const auto first = slots.begin() + group.begin;
     const auto last = slots.begin() + group.end;
     const auto begin = std::lower_bound(first, last, own.in_position);

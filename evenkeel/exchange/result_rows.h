@@ -34,7 +34,7 @@ class ResultRows {
   // Takes the memory that chunks of so many experts want, whatever their routing.
   void reserve(std::size_t num_experts);
   // For a chunk, which must stay: own positions of the groups of which `in_ranges` (by expert) is not 0 are
-  // runs. Reuses its memory.
+  // runs; none are where it is empty. Reuses its memory.
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const OwnRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }

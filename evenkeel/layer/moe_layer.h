@@ -59,6 +59,9 @@ struct CpuOptions {
   // another node compute, and weights that several borrow, cross the link to it once and are passed on there.
   // Empty: one level. The bits are the same. Not in an arena with a budget.
   std::vector<int> node_of_rank = {};
+  // With `node_of_rank`: each node adds a token's results, and in backward its gradients, before they leave
+  // it, so that one row returns over the link for each that went out. The plan then decides the last bits.
+  bool sum_in_nodes = false;
   // The experts' arithmetic; null: the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts = nullptr;
   // Called at the end of each forward and backward, on the rank's thread.

@@ -121,7 +121,9 @@ std::string to_json(const RunReport& report) {
                {"layer_number", internal::or_null(report.layer)},
                {"placement", internal::or_null(report.placement)}};
   if (const std::size_t nodes = internal::count_nodes(setup.where); nodes > 0)
-    json.update({{"nodes", nodes}, {"two_levels", setup.where.two_levels}});
+    json.update({{"nodes", nodes},
+                 {"two_levels", setup.where.two_levels},
+                 {"sum_in_nodes", setup.where.sum_in_nodes}});
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));
   json.update({{"batch", report.batch},

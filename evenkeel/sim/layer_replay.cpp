@@ -156,9 +156,9 @@ LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vecto
                           "a budget beside it");
   if (method.step == Step::slots) require_slots(method, setup, homes.front());
   if (setup.layer && setup.machine)
-    seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology, nodes_);
+    seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology, nodes_, method.node_sums);
   else if (setup.layer)
-    seconds_.emplace(setup.layer->sizes, Machine{}, setup.topology, nodes_);
+    seconds_.emplace(setup.layer->sizes, Machine{}, setup.topology, nodes_, method.node_sums);
   place(std::move(homes));
   if (!setup.layer) return;
   bytes_.emplace(setup.layer->chunk, options_.recompute);

@@ -21,11 +21,12 @@ std::string_view name_of(SimPhase phase) {
 }
 
 LayerSeconds::LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology,
-                           Nodes nodes)
+                           Nodes nodes, bool sums_in_nodes)
     : sizes_(sizes),
       machine_(machine),
       ranks_(static_cast<std::size_t>(topology.num_ranks())),
       nodes_(std::move(nodes)),
+      sums_in_nodes_(sums_in_nodes),
       exchange_(machine, topology),
       row_seconds_(row_seconds(machine, sizes.expert.work)),
       read_seconds_(read_seconds(machine, sizes.expert.work.bytes)) {
@@ -135,7 +136,8 @@ void LayerSeconds::dispatch(const ChunkWork& chunk) {
   // An index for each position, behind how many rows there are.
   const bool says_rows = !is_backward_ || chunk.recomputed;
   const double of_row = sizes_.row_bytes * (chunk.recomputed ? 2 : 1);
-  const double of_position = (says_rows ? kIndexBytes : 0) + (is_backward_ ? kWeightBytes : 0);
+  const double of_position =
+      (says_rows ? kIndexBytes : 0) + (is_backward_ || sums_in_nodes_ ? kWeightBytes : 0);
   const bool in_two_levels = nodes_.two_levels();
   const std::vector<std::int64_t>& rows = in_two_levels ? chunk.traffic.direct : chunk.traffic.rows;
   for (std::size_t from = 0; from < ranks_; ++from)
@@ -168,6 +170,7 @@ void LayerSeconds::send_rows(std::span<const std::int64_t> rows, double of_row) 
 
 // Results, a row for each assignment; gradients, one for each row, and of its router weights.
 void LayerSeconds::combine(const ChunkWork& chunk) {
+  if (sums_in_nodes_) return combine_in_nodes(chunk);
   for (std::size_t from = 0; from < ranks_; ++from)
     for (std::size_t to = 0; to < ranks_; ++to) {
       const auto rows = static_cast<double>(chunk.traffic.rows[to * ranks_ + from]);
@@ -182,6 +185,28 @@ void LayerSeconds::combine(const ChunkWork& chunk) {
     const std::int64_t came = sum_of(is_backward_ ? chunk.traffic.rows : chunk.traffic.positions, rank);
     touch_memory(rank, SimPhase::combine,
                  sizes_.row_bytes * static_cast<double>(came + chunk.traffic.loads[rank].tokens));
+  }
+}
+
+// A row for each that dispatch sent, in the opposite direction: within nodes first.
+void LayerSeconds::combine_in_nodes(const ChunkWork& chunk) {
+  for (std::size_t rank = 0; rank < ranks_ && !is_backward_; ++rank)  // results of one row are added
+    touch_memory(rank, SimPhase::combine,
+                 sizes_.row_bytes * static_cast<double>(chunk.traffic.loads[rank].positions_here -
+                                                        chunk.traffic.positions[rank * (ranks_ + 1)]));
+  for (const auto* rows : {&chunk.traffic.passed_on, &chunk.traffic.direct}) {
+    const bool goes_home = rows == &chunk.traffic.direct;
+    for (std::size_t from = 0; from < ranks_; ++from)
+      for (std::size_t to = 0; to < ranks_; ++to) {
+        const std::size_t back = to * ranks_ + from;
+        double& bytes = bytes_[from * ranks_ + to] =
+            from == to ? 0 : static_cast<double>((*rows)[back]) * sizes_.row_bytes;
+        if (goes_home && is_backward_ && from != to)
+          bytes += static_cast<double>(chunk.traffic.positions[back]) * kWeightBytes;
+      }
+    send(bytes_, SimPhase::combine, moved_.combine);
+    for (std::size_t rank = 0; rank < ranks_; ++rank)
+      touch_memory(rank, SimPhase::combine, 2 * sizes_.row_bytes * static_cast<double>(sum_of(*rows, rank)));
   }
 }
 

@@ -61,7 +61,9 @@ struct ChunkWork {
 class LayerSeconds {
  public:
   // The topology must outlive it. With nodes, what travels does so in two levels, the second after the first.
-  LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology, Nodes nodes = {});
+  // With `sums_in_nodes` rows come home the same two ways.
+  LayerSeconds(const LayerSizes& sizes, const Machine& machine, const Topology& topology, Nodes nodes = {},
+               bool sums_in_nodes = false);
 
   // Of one pass. `transfers` are borrowed for the pass; `spans`, if any, gets every phase of every rank.
   double forward(std::span<const ChunkWork> chunks, std::span<const Transfer> transfers,
@@ -89,6 +91,7 @@ class LayerSeconds {
   void send_rows(std::span<const std::int64_t> rows, double of_row);
   void compute(const ChunkWork& chunk, const LayerPlacement& homes);
   void combine(const ChunkWork& chunk);
+  void combine_in_nodes(const ChunkWork& chunk);
   void wait_for_all();
   void send(std::span<const double> bytes, SimPhase phase, double& moved);
   // Of a rank's line of pairs, the sum.
@@ -102,6 +105,7 @@ class LayerSeconds {
   Machine machine_;
   std::size_t ranks_;
   Nodes nodes_;
+  bool sums_in_nodes_;
   ExchangeSeconds exchange_;
   double row_seconds_, read_seconds_;
   std::vector<double> now_;                // [P]

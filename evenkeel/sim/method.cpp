@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kParts =
     "homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, llep, level, "
-    "level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or all";
+    "level-links, slots:S, best), memory (memfine, budget), two-levels and node-sums joined by +, or fsdp, "
+    "or all";
 
 enum class Number { none, optional, needed };
 
@@ -67,6 +68,7 @@ class MethodParser {
       return method_;
     }
     for (const std::string& part : split(text_, '+')) take(part);
+    if (method_.node_sums && !method_.two_levels) refuse("node-sums", "needs two-levels");
     return method_;
   }
 
@@ -89,6 +91,8 @@ class MethodParser {
       method_.memory = memory->kind;
     } else if (name == "two-levels") {
       once(method_.two_levels, part, Number::none, number);
+    } else if (name == "node-sums") {
+      once(method_.node_sums, part, Number::none, number);
     } else {
       refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
     }
@@ -134,6 +138,7 @@ std::string Method::description() const {
   if (copies > 0 && homes != Homes::eplb) text += fmt::format(", with {} copies of popular experts", copies);
   text += "; " + of(kSteps, step, slots);
   if (two_levels) text += "; what several ranks of a node want crosses the link to it once";
+  if (node_sums) text += ", and so do its results";
   if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
   return text;
 }

@@ -11,7 +11,8 @@
 //            what is predicted to be fastest)
 //   memory   memfine (chunks of 1, 2, 4 or 8 parts, computed again in backward), budget (as the layer
 //            decides in so many bytes)
-//   ways     two-levels (what several ranks of another node want crosses the link to it once; no budget)
+//   ways     two-levels (what several ranks of another node want crosses the link to it once; no budget), and
+//            with it node-sums (each node adds a token's results before they leave it: sum_in_nodes)
 //   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
 
@@ -35,6 +36,7 @@ struct Method {
   int slots = 0;  // of slots
   Memory memory = Memory::unlimited;
   bool two_levels = false;
+  bool node_sums = false;  // with two_levels
   bool fsdp = false;
   bool renews = false;  // is placed anew again and again, where a comparison does that
 

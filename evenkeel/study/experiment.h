@@ -38,6 +38,7 @@ struct RankPlaces {
   Communicator* comm = nullptr;
   std::vector<int> node_of_rank = {};  // bytes between nodes are counted where it is given
   bool two_levels = false;             // what several ranks of a node want crosses the link to it once
+  bool sum_in_nodes = false;           // with two_levels, so do its results
 
   // Whether the caller has what only one has: it is the first rank, or started all of them.
   bool is_first() const { return comm == nullptr || comm->rank() == RankId(0); }

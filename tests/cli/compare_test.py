@@ -418,7 +418,7 @@ class Refusals(CompareTest):
 
     def test_methods_that_are_none(self):
         parts = ("homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, llep, level, "
-                 "level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or all")  # fmt: skip
+                 "level-links, slots:S, best), memory (memfine, budget), two-levels and node-sums joined by +, or fsdp, or all")  # fmt: skip
         for given, why in [
             ("nothing", "'nothing' is no part of a method"),
             ("ep,", "'' is no part of a method"),

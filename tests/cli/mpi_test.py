@@ -7,6 +7,7 @@ from command import COMMAND, REPOSITORY, UTF8, CommandTest
 
 MPIRUN = REPOSITORY / "tools" / "mpirun.sh"
 LAYER = ["--experts", 16, "--top-k", 4, "--hidden", 48, "--intermediate", 40, "--min-segment", 4]
+SUMS = "--sum-in-nodes"
 SMALL = ["--scenario", "concentrated:0.9:1", "--tokens", 48, "--repeat", 1, "--imbalance-threshold", 1.3, *LAYER]
 # Of each planner: what follows from its decisions, whoever carries them out.
 DECIDED = ["planner", "checksum", "rank_loads", "transfers", "reason", "chunks", "recomputed_fraction", "peak_bytes",
@@ -49,6 +50,17 @@ class Mpi(CommandTest):
                     self.assertLess(after["dispatch_bytes_between_nodes"], before["dispatch_bytes_between_nodes"])
                     self.assertLessEqual(after["transfer_bytes_between_nodes"], before["transfer_bytes_between_nodes"])
                     self.assertLessEqual(after["most_bytes_of_a_node"], after["bytes_between_nodes"])
+
+    def test_sums_in_nodes_bring_fewer_bytes_home(self):
+        words = ["run", *SMALL, "--backward", "--nodes", 2, "--two-levels", "--json"]
+        without, threads = (json.loads(self.call(*words, "--ranks", 6, *more).stdout) for more in [[], [SUMS]])
+        processes = json.loads(self.mpi(6, *words, SUMS, "--backend", "mpi").stdout)
+        self.assertEqual((without["sum_in_nodes"], threads["sum_in_nodes"]), (False, True))
+        for before, after, other in zip(without["planners"], threads["planners"], processes["planners"], strict=True):
+            with self.subTest(planner=after["planner"]):
+                self.assertEqual(other["checksum"], after["checksum"])
+                self.assertEqual(other["bytes_between_nodes"], after["bytes_between_nodes"])
+                self.assertLess(after["bytes_between_nodes"], before["bytes_between_nodes"])
 
     def test_hosts_are_found(self):
         result = json.loads(self.mpi(3, "run", *SMALL, "--backend", "mpi", "--nodes", "hosts", "--json").stdout)

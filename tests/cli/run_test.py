@@ -41,6 +41,8 @@ class Run(CommandTest):
             self.assert_refused([*words, *more], 2, "InvalidArgument", *parts)
         more = ["--nodes", 2, "--two-levels", "--budget", "1MiB"]
         self.assert_refused([*words, *more], 2, "InvalidArgument", "--budget: is not kept by steps in two levels")
+        more = ["--nodes", 2, "--sum-in-nodes"]
+        self.assert_refused([*words, *more], 2, "InvalidArgument", "--sum-in-nodes: needs --two-levels")
         more = ["--nodes", 1, "--two-levels"]
         self.assert_refused([*words, *more], 2, "InvalidArgument", "--two-levels: there are not several nodes")
 

@@ -3,6 +3,7 @@
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "tests/layer/dense_results.h"
+#include "tests/plan/random_nodes.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -31,8 +32,11 @@ TEST_P(Exactness, OutputAndGradientsAreDenseOnesForEveryPlanner) {
       if (kind == PlannerOptions::Kind::level && round % 2 == 0)
         planner.links = {
             Topology::uniform(static_cast<int>(tokens.size()), 1, {450}, {50}), {.ranks_per_nic = 2}, {}};
+      RunOptions options{planner, true, 2, {}};
+      if (round % 2 == 1) options.node_of_rank = random_nodes(static_cast<int>(tokens.size()), random);
+      options.sum_in_nodes = round % 2 == 1;
       expect_dense_layer(
-          dense, run(problem, {planner, true, 2, {}}),
+          dense, run(problem, options),
           "round " + std::to_string(round) + ", planner " + std::to_string(static_cast<int>(kind)));
     }
   }

@@ -164,7 +164,9 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
                    {.planner = options.planner,
                     .max_tokens = std::max<std::int64_t>(1, std::ranges::max(problem.shape().tokens)),
                     .with_backward = options.backward,
-                    .device = CpuOptions{.memory = options.memory}});
+                    .device = CpuOptions{.memory = options.memory,
+                                         .node_of_rank = options.node_of_rank,
+                                         .sum_in_nodes = options.sum_in_nodes}});
     layer.set_weights(problem.weights_of(layer.natives()));
     std::vector<ExpertGradients> gradients;
     for (ExpertId e : layer.natives())

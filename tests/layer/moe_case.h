@@ -105,6 +105,8 @@ struct RunOptions {
   std::vector<std::vector<int>> homes;  // empty: contiguous
   std::int64_t budget = Arena::kNoBudget;
   MemoryOptions memory = {};
+  std::vector<int> node_of_rank = {};
+  bool sum_in_nodes = false;
 };
 
 // Runs the case on its ranks as threads.

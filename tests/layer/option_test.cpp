@@ -86,7 +86,10 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseShapePlacementOrOptionsDiffer) {
       {"options.memory", option([](MoeOptions& o) {
          o.cpu().memory.rule.bins.assign({1, 3});
        })},
-      {"options.memory", option([](MoeOptions& o) { o.cpu().memory.cost.chunk_seconds = 0; })}};
+      {"options.memory", option([](MoeOptions& o) { o.cpu().memory.cost.chunk_seconds = 0; })},
+      {"options.node_of_rank", option([](MoeOptions& o) {
+         o.cpu().node_of_rank = {0, 0, 1};
+       })}};
   for (const auto& [what, change] : changes)
     for (int rank : {1, 2}) EXPECT_THAT(construction_errors(change, rank), is_mismatch(what, rank));
 }
@@ -140,6 +143,9 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
   expect([](MoeShape& shape, Homes&, MoeOptions&) { shape.num_experts = 7; }, "6 experts on 3 ranks");
   expect([](MoeShape& shape, Homes&, MoeOptions&) { shape.top_k = 0; }, "top_k");
   expect([](MoeShape&, Homes&, MoeOptions& o) { o.max_tokens = 0; }, "max_tokens");
+  expect([](MoeShape&, Homes&, MoeOptions& o) { o.cpu().sum_in_nodes = true; },
+         "sum_in_nodes: needs node_of_rank");
+  expect([](MoeShape&, Homes&, MoeOptions& o) { o.cpu().node_of_rank = {0, 1}; }, "node_of_rank: ");
   expect([](MoeShape& shape, Homes&, MoeOptions&) { shape.expert.hidden = 0; }, "hidden");
 }
 

@@ -14,7 +14,8 @@ using ::testing::ElementsAre;
 constexpr const char* kAllowed =
     "; allowed: homes (contiguous, eplb:R, moetuner, joint or joint:R, robust or robust:R), a step (ep, "
     "llep, "
-    "level, level-links, slots:S, best), memory (memfine, budget) and two-levels joined by +, or fsdp, or "
+    "level, level-links, slots:S, best), memory (memfine, budget), two-levels and node-sums joined by +, or "
+    "fsdp, or "
     "all";
 
 TEST(Method, IsPartsJoined) {

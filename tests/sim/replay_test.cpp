@@ -98,10 +98,12 @@ SimSetup setup_of(const Case& made, const Candidate& candidate, const ExpertFfn&
 }
 
 void expect_replayed(const Case& made, const Candidate& candidate, const CandidateFigures& figures,
-                     const ExpertFfn& experts, const std::vector<int>& nodes, bool two_levels) {
+                     const ExpertFfn& experts, const RankPlaces& where) {
+  const std::vector<int>& nodes = where.node_of_rank;
   const SimSetup setup = setup_of(made, candidate, experts, nodes);
   Method method = method_of(candidate);
-  method.two_levels = two_levels;
+  method.two_levels = where.two_levels;
+  method.node_sums = where.sum_in_nodes;
   LayerReplay replay(setup, method, {made.homes});
   const LayerTokens tokens = tokens_of(made);
   replay.run(0, tokens);
@@ -120,7 +122,7 @@ void expect_replayed(const Case& made, const Candidate& candidate, const Candida
   EXPECT_EQ(recomputed, figures.recomputed_fraction);
   std::vector<std::int64_t> peaks;
   for (const Peaks& each : outcome.peaks) peaks.push_back(each.both());
-  if (!two_levels) {  // what is passed on is not counted
+  if (!where.two_levels) {  // what is passed on is not counted
     EXPECT_EQ(peaks, figures.peak_bytes);
   }
   double between = 0;
@@ -178,13 +180,13 @@ TEST(Replay, OfRandomStepsIsWhatLayersReport) {
     const bool two_levels =
         !budget.is_given() && Nodes(setup.where.node_of_rank).two_levels() && draw(random, 0, 1) == 1;
     setup.where.two_levels = two_levels;
+    setup.where.sum_in_nodes = two_levels && draw(random, 0, 1) == 1;
     const Figures figures = measure(setup, made.batch);
     for (std::size_t i = 0; i < planners.size(); ++i) {
       SCOPED_TRACE(::testing::Message()
                    << "seed " << seed << ", planner " << i << ", budget " << budget.bytes << ", "
                    << name_of(budget.memory.recompute) << ", rule " << name_of(budget.memory.rule));
-      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.where.node_of_rank,
-                      two_levels);
+      expect_replayed(made, setup.candidates[i], figures.candidates[i], *experts, setup.where);
     }
     if (HasFailure()) return;
   }

@@ -112,26 +112,35 @@ def same(
     if rank < outside:
         return Counter()
     rank, ranks = rank - outside, ranks - outside
-    plain, layer = (ExpertParallel(E, group, min_segment=1, **options, nodes=each) for each in (None, nodes))
+    sums_in_nodes = options.pop("sum_in_nodes", False)
+    plain = ExpertParallel(E, group, min_segment=1, **options)
+    layer = ExpertParallel(E, group, min_segment=1, **options, nodes=nodes, sum_in_nodes=sums_in_nodes)
+    near = 64 * torch.finfo(dtype).eps, 16 * torch.finfo(dtype).eps  # of one more rounding in each node
     sums: Counter[str] = Counter()
     for seed in seeds:
         of_plain, apart, _ = watched_step(plain, members, seed, dtype)
         made, forward, backward = watched_step(layer, members, seed, dtype)
         for what, (one, other) in enumerate(zip(of_plain, made, strict=True)):
-            assert torch.equal(one, other), f"seed {seed}, rank {rank}: number {what} differs"
+            where = f"seed {seed}, rank {rank}: number {what} differs"
+            assert torch.equal(one, other) or (sums_in_nodes and torch.allclose(one, other, *near)), where
         needed = apart.needed
         crossing = {"dispatch": needed["rows", True], "weights": 2 * needed["weights", True]}  # up and down
         for phase, count in crossing.items():
             assert forward.carried[phase, True] == count, f"seed {seed}, rank {rank}, {phase}"
         assert backward.carried["gradient dispatch", True] == needed["rows", True], f"seed {seed}, rank {rank}"
         every: list[Any] = [None] * ranks
-        dist.all_gather_object(every, (needed, forward.carried), group=group)
+        dist.all_gather_object(every, (needed, forward.carried, backward.carried), group=group)
         for what, phase, times in (("rows", "dispatch", 1), ("weights", "weights", 2)):
             for where, between in (("between", True), ("within", False)):
-                name, count = f"{what}_{where}_nodes", sum(need[what, between] for need, _ in every)
+                name, count = f"{what}_{where}_nodes", sum(need[what, between] for need, *_ in every)
                 assert layer.last[name] == count, f"seed {seed}: {name}"
-                assert sum(carried[phase, between] for _, carried in every) == times * count, f"seed {seed}: {name}"
+                assert sum(carried[phase, between] for _, carried, _ in every) == times * count, f"seed {seed}: {name}"
                 sums[name] += count
+        home = [sum(carried["combine", True] for _, carried, _ in every)]
+        home += [sum(carried["gradient return", True] for *_, carried in every)]
+        rows = layer.last["rows_between_nodes"]
+        assert home == [rows, rows] if sums_in_nodes else min(home) >= rows, f"seed {seed}: {home}, {rows} rows"
+        sums["more come home"] += home[0] - rows
         sums["chunks"] += layer.last["chunks"]
         sums["more without nodes"] += apart.carried["dispatch", True] - needed["rows", True]
     return sums
@@ -154,7 +163,9 @@ def reads(rank: int, ranks: int) -> list[tuple[int, int]]:
     return found[1:]
 
 
-def bounded(rank: int, ranks: int, nodes: Any, seeds: Sequence[int], over_least: float) -> tuple[int, int, int]:
+def bounded(
+    rank: int, ranks: int, nodes: Any, seeds: Sequence[int], over_least: float, sum_in_nodes: bool
+) -> tuple[int, int, int]:
     """The most that a step held, the budget, and how many steps were cut."""
 
     def step(layer: ExpertParallel, seed: int) -> int:
@@ -170,7 +181,8 @@ def bounded(rank: int, ranks: int, nodes: Any, seeds: Sequence[int], over_least:
         return live.peak - sum(each.nbytes for each in kept if each is not None)
 
     def made(budget: int) -> ExpertParallel:
-        return ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, nodes=nodes, budget=budget)
+        options = {"nodes": nodes, "sum_in_nodes": sum_in_nodes, "budget": budget}
+        return ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, **options)
 
     budget = int(over_least * least_budget(lambda: step(made(1000), 0)))
     layer, most, cut = made(budget), 0, 0
@@ -288,6 +300,18 @@ class TwoLevelsTest(unittest.TestCase):
                 self.assertEqual(sums["weights_between_nodes"] > 10, options.get("planner") != "ep")
                 self.assertEqual(sums["chunks"] > 8 * ranks, "budget" in options)
 
+    def test_sums_in_nodes_bring_one_row_home_for_each_that_went_out(self) -> None:
+        for ranks, nodes, members, options in (
+            (4, 2, PAIRS, {}),
+            (6, [[0], [4, 1, 2], [3, 5]], [[0], [1, 2, 4], [3, 5]], {"dtype": torch.bfloat16, "seeds": range(6)}),
+            (4, 2, PAIRS, {"planner": "ep", "budget": 10**8, "chunk_bins": [4]}),
+            (4, 4, [[0, 1, 2, 3]], {"seeds": range(4)}),
+        ):
+            with self.subTest(ranks=ranks, nodes=nodes, **options):
+                without = self.run_all(ranks, nodes, members, **options)
+                sums = self.run_all(ranks, nodes, members, **options, sum_in_nodes=True)
+                self.assertEqual((without["more come home"] > 8, sums["more come home"]), (len(members) > 1, 0))
+
     def test_one_node_and_nodes_of_one_rank_pass_nothing_on(self) -> None:
         for nodes, members in ((4, [[0, 1, 2, 3]]), ("hosts", [[0, 1, 2, 3]]), (1, [[0], [1], [2], [3]])):
             sums = self.run_all(4, nodes, members, seeds=range(7))
@@ -298,8 +322,13 @@ class TwoLevelsTest(unittest.TestCase):
         self.assertEqual(run_ranks(2, reads), [[(2, 0), (2, 0)]] * 2)
 
     def test_no_step_holds_more_than_its_budget(self) -> None:
-        for ranks, nodes, over_least in ((4, 2, 1.0), (6, 3, 1.3)):
-            for most, budget, cut in run_ranks(ranks, bounded, nodes, range(8), over_least):
+        for ranks, nodes, over_least, sums in (
+            (4, 2, 1.0, False),
+            (6, 3, 1.3, False),
+            (4, 2, 1.0, True),
+            (6, 3, 1.3, True),
+        ):
+            for most, budget, cut in run_ranks(ranks, bounded, nodes, range(8), over_least, sums):
                 self.assertLessEqual(most, budget)
                 self.assertGreater(cut, 2)
 
@@ -311,6 +340,9 @@ class TwoLevelsTest(unittest.TestCase):
             self.assertIn("rank 3 does not answer (its process has ended, or it has left the group)", said)
 
     def test_nodes_that_cannot_be_are_refused(self) -> None:
+        for given, why in (({}, "needs nodes"), ({"nodes": 2}, "'yes'")):
+            with self.assertRaisesRegex(ek.errors.InvalidArgument, f"sum_in_nodes: .*{why}"):
+                LayerOptions(sum_in_nodes="yes" if given else True, **given)  # type: ignore[arg-type]
         for nodes, right in (("racks", "hosts"), (0, "1.."), ([], "[[0, 1], [2, 3]]"), ([0, 1], "[[0, 1], [2, 3]]")):
             with self.assertRaisesRegex(ek.errors.InvalidArgument, "nodes: .*allowed: .*" + re.escape(right)):
                 LayerOptions(nodes=nodes)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ class DispatchRoutes {
   // Numbers what this rank sends. The tables have the given lifetime; the messages go with this object.
   // `deal` and `nodes` must stay.
   DispatchRoutes(Arena& arena, Router& router, const Deal& deal, const Nodes& nodes, RankId me,
-                 const TopK& top_k, Lifetime lifetime)
+                 bool passes_on, const TopK& top_k, Lifetime lifetime)
       : deal_(deal), me_(me) {
     made_.tokens = load_.tokens = top_k.tokens;
     made_.k = top_k.k;
@@ -83,7 +83,7 @@ class DispatchRoutes {
                  .first_sent = narrow(made_.positions_here),
                  .no_result = -1},
                 row_of.as<std::int32_t>());
-    if (!nodes.two_levels()) return;
+    if (!passes_on) return;
     std::vector<PassingRoutes::Message> to, from;
     for (RankId rank : indices<RankId>(made_.peers_.size())) {
       to.push_back(message_to(rank));
@@ -219,7 +219,8 @@ class DispatchRoutes {
 
 // Finds the routes of what deal_ says; index messages take no memory after.
 Dispatched Exchange::exchange_indices(const TopK& top_k, Lifetime lifetime) {
-  DispatchRoutes routes(arena_, router_, deal_, nodes_, comm_.rank(), top_k, lifetime);
+  DispatchRoutes routes(arena_, router_, deal_, nodes_, comm_.rank(), nodes_.two_levels() || sum_in_nodes_,
+                        top_k, lifetime);
   routes.queue_messages(*slices_);
   slices_->post(stream_, "dispatch indices").wait();
   return routes.receive();

@@ -34,6 +34,8 @@ void require_layer(const LayerParts& layer) {
     if (arena.is_bounded())
       throw InvalidArgument("node_of_rank", "is given, and the arena has a budget",
                             "an arena without a budget, or to leave it out");
+  } else if (cpu != nullptr && cpu->sum_in_nodes) {
+    throw InvalidArgument("sum_in_nodes", "needs node_of_rank", "the node of each rank, or false");
   }
   if (!std::holds_alternative<CpuOptions>(options.device) && layer.other_device() == nullptr)
     throw InvalidArgument("device", "is null", "CpuOptions, or on_gpu(stream)");
@@ -140,6 +142,7 @@ std::vector<Digest> LayerParts::digests() const {
           {"options.device", other == nullptr ? 0 : other->digest()},
           {"options.memory", other == nullptr ? hash_of(options.cpu().memory) : 0},
           {"options.node_of_rank", other == nullptr ? hash_of(options.cpu().node_of_rank) : 0},
+          digest("options.sum_in_nodes", other == nullptr && options.cpu().sum_in_nodes),
           {"whether the arena has a budget", arena.is_bounded()},
           {"placement", hash_of(placement)}};
 }

@@ -137,8 +137,9 @@ std::size_t count_nodes(const RankPlaces& where) {
 void put_places(Page& page, const RankPlaces& where) {
   if (where.comm != nullptr) page.put("ranks are processes, on MPI\n");
   if (const std::size_t nodes = count_nodes(where); nodes > 0)
-    page.put("{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
-             where.two_levels ? "; what several ranks of one want crosses the link to it once" : "");
+    page.put("{}{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
+             where.two_levels ? "; what several ranks of one want crosses the link to it once" : "",
+             where.sum_in_nodes ? ", and so do its results" : "");
 }
 
 Json json_of_control(const RoundRatio& control) {

@@ -342,6 +342,7 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   MemoryOptions& memory = options.cpu().memory;
   memory = budget.memory;
   if (setup.where.two_levels) options.cpu().node_of_rank = setup.where.node_of_rank;
+  options.cpu().sum_in_nodes = setup.where.sum_in_nodes;
   if (!setup.backward) memory.recompute = Recompute::automatic;  // there is nothing to keep
   return options;
 }

@@ -139,7 +139,15 @@ class LayerBudget:
             with undisturbed(hidden):
                 here = agreed.training[self.exchange.rank]
                 of_rows = hidden, top_k_weights.dtype, ids.shape[1], self.exchange.ranks
-                own = chunk_phases(experts, names, tensors, *of_rows, training=here, nodes=self.exchange.nodes)
+                own = chunk_phases(
+                    experts,
+                    names,
+                    tensors,
+                    *of_rows,
+                    training=here,
+                    nodes=self.exchange.nodes,
+                    sums_in_nodes=self.exchange.sums_in_nodes,
+                )
             if any(agreed.training) and not here:
                 nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
                 own = Phases(*(phases + nothing for phases in own))

@@ -5,7 +5,7 @@ _routes.py says what positions, rows and the pool are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .._arguments import invalid
-from ._exchange import Exchange, Rows
+from ._exchange import Exchange, Rows, add_rows
 from ._phase_range import phase_range
 from ._routes import Indices, Routes
 
@@ -160,7 +160,13 @@ class Chunk:
         ]
 
     def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
-        """Results home; each token's are weighted and added in the order of its top-k into `out` [tokens, hidden]."""
+        """Results home; each token's are weighted and added into `out` [tokens, hidden].
+
+        They are added in the order of its top-k, or with `sum_in_nodes` where they are computed first.
+        """
+        if self.exchange.sums_in_nodes:
+            out.copy_(self._sums_home("combine", at, self._weighted(at, outputs, top_k_weights), out))
+            return
         routes, computed_at = self.routes, at.computed_at
         sent, own, k = sum(routes.sent_counts), routes.own, top_k_weights.shape[1]
         results = outputs.new_empty((sent + own + 1, outputs.shape[1]))
@@ -175,6 +181,12 @@ class Chunk:
             of_tokens = results.index_select(0, at.result_of[begin * k : end * k])
             of_tokens = of_tokens.view(end - begin, k, -1) * top_k_weights[begin:end].unsqueeze(-1)
             out[begin:end] = of_tokens.sum(dim=1)
+
+    def _weighted(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Results of the positions here times their router weights, a piece at a time."""
+        router = self._to_positions(at, top_k_weights.reshape(-1)).to(wide(outputs.dtype))
+        for begin in range(0, len(outputs), size := max(1, -(-len(outputs) // PIECES))):
+            yield outputs[begin : begin + size] * router[begin : begin + size].unsqueeze(-1)
 
     @property
     def _rows(self) -> Rows:
@@ -240,21 +252,32 @@ class Chunk:
         del of_rows
         if foreign is not None:
             of_inputs.append(foreign[0])
-        return self._rows_home(at, of_inputs, grad_output), grad_router.view(top_k_weights.shape)
+        return self._sums_home("gradient return", at, of_inputs, grad_output), grad_router.view(top_k_weights.shape)
 
-    def _rows_home(self, at: Indices, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
-        """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
-        tokens = len(grad_output)
-        shape = (tokens + sum(self._rows.received), grad_output.shape[1])
-        pool = grad_output.new_zeros(shape, dtype=wide(grad_output.dtype))
-        begin = 0
-        for grads in of_inputs:
-            _add_rows(pool, at.pool_rows[begin : begin + grads.shape[0]], grads)
-            begin += grads.shape[0]
-        away = pool[tokens:].to(grad_output.dtype)
-        back = self.exchange.all_to_all("gradient return", away, self._rows.received, self._rows.sent)
-        home = pool[:tokens]
-        _add_rows(home, at.sent_rows, back)
+    def _sums_home(
+        self, phase: str, at: Indices, of_positions: Iterable[torch.Tensor], like: torch.Tensor
+    ) -> torch.Tensor:
+        """Rows of positions, in the order of computing, added for each pool row, then at the token's home.
+
+        With `sum_in_nodes` they are also added at the gateway by which the pool row came. Sums are f32 or wider, and rounded
+        to the type of `like` [tokens, hidden] to travel.
+        """
+        tokens, levels = len(like), self.routes.levels
+        in_nodes = levels is not None and self.exchange.sums_in_nodes
+        pool = like.new_zeros((tokens + sum(self._rows.received), like.shape[1]), dtype=wide(like.dtype))
+        rows, begin = at.arrived_rows if in_nodes else at.pool_rows, 0
+        for each in of_positions:
+            add_rows(pool, rows[begin : begin + len(each)], each)
+            begin += len(each)
+        home, away = pool[:tokens], pool[tokens:]
+        if levels is None or not in_nodes:
+            back = self.exchange.all_to_all(phase, away.to(like.dtype), self._rows.received, self._rows.sent)
+            add_rows(home, at.sent_rows, back)
+            return home
+        away, behind = away.split(levels.came)
+        self.exchange.pass_back(phase, behind.to(like.dtype), levels.passed, at.passed, away)
+        back = self.exchange.all_to_all(phase, away.to(like.dtype), levels.first.received, levels.first.sent)
+        add_rows(home, at.sent_first, back)
         return home
 
     def _to_positions(self, at: Indices, by_assignment: torch.Tensor) -> torch.Tensor:
@@ -403,7 +426,3 @@ def add_experts(home: torch.Tensor, slots: Sequence[int], back: torch.Tensor) ->
 def wide(dtype: torch.dtype) -> torch.dtype:
     """In which sums of this type are made."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def _add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
-    total.scatter_add_(0, rows.unsqueeze(-1).expand(-1, total.shape[1]), values.to(total.dtype))

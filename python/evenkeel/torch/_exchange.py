@@ -56,6 +56,8 @@ class Exchange:
         """Where the layer is given nodes, from its first step on."""
         self.is_frugal = False
         """Whether what is passed on within a node goes to one rank after the other, so that less is held at once."""
+        self.sums_in_nodes = False
+        """Whether a token's results, and its gradients, are added in a node before they leave it."""
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -118,19 +120,39 @@ class Exchange:
 
         All ranks of the group call it alike, since a fault is found by how many collectives each has come to.
         """
+        for sent, received in self._turns(counts):
+            mine = rows.index_select(0, _part(chosen, counts.sent, sent))
+            self._within_node(phase, mine, _part(out, counts.received, received), sent, received)
+            del mine  # one copy of the rows at a time
+
+    def pass_back(self, phase: str, rows: torch.Tensor, counts: Rows, chosen: torch.Tensor, sums: torch.Tensor) -> None:
+        """The way back of `pass_on`: `rows` lie as its `out`, and are added to the `chosen` of `sums`."""
+        for received, sent in self._turns(counts):
+            back = rows.new_empty((sum(received), *rows.shape[1:]))
+            self._within_node(phase, _part(rows, counts.received, sent), back, sent, received)
+            add_rows(sums, _part(chosen, counts.sent, received), back)
+            del back
+
+    def _turns(self, counts: Rows) -> Iterator[Rows]:
+        """What is passed on at a time, to and from the places of this rank's node."""
         assert self.nodes is not None
-        group, size, place, places = self.nodes.group, self.nodes.size, self.nodes.place, len(self.nodes.mine)
+        size, place, places = self.nodes.size, self.nodes.place, len(self.nodes.mine)
         turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
-        phase = f"{phase} within nodes"
+        for turn in turns:  # how far ahead the ranks are that get something from here
+            sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
+            received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
+            yield Rows(sent, received)
+
+    def _within_node(
+        self, phase: str, rows: torch.Tensor, out: torch.Tensor, sent: list[int], received: list[int]
+    ) -> None:
+        assert self.nodes is not None
+        phase, group = f"{phase} within nodes", self.nodes.group
+        start = partial(
+            dist.all_to_all_single, _sendable(out), _sendable(rows), received, sent, group=group, async_op=True
+        )
         with phase_range(phase):
-            for turn in turns:  # how far ahead the ranks are that get something from here
-                sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
-                received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
-                mine = rows.index_select(0, _part(chosen, counts.sent, sent))
-                given = _sendable(_part(out, counts.received, received)), _sendable(mine), received, sent
-                start = partial(dist.all_to_all_single, *given, group=group, async_op=True)
-                self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
-                del mine, given, start  # one copy of the rows at a time
+            self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
         """Collectives of somebody else's: what fails there is named as ours is."""
@@ -204,6 +226,11 @@ def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> tor
     """Rows that lie by these counts, from the first of `some` on as many as these say."""
     first = next((i for i, count in enumerate(some) if count > 0), 0)
     return rows[sum(counts[:first]) :][: sum(some)]
+
+
+def add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
+    """Each of these values to its row of the total, in the total's type."""
+    total.scatter_add_(0, rows.unsqueeze(-1).expand(-1, total.shape[1]), values.to(total.dtype))
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:

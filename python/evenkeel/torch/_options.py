@@ -32,6 +32,7 @@ class LayerOptions:
     topology: FilePath | _native.Topology | None = None
     slots: int | None = None
     nodes: NodesOfRanks | None = None
+    sum_in_nodes: bool = False
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner) if self.slots is None else ("ep", "level"))
@@ -53,6 +54,10 @@ class LayerOptions:
             self._keep("chunk_bins", self._checked_bins(self.chunk_bins))
         if self.nodes is not None:
             self._keep("nodes", checked_nodes(self.nodes))
+        if not isinstance(self.sum_in_nodes, bool):
+            raise invalid("sum_in_nodes", quoted(self.sum_in_nodes), "True or False")
+        if self.sum_in_nodes and self.nodes is None:
+            raise invalid("sum_in_nodes", "needs nodes, and none are given", "nodes=8 or the like, or False")
 
     def _keep(self, name: str, value: object) -> None:
         """As Python's own number, which ranks compare whatever they were given it as."""

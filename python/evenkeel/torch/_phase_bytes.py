@@ -129,9 +129,10 @@ def chunk_phases(
     ranks: int,
     training: bool,
     nodes: Nodes | None = None,
+    sums_in_nodes: bool = False,
 ) -> Phases:
     """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
-    given = weights, hidden, routed, k, ranks, training, nodes
+    given = weights, hidden, routed, k, ranks, training, nodes, sums_in_nodes
     gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
     taken, of_one = measure_experts(experts, names, weights, hidden, training)
     together = _phases(taken, gradients, *given)
@@ -148,6 +149,7 @@ def _phases(
     ranks: int,
     training: bool,
     nodes: Nodes | None = None,
+    sums_in_nodes: bool = False,
 ) -> list[_native.PhaseBytes]:
     """Where so many bytes of weights' gradients are there when calls of the experts at home have ended."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
@@ -183,6 +185,11 @@ def _phases(
             kept, position=2 * row, received=row, assignment=row, token=4 * k * wide // PIECES, fixed=4 * k * wide + row
         ),
     ]
+    sums_home = {"token": wide, "received": wide + grad, "sent": grad + cast}
+    if sums_in_nodes:
+        sums_home["received"] += (passing - 1) * grad + cast
+        piece = {"position": row + 2 * wide // PIECES, "fixed": 2 * wide}
+        forward[-1] = phase(kept, **sums_home, **piece)
     if not training:
         return forward
     widened = sum(weight[0].numel() * max(weight.element_size(), 4) for weight in weights)  # an expert's sums
@@ -200,7 +207,7 @@ def _phases(
         in_backward(kept, position=2 * row + 2 * max(wide, grad), fixed=totals),
         in_backward(taken.backward, position=row + grad, fixed=totals),
         in_backward(grads, position=row + cast, token=wide, received=wide),
-        in_backward(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
+        in_backward(grads, position=row, **sums_home),
         in_backward(grads, token=wide, received=wide),  # what comes home is added in f32, as wide as totals at most
     ]
     assert len(backward) == BACKWARD_PHASES

@@ -68,6 +68,8 @@ class ExpertParallel:
         nodes: which of the group's ranks share a node: how many are on each, one node after the other (8); the ranks of each
             node ([[0, 1], [2, 3]]); or "hosts", by the hosts of their processes. A token's row then crosses once to each
             other node that needs it, and a borrowed weight too; docs/torch.md says when that pays.
+        sum_in_nodes: with `nodes`, whether a token's results, and in backward its gradients, are added in each node before
+            they cross back, so that one row does. The order of these sums depends on the plan, and their last bits with it.
         name: what errors call this layer.
 
     Every rank of the group makes the same calls in the same order, with equal options.
@@ -90,11 +92,21 @@ class ExpertParallel:
         costs: Costs | None = None,
         topology: FilePath | None = None,
         nodes: NodesOfRanks | None = None,
+        sum_in_nodes: bool = False,
         name: str = "",
     ) -> None:
         limit = budget_bytes(budget)
         options = LayerOptions(
-            planner, capacity_factor, min_segment, imbalance_threshold, limit, chunk_bins, costs, topology, None, nodes
+            planner,
+            capacity_factor,
+            min_segment,
+            imbalance_threshold,
+            limit,
+            chunk_bins,
+            costs,
+            topology,
+            nodes=nodes,
+            sum_in_nodes=sum_in_nodes,
         )
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -108,7 +120,7 @@ class ExpertParallel:
         name: str,
     ) -> None:
         self.exchange = Exchange(_checked_group(group), name)
-        self.exchange.is_frugal = options.budget is not None
+        self.exchange.is_frugal, self.exchange.sums_in_nodes = options.budget is not None, options.sum_in_nodes
         num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")

@@ -51,13 +51,17 @@ std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const Layer
   return planner;
 }
 
-// Unlike CPUs only cost the promise of equal bits.
-BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn) {
+// Unlike CPUs, or sums in nodes, only cost the promise of equal bits.
+BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn, const CpuOptions& options) {
   BitwiseReport report = ffn.bitwise();
   const Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
   if (const int rank = first_to_differ(comm, arithmetic).front(); rank >= 0) {
     report.holds = false;
     report.reason = fmt::format("the CPU of rank {} multiplies to other bits than that of rank 0", rank);
+  }
+  if (options.sum_in_nodes) {
+    report.holds = false;
+    report.reason = "sum_in_nodes adds a token's results in the order that the plan gives";
   }
   return report;
 }
@@ -96,12 +100,12 @@ CpuLayer::CpuLayer(const LayerParts& layer)
     : parts(checked(layer)),
       ffn(given_or_cpu(layer)),
       planner(warm_planner(layer.options.planner, layer.placement)),
-      bits(common_bits(layer.comm, *ffn)),
+      bits(common_bits(layer.comm, *ffn, layer.options.cpu())),
       weights_comm(layer.comm.split(0)),
       experts(*ffn, layer.arena, layer.placement, layer.comm.rank(), layer.options.with_backward),
       clock(layer.options.cpu().on_phase),
       exchange(layer.comm, stream, layer.arena, layer.shape.expert.hidden, layer.shape.expert.type,
-               Nodes(layer.options.cpu().node_of_rank)),
+               Nodes(layer.options.cpu().node_of_rank), layer.options.cpu().sum_in_nodes),
       transfer(*weights_comm, layer.arena, part_elements(layer.shape.expert),
                bytes_of(layer.shape.expert.type), Nodes(layer.options.cpu().node_of_rank)),
       budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),

@@ -51,7 +51,7 @@ void ExpertsForward::compute_waiting() {
 }
 
 void ExpertsForward::compute_rest_and_sum(std::span<const float> weights, void* output) {
-  layer_.exchange.return_results(dispatched_, results_, layer_.result_rows);
+  layer_.exchange.return_results(dispatched_, results_, layer_.result_rows, weights);
   while (compute_range())
     layer_.exchange.sum_results(dispatched_, results_, layer_.result_rows, weights, output);
   layer_.stream.synchronize();
