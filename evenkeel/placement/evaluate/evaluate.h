@@ -59,8 +59,7 @@ struct NamedPlacement {
 struct JudgedPlacement {
   NamedPlacement placement;
   std::vector<RecordingJudgement> on;  // by recording
-  std::vector<double> blocks =
-      {};  // level_of() of each block of all recordings; empty if there are no blocks
+  std::vector<double> blocks = {};     // level_of() of each block of all recordings, if there are blocks
 };
 // Uses `blocks` as given unless it is empty.
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
