@@ -441,12 +441,10 @@ TEST(Place, RefusesMoreCopiesThanRanksCanHoldOfDifferentExperts) {
   };
   EXPECT_EQ(refused(5, 1, Topology::uniform(1, 2), 4),
             "5 redundant experts: a rank would hold an expert twice, which a placement cannot express; at "
-            "most 4 fit "
-            "with 4 experts on 2 ranks");
+            "most 4 fit with 4 experts on 2 ranks");
   EXPECT_EQ(refused(3, 10, Topology::uniform(3, 1), 10),
             "3 redundant experts: a rank would hold an expert twice, which a placement cannot express; at "
-            "most 0 fit "
-            "with 10 experts in 10 groups on 3 ranks");
+            "most 0 fit with 10 experts in 10 groups on 3 ranks");
   EXPECT_NO_THROW(place(random_profile(0, 1, 4), Topology::uniform(1, 2), {.redundant_experts = 4}));
   EXPECT_NO_THROW(place(random_profile(0, 1, 10), Topology::uniform(3, 1), {.num_groups = 10}));
 }
