@@ -62,8 +62,7 @@ std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recor
   std::vector<CopyChoice::Tried> tried;
   for (int copies = (ranks - experts % ranks) % ranks; copies <= experts; copies += ranks) {
     if (!tried.empty() && deadline.passed()) break;
-    const auto left =
-        static_cast<double>(CopyChoice::kMostTried - std::ssize(tried) + 1);  // plus one for the knee
+    const auto left = static_cast<double>(CopyChoice::kMostTried - std::ssize(tried) + 1);  // and the knee
     placed.push_back(place_with(copies, recordings, topology, options, deadline.seconds_left() / left));
     const double worst = worst_of(placed.back());
     tried.push_back({copies, worst, static_cast<double>(experts + copies) / static_cast<double>(experts)});

@@ -34,7 +34,7 @@ LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& optio
 // The answers of the solvers, without the qualities before and after.
 class Solve {
  public:
-  // `recordings` add up to the problem's profile; several of them are placed for one by one.
+  // `recordings` add up to the problem's profile; if there are several, each one counts.
   Solve(const PlacementProblem& problem, std::span<const RoutingProfile> recordings,
         const PlaceOptions& options, const internal::Deadline& deadline)
       : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
@@ -187,7 +187,7 @@ class Solve {
     return worst;
   }
 
-  // Several recordings are placed for as their sum.
+  // Several recordings count as their sum.
   PlaceResult with_replicas(int num_groups) const {
     const std::vector<double> all(problem_.profile.loads().begin(), problem_.profile.loads().end());
     const ReplicaProblem problem = replica_problem(all, num_groups);
@@ -412,7 +412,7 @@ void conclude(PlaceResult& result, const SolveLimits& limits) {
   if (result.ended_by_time) result.notes.push_back(internal::note_of_time_limit(limits.time_limit_s));
 }
 
-// `recordings` add up to the profile; there is only one if the sum is to be placed for.
+// `recordings` add up to the profile; they are the profile alone if only the sum counts.
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
   const internal::Deadline deadline(asked.limits);

@@ -59,7 +59,7 @@ struct PlaceOptions {
   PlacementCost cost = {};
   int redundant_experts = 0;  // copies beyond E, in each layer
   int num_groups = 1;         // expert groups, each of which stays in one node
-  // The groups stay whole in contiguous_order() instead, in whatever nodes (whole_groups.h).
+  // Keeps groups whole in contiguous_order() instead, whatever the nodes (whole_groups.h).
   bool whole_groups = false;
   // Incremental: the best placement that gives at most max_moves experts (summed over layers) another home. A
   // new copy counts as a home too. With 0 moves the result is `from` itself.
@@ -105,8 +105,8 @@ struct PlaceResult {
 // Throws InvalidArgument (options that contradict each other or the profile), Infeasible (capacity for fewer
 // experts than there are), Unsupported (exact without its solver).
 PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options = {});
-// For several recordings of one model. Transitions count where all have them; before and after describe the
-// sum.
+// For several recordings of one model. Transitions count where all have them; `before` and `after` are
+// measured on the sum.
 PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& topology,
                   const PlaceOptions& options = {});
 

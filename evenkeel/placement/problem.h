@@ -15,8 +15,9 @@
 //   Guarantee never worse than the start. The objective is recomputed from the answer itself. No placement is
 //   below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal where the two meet.
 //   Limits    a program of more than 300,000 variables is not tried: the start is returned, and
-//             `program_tried` is false. Without a start it throws Unsupported. The joint program has E P^2
-//             variables a layer, ranks of unlike links P^3, free sizes that are chosen together E P.
+//             `program_tried` is false. Without a start it throws Unsupported. Variables a layer: E P^2 for
+//             the joint program, P^3 for ranks with unlike links, E P for free sizes that are chosen
+//             together.
 //   Throws    Infeasible where capacities and Eq. 13 leave no answer, or none was found in time.
 #pragma once
 

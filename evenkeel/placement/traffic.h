@@ -20,7 +20,7 @@ RankTraffic layer_to_layer_traffic(const RoutingProfile& profile, const Placemen
 // From the source ranks to the experts' ranks, in one layer.
 RankTraffic dispatch_traffic(const SourceCounts& sources, const Placement& placement, LayerId layer);
 
-// A problem has L-1 exchanges (layer_to_layer) or one per layer; and the traffic of one exchange.
+// The number of exchanges: L-1 under layer_to_layer, else one per layer. And the traffic of one exchange.
 int num_exchanges(const PlacementProblem& problem);
 RankTraffic exchange_traffic(const PlacementProblem& problem, const Placement& placement, LayerId exchange);
 

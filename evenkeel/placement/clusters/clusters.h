@@ -5,7 +5,8 @@
 // Exact       A dynamic program over subsets for up to about 18 experts, else an integer program (problem.h).
 //             Time that easy layers leave goes to hard ones. With free sizes the layers are first solved one
 //             by one. They are solved together only if the resulting sizes cannot give every rank the same
-//             total (Eq. 13); `sizes_chosen_together` is then true. Cluster c of every layer goes to rank c.
+//             total (Eq. 13); `sizes_chosen_together` is then true. Then cluster c of every layer goes to
+//             rank c.
 #pragma once
 
 #include <vector>

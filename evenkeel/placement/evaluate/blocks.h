@@ -43,7 +43,7 @@ std::optional<double> level_of(const RoutingProfile& profile, const Topology& to
 // `placements` is indexed by recording.
 double level_of(const Block& block, std::span<const ServedPlacement> placements, const Topology& topology);
 
-// What a step gains, with bounds. Each bound is wrong with the requested chance.
+// What a step gains, with bounds. Each bound is wrong with the requested probability.
 struct Gain {
   double before = 1;  // max/mean, averaged over blocks
   double after = 1;
@@ -54,7 +54,7 @@ struct Gain {
   double low() const { return mean - half_width; }
   double high() const { return mean + half_width; }
 };
-// From levels by block, before and after. `chance`: the probability of each bound to be wrong, such as that
+// From levels by block, before and after. `chance`: the probability that one bound is wrong, for example that
 // the true mean is below low().
 Gain gain_of(std::span<const double> before, std::span<const double> after, double chance);
 

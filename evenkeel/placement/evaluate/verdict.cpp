@@ -13,7 +13,7 @@ namespace evenkeel {
 
 namespace {
 
-// The probability of each bound to be wrong.
+// The probability that one bound of the gain is wrong.
 constexpr double kChance = 0.005;
 // In one of twenty recordings a gain turns out lower by this many standard errors.
 constexpr double kUnlucky = 1.65;

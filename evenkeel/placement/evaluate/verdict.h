@@ -5,10 +5,10 @@
 //           chance.
 // Bounds    99 % of the time the gain is between its bounds (blocks.h). The best of n placements was picked
 //           on the same data, so its bounds are wider: each is wrong with 0.5 % / n.
-// Rule      A placement pays if the lower bound, over the horizon, exceeds the move. It does not pay if the
-//           upper bound does not exceed it. Otherwise, or without blocks, there is not enough data. The gain
-//           on the placement's own data is optimistic: the answer there is never "pays" unless data was held
-//           out (hold_out.h). It is "does not pay" if even the optimistic gain does not pay.
+// Rule      A placement pays if the lower bound, over the horizon, exceeds the cost of the move. It does not
+//           pay if the upper bound does not exceed it. Otherwise, or without blocks, there is not enough
+//           data. The gain on the placement's own data is optimistic: the answer there is never "pays" unless
+//           data was held out (hold_out.h). It is "does not pay" if even the optimistic gain does not pay.
 // Unknown   If the move, a step or the horizon is not known, the move counts as 0 and "pays" becomes
 //           "depends". Where nothing moves, the lower bound must still be above 0.
 #pragma once

@@ -24,7 +24,7 @@ namespace evenkeel {
 namespace internal {
 namespace {
 
-// Keeps a floor that the program relies on from exceeding the truth by rounding.
+// Floors are multiplied by this, so that rounding does not lift them above the true values.
 constexpr double kSafely = 1 - 1e-9;
 
 class JointSolve {

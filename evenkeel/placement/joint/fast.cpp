@@ -39,8 +39,8 @@ std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
   return rank_of_experts(clustering, assign_ranks_fast(problem, clustering, deadline.left()));
 }
 
-// What a search tries besides swaps. moves: an expert without copies moves to another rank if only the order
-// of sizes changes. copies: a slot goes to another expert.
+// What a search tries besides swaps: `moves` lets an expert without copies move to another rank if only the
+// order of sizes changes; `copies` lets a slot go to another expert.
 enum class Besides { moves, copies };
 
 class LayerSearch {

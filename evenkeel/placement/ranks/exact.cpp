@@ -197,7 +197,7 @@ class RankSolve {
     }
   }
 
-  // Ranks numbered by the clusters of the layer before: rank g becomes the number of the cluster on it.
+  // Renumbers the ranks in `here` by the layer before: each rank becomes the cluster that layer has on it.
   Ranks relative(const Ranks& here, const Ranks& before) const {
     Ranks cluster_on(before.size());
     for (std::size_t cluster = 0; cluster < before.size(); ++cluster)

@@ -296,8 +296,8 @@ RobustSolution replicate_robustly(const RobustProblem& problem) {
     if (problem.of_each.num_groups > 1) bound = std::max(bound, bound_of_groups(problem, loads, deadline));
     solution.placed.bound[l] = bound;
   }
-  // In each layer the worst recording is no worse. But the worst mean over layers may be, since another
-  // recording may be the worst.
+  // No layer is worse in its worst recording. But layers may have different worst recordings, so the mean
+  // over layers of one recording may still be worse.
   if (worst_mean(solution.max_over_mean, layers) > worst_mean(of_first, layers)) {
     solution.placed.physical_to_logical = first.physical_to_logical;
     solution.max_over_mean = std::move(of_first);

@@ -6,9 +6,10 @@
 //             light as possible. A recording's loads are taken as shares of their sum, so its length does not
 //             matter.
 // Method      copies go to the experts with the largest share in any recording. Then a level search: largest
-//             first, then swaps of two copies that lower the worst recording. With groups, the same search
-//             assigns groups to nodes, then copies to the ranks of each node. In layers where the placement
-//             of the sum of all recordings is better, the search starts from that placement.
+//             first, then swaps of two copies that lower a potential over all recordings
+//             (internal/pool/level_search.h). With groups, the same search assigns groups to nodes, then
+//             copies to the ranks of each node. In layers where the placement of the sum of all recordings is
+//             better, the search starts from that placement.
 // Cost        a layer: swaps x slots x slots of a rank x recordings; measured in
 //             docs/placement.md#several-recordings.
 // Guarantee   in the worst recording, averaged over layers, never worse than replicate() of the sum. `bound`:

@@ -200,8 +200,7 @@ Clusters largest_first(const PartitionTask& task) {
   // least.
   std::int64_t owed = std::accumulate(task.least.begin(), task.least.end(), std::int64_t{0});
   bool spare = true;
-  std::vector<std::pair<std::int64_t, std::size_t>>
-      lightest;  // a min-heap of (load, cluster) for clusters with space
+  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // min-heap: load, cluster with space
   const auto has_space = [&](std::size_t c) { return sizes[c] < (spare ? task.most[c] : task.least[c]); };
   for (std::size_t c = 0; c < sizes.size(); ++c)
     if (has_space(c)) lightest.emplace_back(0, c);

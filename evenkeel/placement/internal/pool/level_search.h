@@ -53,9 +53,8 @@ struct LevelPool {
 };
 
 struct LevelAnswer {
-  float heaviest = 0;  // load of the heaviest rank in the worst recording
-  std::vector<std::int32_t>
-      expert_in;  // rank after rank; empty if copies of an expert found no distinct ranks
+  float heaviest = 0;                   // load of the heaviest rank in the worst recording
+  std::vector<std::int32_t> expert_in;  // rank after rank; empty if copies could not be put on distinct ranks
 };
 
 // All functions below swap copies until no rank is above `target`, no swap helps, or the deadline passes.

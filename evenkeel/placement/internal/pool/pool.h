@@ -105,8 +105,8 @@ FixedLoad slot_bound(const Pool& pool, FixedLoad low, FixedLoad high);
 // Cost        exponential; cut off after a number of steps.
 // Guarantee   unless cut off, no placement has a lighter heaviest rank.
 //
-// Which counts are tried. none: any. hottest: no expert has more copies than the hottest. all: no expert has
-// more copies than a hotter one.
+// Which counts are tried: `none` tries all; `hottest` only those where no expert has more copies than the
+// hottest; `all` only those where no expert has more copies than a hotter one.
 enum class CountOrder { none, hottest, all };
 
 // With an order fewer counts are tried, so larger pools fit.

@@ -70,7 +70,7 @@ class JointCost {
     return Placement(std::move(layers));
   }
 
-  // Later changes and costs are those of this layer.
+  // Selects the layer that later changes and costs refer to.
   void enter(std::size_t layer) {
     layer_ = layer;
     sides_[0] = {.exchange = dispatch_   ? &exchanges_[layer]

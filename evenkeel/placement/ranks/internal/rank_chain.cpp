@@ -110,7 +110,7 @@ class ReceiverCosts {
   std::size_t ranks_;
   bool worst_;
   bool by_level_;
-  std::vector<std::size_t> cluster_on_;  // [P] the sender's cluster on each rank
+  std::vector<std::size_t> cluster_on_;  // [P] the sending cluster on each rank
   std::vector<Sent> of_node_;
 };
 
