@@ -20,7 +20,7 @@ constexpr std::int64_t kMostDraws = 400'000;
 constexpr std::int64_t kMostTries = 256;
 constexpr double kLevelUnderDraws = 1.002;
 
-// Every rank deals out the copies of an expert to all ranks that have none near.
+// A try costs one draw for each replicated expert and pair of ranks, at worst.
 std::int64_t num_tries(const Copies& copies, int num_ranks) {
   const auto replicated = std::ranges::count_if(copies, [](const CopyRanks& of) { return of.size() > 1; });
   const std::int64_t draws = std::int64_t{replicated} * num_ranks * num_ranks;
@@ -43,7 +43,7 @@ class DrawnLayer {
     for (RankId rank : indices<RankId>(topology.num_ranks())) all_speeds_ += topology.speed(rank);
   }
 
-  // Over recordings the largest load of a rank over the mean; `rule` comes out as after this layer.
+  // The largest rank load over the mean, in the worst recording. Leaves `rule` in its state after this layer.
   double heaviest(const Copies& copies, CopyRule& rule) const {
     const auto shares = rule.shares(copies);
     double worst = 0;
@@ -61,7 +61,7 @@ class DrawnLayer {
     return worst;
   }
 
-  // New names, each rank staying in its node.
+  // A random renaming of ranks that keeps each rank in its node.
   std::vector<int> any_names() {
     std::vector<int> names(static_cast<std::size_t>(topology_.num_ranks()));
     std::iota(names.begin(), names.end(), 0);
@@ -82,7 +82,7 @@ class DrawnLayer {
   double all_speeds_ = 0;
 };
 
-// Ranks may trade what they hold only where all hold equally much.
+// Ranks may swap what they hold only where all hold equally many copies.
 bool are_equally_full(const Copies& copies, int num_ranks) {
   std::vector<int> held(static_cast<std::size_t>(num_ranks), 0);
   for (const CopyRanks& ranks : copies)
@@ -90,7 +90,7 @@ bool are_equally_full(const Copies& copies, int num_ranks) {
   return std::ranges::adjacent_find(held, std::not_equal_to{}) == held.end();
 }
 
-// A layer, how level it is, and the rule as after it.
+// A layer, its imbalance, and the state of the rule after it.
 struct Judged {
   Copies copies;
   CopyRule after;

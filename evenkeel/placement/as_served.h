@@ -1,15 +1,15 @@
-// Of several placements, layer after layer the one that is most level under a server's rule for copies.
+// Picks, layer by layer, the most level of several placements under a server's rule for copies.
 //
-// Problem    under Dispatch::nearest and fixed, placements that are level on an even split need not be so
-//            when served. Under fixed a rank without a near copy draws one when the server starts, and
-//            keeps it; what is drawn follows from what all ranks hold in this layer and those before.
-// Method     layer after layer, as a server draws: each placement's layer is judged under the rule. Under
-//            fixed, ranks of a node then trade all that they hold at random, and the trade is kept whose
-//            draws leave the worst recording most level.
-// Cost       a judgement for each placement; under fixed besides 4 to 256 trades a layer, fewer where a
-//            trade takes more draws.
-// Guarantee  no layer is less level than that of any placement given, after the same layers before it.
-//            The result depends on the input alone, unless the time limit is reached.
+// Problem    a placement that is level on an even split can be uneven when served under Dispatch::nearest or
+//            fixed. Under fixed, a rank without a near copy draws one when the server starts and keeps it.
+//            The draw depends on what all ranks hold in this layer and in the layers before.
+// Method     layers in order, as a server draws. Each placement's layer is judged under the rule. Under
+//            fixed, ranks of a node then swap all their copies at random; the swap whose draws leave the
+//            worst recording most level is kept.
+// Cost       one judgement per placement and layer. Under fixed also 4 to 256 swaps a layer, fewer where a
+//            swap takes more draws.
+// Guarantee  each layer is at least as level as that layer in any of the given placements, after the same
+//            layers before it. The result depends on the input alone, unless the time limit is reached.
 #pragma once
 
 #include <span>
@@ -18,10 +18,10 @@
 
 namespace evenkeel {
 
-// Whether ranks may trade what they hold: not where every expert that moves has its price.
+// Whether ranks may swap what they hold. They may not where every moved expert has a cost.
 enum class Trades { none, within_nodes };
 
-// One or more placements of the same layers, which have their numbers where they are known.
+// Needs one or more placements of the same layers; they carry their layer numbers where known.
 Placement most_level_as_served(std::span<const Placement> placements,
                                std::span<const RoutingProfile> recordings, const Topology& topology,
                                Dispatch dispatch, Trades trades, const SolveLimits& limits);

@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-// Ranks this level gain nothing from further copies.
+// Ranks this level gain too little from further copies.
 constexpr double kLevel = 1.01;
 constexpr double kLeastSeconds = 1e-3;
 
@@ -24,7 +24,7 @@ double worst_of(const PlaceResult& placed) {
   return worst;
 }
 
-// The furthest below the line from the first to the last; the first where nothing is gained.
+// Index of the point furthest below the line from first to last; 0 where copies gain nothing.
 std::size_t knee_of(const std::vector<CopyChoice::Tried>& tried) {
   const CopyChoice::Tried& first = tried.front();
   const CopyChoice::Tried& last = tried.back();
@@ -36,11 +36,11 @@ std::size_t knee_of(const std::vector<CopyChoice::Tried>& tried) {
     return (first.max_over_mean - each.max_over_mean) / gained - copies;
   };
   const auto knee = std::ranges::max_element(tried, {}, below_line);
-  // Where all of it lies on the line, or level ranks are reached at once, the last is the knee.
+  // If every point lies on the line, or one step levels the ranks, the last is the knee.
   return below_line(*knee) > 1e-9 ? static_cast<std::size_t>(knee - tried.begin()) : tried.size() - 1;
 }
 
-// In a part of the time that was asked for, which is what the notes name.
+// Places in `seconds`, a share of the requested time limit; notes name the requested limit.
 PlaceResult place_with(int copies, std::span<const RoutingProfile> recordings, const Topology& topology,
                        PlaceOptions options, double seconds) {
   const double asked = options.limits.time_limit_s;
@@ -52,7 +52,7 @@ PlaceResult place_with(int copies, std::span<const RoutingProfile> recordings, c
   return placed;
 }
 
-// Until ranks are level, all are tried, or the time is over.
+// Tries until ranks are level, all numbers are tried, or the time is over.
 std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recordings,
                                            const Topology& topology, const PlaceOptions& options,
                                            const internal::Deadline& deadline,
@@ -75,17 +75,17 @@ std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recor
 
 CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topology& topology,
                          const PlaceOptions& asked) {
-  if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
+  if (recordings.empty()) throw InvalidArgument("recordings", "is empty", "one or more");
   if (asked.from)
-    throw InvalidArgument("from", "says how many slots there are, which redundant experts auto would choose",
-                          "a number of redundant experts beside it");
+    throw InvalidArgument("from", "says how many slots there are, so redundant experts cannot be auto",
+                          "a number of redundant experts with from");
   const internal::Deadline deadline(asked.limits);
   std::vector<PlaceResult> placed;
   std::vector<CopyChoice::Tried> tried = try_numbers(recordings, topology, asked, deadline, placed);
   if (tried.empty())
     throw InvalidArgument("redundant_experts",
-                          "auto looks for copies that give every rank equally many slots, and there are more "
-                          "ranks than twice the experts",
+                          "auto tries only numbers of copies that give every rank equally many slots, and "
+                          "there are more ranks than twice the experts",
                           "a number");
   const std::size_t knee = knee_of(tried);
   const CopyChoice::Tried& last = tried.back();

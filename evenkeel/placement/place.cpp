@@ -34,7 +34,7 @@ LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& optio
 // The answers of the solvers, without the qualities before and after.
 class Solve {
  public:
-  // `recordings` add up to the problem's profile, and are placed for one by one if there are several.
+  // `recordings` add up to the problem's profile; if there are several, each one counts.
   Solve(const PlacementProblem& problem, std::span<const RoutingProfile> recordings,
         const PlaceOptions& options, const internal::Deadline& deadline)
       : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
@@ -85,7 +85,7 @@ class Solve {
     return solved;
   }
 
-  // From copies that are placed by balance, on ranks with the names with which least is sent.
+  // Places copies by balance, and renames ranks to send least; joint continues from there.
   PlaceResult copies_jointly() const {
     const std::vector<double> all = loads();
     ReplicaProblem problem = replica_problem(all, /*num_groups=*/1);
@@ -130,7 +130,8 @@ class Solve {
     std::vector<Placement> ways = {solved.placement};
     if (recordings_.size() > 1) ways.push_back(with_replicas(options_.num_groups).placement);
     if (nodes_matter()) {
-      // Each expert a group of its own, all of whose copies are in one node; or copies on every node.
+      // Two more candidates: each expert as its own group, with all copies in one node; and copies on every
+      // node.
       if (copies_fit_in_nodes()) {
         ways.push_back(with_replicas(problem_.profile.num_experts()).placement);
         ways.push_back(across_recordings(problem_.profile.num_experts()).placement);
@@ -167,7 +168,7 @@ class Solve {
     return options_.dispatch == Dispatch::even || is_even;
   }
 
-  // Figures are by the server's rule; without a choice of copies every rule is the same.
+  // Recomputes the figures by the server's rule; if copies are used evenly, they are already right.
   PlaceResult as_served(PlaceResult solved) const {
     if (is_served_evenly()) return solved;
     add_max_over_mean(solved, mean(worst_by_layer(solved.placement)), 1,
@@ -175,7 +176,7 @@ class Solve {
     return solved;
   }
 
-  // [L] max/mean as served, of the worst recording.
+  // [L] max/mean as served, in the worst recording.
   std::vector<double> worst_by_layer(const Placement& placement) const {
     std::vector<double> worst(static_cast<std::size_t>(placement.num_layers()), 0);
     const CopyShares shares(placement, problem_.topology, options_.dispatch);
@@ -186,7 +187,7 @@ class Solve {
     return worst;
   }
 
-  // Of several recordings what they add up to.
+  // Several recordings count as their sum.
   PlaceResult with_replicas(int num_groups) const {
     const std::vector<double> all(problem_.profile.loads().begin(), problem_.profile.loads().end());
     const ReplicaProblem problem = replica_problem(all, num_groups);
@@ -206,7 +207,7 @@ class Solve {
     return solved;
   }
 
-  // Without copies the sum is placed by other means, which may do better on every recording.
+  // Without copies another solver places the sum, and its result may be better on every recording.
   void prefer_sum_where_better(PlaceResult& solved) const {
     const Placement of_sum = internal::place_in_two_stages(problem_, options_, deadline_).placement;
     const auto worst_mean = [&](const Placement& placement) {
@@ -221,7 +222,7 @@ class Solve {
                       solved.bound_of["max_over_mean"]);
   }
 
-  // Ranks get the names with which least is sent.
+  // Renames ranks to send least.
   Placement with_good_names(const ReplicaSolution& replicas, bool nodes_stay_together,
                             const SolveLimits& limits) const {
     require_capacity(replicas.slots_per_rank);
@@ -246,13 +247,14 @@ class Solve {
     return solved;
   }
 
-  // Moves level an even split. So they are made where they leave ranks more level as served: of moves to any
-  // rank, or within nodes, the better ones, and of these no layer's that makes it worse.
+  // Moves level an even split, so a move is made only where it leaves ranks more level as served. Moves to
+  // any rank and moves within nodes are both tried, and the better set is used. Layers that this set makes
+  // worse keep their homes.
   PlaceResult incrementally_as_served() const {
     const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
     const std::string by_even_split = fmt::format(
-        "moves are chosen by an even split over copies, and made where '{}' serves them more level; placed "
-        "anew, it may be better",
+        "moves are chosen for an even split over copies and made only where '{}' serves them more evenly; a "
+        "new placement may be better",
         name_of(options_.dispatch));
     PlaceResult best = as_served(incrementally(grouped()));
     if (nodes_matter() && stays_in_nodes(from)) {
@@ -284,7 +286,7 @@ class Solve {
     return true;
   }
 
-  // Moves count homes that were none before, over all layers.
+  // Over all layers, each home that was not one before counts as a move.
   PlaceResult incrementally(bool nodes_stay_together) const {
     const std::vector<double> all = loads();
     IncrementalResult moved = place_incrementally(moves(all, nodes_stay_together));
@@ -306,8 +308,8 @@ class Solve {
   PlaceResult with_moves_said(PlaceResult solved, const std::string& note = {}) const {
     if (!note.empty()) solved.notes.push_back(note);
     const std::int64_t moved = move_between(*options_.from, solved.placement, {}).experts;
-    solved.notes.push_back(
-        fmt::format("{} experts are where they were not before; {} were allowed", moved, options_.max_moves));
+    solved.notes.push_back(fmt::format("{} experts are where they were not before; at most {} could move",
+                                       moved, options_.max_moves));
     const std::vector<double> all = loads();
     solved.missing_copies =
         say_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
@@ -348,7 +350,7 @@ Placement placement_before(const RoutingProfile& profile, const Topology& topolo
   return Placement::contiguous(profile.num_layers(), profile.num_experts(), topology.num_ranks());
 }
 
-// Nothing is known of their experts, and whatever their homes, their ranks are level.
+// Such a layer says nothing about its experts, and its ranks are level whatever the homes.
 void note_layers_without_load(const RoutingProfile& profile, std::vector<std::string>& notes) {
   std::vector<int> without;
   for (LayerId layer : indices<LayerId>(profile.num_layers()))
@@ -372,11 +374,11 @@ std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOp
       options.dispatch != Dispatch::even && (options.redundant_experts > 0 || options.from);
   if (problem.topology.num_nodes() > 1 && options.num_groups == 1 && !nodes_count)
     notes.emplace_back(
-        "nodes have no part in this placement: without traffic only expert groups would use them");
+        "nodes have no effect on this placement: without traffic only expert groups would use them");
   return notes;
 }
 
-// The placement to start from, in the order of the profile's layers.
+// Options whose `from` has its layers in the profile's order.
 PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
   if (options.from)
     options.from =
@@ -384,7 +386,7 @@ PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
   return options;
 }
 
-// The topology in whose nodes groups stay.
+// The topology whose nodes keep groups together.
 Topology nodes_for_groups(const Topology& topology, const PlaceOptions& options) {
   if (!options.whole_groups || options.num_groups < 1) return topology;
   const std::optional<int> parts = parts_for_groups(options.num_groups, topology.num_ranks());
@@ -392,25 +394,25 @@ Topology nodes_for_groups(const Topology& topology, const PlaceOptions& options)
     throw InvalidArgument(
         "whole_groups",
         fmt::format("{} ranks cannot hold {} groups whole", topology.num_ranks(), options.num_groups),
-        "a number of ranks that divides the groups, or that they divide");
+        "a number of ranks that divides the groups, or is divided by them");
   return with_parts_as_nodes(topology, *parts);
 }
 
-// Every objective within the gap, and what a reader must know where that is not all there is to say.
+// Sets whether every objective is within the gap, and adds the notes that follow from it.
 void conclude(PlaceResult& result, const SolveLimits& limits) {
   result.proven_optimal = std::ranges::all_of(result.objective, [&](const auto& reached) {
     return internal::is_within_gap(reached.second, result.bound.at(reached.first), limits.relative_gap);
   });
   if (result.proven_optimal && result.objective != result.bound)
-    result.notes.push_back(
-        fmt::format("within the gap of {} that was asked for, which counts as proven here: better may exist",
-                    limits.relative_gap));
+    result.notes.push_back(fmt::format(
+        "within the requested gap of {}, which counts as proven here: a better placement may exist",
+        limits.relative_gap));
   result.ended_by_time =
       !result.proven_optimal && (result.ended_by_time || result.solve_ms >= limits.time_limit_s * 1e3);
   if (result.ended_by_time) result.notes.push_back(internal::note_of_time_limit(limits.time_limit_s));
 }
 
-// `recordings` add up to the profile; one, where the sum is to be placed for.
+// `recordings` add up to the profile; they are the profile alone if only the sum counts.
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
   const internal::Deadline deadline(asked.limits);
@@ -443,7 +445,7 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
   return result;
 }
 
-// The recordings as one; without transitions unless all have them.
+// Adds up the recordings; without transitions unless all have them.
 RoutingProfile sum_of(std::span<const RoutingProfile> recordings) {
   const bool transitions = std::ranges::all_of(recordings, &RoutingProfile::has_transitions);
   RoutingProfile sum = transitions ? recordings.front() : recordings.front().without_transitions();
@@ -464,13 +466,13 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
 
 PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& topology,
                   const PlaceOptions& options) {
-  if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
+  if (recordings.empty()) throw InvalidArgument("recordings", "is empty", "one or more");
   if (recordings.size() == 1) return place(recordings.front(), topology, options);
   const RoutingProfile sum = sum_of(recordings);
   const bool added_up = options.across == PlaceOptions::Across::sum;
   PlaceResult result = place_for(sum, added_up ? std::span(&sum, 1) : recordings, topology, options);
   const Placement before = placement_before(sum, topology, paired(sum, options));
-  // Where assignments come from is known of all recordings together alone.
+  // Source counts are known only for all recordings together, so they are not used here.
   const CopyShares shares_before(before, topology, options.dispatch);
   const CopyShares shares(result.placement, topology, options.dispatch);
   for (const RoutingProfile& recording : recordings)

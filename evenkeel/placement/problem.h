@@ -6,17 +6,18 @@
 // does both at once in predicted milliseconds. docs/placement.md#readings-chosen fixes the readings.
 //
 // Fast        No integer-program solver; a lower bound comes with every answer.
-// Exact       HiGHS, on linear programs written down term by term (internal/program/), or a method of our own
-//             where that ends with a proof sooner.
-//   Cost      exponential at worst; one thread. What does not end in time comes back as it is.
-//   Start     an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or
-//             capacities asked for is not used; one of another shape than the profile is an InvalidArgument.
-//             Its bound is taken as proven, and what comes back has no lower one.
-//   Guarantee never worse than the start; the objective is recomputed from the answer itself; nobody goes
-//             below the bound (within 1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
-//   Limits    a program of more than 300,000 variables is not tried: the start comes back, and
-//             `program_tried` says so; without a start, Unsupported. E P^2 variables a layer for the joint
-//             one, P^3 for ranks of unlike links, E P for free sizes that are chosen together.
+// Exact       HiGHS, on linear programs written down term by term (internal/program/), or our own method
+//             where that proves the optimum sooner.
+//   Cost      exponential at worst; one thread. When time runs out, the best answer so far is returned.
+//   Start     an answer to begin from, such as the fast solver's, or empty. A start that breaks the requested
+//             sizes or capacities is not used; another shape than the profile's throws InvalidArgument. Its
+//             bound is taken as proven, so the returned bound is never lower.
+//   Guarantee never worse than the start. The objective is recomputed from the answer itself. No placement is
+//   below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal where the two meet.
+//   Limits    a program of more than 300,000 variables is not tried: the start is returned, and
+//             `program_tried` is false. Without a start it throws Unsupported. Variables a layer: E P^2 for
+//             the joint program, P^3 for ranks with unlike links, E P for free sizes that are chosen
+//             together.
 //   Throws    Infeasible where capacities and Eq. 13 leave no answer, or none was found in time.
 #pragma once
 
@@ -49,13 +50,13 @@ enum class TrafficModel { layer_to_layer, dispatch_combine };
 // text), or the sum over all pairs (the letter of Eq. 8). Traffic that stays on a rank is free.
 enum class PairObjective { worst_pair, total };
 
-// How assignments of each layer come from ranks: counts [L, P, E]. Empty under layer_to_layer.
+// How many assignments of each layer each rank sends: counts [L, P, E]. Empty under layer_to_layer.
 struct SourceCounts {
   int num_layers = 0;
   int num_ranks = 0;
   int num_experts = 0;
   std::vector<double> counts = {};
-  bool estimated = false;  // spread evenly over ranks, for want of a trace
+  bool estimated = false;  // spread evenly over ranks, because there is no trace
 
   bool empty() const { return counts.empty(); }
   double at(LayerId layer, RankId source, ExpertId expert) const {
@@ -67,7 +68,8 @@ struct SourceCounts {
 
 // Milliseconds of compute and of traffic, for the joint objective.
 struct PlacementCost {
-  // Beyond these place() refuses: far above any model, and no sum of costs overflows.
+  // place() refuses larger values. They are far above any model, and keep every sum of costs from
+  // overflowing.
   static constexpr double most_assignment_us = 1e9;
   static constexpr double most_assignment_bytes = 1e12;
 
@@ -75,11 +77,11 @@ struct PlacementCost {
   double assignment_bytes = 8192;  // sent with one assignment, one way
 };
 
-// One assignment over a link, without latency.
+// Time to send one assignment over a link, without latency.
 inline double sent_ms(const PlacementCost& cost, const Link& link) {
   return 1e3 * wire_seconds(link, cost.assignment_bytes);
 }
-// One assignment on a rank.
+// Time to compute one assignment on a rank.
 inline double computed_ms(const PlacementCost& cost, const Topology& topology, RankId rank) {
   return cost.assignment_us * 1e-3 / topology.speed(rank);
 }
@@ -92,15 +94,15 @@ struct PlacementProblem {
   PairObjective pairs = PairObjective::worst_pair;
   const SourceCounts& sources;         // empty under layer_to_layer
   PlacementCost cost = {};             // for the joint objective
-  Dispatch dispatch = Dispatch::even;  // by which copies are judged
+  Dispatch dispatch = Dispatch::even;  // the rule by which copies are judged
 };
 
-// How long and how far a solver may go, and whom it tells.
+// When a solver must stop, and its progress callback.
 struct SolveLimits {
   double time_limit_s = 60;
   double relative_gap = 0;    // stop when (objective - bound) / objective is at most this; below 1
   std::stop_token stop = {};  // asked to stop: return the best so far
-  // May be called often. Objective and bound are of the stage that is being solved.
+  // May be called often. Objective and bound are those of the stage being solved.
   std::function<void(double objective, double bound, double seconds)> progress = {};
 };
 

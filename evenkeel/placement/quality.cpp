@@ -90,7 +90,7 @@ void add_traffic(const PlacementProblem& problem, const RankTraffic& traffic, Pl
   }
 }
 
-// The slowest pair of one exchange, each pair sending `traffic` or, on the way back, what it was sent.
+// Time of the slowest pair in one exchange. Each pair sends `traffic`; on the way back the receiver sends it.
 double exchange_ms(const PlacementProblem& problem, const RankTraffic& traffic, bool back) {
   double slowest = 0;
   for_pairs(traffic, problem.topology.num_ranks(), [&](RankId from, RankId to, double each) {

@@ -31,8 +31,8 @@ void require_keeps_groups(const PlaceOptions& options, const std::string& model)
   const auto refuse = [&](const char* option, const char* value, const char* allowed) {
     throw InvalidArgument(
         option,
-        fmt::format("{} does not keep groups whole, as a permuted checkpoint needs it: {}", value, model),
-        fmt::format("{}, or groups 1, where the experts of a group may go anywhere", allowed));
+        fmt::format("{} does not keep groups whole, and a permuted checkpoint needs that: {}", value, model),
+        fmt::format("{}, or groups 1, which lets experts of a group go anywhere", allowed));
   };
   if (options.objective == PlaceOptions::Objective::joint) refuse("objective", "joint", "two-stage");
   if (options.solver == PlaceOptions::Solver::exact) refuse("solver", "exact", "fast");
@@ -70,19 +70,20 @@ std::string keep_groups_whole(const RoutingGroups& groups, int num_experts, int 
   const std::optional<int> parts = parts_for_groups(groups.count, num_ranks);
   if (!parts)
     return fmt::format(
-        "{}, which {} ranks cannot hold whole: permute refuses this placement, and takes one for a number of "
-        "ranks that divides {} or that {} divides",
+        "{}, and {} ranks cannot hold them whole: permute refuses this placement. It accepts one for a "
+        "number of ranks that divides {} or that {} divides",
         model, num_ranks, groups.count, groups.count);
   if (options.from && options.from->num_experts() == num_experts && options.from->num_ranks() == num_ranks &&
       !are_whole(*options.from, groups.count, *parts))
     return fmt::format(
-        "{}, and the placement to start from takes groups apart: permute refuses it, and what is made of it",
+        "{}, and the placement to start from splits groups: permute refuses it, and any placement made "
+        "from it",
         model);
   require_keeps_groups(options, model);
   options.num_groups = groups.count;
   options.whole_groups = true;
   return fmt::format(
-      "{}: the experts of a group stay together, as permute needs it; groups 1 lets them go anywhere, for "
+      "{}: the experts of a group stay together, as permute needs; groups 1 lets them go anywhere, for "
       "servers that leave the router as it is",
       model);
 }

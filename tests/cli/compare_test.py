@@ -456,7 +456,7 @@ class Refusals(CompareTest):
         self.refused([*self.here, "--backward", "--methods", "slots:2"], "--methods: slots:2, but weights change in "
                      "training; allowed: level, or steps without backward")  # fmt: skip
         self.refused([*self.here, "--methods", "eplb:28"], "28 redundant experts: a rank would hold an expert twice, "
-                     "which a placement cannot say; at most 24 fit with 8 experts on 4 ranks", 4, "Infeasible")  # fmt: skip
+                     "which a placement cannot express; at most 24 fit with 8 experts on 4 ranks", 4, "Infeasible")  # fmt: skip
 
     def test_recordings_without_assignments(self):
         (self.folder / "empty.npz").write_bytes(npz("topk_ids", [0, LAYERS, TOP_K], []))

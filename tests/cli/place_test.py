@@ -98,7 +98,7 @@ class Place(CommandTest):
              ["--dispatch: static is SGLang's, and the file is for trtllm; allowed: even, or a file for sglang"]),
             ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint has no meaning beside expert groups"]),
             ([*copies, "--objective", "joint", "--format", "sglang", "--moe-layers", "0-3", "-o", "x.json"],
-             ["--dispatch: 'static', and objective joint takes copies to be used evenly"]),
+             ["--dispatch: 'static' does not use copies evenly, as objective joint assumes"]),
             (["--ranks", 4, "--gap", "1"], ["--gap: '1'"]),
             (["--ranks", 4, "--time-limit", "0"], ["--time-limit: '0'"]),
             (["--ranks", 4, "--solver", "best"], ["--solver: 'best'", "fast, exact"]),
@@ -137,7 +137,7 @@ class Place(CommandTest):
         self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
         words = ["place", "profile.json", "--ranks", 4, "--redundant-experts", 4, "--from", "p.json", "--max-moves", 5]
         notes = self.json(*words)["after"]["notes"]
-        missing = next(note for note in notes if "of the 16 redundant experts that were asked for" in note)
+        missing = next(note for note in notes if "of the 16 requested redundant experts" in note)
         form = ["--format", "vllm", "-o", "v.json"]
         self.assert_refused([*words, *form], 4, "Unsupported", "vllm needs equally many", missing)
 

@@ -56,7 +56,7 @@ class OfPlace(shared.PlacedTest):
         for key, data in (("verdict", shared.OWN), ("judged_verdict", shared.OTHER)):
             sentence = said[key]["sentence"]
             self.assertIn(f"  the placement against contiguous: {sentence}\n  measured on {data}\n", out)
-            self.assertIn("1 step is asked about", sentence)
+            self.assertIn("the horizon is 1 step", sentence)
 
     def test_what_is_held_out_decides_on_the_data_that_a_placement_is_made_from(self):
         recording = self.window("r.npz", shared.drawn_steps(40, 23))
@@ -128,7 +128,7 @@ class Rates(shared.PlacedTest):
         for name, (flops, link) in HALF_OF_PEAKS.items():
             said, notes = self.verdict("--device", name)
             self.assertEqual(said, self.verdict("--tflops", flops / 1e12, "--link", link / 1e9)[0])
-            self.assertIn(f"taken for {flops / 1e12:g} TFLOP/s and {link / 1e9:g} GB/s; that 50 %", notes)
+            self.assertIn(f"used for {flops / 1e12:g} TFLOP/s and {link / 1e9:g} GB/s; this assumes that 50 %", notes)
             self.assertIn("assumption", notes)
         self.assertEqual(self.verdict("--device", "MI300X")[0], said)
 

@@ -272,7 +272,7 @@ TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
               place(profile, Topology({.node_of_rank = {0, 0, 0, 0}, .capacities = {4, 4, 1, 4}}),
                     {.from = from, .max_moves = 1});
             }),
-            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has capacity for");
+            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, the capacity of the rank");
   const Placement turned(
       std::vector<LayerPlacement>(2, LayerPlacement({{0}, {2}, {1}, {3}, {0}, {2}, {1}, {3}}, 4)));
   EXPECT_EQ(message_of<InvalidArgument>([&] {
@@ -395,13 +395,13 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
   EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .num_groups = 2}),
             "objective: joint has no meaning beside expert groups; allowed: two-stage");
   EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .dispatch = Dispatch::fixed}),
-            "dispatch: 'static', and objective joint takes copies to be used evenly; allowed: even, or "
+            "dispatch: 'static' does not use copies evenly, as objective joint assumes; allowed: even, or "
             "objective two-stage");
   EXPECT_EQ(refusal({.solver = Solver::exact, .num_groups = 2}),
             "solver: exact does not solve expert groups; allowed: fast");
   EXPECT_EQ(
       refusal({.max_moves = 3}),
-      "max_moves: 3, and there is no placement to move from; allowed: from, with a placement, beside it");
+      "max_moves: is 3, but there is no placement to move from; allowed: from, a placement to start at");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4), .max_moves = -1}),
             "max_moves: is -1 beside from; allowed: 0 or more: how many experts may get another home");
   EXPECT_EQ(refusal({.solver = Solver::exact, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
@@ -415,7 +415,7 @@ TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
   EXPECT_EQ(refusal({.pairs = total, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
             "pairs: total has no meaning beside a placement to start from; allowed: worst");
   EXPECT_EQ(refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
-            "pairs: total has no meaning where balance alone decides and nobody knows where tokens live; "
+            "pairs: total has no meaning where balance alone decides and it is not known where tokens live; "
             "allowed: worst");
   const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
   for (const std::size_t recordings : {1u, 2u})
@@ -439,14 +439,12 @@ TEST(Place, RefusesMoreCopiesThanRanksCanHoldOfDifferentExperts) {
       place(random_profile(0, 1, experts), topology, {.redundant_experts = copies, .num_groups = groups});
     });
   };
-  EXPECT_EQ(
-      refused(5, 1, Topology::uniform(1, 2), 4),
-      "5 redundant experts: a rank would hold an expert twice, which a placement cannot say; at most 4 fit "
-      "with 4 experts on 2 ranks");
-  EXPECT_EQ(
-      refused(3, 10, Topology::uniform(3, 1), 10),
-      "3 redundant experts: a rank would hold an expert twice, which a placement cannot say; at most 0 fit "
-      "with 10 experts in 10 groups on 3 ranks");
+  EXPECT_EQ(refused(5, 1, Topology::uniform(1, 2), 4),
+            "5 redundant experts: a rank would hold an expert twice, which a placement cannot express; at "
+            "most 4 fit with 4 experts on 2 ranks");
+  EXPECT_EQ(refused(3, 10, Topology::uniform(3, 1), 10),
+            "3 redundant experts: a rank would hold an expert twice, which a placement cannot express; at "
+            "most 0 fit with 10 experts in 10 groups on 3 ranks");
   EXPECT_NO_THROW(place(random_profile(0, 1, 4), Topology::uniform(1, 2), {.redundant_experts = 4}));
   EXPECT_NO_THROW(place(random_profile(0, 1, 10), Topology::uniform(3, 1), {.num_groups = 10}));
 }
@@ -456,7 +454,7 @@ TEST(Place, RefusesNumbersThatMakeNoSense) {
   EXPECT_EQ(refusal({.num_groups = 0}), "groups: is 0; allowed: 1 or more");
   EXPECT_EQ(
       refusal({.num_groups = 3}),
-      "groups: 8 experts do not make 3 groups of one size; allowed: a divisor of the number of experts");
+      "groups: 8 experts cannot form 3 groups of equal size; allowed: a divisor of the number of experts");
   EXPECT_EQ(refusal({.limits = {.time_limit_s = 0}}), "time_limit: is 0 s; allowed: above 0");
   EXPECT_EQ(refusal({.limits = {.relative_gap = 1}}), "gap: is 1; allowed: 0 or more, below 1");
   EXPECT_EQ(refusal({.cost = {.assignment_us = -1}}), "cost: an assignment of -1 us; allowed: 0..1e+09");
@@ -481,10 +479,9 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
               {.redundant_experts = 4});
       }),
       "rank 0 has capacity for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
-  EXPECT_EQ(
-      refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
-      "topology: has nodes of unlike size or ranks out of order, and expert groups stay in a node; allowed: "
-      "nodes of one size, filled in order");
+  EXPECT_EQ(refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
+            "topology: has nodes of different sizes or ranks out of order, but expert groups stay in a node; "
+            "allowed: nodes of one size, filled in order");
 }
 
 TEST(Place, RefusesAProfileThatDoesNotSayWhatTheModelNeeds) {
@@ -502,7 +499,7 @@ TEST(Place, RefusesAProfileThatDoesNotSayWhatTheModelNeeds) {
               place(counts, Topology::uniform(1, 4),
                     {.traffic = TrafficModel::dispatch_combine, .sources = sources});
             }),
-            "sources: are of 2 layers, 2 ranks and 4 experts; allowed: 2 layers, 4 ranks and 4 experts");
+            "sources: have 2 layers, 2 ranks and 4 experts; allowed: 2 layers, 4 ranks and 4 experts");
 }
 
 TEST(Place, OfOneLayerNeedsNoTransitions) {

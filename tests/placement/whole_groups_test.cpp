@@ -52,7 +52,7 @@ TEST(Place, LeavesGroupsAloneWhereNoCheckpointIsPermutedToThem) {
   PlaceOptions options;
   EXPECT_EQ(keep_groups_whole({.count = 4, .chosen = 4}, 48, 4, options), "");
   const std::string said = keep_groups_whole({.count = 4, .chosen = 2}, 48, 6, options);
-  EXPECT_NE(said.find("6 ranks cannot hold whole: permute refuses this placement"), std::string::npos);
+  EXPECT_NE(said.find("6 ranks cannot hold them whole: permute refuses this placement"), std::string::npos);
   EXPECT_FALSE(options.whole_groups);
   options.objective = PlaceOptions::Objective::joint;
   EXPECT_THROW(keep_groups_whole({.count = 4, .chosen = 2}, 48, 4, options), InvalidArgument);

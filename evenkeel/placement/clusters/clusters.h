@@ -1,11 +1,12 @@
-// Program 1 of MoETuner (Eq. 1-7): the experts of each layer in P clusters of nearly equal load.
+// Program 1 of MoETuner (Eq. 1-7): splits the experts of each layer into P clusters of nearly equal load.
 //
-// Fast        Milliseconds. Largest first and exchanges in each layer, a search of all partitions of few
-//             experts; then the totals of Eq. 13 where sizes are free.
-// Exact       Subsets for up to some 18 experts, else an integer program (problem.h). What easy layers leave
-//             of the time goes to hard ones. With free sizes the layers are solved one by one, and together
-//             only if the sizes that come out cannot give every rank the same total (Eq. 13);
-//             `sizes_chosen_together` says so. Cluster c of every layer then goes to rank c.
+// Fast        Milliseconds. In each layer largest first, then swaps; few experts are searched completely.
+//             With free sizes, then the totals of Eq. 13.
+// Exact       A dynamic program over subsets for up to about 18 experts, else an integer program (problem.h).
+//             Time that easy layers leave goes to hard ones. With free sizes the layers are first solved one
+//             by one. They are solved together only if the resulting sizes cannot give every rank the same
+//             total (Eq. 13); `sizes_chosen_together` is then true. Then cluster c of every layer goes to
+//             rank c.
 #pragma once
 
 #include <vector>
@@ -18,21 +19,21 @@ namespace evenkeel {
 struct Clustering {
   std::vector<std::vector<int>> cluster_of;  // [L][E]
   double objective = 0;                      // Eq. 1: over layers and clusters, |load - mean|
-  double bound = 0;                          // nobody goes below, for these sizes
-  bool proven_optimal = false;               // at the bound, whatever gap was asked for
-  bool ended_by_time = false;                // its share of the time is over, and more of it might help
-  // Free sizes where the best of each layer alone would leave ranks unequal totals (Eq. 13): all layers were
-  // solved as one.
+  double bound = 0;                          // a lower bound on Eq. 1 for these sizes
+  bool proven_optimal = false;               // at the bound, whatever gap was requested
+  bool ended_by_time = false;                // its share of the time ran out, and more might help
+  // Free sizes: the best sizes of each layer alone would give ranks unequal totals (Eq. 13), so all layers
+  // were solved as one.
   bool sizes_chosen_together = false;
-  // Free sizes: the bound is of all layers together, with Eq. 13; else of each layer by itself, below which
-  // all together do not go either.
+  // Free sizes. True: the bound holds for all layers together, with Eq. 13. False: it is the sum of the
+  // layers' own bounds, which is also valid for all together.
   bool bound_has_totals = false;
-  // Exact: false where all layers together have too many variables.
+  // Exact: false if the program of all layers has too many variables.
   bool program_tried = true;
-  bool layers_tried = true;  // exact: false where a layer alone has too many
+  bool layers_tried = true;  // exact: false if the program of one layer has too many
 };
 
-// The bound is of the same problem, for the same sizes.
+// The bound holds for the same problem with the same sizes.
 Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limits = {});
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits);
 

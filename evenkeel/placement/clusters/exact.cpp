@@ -1,4 +1,4 @@
-// MoETuner's first program: layer by layer, and all layers together where free sizes would leave ranks
+// MoETuner's first program: solved layer by layer, or all layers together where free sizes would give ranks
 // unequal totals.
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace internal {
 namespace {
 
 constexpr double most_subset_steps = 1e9;  // some seconds
-constexpr int most_subset_experts = 22;    // 2^22 numbers a cluster
+constexpr int most_subset_experts = 22;    // 2^22 numbers per cluster
 
 class ClusterSolve {
  public:
@@ -41,7 +41,7 @@ class ClusterSolve {
   }
 
   Clustering run() {
-    // The totals of free sizes need time too.
+    // Keep half of the time for the totals of free sizes.
     solve_layers(rule_.has_totals() ? deadline_.seconds_left() / 2 : deadline_.seconds_left());
     if (!rule_.has_totals()) return answer();
     Named alone = named_by_rank(clusters());
@@ -90,7 +90,7 @@ class ClusterSolve {
     ended_by_time_ = !open.empty() && !deadline_.stop_requested();
   }
 
-  // True: it ended, and was not cut off.
+  // Returns true if the solver ended by itself, false if time cut it off.
   bool solve_layer(int layer, double seconds) {
     ExactPartition& partition = layers_[static_cast<std::size_t>(layer)];
     deadline_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
@@ -101,14 +101,15 @@ class ClusterSolve {
     return ended;
   }
 
-  // Totals took less time than was kept for them. Where what is found now does not meet them, `named` stays.
+  // Totals took less time than was reserved, so layers are solved further. Keeps `named` if the new result
+  // cannot meet the totals.
   void solve_on(const Layers& named) {
     solve_layers(deadline_.seconds_left());
     Named again = named_by_rank(clusters());
     take(again.clusters.empty() ? named : again.clusters);
   }
 
-  // A row of symmetry breaking for each expert and rank has what comes before the expert.
+  // Symmetry breaking adds a row for each expert and rank, with a term for every earlier expert.
   bool program_of_layer_is_small() const {
     const std::int64_t experts = rule_.num_experts;
     const std::int64_t columns = rule_.num_ranks * (experts + 1);
@@ -149,7 +150,7 @@ class ClusterSolve {
     bool impossible = false;
   };
 
-  // Cluster c of every layer on rank c, so that capacities and Eq. 13 hold.
+  // Names clusters so that cluster c of every layer is on rank c, and capacities and Eq. 13 hold.
   Named named_by_rank(Layers clusters) const {
     const std::vector<Sizes> sizes = sizes_of(clusters, rule_.num_ranks);
     if (lie_as_named(sizes, rule_)) return {std::move(clusters)};
@@ -166,7 +167,7 @@ class ClusterSolve {
     return {std::move(clusters)};
   }
 
-  // The better of what was given and what is contiguous, where Eq. 13 holds.
+  // The better of the caller's start and contiguous clusters, among those that satisfy Eq. 13.
   Layers known_with_totals() const {
     Layers best;
     if (!start_.cluster_of.empty()) best = named_by_rank(start_.cluster_of).clusters;
@@ -176,7 +177,8 @@ class ClusterSolve {
     return best;
   }
 
-  // `needed`: the sizes that the layers chose alone cannot meet Eq. 13; else that was not found out in time.
+  // `needed`: true if the sizes chosen layer by layer cannot meet Eq. 13; false if time ran out before that
+  // was known.
   Clustering solve_together(bool needed) {
     Layers best = known_with_totals();
     ProgramAnswer found{.values = {}, .bound = 0};
@@ -229,13 +231,14 @@ class ClusterSolve {
                                     columns, most_columns));
     throw Infeasible(
         "no sizes that give every rank the same total of experts over all layers (Eq. 13) were found "
-        "in time; allow more of it");
+        "in time; allow more time");
   }
 
-  // The bound that the caller has proven; 0 for none.
+  // The bound that the caller has proven; 0 if none.
   double given_bound() const { return start_.cluster_of.empty() ? 0 : start_.bound; }
 
-  // Of the layers by themselves: of free sizes the caller's may be of all together.
+  // A bound for layers on their own. With free sizes the caller's bound may hold only for all layers
+  // together.
   double known_bound() const {
     return rule_.has_totals() ? total_bound() : std::max(total_bound(), given_bound() * rule_.num_ranks);
   }
@@ -254,7 +257,7 @@ class ClusterSolve {
     return clustering;
   }
 
-  // P times the figures are whole numbers, and what differs by less than one of them is the same.
+  // P times the objective and the bound are whole numbers; a difference below 1 is rounding.
   void conclude_whole(Clustering& clustering, bool solved_to_the_end) const {
     const bool same = (clustering.objective - clustering.bound) * rule_.num_ranks < 0.5;
     if (same || solved_to_the_end) clustering.bound = clustering.objective;

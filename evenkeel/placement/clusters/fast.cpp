@@ -1,5 +1,4 @@
-// Program 1 without an integer-program solver: layer by layer, then the totals of Eq. 13 where sizes are
-// free.
+// Program 1 without an integer-program solver: layer by layer, then the totals of Eq. 13 if sizes are free.
 #include <algorithm>
 #include <numeric>
 
@@ -23,7 +22,7 @@ using internal::Wide;
 
 constexpr std::int64_t kSearchSteps = std::int64_t{1} << 26;  // over all layers: a quarter of a second
 
-// Layers apart from each other: Eq. 13 is not asked here.
+// Layers solved independently, without Eq. 13.
 struct Layers {
   std::vector<Clusters> clusters;
   std::vector<Wide> bounds;
@@ -53,7 +52,7 @@ Wide deviation_of(const std::vector<PartitionTask>& tasks, const std::vector<Clu
   return sum;
 }
 
-// Sizes of the layers in turn, so that totals come out as they should whatever the loads.
+// Chooses the sizes of the layers in turn so that totals hold, whatever the loads.
 std::vector<Clusters> even_sizes(const std::vector<PartitionTask>& tasks, std::vector<int> left,
                                  const internal::Deadline& deadline) {
   std::vector<PartitionTask> sized;
@@ -73,7 +72,7 @@ std::vector<Clusters> even_sizes(const std::vector<PartitionTask>& tasks, std::v
   return split_layers(sized, deadline).clusters;
 }
 
-// Clusters renumbered, or sizes chosen together, so that Eq. 13 holds; the answer says how that came about.
+// Renumbers clusters, or chooses sizes together, so that Eq. 13 holds; sets flags of `answer` accordingly.
 // Returns the bound of all layers.
 Wide even_totals(const SizeRule& rule, const std::vector<PartitionTask>& tasks,
                  const internal::Deadline& deadline, Layers& layers, Clustering& answer) {

@@ -21,7 +21,7 @@ static_assert(kDegrees % 2 == 1, "student_tail() is the series for odd degrees o
 
 struct Units {
   std::size_t count = 1;
-  const char* name = nullptr;  // nothing where the recording is one
+  const char* name = nullptr;  // null if the whole recording is one unit
 };
 
 Units units_of(const Recording& recording) {
@@ -94,8 +94,9 @@ std::string why_no_blocks(std::span<const Recording> recordings) {
   const Recording& fewest = fewest_units(recordings);
   const Units units = units_of(fewest);
   if (!units.name)
-    return fmt::format("{} says neither its sequences nor its steps, and tokens of a sequence are alike",
-                       fewest.name);
+    return fmt::format(
+        "{} says neither its sequences nor its steps, and tokens of one sequence are not independent",
+        fewest.name);
   return fmt::format("{} has {} {}{}, and {} are needed", fewest.name, units.count, units.name,
                      units.count == 1 ? "" : "s", Recording::num_blocks);
 }

@@ -107,7 +107,7 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
     throw InvalidArgument("placement",
                           fmt::format("has {} layers of {} experts on {} ranks", after.num_layers(),
                                       after.num_experts(), after.num_ranks()),
-                          fmt::format("{} layers of {} experts on {} ranks, as the one before",
+                          fmt::format("{} layers of {} experts on {} ranks, like the placement before",
                                       before.num_layers(), before.num_experts(), before.num_ranks()));
   Move move;
   std::vector<std::int64_t> on_rank(static_cast<std::size_t>(after.num_ranks()), 0);

@@ -1,14 +1,13 @@
-// A placement judged on recordings, those that it was made from or any other: how level it is over a whole
-// recording and in its steps, what a step would take, and what it takes to move there. Whether that pays:
-// verdict.h.
+// Judges a placement on recordings, its own or any other: how level it is over a whole recording and in each
+// step, how long a step takes, and how long the move to it takes. verdict.h decides whether that pays.
 //
 // Level       max/mean of the ranks' loads, by the rule with which the server chooses copies. A placement
-//             that is even over an hour is not even in a step, so steps are judged one by one.
-// Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. Waiting for
-//             weights and what is sent are left out. max/mean x assignments of a step / ranks x time of an
-//             assignment, summed over layers.
+//             that is even over an hour is not even in a step, so each step is judged too.
+// Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. It leaves
+//             out waiting for weights, and communication. max/mean x assignments of a step / ranks x time of
+//             an assignment, summed over layers.
 // Move        the experts that a rank holds afterwards and did not before, over the slowest rank's link.
-// Cost        loads x placements; steps the same each.
+// Cost        loads x placements for each recording, and as much again for each step.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +21,11 @@
 
 namespace evenkeel {
 
-// Over the steps of a recording, max/mean in the mean of layers with load.
+// Over the steps of a recording: max/mean, averaged over layers with load.
 struct StepSpread {
   double mean = 1;
   double median = 1;
-  double p95 = 1;  // the smallest that 95 % of the steps do not exceed
+  double p95 = 1;  // 95 % of the steps are at or below it
   double worst = 1;
 };
 
@@ -35,7 +34,7 @@ struct RecordingJudgement {
   std::optional<StepSpread> steps;  // where it has steps
 };
 
-// `steps` are of the same layers and experts as the recording. Throws as placement_quality() does.
+// `steps` have the same layers and experts as the recording. Throws as placement_quality() does.
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
                          const Topology& topology, const ServedPlacement& placement);
 inline RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
@@ -43,65 +42,64 @@ inline RecordingJudgement judge(const RoutingProfile& recording, std::span<const
   return judge(recording, steps, topology, {placement, {placement, topology, Dispatch::even}});
 }
 
-// A placement and how messages call it; contiguous homes where there is none.
+// A placement and its name in messages; contiguous homes if `placement` is empty.
 struct NamedPlacement {
   std::string name = "contiguous";
   std::optional<Placement> placement = {};
-  std::string argument = {};                // what errors are about
-  std::vector<std::string> made_from = {};  // digests of its recordings, where they are known (provenance.h)
+  std::string argument = {};                // the argument that errors name
+  std::vector<std::string> made_from = {};  // digests of its recordings, if known (provenance.h)
   Dispatch dispatch = Dispatch::even;
 
-  // The homes of the recording's layers. Throws InvalidArgument where it is for others, or other experts.
+  // The homes of the recording's layers. Throws InvalidArgument if the placement has other layers or experts.
   Placement on(const Recording& recording, int num_ranks) const;
-  // As on(), by the rule: what copies of layers that were not recorded draw counts too.
+  // As on(), with copy shares by the dispatch rule. Draws for layers that were not recorded are counted too.
   ServedPlacement served_on(const Recording& recording, const Topology& topology) const;
 };
 
 struct JudgedPlacement {
   NamedPlacement placement;
   std::vector<RecordingJudgement> on;  // by recording
-  std::vector<double> blocks = {};     // level_of() each block of all recordings, where they have blocks
+  std::vector<double> blocks = {};     // level_of() of each block of all recordings, if there are blocks
 };
-// `blocks` are taken as they are where they are known already.
+// Uses `blocks` as given unless it is empty.
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology, std::vector<double> blocks = {});
 
-// max/mean by step where steps are known, else of the whole recording; mean of layers.
+// max/mean, averaged over layers: the mean over steps if the steps are known, else of the whole recording.
 double level_of(const RecordingJudgement& judgement);
-// The placement that is most level over all recordings, by step where steps are known; of equal ones the
-// first.
+// The placement that is most level over all recordings, by step where steps are known; the first in a tie.
 const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements);
 
-// The recording with the most layers, of which a move is counted: a server's placement may have rows for
-// dense layers too.
+// The recording with the most layers; moves are counted on its layers. A server's placement may also have
+// rows for dense layers.
 const Recording& widest(std::span<const Recording> recordings);
 
-// The known facts about a step and the machine. Facts that are not known leave answers open.
+// What is known about a step and the machine. What is unknown leaves answers open.
 struct StepModel {
-  std::optional<double> assignment_us = {};         // of one assignment on one rank
-  std::optional<double> assignments_per_step = {};  // of a layer, over all ranks
+  std::optional<double> assignment_us = {};         // time of one assignment on one rank
+  std::optional<double> assignments_per_step = {};  // in a layer, over all ranks
   std::optional<double> expert_bytes = {};
   std::optional<double> link_gigabytes_per_s = {};  // into one rank
-  std::optional<int> top_k = {};                    // experts that a token visits in a layer
-  std::vector<std::string> notes = {};              // what was assumed, a sentence each
-  bool has_model = false;                           // sizes of experts, though perhaps not their bytes
-  bool has_rate = false;                            // of products
+  std::optional<int> top_k = {};                    // experts per token and layer
+  std::vector<std::string> notes = {};              // what was assumed, one sentence each
+  bool has_model = false;  // sizes of experts are known, though perhaps not their bytes
+  bool has_rate = false;   // the rate of matrix products is known
 };
 
-// GB/s of the slowest link between two ranks, where there are two.
+// GB/s of the slowest link between two ranks; nothing for a single rank.
 std::optional<double> slowest_link(const Topology& topology);
 
-// The milliseconds that the MoE layers of a step take where max/mean, in the mean of layers, is this.
+// Milliseconds of the MoE layers in a step, given max/mean averaged over layers.
 std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ranks, double max_over_mean);
 
 struct Move {
-  std::int64_t experts = 0;       // pairs (layer, expert and rank) that are new
-  std::int64_t most_on_rank = 0;  // of them, on the rank that gets most
+  std::int64_t experts = 0;       // new pairs (layer, expert and rank)
+  std::int64_t most_on_rank = 0;  // largest number of them on one rank
   std::optional<double> bytes = {};
   std::optional<double> ms = {};
 };
 
-// Throws InvalidArgument where the two are of other layers, experts or ranks.
+// Throws InvalidArgument if the two placements differ in layers, experts or ranks.
 Move move_between(const Placement& before, const Placement& after, const StepModel& model);
 
 }  // namespace evenkeel

@@ -24,7 +24,7 @@ PlaceOptions options_of_folds(const PlaceOptions& asked, double solve_ms) {
   return options;
 }
 
-// All blocks but those of the fold, as they are placed for.
+// The profiles to place for: all blocks except those of the fold.
 std::vector<RoutingProfile> others(std::span<const Recording> recordings, std::span<const Block> blocks,
                                    std::size_t fold, PlacedFor what) {
   std::vector<std::vector<RoutingProfile>> of_recordings(recordings.size());
@@ -85,10 +85,10 @@ std::optional<HeldOut> hold_out(std::span<const Recording> recordings, PlacedFor
     }
   }
   if (asked.solver == PlaceOptions::Solver::exact)
-    held_out.notes.emplace_back("what was held out was judged by the fast solver's placements of the rest");
+    held_out.notes.emplace_back("held-out data was judged with placements by the fast solver");
   if (ended_by_time)
     held_out.notes.emplace_back(
-        "what was held out was judged by placements that the time limit ended, worse ones than this may be");
+        "held-out data was judged with placements that the time limit ended; they may be worse");
   return held_out;
 }
 

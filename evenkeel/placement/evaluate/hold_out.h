@@ -1,13 +1,14 @@
-// What a placement is worth on traffic that it was not made from, where there is only what it is made from:
-// most of the recordings are placed for, and the rest of them judges.
+// Estimates a placement's quality on traffic that it was not made from, by cross-validation on its own
+// recordings.
 //
-// Method    ten folds of two blocks (blocks.h). In each fold the other blocks are placed for by the same
-//           options, and the two are judged.
-// Solver    fast, in an equal share of what is left of the time limit, and of a tenth of it at least: the
-//           folds may end after the limit by that much.
-// Traffic   has no part: ranks are named without it. So a joint placement, which it shapes, is not held out.
-// Estimates the placement of nine tenths of the data, which is a little worse than that of all.
-// Cost      ten placements, and the blocks judged once.
+// Method    ten folds of two blocks (blocks.h). Each fold places for the other blocks with the same options,
+//           and judges the result on its two blocks.
+// Solver    fast. The folds share what is left of the time limit equally, but at least a tenth of it: they
+//           may end that much after the limit.
+// Traffic   is ignored: ranks are named without it. So a joint placement, which depends on traffic, is not
+//           held out.
+// Estimates the placement of nine tenths of the data, which is a little worse than that of all data.
+// Cost      ten placements, and each block judged once.
 #pragma once
 
 #include <optional>
@@ -23,21 +24,21 @@ namespace evenkeel {
 struct HeldOut {
   static constexpr int num_folds = 10;
 
-  // By block, max/mean of a step, mean of layers and over recordings.
+  // By block: max/mean of a step, averaged over layers and recordings.
   std::vector<double> before;
   std::vector<double> after;
-  std::vector<std::string> notes = {};  // what the folds did otherwise than the placement
+  std::vector<std::string> notes = {};  // how the folds differ from the placement
 
   double mean_before() const;
   double mean_after() const;
 };
 
-// How the recordings are placed for: each as a whole, or each step of the only one.
+// What to place for: each recording as a whole, or each step of a single recording.
 enum class PlacedFor { recordings, steps };
 
-// `options` are those of the placement, which took `solve_ms`. Nothing where there are no blocks, where the
-// placement is joint, where steps are placed for but blocks are of sequences, or where somebody asked to
-// stop. Throws as place() does.
+// `options` are those of the placement, which took `solve_ms`. Returns nothing if there are no blocks, if the
+// placement is joint, if it is made for steps but blocks consist of sequences, or if a stop was requested.
+// Throws as place() does.
 std::optional<HeldOut> hold_out(std::span<const Recording> recordings, PlacedFor what,
                                 const Topology& topology, const PlaceOptions& options, double solve_ms);
 

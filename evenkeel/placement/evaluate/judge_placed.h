@@ -1,5 +1,5 @@
-// What `place` says of the placement that it made, against what was there before: by step and by verdict, on
-// the recordings that it was made from and on others.
+// What `place` reports about its placement against the one before: by step and by verdict, on the recordings
+// that it was made from and on others.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct NamedQuality {
   RecordingQuality quality;
 };
 
-// Over the steps of one recording.
+// Spread over the steps of one recording.
 struct NamedSteps {
   std::string name;
   StepSpread before;
@@ -27,15 +27,15 @@ struct NamedSteps {
 };
 
 struct PlacedRecordings {
-  std::span<const Recording> own;     // that the placement was made from
-  std::span<const Recording> others;  // that it was not
+  std::span<const Recording> own;     // the placement was made from these
+  std::span<const Recording> others;  // the placement was not made from these
   const std::optional<HeldOut>& held_out;
 };
 
 struct JudgedPlacing {
-  std::vector<NamedSteps> steps = {};     // of its own recordings, where they tell their steps apart
-  std::vector<NamedQuality> judged = {};  // on the others
-  std::optional<Verdict> verdict = {};    // on its own, by what was held out; where there is a step model
+  std::vector<NamedSteps> steps = {};          // on its own recordings that have steps
+  std::vector<NamedQuality> judged = {};       // on the others
+  std::optional<Verdict> verdict = {};         // on its own recordings, by held-out data; needs a step model
   std::optional<Verdict> judged_verdict = {};  // on the others
 };
 
@@ -44,7 +44,7 @@ JudgedPlacing judge_placed(const NamedPlacement& before, NamedPlacement after,
                            const PlacedRecordings& recordings, const Topology& topology,
                            const std::optional<StepModel>& model, std::optional<double> horizon);
 
-// What a placement of one recording cannot say of itself, where it is judged on no other; else nothing.
+// A warning if the placement comes from one recording and is judged on no other; else empty.
 std::string note_of_one_recording(std::size_t num_own, std::size_t num_others);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// What a placement's file says of the recordings that it was made from, so that whoever judges it knows them
-// again, and of what it is worth on others.
+// What a placement's file records about its source: digests of the recordings that it was made from, so that
+// evaluation recognises them, and its quality on held-out data.
 #pragma once
 
 #include <map>
@@ -13,14 +13,14 @@
 
 namespace evenkeel {
 
-// Of a recording's loads, layers and experts, in whatever file they are.
+// A hash of a recording's loads, layers and experts; independent of the file format.
 std::string digest_of(const RoutingProfile& profile);
 std::vector<std::string> digests_of(std::span<const Recording> recordings);
 
-// `recordings_digest`, and of what was held out `held_out_max_over_mean_before` and `held_out_max_over_mean`.
+// `recordings_digest`; with held-out data also `held_out_max_over_mean_before` and `held_out_max_over_mean`.
 std::map<std::string, std::string> provenance_of(std::span<const Recording> recordings,
                                                  const std::optional<HeldOut>& held_out);
-// The digests in it; none where it does not say them.
+// The digests in a placement's provenance; empty if it has none.
 std::vector<std::string> digests_in(const std::map<std::string, std::string>& provenance);
 
 }  // namespace evenkeel

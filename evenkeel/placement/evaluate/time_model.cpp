@@ -13,9 +13,9 @@ namespace evenkeel {
 
 namespace {
 
-constexpr double kMostBytes = 1e15;  // of one expert, as require_links() takes
+constexpr double kMostBytes = 1e15;  // for one expert, the same limit as in require_links()
 
-// A machine, and which of its numbers are known.
+// A machine, with flags for the numbers that are known.
 struct KnownMachine {
   Machine machine = {};
   bool has_products = false;
@@ -23,7 +23,7 @@ struct KnownMachine {
   std::vector<std::string> notes = {};
 };
 
-// A machine's slower link counts where there are several nodes.
+// GB/s of the link that limits: with several nodes, the slower of link and network card.
 double link_of(const Machine& machine, bool one_node) {
   return 1e-9 * (one_node ? machine.link_bytes_per_second
                           : std::min(machine.link_bytes_per_second, machine.nic_bytes_per_second));
@@ -34,8 +34,7 @@ KnownMachine of_cost(const MachineRates::Cost& cost, bool link_known, bool one_n
           .has_products = true,
           .link_gigabytes_per_s = link_of(cost.machine, one_node),
           .notes = {fmt::format("{}: the time model takes the rates of products{} from it; "
-                                "weight_bytes_per_second, overlap, latencies and overheads have no part in "
-                                "that model",
+                                "weight_bytes_per_second, overlap, latencies and overheads are not used",
                                 cost.file, link_known ? "" : " and links")}};
 }
 
@@ -47,11 +46,11 @@ KnownMachine of_device(const DevicePreset& device, bool tflops_known, bool link_
     taken += fmt::format("{}{:g} GB/s", taken.empty() ? "" : " and ", device.link_gigabytes_per_s());
   if (!taken.empty())
     known.notes.push_back(
-        fmt::format("{} ({}): taken for {}; that {:g} % of the datasheet's peak is reached is an assumption",
+        fmt::format("{} ({}): used for {}; this assumes that {:g} % of the datasheet's peak is reached",
                     device.name, device.summary, taken, 100 * assumed_share_of_peak));
   if (!link_known && !one_node)
     known.notes.push_back(fmt::format(
-        "{}: its link is that within a node; a link or a topology says what there is between nodes",
+        "{}: its link is that within a node; give a link or a topology for the links between nodes",
         device.name));
   return known;
 }
@@ -68,7 +67,7 @@ KnownMachine known_machine(const MachineRates& said, const Topology& topology,
         of_device(device_preset(said.device, device_option), said.tflops.has_value(), link_known, one_node);
   if (said.tflops) {
     known.machine.flops_per_second = *said.tflops * 1e12;
-    known.machine.inner_half = 0;  // what was reached, whatever the shape
+    known.machine.inner_half = 0;  // tflops is what was reached, whatever the shape
     known.has_products = true;
   }
   if (topology_known) known.link_gigabytes_per_s = slowest_link(topology);

@@ -1,9 +1,10 @@
-// The time of a step and of a move, from what the user states about the model and the machine. It is where
-// the StepModel of a verdict comes from.
+// The time of a step and of a move, from what the user states about the model and the machine. Makes the
+// StepModel of a verdict.
 //
-// Rates     rates stated outright go before the topology's links, and those before a file of costs or a
-//           device. Of a device half of its peaks is taken, which is an assumption (topology/devices.h).
-// Notes     assumptions, and the parts of a file of costs that the model does not use, a sentence each.
+// Rates     stated rates come first, then the topology's links, then a cost file or a device. A device counts
+//           with half of its peaks, which is an assumption (topology/devices.h).
+// Notes     name the assumptions, and the parts of a cost file that the model does not use, one sentence
+//           each.
 #pragma once
 
 #include <optional>
@@ -19,37 +20,37 @@ namespace evenkeel {
 struct MachineRates {
   std::optional<double> tflops = {};
   std::optional<double> link_gigabytes_per_s = {};
-  // Somebody described the links of the topology.
+  // True if the links of the topology were described, not defaults.
   bool topology_has_links = false;
-  // From a file of costs.
+  // From a cost file.
   struct Cost {
     std::string file;
     Machine machine;
   };
   std::optional<Cost> cost = {};
-  std::string device = {};  // a preset's name, or nothing
+  std::string device = {};  // a preset's name, or empty
 };
 
 struct ExpertSizes {
-  ExpertWork work;                   // of one expert; its bytes are below
+  ExpertWork work;                   // work of one expert, without its bytes
   std::optional<double> bytes = {};  // of one expert
   int top_k = 1;
 };
-// Of a model. `bytes` of one expert where they are known, else by the type of the model's weights. Throws
-// InvalidArgument: "model" where it has another number of experts than `recording`, and for whoever says the
-// bytes ("expert_bytes" or "model") where they are none, or above 10^15.
+// Sizes of a model's experts. `bytes` of one expert if given, else computed from the type of the model's
+// weights. Throws InvalidArgument: for "model" if it has another number of experts than `recording`; for
+// "expert_bytes" or "model", whichever gives the bytes, if they are below 1 or above 10^15.
 ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
                          const std::string& recording, int num_experts);
 
-// What a planner that knows the links is told of a step of this model. Throws as above; where neither `bytes`
-// nor the model says the size of its numbers; and as require_links(), which calls the topology
+// What a planner that knows the links needs to know of a step of this model. Throws as above, if neither
+// `bytes` nor the model gives the size of its numbers, and as require_links(), which names the topology
 // `topology_option`.
 StepLinks step_links(const Topology& topology, const Machine& machine, const ModelDescription& model,
                      std::optional<double> bytes, const std::string& recording, int num_experts,
                      bool backward, const char* topology_option = "topology");
 
-// Without `sizes` only the link is known, without `tokens_per_step` nothing of a step. Throws InvalidArgument
-// for a device that is not known; the error calls it `device_option`.
+// Without `sizes` only the link is known; without `tokens_per_step` step times are unknown. Throws
+// InvalidArgument for an unknown device; the error names `device_option`.
 StepModel step_model(const MachineRates& rates, const Topology& topology,
                      const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,
                      const std::string& device_option = "device");

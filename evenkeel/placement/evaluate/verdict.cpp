@@ -13,9 +13,9 @@ namespace evenkeel {
 
 namespace {
 
-// Of each bound.
+// The probability that one bound of the gain is wrong.
 constexpr double kChance = 0.005;
-// Standard errors by which a gain of the size seen turns out lower, once in twenty recordings.
+// In one of twenty recordings a gain turns out lower by this many standard errors.
 constexpr double kUnlucky = 1.65;
 
 std::string counted(double number, const char* what) {
@@ -39,7 +39,7 @@ std::int64_t rounded_up_to_two_digits(double number) {
   return static_cast<std::int64_t>(std::ceil(whole / unit) * unit);
 }
 
-// Answers, once the figures of the verdict stand.
+// Sets answer, tokens needed and sentence of a verdict whose figures are set.
 class Decision {
  public:
   Decision(const Evidence& evidence, std::optional<double> ms_of_level, std::optional<double> horizon,
@@ -59,11 +59,11 @@ class Decision {
   bool optimistic() const { return evidence_.measured_on == JudgedData::made_from && !evidence_.held_out; }
   bool moves() const { return verdict_.move.experts > 0; }
   bool price_known() const { return ms_of_level_ && verdict_.move.ms && horizon_; }
-  // The gain that pays for the move, as far as that is known.
+  // The gain at which the move pays for itself; 0 if that is not known.
   double price() const {
     return moves() && price_known() ? *verdict_.move.ms / *horizon_ / *ms_of_level_ : 0;
   }
-  // What the gain is at most, where it is known at all.
+  // Upper bound of the gain, if there is one.
   std::optional<double> most() const {
     if (evidence_.gain) return evidence_.gain->high();
     if (optimistic()) return verdict_.max_over_mean_before - verdict_.max_over_mean_after;
@@ -76,8 +76,9 @@ class Decision {
     return price_known() || !moves() ? Answer::pays : Answer::depends;
   }
 
-  // A gain that is as far from the price as it seems, but at least a standard error, is to be seen in 19 of
-  // 20 recordings. Errors shrink by the root of the tokens.
+  // Enough tokens that 19 of 20 recordings show the gain on the right side of the price. The true distance is
+  // taken as the measured one, but at least a standard error. Errors shrink with the square root of the
+  // tokens.
   double tokens_needed() const {
     if (!evidence_.gain) return evidence_.tokens * evidence_.times_for_blocks;
     const Gain& gain = *evidence_.gain;
@@ -106,21 +107,21 @@ class Decision {
   }
 
   std::string not_enough() const {
-    const std::string would_do = fmt::format("about {} {}{} would do", grouped(*verdict_.tokens_needed),
-                                             evidence_.are_tokens ? "tokens" : "assignments of a layer",
-                                             optimistic() ? " of other traffic" : "");
+    const std::string enough = fmt::format("about {} {}{} would be enough", grouped(*verdict_.tokens_needed),
+                                           evidence_.are_tokens ? "tokens" : "assignments of a layer",
+                                           optimistic() ? " of other traffic" : "");
     const std::string there = grouped(static_cast<std::int64_t>(evidence_.tokens));
     if (optimistic())
       return fmt::format("not enough data: it was made from this data, so it is optimistic that {}; {}",
-                         saved(), would_do);
+                         saved(), enough);
     if (!evidence_.gain)
-      return fmt::format("not enough data: {}, so how far chance goes is not known; {}, where there are {}",
-                         evidence_.why_no_gain, would_do, there);
+      return fmt::format("not enough data: {}, so the effect of chance is not known; {}, and there are {}",
+                         evidence_.why_no_gain, enough, there);
     const std::string needed =
         moves() && price_known() ? fmt::format("the move needs {} of each step over {}",
                                                time_text(price() * *ms_of_level_), counted(*horizon_, "step"))
                                  : "which may be chance";
-    return fmt::format("not enough data: {}, {}; {}, where there are {}", saved(), needed, would_do, there);
+    return fmt::format("not enough data: {}, {}; {}, and there are {}", saved(), needed, enough, there);
   }
 
   // "6.80 ms a step are saved (5.90 ms to 7.70 ms)", or in max/mean where no time is known.
@@ -148,9 +149,8 @@ class Decision {
         verdict_.break_even_steps
             ? ", so it pays after " + counted(std::ceil(*verdict_.break_even_steps), "step")
             : "";
-    return fmt::format("{}, the move takes {}{}, and {} {} asked about", saved(),
-                       time_text(*verdict_.move.ms), after, counted(*horizon_, "step"),
-                       *horizon_ == 1 ? "is" : "are");
+    return fmt::format("{}, the move takes {}{}, and the horizon is {}", saved(),
+                       time_text(*verdict_.move.ms), after, counted(*horizon_, "step"));
   }
 
   std::string unknowns() const {
@@ -175,7 +175,7 @@ class Decision {
   Verdict& verdict_;
 };
 
-// Assignments of a layer, in the mean of layers, over the experts that a token visits.
+// Tokens of a recording: its assignments per layer (mean over layers) / top-k.
 double tokens_of(const Recording& recording, const StepModel& model, bool& known) {
   const RoutingProfile& profile = recording.profile;
   double loads = 0;
@@ -280,7 +280,7 @@ Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement&
   const Placement was = before.placement.on(whole, num_ranks), is = after.placement.on(whole, num_ranks);
   const Move move = move_between(was, is, model);
   Evidence evidence = evidence_of(recordings, before, after, model, options);
-  // Whatever the data, nothing is gained.
+  // Equal placements gain nothing, whatever the data.
   if (are_equal(was, is) && before.placement.dispatch == after.placement.dispatch)
     evidence.gain = Gain{.before = mean_level(before.on), .after = mean_level(before.on)};
   Verdict verdict = verdict_of(before.on, after.on, evidence, move, model, whole.profile.num_layers(),
@@ -293,8 +293,8 @@ Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement&
 Evaluation evaluate(std::vector<Recording> recordings, std::vector<NamedPlacement> placements,
                     std::optional<NamedPlacement> from, const Topology& topology, const StepModel& model,
                     std::optional<double> horizon) {
-  if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
-  if (placements.empty()) throw InvalidArgument("placements", "are none", "one or more");
+  if (recordings.empty()) throw InvalidArgument("recordings", "is empty", "one or more");
+  if (placements.empty()) throw InvalidArgument("placements", "is empty", "one or more");
   const int num_placements = static_cast<int>(placements.size());
   std::vector<JudgedPlacement> judged = {judge({}, recordings, topology)};
   for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));

@@ -1,15 +1,16 @@
-// Whether moving to a placement pays, and whether the recordings are enough to say so.
+// Decides whether moving to a placement pays, and whether the recordings are enough to tell.
 //
-// Gain      what a step saves: max/mean before less max/mean after, in the mean of layers; times what a step
-//           takes at max/mean 1 these are seconds. Never the worst layer's: the worst of many is chance.
+// Gain      what a step saves: max/mean before minus max/mean after, averaged over layers. Multiplied by the
+//           time of a step at max/mean 1 it is seconds. The worst layer is not used: the worst of many is
+//           chance.
 // Bounds    99 % of the time the gain is between its bounds (blocks.h). The best of n placements was picked
-//           on the same data, and its bounds are wider: 0.5 % / n each.
-// Rule      A placement pays where the lower bound, over the horizon, is above the move; it does not where
-//           the upper bound is not; else there is not enough data. Without blocks nothing bounds the gain,
-//           and there is not enough data. On what the placement was made from, its gain is optimistic: it
-//           never pays there, unless it was held out (hold_out.h), and does not where even so it would not.
-// Unknown   Where the move, a step or the horizon is not known, 0 stands for the move, and "pays" is
-//           "depends". Nothing to move needs a lower bound above 0 too.
+//           on the same data, so its bounds are wider: each is wrong with 0.5 % / n.
+// Rule      A placement pays if the lower bound, over the horizon, exceeds the cost of the move. It does not
+//           pay if the upper bound does not exceed it. Otherwise, or without blocks, there is not enough
+//           data. The gain on the placement's own data is optimistic: the answer there is never "pays" unless
+//           data was held out (hold_out.h). It is "does not pay" if even the optimistic gain does not pay.
+// Unknown   If the move, a step or the horizon is not known, the move counts as 0 and "pays" becomes
+//           "depends". Where nothing moves, the lower bound must still be above 0.
 #pragma once
 
 #include <cstdint>
@@ -23,77 +24,77 @@
 
 namespace evenkeel {
 
-// The recordings that a verdict is about, as the placement knows them.
+// Whether the placement was made from the recordings of the verdict.
 enum class JudgedData { made_from, not_made_from };
 // "the data it was made from", "data it was not made from".
 const char* name_of(JudgedData data);
 
 struct Verdict {
   enum class Answer { pays, does_not_pay, depends, not_enough_data };
-  std::string placement = {};  // their names
+  std::string placement = {};  // the names of both placements
   std::string against = {};
   Answer answer = Answer::not_enough_data;
-  // Mean over blocks; where there are none over recordings, by step where steps are known.
+  // Mean over blocks; without blocks over recordings, by step where steps are known.
   double max_over_mean_before = 1;
   double max_over_mean_after = 1;
-  int better_on = 0;  // recordings
+  int better_on = 0;  // number of recordings on which the placement is better
   int recordings = 0;
-  bool of_steps = false;  // of a recording at least, where there are no blocks
+  bool of_steps = false;  // a recording has steps, which count where there are no blocks
   std::optional<double> step_ms_before = {};
   std::optional<double> step_ms_after = {};
   Move move = {};
-  std::optional<double> break_even_steps = {};  // after so many the move has paid for itself
-  std::optional<Gain> gain = {};                // in max/mean; nothing where there are no blocks
-  // Tokens of such recordings that would bound the gain closely enough, where there is not enough data.
+  std::optional<double> break_even_steps = {};  // after this many steps the move has paid for itself
+  std::optional<Gain> gain = {};                // in max/mean; nothing without blocks
+  // If there is not enough data: how many tokens of such recordings would bound the gain closely enough.
   std::optional<std::int64_t> tokens_needed = {};
-  std::optional<JudgedData> measured_on =
-      {};  // nothing where the placement does not say what it is made from
+  // Nothing where the placement does not say what it is made from.
+  std::optional<JudgedData> measured_on = {};
   std::string sentence = {};
   std::vector<std::string> notes = {};  // what the step model assumes
-  StepModel model = {};                 // that says what is known
+  StepModel model = {};                 // the basis of the times
 };
 
 // "pays", "does not pay", "depends", "not_enough_data".
 const char* name_of(Verdict::Answer answer);
 
-// What stands behind the figures of a verdict.
+// The evidence behind a verdict's figures.
 struct Evidence {
-  std::optional<Gain> gain = {};  // of blocks
-  std::string why_no_gain = {};   // what is missing, where there is none
+  std::optional<Gain> gain = {};  // from blocks
+  std::string why_no_gain = {};   // what is missing if there is no gain
   std::optional<JudgedData> measured_on = {};
-  bool held_out = false;        // each block was judged by a placement that it had no part in
-  double tokens = 0;            // that were recorded
-  bool are_tokens = true;       // else assignments of a layer: nobody says how many a token makes
-  double times_for_blocks = 1;  // as many tokens would make blocks
+  bool held_out = false;        // no block was judged by a placement made from it
+  double tokens = 0;            // recorded tokens
+  bool are_tokens = true;       // false: `tokens` counts assignments of a layer, because top-k is not known
+  double times_for_blocks = 1;  // how many times as many tokens would form blocks
 };
 
-// Judgements of the same recordings in the same order. `horizon`: how many steps the placement will serve.
-// Throws InvalidArgument where there is no recording.
+// Judgements of the same recordings, in the same order. `horizon`: how many steps the placement will serve.
+// Throws InvalidArgument if there is no recording.
 Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,
                    const Evidence& evidence, const Move& move, const StepModel& model, int num_layers,
                    int num_ranks, std::optional<double> horizon);
 
-// The circumstances of a verdict on judged placements.
+// Options of a verdict on judged placements.
 struct VerdictOptions {
   std::optional<double> horizon = {};
-  int picked_from = 1;    // placements, of which this one is the most level
-  bool held_out = false;  // JudgedPlacement::blocks are those of hold_out()
+  int picked_from = 1;    // how many placements this one was the most level of
+  bool held_out = false;  // JudgedPlacement::blocks come from hold_out()
 };
-// As above of two placements that were judged on these recordings, with the move between them.
+// As above for two placements judged on these recordings; computes the move between them.
 Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement& before,
                    const JudgedPlacement& after, const StepModel& model, int num_ranks,
                    const VerdictOptions& options);
 
-// Placements on recordings, and the verdict on the most level of those that were given.
+// All placements judged on recordings, and the verdict on the most level of the given ones.
 struct Evaluation {
   std::vector<Recording> recordings;
-  std::vector<JudgedPlacement> placements;  // contiguous homes, then those that were given
+  std::vector<JudgedPlacement> placements;  // contiguous homes, then the given ones
   JudgedPlacement against;                  // what runs now
   int num_ranks = 0;
   int num_nodes = 1;
   Verdict verdict;
 };
-// `from`: what runs now, else contiguous homes. Throws as judge() does, and InvalidArgument where there is
+// `from` is what runs now; default contiguous homes. Throws as judge() does, and InvalidArgument if there is
 // no recording or no placement.
 Evaluation evaluate(std::vector<Recording> recordings, std::vector<NamedPlacement> placements,
                     std::optional<NamedPlacement> from, const Topology& topology, const StepModel& model,

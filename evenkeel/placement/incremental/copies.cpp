@@ -26,15 +26,15 @@ void add_free_slots(std::vector<std::int32_t>& slots, int wanted, int num_expert
   }
 }
 
-// With as many moves as it likes.
+// Solves again without a limit on moves, to tell what all copies would take.
 std::string say_what_all_take(IncrementalProblem problem, std::int64_t asked) {
   problem.max_moves = std::numeric_limits<int>::max();
   const internal::Deadline deadline(problem.limits);
   const IncrementalResult all = place_incrementally(problem);
-  if (deadline.passed()) return "how many moves all of them take was not found out in time";
+  if (deadline.passed()) return "time ran out before the moves for all of them were known";
   const std::int64_t made = num_copies(all.placement);
   if (made >= asked) return fmt::format("all of them take {} moves", all.moves);
-  return fmt::format("{} moves make {}, and the others find no slot or make no rank lighter", all.moves,
+  return fmt::format("{} moves make {} of them; the others find no slot or make no rank lighter", all.moves,
                      made);
 }
 
@@ -73,8 +73,8 @@ std::string say_missing_copies(const IncrementalProblem& problem, const Placemen
   const std::int64_t made = num_copies(placed);
   if (made >= asked) return "";
   return fmt::format(
-      "{} of the {} redundant experts that were asked for, in all layers, are there: moves go where "
-      "they gain most, and {} were allowed; {}",
+      "{} of the {} requested redundant experts, over all layers, were placed: moves go where they gain "
+      "most, and at most {} were allowed; {}",
       made, asked, problem.max_moves, say_what_all_take(problem, asked));
 }
 

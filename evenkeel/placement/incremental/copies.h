@@ -1,5 +1,5 @@
-// Redundant experts beside a placement that few experts move from: the slots for them, and how many of them
-// the moves allowed make.
+// Redundant experts in incremental placement: the slots for them, and how many of them the allowed moves
+// create.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace evenkeel {
 
-// Beyond one of each expert, over all layers.
+// Copies beyond one of each expert, over all layers.
 std::int64_t num_copies(const Placement& placement);
 
-// [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R in each
-// layer, each on the rank that has fewest slots and capacity for one more. Throws InvalidArgument where a
-// layer has more homes than that.
+// [L, P]: the slots that homes use now. With redundant experts, free slots are added until each layer has E +
+// R, each on the rank with the fewest slots that has capacity for one more. Throws InvalidArgument if a layer
+// has more homes than that.
 std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_experts,
                                            const Topology& topology);
 
-// A sentence for the reader where `placed` has fewer copies than E + R in a layer: how many there are, and
-// how many moves all of them take, for which it is placed again. Empty where none is missing.
+// A sentence for the reader if `placed` has fewer copies than requested: how many there are, and how many
+// moves all of them would take. Solves again to find out. Empty if none is missing.
 std::string say_missing_copies(const IncrementalProblem& problem, const Placement& placed,
                                int redundant_experts);
 

@@ -20,12 +20,13 @@ namespace internal {
 
 namespace {
 
-// A layer this close to even is left alone.
+// A layer this close to even is not changed.
 constexpr double kEvenEnough = 1 + 1e-4;
-// The state of an offer that is no step of the path.
+// State of an offer that is not a step of the path.
 constexpr auto kFresh = static_cast<std::size_t>(-1);
 constexpr auto kAlternative = static_cast<std::size_t>(-2);
-// The part of least_gain that may be left to gain after moves, so that little noise starts none again.
+// Moves end once at most this part of least_gain is left to gain, so that small noise does not start new
+// ones.
 constexpr double kLeftToGain = 0.5;
 
 void require_sizes(const IncrementalProblem& p) {
@@ -34,10 +35,10 @@ void require_sizes(const IncrementalProblem& p) {
                       static_cast<std::size_t>(current.num_layers()) *
                       static_cast<std::size_t>(current.num_experts());
   if (p.num_recordings < 1 || p.loads.size() != wanted)
-    throw InvalidArgument(
-        "loads", fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
-        fmt::format("{} layers x {} experts of each recording, of which there is one or more",
-                    current.num_layers(), current.num_experts()));
+    throw InvalidArgument("loads",
+                          fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
+                          fmt::format("{} layers x {} experts for each of one or more recordings",
+                                      current.num_layers(), current.num_experts()));
   for (std::size_t i = 0; i < wanted; ++i)
     if (!std::isfinite(p.loads[i]) || p.loads[i] < 0)
       throw InvalidArgument("loads",
@@ -57,7 +58,7 @@ void require_sizes(const IncrementalProblem& p) {
                           fmt::format("{} layers x {} ranks", current.num_layers(), current.num_ranks()));
   if (p.alternative != nullptr && current.num_ranks() % p.num_nodes != 0)
     throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
-                          "a divisor of the ranks, where there is an alternative");
+                          "with an alternative, a divisor of the ranks");
   if (!std::isfinite(p.least_gain) || p.least_gain < 0)
     throw InvalidArgument("least_gain", fmt::format("{}", p.least_gain), "0 or more, finite");
   if (p.alternative != nullptr && (p.alternative->num_layers() != current.num_layers() ||
@@ -66,11 +67,11 @@ void require_sizes(const IncrementalProblem& p) {
     throw InvalidArgument("alternative",
                           fmt::format("{} layers x {} experts on {} ranks", p.alternative->num_layers(),
                                       p.alternative->num_experts(), p.alternative->num_ranks()),
-                          fmt::format("{} layers x {} experts on {} ranks, as are live", current.num_layers(),
-                                      current.num_experts(), current.num_ranks()));
+                          fmt::format("{} layers x {} experts on {} ranks, as the current placement has",
+                                      current.num_layers(), current.num_experts(), current.num_ranks()));
 }
 
-// The loads of a layer in each recording, [W, E], as parts of what a rank has in the mean.
+// The loads of a layer in each recording, [W, E], as parts of the mean load of a rank.
 std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer) {
   const auto experts = static_cast<std::size_t>(problem.current.num_experts());
   const auto layers = static_cast<std::size_t>(problem.current.num_layers());
@@ -79,14 +80,14 @@ std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer
     const auto row = problem.loads.subspan((w * layers + static_cast<std::size_t>(layer)) * experts, experts);
     const double total = std::reduce(row.begin(), row.end(), 0.0);
     if (!std::isfinite(total))
-      throw InvalidArgument("loads", fmt::format("those of layer {} add up to {}", layer, total),
+      throw InvalidArgument("loads", fmt::format("the loads of layer {} add up to {}", layer, total),
                             "a finite total");
     for (double load : row) shares.push_back(total > 0 ? load / total * problem.current.num_ranks() : 0);
   }
   return shares;
 }
 
-// The homes that one layer can get, and the moves that lead there.
+// The states that one layer can get, and the moves that lead there.
 class LayerChoices {
  public:
   LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,
@@ -170,7 +171,7 @@ class LayerChoices {
     alternative_.push_back(offer_whole(lists, kAlternative));
   }
 
-  // The layer with these homes, which are offered.
+  // Adds an offer with these homes, and returns the layer.
   LayerPlacement offer_whole(const std::vector<std::vector<std::int32_t>>& lists, std::size_t state) {
     LayerHomes homes(before_, loads_);
     for (std::size_t e = 0; e < lists.size(); ++e) {
@@ -184,12 +185,12 @@ class LayerChoices {
   }
 
   const LayerPlacement& before_;
-  std::vector<double> loads_;  // [W, E], 1 is the mean of a rank in that recording
+  std::vector<double> loads_;  // [W, E]; 1 is the mean load of a rank in that recording
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> free_;
   std::vector<ReliefStep> steps_;
-  std::vector<LayerPlacement> fresh_;        // one or none
-  std::vector<LayerPlacement> alternative_;  // one or none
+  std::vector<LayerPlacement> fresh_;        // at most one
+  std::vector<LayerPlacement> alternative_;  // at most one
   std::vector<MoveOffer> offers_;
 };
 
@@ -201,7 +202,7 @@ std::vector<std::int32_t> nodes_of_ranks(int num_ranks, int num_nodes) {
   return node_of_rank;
 }
 
-// The offer that each layer takes.
+// [L] index of the offer that each layer takes.
 std::vector<std::size_t> choose(const IncrementalProblem& problem,
                                 std::span<const std::vector<MoveOffer>> offers, const Deadline& deadline) {
   const double worth_it = problem.least_gain * static_cast<double>(offers.size());

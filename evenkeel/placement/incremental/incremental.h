@@ -1,20 +1,19 @@
-// Moving few experts: from the placement that is live, the best one that needs no more than some number of
-// weight transfers.
+// Incremental placement: from the current placement to the best one within a limit on weight transfers.
 //
-// Problem     minimise the sum over layers of max/mean of the ranks' loads (an expert's load split evenly
-//             over its copies; of several recordings the worst), where at most max_moves pairs (layer, expert
-//             and rank) are homes that were none before: each is one expert's weights to send. Dropping a
-//             copy is free. A rank never holds more than its slots.
-// Method      each layer by itself: a path of steps that relieve its heaviest rank, each with its cost and
-//             what it leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another
-//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search, or
-//             replicate_robustly()'s, finds without regard to moves, its ranks numbered to keep what they
-//             can. Then moves go to the layers in the order of benefit per move along the lower hulls of what
-//             each layer offers; with least_gain they end where what is left to gain is not worth them.
+// Problem     minimise max/mean of the ranks' loads, summed over layers. An expert's load is split evenly
+//             over its copies; of several recordings the worst counts. At most max_moves homes may be new: a
+//             home is a triple (layer, expert, rank), and each new one means sending one expert's weights.
+//             Dropping a copy is free. A rank never holds more than its slots.
+// Method      each layer alone offers a path of steps that relieve its heaviest rank, with the moves and the
+//             value after each step. Steps: a swap of two copies (2 moves), a copy given up for one of
+//             another expert (1), a copy into a free slot (1). It also offers the placement that the search
+//             of replicate() or replicate_robustly() finds regardless of moves, with ranks numbered to keep
+//             as many homes as possible. Then moves are given to layers by benefit per move, along the lower
+//             hulls of their offers. With least_gain they end when the remaining gain is not worth them.
 // Cost        a step of a layer: slots x experts of the heaviest rank, a few microseconds to a few tens.
-// Guarantee   never more moves than allowed, never a layer worse than it was. With moves and time enough,
-//             where every expert's copies are on one node, a layer is as balanced as that search makes it, or
-//             within 1e-4 of even.
+// Guarantee   never more moves than allowed; no layer gets worse. With enough moves and time, if every
+//             expert's copies are on one node, a layer is as balanced as that search makes it, or within 1e-4
+//             of even.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +27,21 @@ namespace evenkeel {
 
 struct IncrementalProblem {
   const Placement& current;
-  std::span<const double> loads;  // [L, E], 0 or more, finite; of several recordings [W, L, E]
+  std::span<const double> loads;  // [L, E], 0 or more, finite; for several recordings [W, L, E]
   int max_moves = 0;
   // Above 1: ranks of a node are consecutive, and copies stay on the nodes where their expert has one now.
   int num_nodes = 1;
-  // [L, P] slots of each rank; empty: as many as it has homes in that layer.
+  // [L, P] slots of each rank; empty: as many as its homes in that layer.
   std::vector<std::int32_t> slots_per_rank = {};
-  // Only the time limit and the stop are used: layers that are not reached stay as they are.
+  // Only the time limit and the stop are used. Layers that are not reached in time stay as they are.
   SolveLimits limits = {};
   int num_recordings = 1;
-  // 0 or more. Nothing moves where max/mean, mean of layers, cannot fall by this much; else moves end where
-  // half of it is left to gain.
+  // 0 or more. Nothing moves if max/mean, averaged over layers, cannot fall by this much. Otherwise moves end
+  // when half of it is left to gain.
   double least_gain = 0;
-  // Another placement, from which a layer may be taken whole, its nodes and ranks numbered to keep what they
-  // can. It may put experts on other nodes. Each of its ranks has as many experts as slots.
+  // Another placement, from which a layer may be taken whole, with nodes and ranks numbered to keep as many
+  // homes as possible. It may put experts on other nodes. Each of its ranks must have as many experts as
+  // slots.
   const Placement* alternative = nullptr;
 };
 
@@ -51,11 +51,11 @@ struct IncrementalResult {
   std::vector<int> moves_of_layer;           // [L]
   std::vector<double> max_over_mean_before;  // [L]
   std::vector<double> max_over_mean;         // [L]
-  std::vector<double> reachable;             // [L] max/mean of the best that was found, whatever it moves
+  std::vector<double> reachable;             // [L] best max/mean found with any number of moves
 };
 
-// Throws InvalidArgument: loads that do not fit, are negative or add up to no finite total, max_moves below
-// 0, fewer slots than homes, least_gain below 0 or not finite, an alternative of other sizes.
+// Throws InvalidArgument: loads of the wrong size, negative or without a finite total; max_moves below 0;
+// fewer slots than homes; least_gain below 0 or not finite; an alternative of other sizes.
 IncrementalResult place_incrementally(const IncrementalProblem& problem);
 
 }  // namespace evenkeel

@@ -18,7 +18,7 @@ namespace evenkeel {
 
 namespace {
 
-// The sizes of a map, and how its slots are read.
+// The sizes of a map, and the rank of each slot.
 struct MapSizes {
   explicit MapSizes(const ReplicaProblem& sizes)
       : layers(static_cast<std::size_t>(sizes.num_layers)),
@@ -47,7 +47,7 @@ void require_map(const LiveProblem& problem, const MapSizes& sizes) {
           fmt::format("0..{}", sizes.experts - 1));
 }
 
-// Why this layer cannot be the start; empty where it can.
+// Why this layer cannot be the start; empty if it can.
 std::string why_no_start(std::span<const std::int32_t> expert_in, const ReplicaProblem& problem) {
   const MapSizes sizes(problem);
   const auto group_size = sizes.experts / static_cast<std::size_t>(problem.num_groups);
@@ -79,7 +79,7 @@ std::string why_in_full(std::span<const std::int32_t> live, const ReplicaProblem
   return "";
 }
 
-// [L] of the worst window; empty where an expert has no slot.
+// [L] max/mean in the worst window; empty if an expert has no slot.
 std::vector<double> max_over_mean(std::span<const std::int32_t> map, const LiveProblem& problem,
                                   const MapSizes& sizes) {
   const std::vector<std::int32_t> capacities(sizes.ranks,
@@ -129,7 +129,7 @@ bool has_load(const LiveProblem& problem, const MapSizes& sizes, std::size_t lay
   return false;
 }
 
-// Layers that bear nothing, such as SGLang's without experts, stay as they are where they can.
+// Layers without load, such as SGLang's layers without experts, keep their map if it is a valid start.
 void keep_idle_layers(const LiveProblem& problem, const ReplicaProblem& of_each,
                       std::span<const std::int32_t> live, std::span<std::int32_t> map) {
   const MapSizes sizes(of_each);
@@ -175,7 +175,7 @@ Placement placement_of_map(std::vector<std::int32_t> map, const ReplicaProblem& 
                       of_each.num_experts);
 }
 
-// Groups on other nodes, where that can be the next call's start.
+// A placement that may put groups on other nodes; nothing if it could not be the start of the next call.
 std::optional<Placement> place_groups(const LiveProblem& problem, const ReplicaProblem& of_each) {
   std::vector<std::int32_t> map =
       replicate_robustly({.num_recordings = problem.num_windows, .of_each = of_each})
@@ -184,7 +184,7 @@ std::optional<Placement> place_groups(const LiveProblem& problem, const ReplicaP
   return placement_of_map(std::move(map), of_each);
 }
 
-// As servers begin: slot after slot the next expert, whatever the loads.
+// Servers start like this: slot after slot the next expert, whatever the loads.
 bool is_in_order(std::span<const std::int32_t> live, const MapSizes& sizes) {
   for (std::size_t i = 0; i < live.size(); ++i)
     if (std::cmp_not_equal(live[i], i % sizes.slots % sizes.experts)) return false;
@@ -227,7 +227,7 @@ LiveResult move_few(const LiveProblem& problem, const ReplicaProblem& of_each,
 
 LiveResult rebalance_live(const LiveProblem& problem) {
   ReplicaProblem of_each = replica_problem_of(problem.of_each);
-  of_each.repeats = false;  // a map that repeats an expert on a rank could not be the next one's start
+  of_each.repeats = false;  // a map with an expert twice on a rank could not be the next start
   require_map(problem, MapSizes(of_each));
   std::vector<std::int32_t> live(problem.live.begin(), problem.live.end());
   std::string why = why_in_full(live, of_each);

@@ -9,7 +9,7 @@
 
 namespace evenkeel::internal {
 
-// Solvers that balance copies take neither the paper's free sizes nor an integer program.
+// Solvers that balance copies support neither the paper's free sizes nor an integer program.
 void require_equal_and_fast(const PlaceOptions& options, const char* beside) {
   if (options.sizes == ClusterSizes::free)
     throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
@@ -47,11 +47,12 @@ void require_numbers(const PlaceOptions& options) {
                           fmt::format("0..{:g}", PlacementCost::most_assignment_bytes));
 }
 
-// Milliseconds are of loads that are split evenly over copies.
+// The joint objective assumes that loads are split evenly over copies.
 void require_even(Dispatch dispatch, const Topology& topology) {
   if (dispatch == Dispatch::even || (dispatch == Dispatch::nearest && topology.num_nodes() == 1)) return;
   throw InvalidArgument(
-      "dispatch", fmt::format("'{}', and objective joint takes copies to be used evenly", name_of(dispatch)),
+      "dispatch",
+      fmt::format("'{}' does not use copies evenly, as objective joint assumes", name_of(dispatch)),
       "even, or objective two-stage");
 }
 
@@ -65,18 +66,18 @@ void require_replicas(const RoutingProfile& profile, const Topology& topology, c
                           fmt::format("at most {}", std::numeric_limits<int>::max() / 2 - experts));
   if (options.num_groups > 1 && experts % options.num_groups != 0)
     throw InvalidArgument(
-        "groups", fmt::format("{} experts do not make {} groups of one size", experts, options.num_groups),
+        "groups", fmt::format("{} experts cannot form {} groups of equal size", experts, options.num_groups),
         "a divisor of the number of experts");
   if (options.num_groups == 1) return;
   const std::vector<int>& nodes = topology.description().node_of_rank;
   if (topology.num_ranks() % topology.num_nodes() != 0)
-    throw InvalidArgument("topology", "has nodes of unlike size, and expert groups stay in a node",
+    throw InvalidArgument("topology", "has nodes of different sizes, but expert groups stay in a node",
                           "nodes of one size");
   const int ranks_per_node = topology.num_ranks() / topology.num_nodes();
   for (int rank = 0; rank < topology.num_ranks(); ++rank)
     if (nodes[static_cast<std::size_t>(rank)] != rank / ranks_per_node)
       throw InvalidArgument(
-          "topology", "has nodes of unlike size or ranks out of order, and expert groups stay in a node",
+          "topology", "has nodes of different sizes or ranks out of order, but expert groups stay in a node",
           "nodes of one size, filled in order");
 }
 
@@ -84,12 +85,12 @@ void require_from_in_capacity(const LayerPlacement& from, int layer, const Topol
   for (RankId rank : indices<RankId>(topology.num_ranks()))
     if (const auto held = from.natives(rank).size();
         topology.capacity(rank) && held > static_cast<std::size_t>(*topology.capacity(rank)))
-      throw InvalidArgument(
-          "from", fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
-          fmt::format("at most {}, as the rank has capacity for", *topology.capacity(rank)));
+      throw InvalidArgument("from",
+                            fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
+                            fmt::format("at most {}, the capacity of the rank", *topology.capacity(rank)));
 }
 
-// Experts do not leave their nodes, so groups stay together if they are.
+// Experts do not leave their nodes, so groups stay together if they are together in `from`.
 void require_from_in_groups(const LayerPlacement& from, int layer, const Topology& topology, int num_groups) {
   const int group_size = from.num_experts() / num_groups;
   for (ExpertId expert : indices<ExpertId>(from.num_experts())) {
@@ -108,8 +109,8 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
   if (!options.from) {
     if (options.max_moves != 0)
       throw InvalidArgument("max_moves",
-                            fmt::format("{}, and there is no placement to move from", options.max_moves),
-                            "from, with a placement, beside it");
+                            fmt::format("is {}, but there is no placement to move from", options.max_moves),
+                            "from, a placement to start at");
     return;
   }
   if (options.max_moves < 0)
@@ -131,7 +132,7 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
   }
 }
 
-// Far below what a double holds, so that no sum of them overflows.
+// The limit is far below what a double holds, so that no sum of counts overflows.
 void require_countable(const SourceCounts& sources) {
   constexpr double most = 0x1p63;
   for (std::size_t i = 0; i < sources.counts.size(); ++i)
@@ -157,7 +158,7 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
   require_countable(sources);
 }
 
-// Traffic counts by pairs only where something is known of it, and where it has a say.
+// The total over pairs is refused where traffic is unknown or has no effect.
 void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, bool balance_alone) {
   if (options.pairs == PairObjective::worst_pair) return;
   const auto refuse = [](const char* why) { throw InvalidArgument("pairs", why, "worst"); };
@@ -166,7 +167,7 @@ void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, b
     refuse(
         "total counts transitions, and the profile has none (it was made without, or from counts or steps)");
   if (balance_alone && options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
-    refuse("total has no meaning where balance alone decides and nobody knows where tokens live");
+    refuse("total has no meaning where balance alone decides and it is not known where tokens live");
 }
 
 void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {

@@ -5,16 +5,18 @@
 
 namespace evenkeel::internal {
 
-// Copies or groups: balance is then the business of replicate().
+// True with copies or groups: balance is then up to replicate().
 bool has_replicas(const PlaceOptions& options);
 
-// Free sizes, joint and exact are refused beside what balance alone decides.
+// Refuses free sizes, objective joint and solver exact, which do not work with `beside`.
 void require_plain(const PlaceOptions& options, const char* beside);
 
-// Traffic from layer to layer is what transitions count, which a profile of counts does not have.
+// True if traffic from layer to layer is needed but the profile has no transitions, such as one made from
+// counts.
 bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);
 
-// Throws InvalidArgument naming the option, or Infeasible. `several_recordings`: that are not added up.
+// Throws InvalidArgument naming the option, or Infeasible. `several_recordings`: there are several that are
+// not added up.
 void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options,
                       bool several_recordings);
 

@@ -17,7 +17,7 @@ void require_shape(const SourceCounts& sources, const RoutingProfile& profile, c
   if (sources.num_layers != layers || sources.num_ranks != ranks || sources.num_experts != experts ||
       sources.counts.size() != size)
     throw InvalidArgument("sources",
-                          fmt::format("are of {} layers, {} ranks and {} experts", sources.num_layers,
+                          fmt::format("have {} layers, {} ranks and {} experts", sources.num_layers,
                                       sources.num_ranks, sources.num_experts),
                           fmt::format("{} layers, {} ranks and {} experts", layers, ranks, experts));
 }

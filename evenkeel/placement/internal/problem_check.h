@@ -1,4 +1,4 @@
-// Checks of a solver's input: clusters of the right shape, and counts for the traffic model asked for.
+// Checks of a solver's input: clusters of the right shape, and counts for the chosen traffic model.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@ namespace evenkeel::internal {
 
 // Throws InvalidArgument unless there is a cluster in 0..P-1 for each expert of each layer.
 void require_clusters(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
-// Throws InvalidArgument if the profile has no transitions (layer_to_layer, more than a layer) or the sources
-// are of another shape, negative or not finite (dispatch_combine).
+// Throws InvalidArgument. layer_to_layer: if the profile has several layers but no transitions.
+// dispatch_combine: if sources have another shape, or are negative or not finite.
 void require_traffic(const PlacementProblem& problem);
-// Throws InvalidArgument for sources of other layers, ranks or experts.
+// Throws InvalidArgument if layers, ranks or experts of the sources differ.
 void require_shape(const SourceCounts& sources, const RoutingProfile& profile, const Topology& topology);
 
-// Throws InvalidArgument for a placement of other layers or experts than these, which `what` has.
+// Throws InvalidArgument if the placement has other layers or experts than `what`, which has these.
 void require_fit(const char* what, int layers, int experts, const Placement& placement);
 
 }  // namespace evenkeel::internal

@@ -5,12 +5,12 @@
 
 namespace evenkeel::internal {
 
-// Two sums of doubles that are one number differ by rounding, some parts in 1e16 a term; and bounds of
-// max/mean are lowered by 1e-12 so that rounding puts none above the truth. Whole numbers (P times Eq. 1)
-// need no such tolerance: they are compared as they are.
+// Two sums of doubles that should be equal differ by rounding, some parts in 1e16 a term. Bounds of max/mean
+// are lowered by 1e-12 so that rounding does not lift one above the truth. Whole numbers (P times Eq. 1) need
+// no tolerance: they are compared exactly.
 constexpr double kSameNumber = 1e-9;
 
-// The bound to tell of an objective: never above it, and the objective itself where only rounding is between.
+// The bound to report: never above the objective, and equal to it if they differ only by rounding.
 inline double told_bound(double objective, double bound) {
   return objective - bound <= kSameNumber * objective ? objective : bound;
 }
@@ -19,7 +19,7 @@ inline bool is_within_gap(double objective, double bound, double relative_gap) {
   return objective - bound <= relative_gap * objective;
 }
 
-// For answers of solvers. `solved_to_the_end`: whatever the bound says, nothing is better.
+// Sets the reported bound and proven_optimal. `solved_to_the_end`: nothing is better, whatever the bound.
 template <class Answer>
 void conclude(Answer& answer, double& objective, double& bound, bool solved_to_the_end) {
   bound = solved_to_the_end ? objective : told_bound(objective, bound);

@@ -1,4 +1,4 @@
-// Which ranks the clusters of a layer may have: those with capacity, and, with free sizes, with totals as in
+// Which ranks the clusters of a layer may have: ranks with enough capacity and, with free sizes, totals as in
 // Eq. 13.
 #pragma once
 
@@ -23,7 +23,7 @@ inline Ranks in_order(std::size_t num_ranks) {
 
 class RankRule {
  public:
-  // sizes [L][P] of the clusters.
+  // `sizes` [L][P] are those of the clusters.
   RankRule(SizeRule rule, std::vector<Sizes> sizes) : rule_(std::move(rule)), sizes_(std::move(sizes)) {}
 
   std::size_t num_layers() const { return sizes_.size(); }
@@ -36,13 +36,13 @@ class RankRule {
       if (!fits(layer, c, static_cast<std::size_t>(ranks[c]))) return false;
     return true;
   }
-  // Every cluster fits every rank.
+  // Whether every cluster fits every rank.
   bool fits_everywhere() const {
     const int capacity = std::ranges::min(rule_.capacities);
     return std::ranges::all_of(sizes_,
                                [&](const Sizes& sizes) { return std::ranges::max(sizes) <= capacity; });
   }
-  // Only the totals over layers are left to hold.
+  // True with free sizes: totals over all layers must hold.
   bool has_totals() const { return rule_.has_totals(); }
   bool holds(const std::vector<Ranks>& ranks) const {
     std::vector<Sizes> on_rank = sizes_;
@@ -54,12 +54,12 @@ class RankRule {
     return totals_fit(on_rank, rule_);
   }
 
-  // Cluster c on rank c.
+  // Puts cluster c on rank c.
   std::vector<Ranks> as_named() const {
     return std::vector<Ranks>(sizes_.size(), in_order(rule_.capacities.size()));
   }
-  // Some ranks that the rule allows: cluster c on rank c if that is so; nothing: none were found, which is
-  // not to say that there are none. `any` throws Infeasible then.
+  // find() returns ranks that the rule allows, cluster c on rank c if possible. It returns nothing if it
+  // finds none, although some may exist; any() then throws Infeasible.
   std::optional<std::vector<Ranks>> find() const {
     std::vector<Ranks> ranks = as_named();
     if (holds(ranks)) return ranks;
@@ -76,11 +76,11 @@ class RankRule {
         has_totals()
             ? "no ranks were found for these clusters that give every rank the same number of experts "
               "over all layers (Eq. 13)"
-            : "a cluster has more experts than any rank left for it has capacity for");
+            : "a cluster has more experts than the capacity of any rank left for it");
   }
 
  private:
-  // Large clusters to large capacities.
+  // Matches large clusters with large capacities.
   std::vector<Ranks> by_size() const {
     const auto large_first = [](const Sizes& sizes) {
       Ranks order = in_order(sizes.size());

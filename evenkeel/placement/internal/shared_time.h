@@ -1,11 +1,11 @@
-// The time of a solve that falls into parts, such as layers, shared so that what easy parts leave goes to
-// hard ones.
+// Shares the time of a solve among its parts, such as layers, so that time left by easy parts goes to hard
+// ones.
 //
-// Method      Rounds. In each, every part that is still open gets an equal share of the round's time; what it
-//             leaves goes to those after it. Solvers begin anew whenever they are called, so the first round
-//             has a quarter of the time and the next all that is left. A part is not tried again with less
-//             than half as much time again as it had.
-// Guarantee   No part is begun after the time.
+// Method      Rounds. In each round every open part gets an equal share of the round's time; what it leaves
+//             goes to the parts after it. Solvers restart from scratch at each call, so the first round gets
+//             a quarter of the time and the next round all that is left. A part is tried again only with at
+//             least 1.5 times its previous time.
+// Guarantee   No part starts after the time is over.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@ namespace evenkeel::internal {
 
 constexpr double kFirstRound = 0.25;
 constexpr double kWorthTryingAgain = 1.5;
-constexpr double kForeverSeconds = 1e9;  // shares of an infinite time are no numbers
+constexpr double kForeverSeconds = 1e9;  // shares of an infinite time would not be numbers
 
 struct OpenPart {
   std::size_t part = 0;
-  double had_seconds = 0;  // when it was tried last
+  double had_seconds = 0;  // in its last try
 };
 
-// solve(part, seconds) says whether the part ended, and was not cut off; enough() whether no more is asked
-// for. Returns the parts that the time left open, none if there is enough.
+// solve(part, seconds) returns true if the part ended by itself, false if time cut it off. enough() returns
+// true if no more is needed. Returns the parts that are still open; none if there is enough.
 template <class Solve, class Enough>
 std::vector<OpenPart> solve_in_rounds(std::vector<OpenPart> open, double seconds, const Deadline& deadline,
                                       Solve solve, Enough enough) {

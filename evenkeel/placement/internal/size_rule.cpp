@@ -38,8 +38,8 @@ EvenShares even_shares(int count, const Sizes& capacities) {
     for (int capacity : capacities) sum += std::min(capacity, level);
     return sum;
   };
-  // The highest level that all ranks with capacity for it reach; where all capacities are filled, the largest
-  // capacity.
+  // Find the highest level that all ranks with enough capacity reach. If all capacities are filled, it is the
+  // largest capacity.
   int level = 0;
   for (int high = std::ranges::max(capacities); level < high;) {
     const int middle = level + (high - level) / 2 + 1;
@@ -132,7 +132,7 @@ std::vector<int> fit_to_ranks(const Sizes& sizes, const SizeRule& rule) {
   std::vector<std::size_t> clusters(sizes.size());
   std::iota(clusters.begin(), clusters.end(), std::size_t{0});
   std::vector<std::size_t> ranks = clusters;
-  // The largest cluster on the rank with the largest capacity fits whenever anything does.
+  // If any fit exists, the largest cluster fits the rank with the largest capacity.
   std::ranges::stable_sort(clusters, std::greater{}, [&](std::size_t c) { return sizes[c]; });
   if (!rule.ranks_alike)
     std::ranges::stable_sort(ranks, std::greater{},
@@ -148,7 +148,7 @@ std::vector<int> fit_to_ranks(const Sizes& sizes, const SizeRule& rule) {
 
 std::vector<Ranks> renumbered_to_totals(std::vector<Sizes> sizes, const Sizes& most, const Sizes& total,
                                         const Deadline& deadline) {
-  std::vector<int> above(total.size());  // experts beyond the total, below 0 if fewer
+  std::vector<int> above(total.size());  // experts beyond the total; negative if fewer
   std::vector<Ranks> cluster_at(sizes.size(), Ranks(total.size()));
   for (std::size_t rank = 0; rank < total.size(); ++rank) above[rank] = -total[rank];
   for (std::size_t layer = 0; layer < sizes.size(); ++layer) {
@@ -158,7 +158,7 @@ std::vector<Ranks> renumbered_to_totals(std::vector<Sizes> sizes, const Sizes& m
   const auto swap_if_nearer = [&](std::size_t layer, std::size_t a, std::size_t b) {
     Sizes& size = sizes[layer];
     const int moved = size[b] - size[a];
-    // Half the fall of the sum of squares.
+    // Half the decrease of the sum of squares.
     const std::int64_t gain = std::int64_t{moved} * (std::int64_t{above[b]} - above[a] - moved);
     if (gain <= 0 || size[a] > most[b] || size[b] > most[a]) return false;
     std::swap(cluster_at[layer][a], cluster_at[layer][b]);
@@ -192,7 +192,7 @@ std::vector<std::vector<int>> contiguous_clusters(const SizeRule& rule) {
   for (int layer = 0; layer < rule.num_layers; ++layer) {
     Sizes size = rule.in_layer.least;
     int left = rule.num_experts - std::accumulate(size.begin(), size.end(), 0);
-    // Even sizes first; more on one rank only where the others are full.
+    // Even sizes first; a rank gets more only when the others are full.
     for (int even = std::ranges::max(size); left > 0; ++even)
       for (std::size_t i = 0; i < ranks && left > 0; ++i) {
         const std::size_t rank = (next + i) % ranks;

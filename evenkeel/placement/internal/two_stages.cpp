@@ -34,7 +34,7 @@ class TwoStages {
     if (by_balance()) return solved;
     const double traffic = pair_objective(problem_, solved.placement);
     add_objective(solved, "traffic", traffic, told_bound(traffic, ranks.bound),
-                  "all ways to give these clusters of experts ranks");
+                  "all ways to assign ranks to these clusters of experts");
     note_programs(clusters, ranks, solved.notes);
     return solved;
   }
@@ -42,10 +42,10 @@ class TwoStages {
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
   SolveLimits limits_of(double seconds) const { return limits_of_stage(options_.limits, deadline_, seconds); }
-  // Of the next of `stages_left` stages: an equal share of the time that is left.
+  // Limits of the next stage: an equal share of the time left for `stages_left` stages.
   SolveLimits limits(int stages_left = 1) const { return limits_of(deadline_.seconds_left() / stages_left); }
 
-  // The answers of the two programs, and how long the second took.
+  // The answers of the two programs, and the seconds spent on ranks.
   struct Stages {
     Clustering clusters;
     RankAssignment ranks;
@@ -54,8 +54,8 @@ class TwoStages {
 
   bool by_balance() const { return traffic_is_unknown(problem_.profile, problem_.traffic); }
 
-  // Ranks that are found soon for the clusters at hand need no more time with others. Else they have half of
-  // it, and clusters what they leave.
+  // If ranks were solved quickly for the current clusters, they need little more time. Otherwise ranks get
+  // half of the time, plus what clusters leave.
   void solve_exactly(Stages& stages) const {
     if (!stages.clusters.proven_optimal && !need_no_more(stages.ranks)) try_ranks(stages);
     const double left = deadline_.seconds_left();
@@ -67,10 +67,10 @@ class TwoStages {
     if (stages.clusters.ended_by_time && need_no_more(stages.ranks) && time_is_left) solve_exactly(stages);
   }
 
-  // Clusters that are no better may differ in names alone, with which ranks send less or more.
+  // Clusters that are no better may still differ in their numbers, and then ranks may send more or less.
   void take(Stages& stages, Clustering found) const {
     if (found.cluster_of != stages.clusters.cluster_of) {
-      // A step of the integer program may have taken what was kept for ranks.
+      // A step of the integer program may have used the time reserved for ranks.
       const double seconds = std::max(deadline_.seconds_left(), 2 * stages.rank_seconds);
       RankAssignment ranks = fast_ranks(found, limits_of(seconds));
       if (found.objective < stages.clusters.objective || ranks.objective < stages.ranks.objective)
@@ -85,7 +85,7 @@ class TwoStages {
     return by_balance() || is_within_gap(ranks.objective, ranks.bound, options_.limits.relative_gap);
   }
 
-  // With a part of the time.
+  // Solves ranks with a tenth of the time left.
   void try_ranks(Stages& stages) const {
     constexpr int part = 10;
     const double begin = deadline_.seconds();
@@ -102,7 +102,7 @@ class TwoStages {
                             std::vector<std::string>& notes) {
     if (clusters.sizes_chosen_together)
       notes.emplace_back(
-          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
+          "the best sizes of each layer alone would give ranks unequal totals (Eq. 13), so sizes of all "
           "layers were chosen together");
     if (!clusters.layers_tried)
       notes.emplace_back(
@@ -110,8 +110,8 @@ class TwoStages {
           "fast solver's");
     else if (!clusters.program_tried)
       notes.emplace_back(
-          "solver exact took each layer by itself: the program of all layers has too many variables, so that "
-          "sizes with equal totals (Eq. 13) are the fast solver's");
+          "solver exact solved each layer alone: the program of all layers has too many variables; sizes "
+          "with equal totals (Eq. 13) are the fast solver's");
     if (!ranks.program_tried)
       notes.emplace_back(
           "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
@@ -150,7 +150,7 @@ SolveLimits limits_of_stage(const SolveLimits& all, const Deadline& deadline, do
   return limits;
 }
 
-// The bound is what is told: a stage that has proven its objective says the objective.
+// A bound above the objective is lowered to it.
 void add_objective(PlaceResult& solved, const std::string& name, double objective, double bound,
                    std::string bound_of) {
   solved.objective[name] = objective;

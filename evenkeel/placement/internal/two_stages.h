@@ -1,4 +1,4 @@
-// MoETuner's two programs, one after the other: experts into clusters that are level (clusters/), and ranks
+// MoETuner's two programs, one after the other: splitting experts into level clusters (clusters/), then ranks
 // for the clusters (ranks/).
 #pragma once
 
@@ -12,11 +12,11 @@ namespace evenkeel::internal {
 PlaceResult place_in_two_stages(const PlacementProblem& problem, const PlaceOptions& options,
                                 const Deadline& deadline);
 
-// Those of a stage that has so many seconds; `all` must outlive them. Its progress counts seconds since the
-// first stage began.
+// Limits of a stage that has `seconds`; `all` must outlive them. Progress counts seconds since the first
+// stage began.
 SolveLimits limits_of_stage(const SolveLimits& all, const Deadline& deadline, double seconds);
 
-// The bound is what is told: a stage that has proven its objective says the objective.
+// Records an objective and its bound by name. A bound above the objective is lowered to it.
 void add_objective(PlaceResult& solved, const std::string& name, double objective, double bound,
                    std::string bound_of);
 

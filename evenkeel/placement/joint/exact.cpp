@@ -1,9 +1,9 @@
 // Balance and traffic in one linear program, in predicted milliseconds: experts directly on ranks.
 //
-// Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows a step, each
-//             layer's slowest rank and slowest pair of ranks as its cost. Under dispatch_combine with
-//             equal sizes, layers are independent and solved one by one.
-// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back.
+// Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows an exchange. The cost
+//             of a layer is its slowest rank and its slowest pair of ranks. Under dispatch_combine with equal
+//             sizes, layers are independent and solved one by one.
+// Limits      for small E P. Above `most_columns` the program is not tried, and the start is returned.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace evenkeel {
 namespace internal {
 namespace {
 
-// A floor that the program takes for granted is not to be above the truth by rounding.
+// Floors are multiplied by this, so that rounding does not lift them above the true values.
 constexpr double kSafely = 1 - 1e-9;
 
 class JointSolve {
@@ -192,10 +192,10 @@ class JointSolve {
                          ? "no sizes give every rank the same total of experts over all layers (Eq. 13) "
                            "within its capacity"
                          : "no homes that give every rank the same total of experts (Eq. 13) were found in "
-                           "time; allow more of it");
+                           "time; allow more time");
   }
 
-  // True: it ended, and was not cut off.
+  // Returns true if the solver ended by itself, false if time cut it off.
   bool solve_part(std::size_t at, double seconds) {
     Part& part = parts_[at];
     tell_rest(at);
@@ -240,7 +240,7 @@ class JointSolve {
   JointBound floors_;
   std::vector<double> cost_per_load_;  // [P] ms
   Deadline deadline_;
-  std::vector<Ranks> best_;  // empty: no feasible one is known
+  std::vector<Ranks> best_;  // empty: no feasible answer is known
   std::vector<Part> parts_;
   double given_bound_ = 0;
   bool program_tried_ = true;

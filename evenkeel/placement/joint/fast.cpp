@@ -1,15 +1,17 @@
-// Balance and traffic together: the two-stage answer, then changes of one layer at a time that lower the
+// Balance and traffic together: starts from the two-stage answer and changes one layer at a time to lower the
 // predicted milliseconds.
 //
-// Method      In each layer, an expert on a rank that decides the cost (the slowest compute, or an end of the
-//             slowest pair) swaps with the expert elsewhere that lowers the cost most; where sizes differ by
-//             one, it may also move without a swap. Layers in turn until none changes.
-//             With copies it does so from any placement of them, and a slot may go to a copy of another
-//             expert: one on a rank that decides loses its slot, or gets a further one elsewhere.
-//             With free sizes the same from the answer of equal sizes too, and the better one counts if it
-//             gives ranks equal totals (Eq. 13), as it does where P divides E.
-// Guarantee   Never worse than the two-stage answer, or the copies given; sizes, capacities and totals as
-//             there.
+// Method      Only experts on a rank that decides a layer's cost are changed: the rank with the slowest
+//             compute, or an end of the slowest pair. Such an expert swaps with the expert elsewhere that
+//             lowers the cost most. It may also move without a swap where sizes differ by one. Layers are
+//             searched in turn until none changes.
+//             With copies the search starts from any placement of them. A slot may also go to a copy of
+//             another expert: an expert on a deciding rank gives up its slot, or gets a further slot
+//             elsewhere.
+//             With free sizes the search also starts from the answer of equal sizes. The better result counts
+//             if it gives ranks equal totals (Eq. 13), as it does where P divides E.
+// Guarantee   Never worse than the two-stage answer or the given copies, with the same sizes, capacities and
+//             totals.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -29,7 +31,7 @@ namespace {
 
 using internal::JointCost;
 
-constexpr double kLeastJointGain = 1e-12;  // of the cost: less is rounding
+constexpr double kLeastJointGain = 1e-12;  // part of the cost; a smaller gain is rounding
 
 std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
                                               const internal::Deadline& deadline) {
@@ -37,8 +39,8 @@ std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
   return rank_of_experts(clustering, assign_ranks_fast(problem, clustering, deadline.left()));
 }
 
-// A search tries more than swaps. Without copies an expert may move to another rank, where only the order of
-// sizes changes. With copies a slot may go to another expert.
+// What a search tries besides swaps: `moves` lets an expert without copies move to another rank if only the
+// order of sizes changes; `copies` lets a slot go to another expert.
 enum class Besides { moves, copies };
 
 class LayerSearch {
@@ -61,7 +63,7 @@ class LayerSearch {
   int& size(int rank) { return sizes_[static_cast<std::size_t>(rank)]; }
   static bool has(const CopyRanks& homes, int rank) { return std::ranges::count(homes, rank) > 0; }
 
-  // Each expert on a rank that decides takes its best change at once.
+  // Applies the best change of each expert on a deciding rank at once.
   bool improve_once(const internal::Deadline& deadline) {
     bool improved = false;
     for (std::size_t x = 0; x < cost_.homes().size() && !deadline.passed(); ++x) {
@@ -100,7 +102,7 @@ class LayerSearch {
     }
   }
 
-  // Expert x takes a slot of an expert that has several.
+  // Gives expert x a slot of an expert that has several.
   void try_more_copies(std::size_t x) {
     const std::vector<CopyRanks>& homes = cost_.homes();
     for (std::size_t y = 0; y < homes.size(); ++y) {
@@ -110,7 +112,7 @@ class LayerSearch {
     }
   }
 
-  // x leaves a rank and comes to another, and so does y.
+  // Expert x moves from x_from to x_to, and y from y_from to y_to; kNone adds or removes a copy.
   void try_change(std::size_t x, int x_from, int x_to, std::size_t y, int y_from, int y_to) {
     trial_.x = x;
     trial_.y = y;
@@ -128,7 +130,7 @@ class LayerSearch {
     if (to != kNone) moved.push_back(to);
   }
 
-  // Sizes of the layer stay the same, up to their order.
+  // Whether a move keeps the layer's sizes, up to their order.
   bool may_move(int from, int to) {
     return problem_.sizes == ClusterSizes::equal && size(from) == size(to) + 1 &&
            size(from) <= problem_.topology.capacity(RankId(to)).value_or(size(from));
@@ -145,13 +147,14 @@ class LayerSearch {
   double best_ms_ = 0;
 };
 
-// To milliseconds near the bound at best.
+// Changes `start` until nothing improves, or the milliseconds are close to the bound.
 JointPlacement improved(const PlacementProblem& problem, Placement start, Besides besides, double bound,
                         const internal::Deadline& deadline) {
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
   bool changed = false;
-  // A layer is closed once it was searched in vain, and opened when one that it exchanges with changes.
+  // A layer is closed after a search without improvement, and reopened when a layer that it exchanges with
+  // changes.
   std::vector<char> open(static_cast<std::size_t>(start.num_layers()), true);
   for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;
@@ -172,7 +175,7 @@ JointPlacement improved(const PlacementProblem& problem, Placement start, Beside
   return {.placement = std::move(found), .objective_ms = std::min(ms, start_ms), .bound_ms = bound};
 }
 
-// From the two-stage answer of the problem.
+// Searches from the two-stage answer of the problem.
 JointSolution search(const PlacementProblem& problem, double bound, const internal::Deadline& deadline) {
   const JointPlacement found =
       improved(problem, placement_of(two_stage_homes(problem, deadline), problem.topology.num_ranks()),

@@ -1,11 +1,10 @@
-// Balance and traffic together: homes chosen without the two stages, by predicted milliseconds.
+// Balance and traffic together: homes chosen by predicted milliseconds, without the two stages.
 //
-// Fast        Up to some seconds. The two-stage answer, then changes of one layer at a time that lower the
-//             predicted milliseconds; never worse than the two-stage answer. With free sizes the same from
-//             the answer of equal sizes too: never worse than that, where it gives ranks equal totals (Eq.
-//             13).
-// Copies      From any placement with copies, the same swaps, and slots that go to copies of other experts:
-//             each rank keeps its number of slots. Never worse than the start.
+// Fast        Up to some seconds. Starts from the two-stage answer and changes one layer at a time to lower
+//             the predicted milliseconds; never worse than the start. With free sizes it also starts from the
+//             answer of equal sizes: never worse than that, if it gives ranks equal totals (Eq. 13).
+// Copies      Starts from any placement with copies. The same swaps, and slots may go to copies of other
+//             experts; each rank keeps its number of slots. Never worse than the start.
 // Exact       One integer program (problem.h), for few experts and ranks.
 #pragma once
 
@@ -20,22 +19,22 @@ struct JointSolution {
   std::vector<std::vector<int>> rank_of_expert;  // [L][E]
   double objective_ms = 0;
   double bound_ms = 0;
-  bool proven_optimal = false;  // at the bound, whatever gap was asked for
-  bool ended_by_time = false;   // exact: its time is over, and more of it might help
+  bool proven_optimal = false;  // at the bound, whatever gap was requested
+  bool ended_by_time = false;   // exact: time ran out, and more of it might help
   bool program_tried = true;    // exact: false where it has too many variables
 };
 
 struct JointPlacement {
   Placement placement;
   double objective_ms = 0;
-  double bound_ms = 0;  // of all placements with copies in these slots
+  double bound_ms = 0;  // holds for all placements with copies in these slots
 };
 
-// All throw InvalidArgument where traffic from layer to layer is asked of a profile without transitions.
+// All throw InvalidArgument for layer-to-layer traffic if the profile has no transitions.
 JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits = {});
 JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
                                   const SolveLimits& limits);
-// least_max_over_mean [L]: the bound of replicate() for these slots. Copies are used evenly.
+// least_max_over_mean [L]: the bounds that replicate() returns for these slots. Copies are used evenly.
 JointPlacement place_copies_jointly(const PlacementProblem& problem, const Placement& start,
                                     std::span<const double> least_max_over_mean, const SolveLimits& limits);
 

@@ -1,5 +1,5 @@
-// MoETuner's second program: a rank for every cluster. Exchanges that do not touch each other are solved
-// alone; few ranks by a dynamic program over permutations; the rest as one linear program.
+// MoETuner's second program: a rank for every cluster. Independent exchanges are solved one by one; few ranks
+// by a dynamic program over permutations; the rest as one linear program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr double most_permutation_steps = 2e9;  // some seconds
 
-// Eq. 8 from layer to layer, one cluster on each rank: the sum is in the order of clusters.
+// Eq. 8 from layer to layer, one cluster on each rank; costs are added in the order of clusters.
 double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
                         const Ranks& here) {
   double worst = 0;
@@ -31,7 +31,7 @@ double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const 
   for (std::size_t sender = 0; sender < costs.num_ranks; ++sender) {
     const std::size_t row = static_cast<std::size_t>(before[sender]) * costs.num_ranks;
     for (std::size_t item = 0; item < costs.num_ranks; ++item) {
-      // One pair of clusters for each pair of ranks; what stays costs nothing.
+      // One pair of clusters for each pair of ranks; traffic within a rank costs nothing.
       const double cost =
           costs.per_unit[row + static_cast<std::size_t>(here[item])] * exchange.amount(sender, item);
       worst = std::max(worst, cost);
@@ -90,7 +90,7 @@ class RankSolve {
     return cluster_of;
   }
 
-  // True: proven to be the best; what bounds say is looked at afterwards.
+  // True: proven optimal. False: the caller compares objective and bound.
   bool solve() {
     if (is_close_enough()) return false;
     if (methods_.alone && every_exchange_alone()) {
@@ -156,26 +156,26 @@ class RankSolve {
                    ranks[layer]);
   }
 
-  // With the tokens' own ranks as senders each layer is by itself. From layer to layer, ranks are
-  // interchangeable when links are alike: what matters is who stays with whom, and that is free at every
-  // step.
+  // Under dispatch_combine the senders are the tokens' own ranks, so layers are independent. From layer to
+  // layer, ranks are interchangeable if all links are alike. Then only the pairing of clusters on a rank
+  // matters, and each exchange can choose it freely.
   bool every_exchange_alone() const {
     if (tied_) return false;
     return !layer_to_layer_ || (costs_.all_alike() && rule_.fits_everywhere());
   }
 
-  // Permutations are of exchanges from layer to layer whose sizes do not matter.
+  // Permutations solve only exchanges from layer to layer that sizes do not restrict.
   bool may_permute() const {
     return !tied_ && layer_to_layer_ &&
            permutation_steps(sizes_rule_.num_ranks, sizes_rule_.num_layers) <= most_permutation_steps;
   }
 
-  // Solves each exchange without the others, the layer before lying as it may: its clusters are the ranks.
-  // Where that is not the whole truth (`keep` is false) all links are as the cheapest one, and what comes out
-  // is a bound.
+  // Solves each exchange independently, with the clusters of the layer before as its ranks. With `keep` the
+  // answers are kept. Without it they are only a bound: all links then cost as little as the cheapest.
   void solve_each_alone(bool keep) {
     const PairCosts costs = keep || !layer_to_layer_ ? costs_ : costs_.cheapest();
-    // The program of one exchange has a row for each pair of ranks, with what every cluster may send there.
+    // The program of one exchange has a row for each pair of ranks, with the possible traffic of every
+    // cluster.
     const std::int64_t ranks = sizes_rule_.num_ranks;
     if (ranks * ranks * ranks > most_terms) {
       program_tried_ = false;
@@ -197,7 +197,7 @@ class RankSolve {
     }
   }
 
-  // Where clusters lie if the cluster that lies on rank g of the layer before is called g.
+  // Renumbers the ranks in `here` by the layer before: each rank becomes the cluster that layer has on it.
   Ranks relative(const Ranks& here, const Ranks& before) const {
     Ranks cluster_on(before.size());
     for (std::size_t cluster = 0; cluster < before.size(); ++cluster)
@@ -227,8 +227,8 @@ class RankSolve {
     return {found, proven ? found_cost : std::min(found_cost, answer.bound)};
   }
 
-  // Clusters of a layer go where `relative_ranks` says; all later layers move along, so that their exchanges
-  // stay.
+  // Puts clusters of a layer where `relative_ranks` says. All later layers move along, so that their
+  // exchanges keep their cost.
   void place(std::size_t layer, const Ranks& relative_ranks) {
     if (!layer_to_layer_) {
       best_[layer] = relative_ranks;
@@ -260,7 +260,7 @@ class RankSolve {
     return columns;
   }
 
-  // True: proven to be the best.
+  // True: proven optimal.
   bool solve_together() {
     if (is_close_enough()) return false;
     program_tried_ = program_tried_ && columns_together() <= most_columns;
@@ -288,13 +288,13 @@ class RankSolve {
   SizeRule sizes_rule_;
   std::vector<Sizes> sizes_;  // [L]
   RankRule rule_;
-  bool layer_to_layer_;  // else from the tokens' own ranks, or there are no exchanges
+  bool layer_to_layer_;  // false: from the tokens' own ranks, or there are no exchanges
   PairCosts costs_;
   Deadline deadline_;
   std::vector<Exchange> exchanges_;  // between clusters
-  bool tied_ = false;                // by Eq. 13
+  bool tied_ = false;                // Eq. 13 restricts the ranks
   std::vector<Ranks> best_;
-  std::vector<double> floors_;  // of each exchange
+  std::vector<double> floors_;  // lower bound of each exchange
   double bound_ = 0;
   bool program_tried_ = true;
 };

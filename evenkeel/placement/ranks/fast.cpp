@@ -1,5 +1,5 @@
-// Program 2 without an integer-program solver: exact where it falls apart, by a dynamic program for few
-// ranks, else by local search from a start that is best layer by layer.
+// Program 2 without an integer-program solver: exact where it splits into assignment problems, a dynamic
+// program for few ranks, else local search from a start that is best layer by layer.
 #include <algorithm>
 #include <limits>
 #include <span>
@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kMostPermutedRanks = 4;  // 58 layers: half a million steps
 
 struct Answer {
-  std::vector<Ranks> ranks;  // empty: there was no time for all
-  bool optimal = false;      // but for totals of free sizes, where the ranks do not hold them
-  double least = 0;          // under dispatch_combine: what the layers cost that there was time for
+  std::vector<Ranks> ranks;  // empty: time ran out
+  bool optimal = false;      // ignoring totals of free sizes if the ranks break them
+  double least = 0;          // under dispatch_combine: cost of the layers that were solved in time
 };
 
 std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule& rule, const Ranks& first,
@@ -33,7 +33,7 @@ std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule&
   return ranks;
 }
 
-// Each layer is by itself, so those without an answer in time keep the ranks they have at the start.
+// Layers are independent here, so those not solved in time keep the ranks of the start.
 Answer of_each_layer(const ClusterTraffic& traffic, const RankRule& rule, const std::vector<Ranks>& start,
                      const Deadline& deadline) {
   Answer answer{start, true};
@@ -48,7 +48,7 @@ Answer of_each_layer(const ClusterTraffic& traffic, const RankRule& rule, const 
   return answer;
 }
 
-// Without the totals of free sizes.
+// Solves the program while ignoring the totals of free sizes.
 Answer without_totals(const ClusterTraffic& traffic, const RankRule& rule, const std::vector<Ranks>& start,
                       const Deadline& deadline) {
   if (traffic.dispatch()) return of_each_layer(traffic, rule, start, deadline);
@@ -106,7 +106,7 @@ RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clusteri
 
 namespace {
 
-// [L][P, P] from ranks that send alike to the clusters; fewer layers if the deadline passed.
+// [L][P, P] traffic if every rank sends the same to each cluster; fewer layers if the deadline passed.
 std::vector<std::vector<double>> evenly_sent(const PlacementProblem& problem, const Clustering& clustering,
                                              const internal::Deadline& deadline) {
   const auto ranks = static_cast<std::size_t>(problem.topology.num_ranks());

@@ -1,8 +1,8 @@
 // Program 2 of MoETuner (Eq. 8-15): a rank for every cluster, so that little is sent over slow links.
 //
-// Fast        Milliseconds. Exact where the program falls apart into assignment problems, a dynamic program
-//             for few ranks, else local search from a start that is best layer by layer.
-// Exact       Each exchange alone where links are alike, permutations for up to 6 ranks, else one integer
+// Fast        Milliseconds. Exact where the program splits into assignment problems; a dynamic program for
+//             few ranks; else local search from a start that is best layer by layer.
+// Exact       Each exchange alone where links are alike; permutations for up to 6 ranks; else one integer
 //             program (problem.h).
 #pragma once
 
@@ -18,31 +18,30 @@ namespace evenkeel {
 struct RankAssignment {
   std::vector<std::vector<int>> rank_of;  // [L][cluster]
   double objective = 0;                   // Eq. 8 (PairObjective), traffic / bandwidth
-  double bound = 0;                       // nobody goes below with these clusters
-  bool proven_optimal = false;            // at the bound, whatever gap was asked for
+  double bound = 0;                       // a lower bound on the objective with these clusters
+  bool proven_optimal = false;            // at the bound, whatever gap was requested
   bool program_tried = true;              // exact: false where it has too many variables
 };
 
-// They throw InvalidArgument: where traffic from layer to layer is asked of a profile without transitions,
-// and for a clustering that is not of the problem's layers, experts and ranks. The bound holds for these
-// clusters.
+// All throw InvalidArgument for layer-to-layer traffic if the profile has no transitions, and for a
+// clustering whose layers, experts or ranks differ from the problem's. The bound holds for these clusters.
 RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clustering& clustering,
                                  const SolveLimits& limits = {});
-// Where nothing is known of traffic: as if every rank sent an equal part of each expert's load. Without time
-// for that, ranks that the rule allows, whose objective is infinite.
+// For unknown traffic: assumes that every rank sends an equal part of each expert's load. If time runs out,
+// returns ranks that the rule allows, with an infinite objective.
 RankAssignment assign_ranks_by_load(const PlacementProblem& problem, const Clustering& clustering,
                                     const SolveLimits& limits);
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits);
 
-// The homes that the two programs say: [L][E], and as a placement.
+// The homes that the two programs give: [L][E], and as a placement.
 std::vector<std::vector<int>> rank_of_experts(const Clustering& clustering, const RankAssignment& ranks);
 Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks);
 
-// Ranks renamed layer by layer, so that less is sent: what a rank holds, copies and all, goes to another rank
-// as a whole. Where groups stay in a node, nodes are renamed first and ranks within each node then. Balance
-// is untouched; Eq. 8 is never worse than before; node mates stay together where asked for. slots_per_rank
-// [P]: what each rank holds in every layer, which it keeps. Nothing is told to limits.progress.
+// Renames ranks layer by layer to send less: all that a rank holds, copies included, goes to another rank as
+// a whole. With nodes_stay_together, nodes are renamed first, then ranks within each node; ranks of a node
+// stay together. Balance does not change, and Eq. 8 does not increase. slots_per_rank [P]: the slots of each
+// rank in every layer, which it keeps. Does not call limits.progress.
 Placement relabel_ranks(const PlacementProblem& problem, const Placement& placement,
                         std::span<const std::int32_t> slots_per_rank, bool nodes_stay_together,
                         const SolveLimits& limits);

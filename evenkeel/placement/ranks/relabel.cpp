@@ -1,4 +1,4 @@
-// Ranks renamed: what the ranks of a placement hold are clusters for the fast solver of program 2.
+// Renames the ranks of a placement: what each rank holds is a cluster for the fast solver of program 2.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,7 +19,7 @@ using internal::Deadline;
 // For each layer the new name of each rank.
 using Names = std::vector<std::vector<int>>;
 
-// The traffic of every exchange between what ranks hold now, as far as there is time for it.
+// Traffic of every exchange between what ranks hold now; fewer exchanges if time runs out.
 std::vector<RankTraffic> exchanges_of(const PlacementProblem& problem, const Placement& placement,
                                       const Deadline& deadline) {
   std::vector<RankTraffic> exchanges;
@@ -30,7 +30,7 @@ std::vector<RankTraffic> exchanges_of(const PlacementProblem& problem, const Pla
   return exchanges;
 }
 
-// Summed to the `size` parts that senders and receivers are in; -1: in none.
+// Adds up the traffic between `size` parts. senders and receivers give the part of each rank, or -1 for none.
 std::vector<double> summed(const RankTraffic& traffic, const std::vector<int>& senders,
                            const std::vector<int>& receivers, std::size_t size) {
   std::vector<double> sums(size * size, 0.0);
@@ -44,7 +44,7 @@ std::vector<double> summed(const RankTraffic& traffic, const std::vector<int>& s
   return sums;
 }
 
-// Traffic becomes whole numbers: a thousandth of a transition still counts, and no total is too large.
+// Rounds traffic to whole numbers. A thousandth of a transition still counts, and no total is too large.
 void round_traffic(std::vector<RankTraffic>& exchanges) {
   double total = 0;
   for (const RankTraffic& exchange : exchanges)
@@ -54,13 +54,13 @@ void round_traffic(std::vector<RankTraffic>& exchanges) {
     for (double& sent : exchange) sent = std::round(sent * scale);
 }
 
-// Slots of each cluster and of each rank: a cluster goes only where its slots are.
+// Slots of each cluster and of each rank: a cluster may go only to a rank with as many slots.
 struct Slots {
   std::vector<std::vector<int>> of_cluster;  // [L][P]
   std::vector<int> of_rank;                  // [P]
 };
 
-// Program 2 for the clusters whose traffic is given, [P, P] for each exchange.
+// Solves program 2 for clusters with the given traffic, [P, P] for each exchange.
 Names best_names(const PlacementProblem& problem, std::vector<RankTraffic> exchanges, const Topology& links,
                  Slots slots, const Deadline& deadline) {
   if (problem.traffic == TrafficModel::layer_to_layer) round_traffic(exchanges);
@@ -69,7 +69,7 @@ Names best_names(const PlacementProblem& problem, std::vector<RankTraffic> excha
   return internal::fast_ranks(traffic, rule, Deadline(deadline.left())).rank_of;
 }
 
-// The parts that ranks are in (themselves, or nodes) get the names of parts.
+// Renames the parts that ranks are in: each rank by itself, or nodes.
 Names rename_parts(const PlacementProblem& problem, const std::vector<RankTraffic>& exchanges,
                    const std::vector<int>& part_of_rank, const Topology& links,
                    std::span<const std::int32_t> slots_per_rank, const Deadline& deadline) {
@@ -85,7 +85,7 @@ Names rename_parts(const PlacementProblem& problem, const std::vector<RankTraffi
                     deadline);
 }
 
-// Ranks of a node, in order, get the names of the ranks of another node. Empty if the deadline passed before.
+// Renames nodes, then the ranks within each node. Empty if the deadline passes first.
 Names rename_nodes_then_ranks(const PlacementProblem& problem, const std::vector<RankTraffic>& exchanges,
                               std::span<const std::int32_t> slots_per_rank, const Deadline& deadline) {
   const Topology& topology = problem.topology;
@@ -100,7 +100,7 @@ Names rename_nodes_then_ranks(const PlacementProblem& problem, const std::vector
   Names names(layers, std::vector<int>(static_cast<std::size_t>(topology.num_ranks())));
   for (int node = 0; node < nodes; ++node) {
     if (deadline.passed()) return {};
-    // Of each layer, the ranks whose contents the node now has.
+    // For each layer, the ranks whose contents the node now has.
     std::vector<std::vector<int>> members(layers, std::vector<int>(node_of_rank.size(), -1));
     std::vector<int> own(node_of_rank.size(), -1);
     Slots slots{.of_cluster = std::vector<std::vector<int>>(layers), .of_rank = {}};

@@ -18,7 +18,7 @@ void require_multiple(const char* argument, int number, const char* of, int divi
                           fmt::format("a multiple of {}", divisor));
 }
 
-// Says how many redundant experts would make it even.
+// The error names a number of redundant experts that would make the replicas divide evenly.
 void require_even(const EplbProblem& p) {
   if (p.num_gpus < 1 || p.num_replicas < 1 || p.num_replicas % p.num_gpus == 0)
     return require_multiple("num_replicas", p.num_replicas, "num_gpus", p.num_gpus);
@@ -29,7 +29,7 @@ void require_even(const EplbProblem& p) {
                                     even - p.num_experts));
 }
 
-// Of each expert, how many copies there are, and where.
+// Fills in how many copies each expert has, and where they are.
 void list_copies(const EplbProblem& problem, EplbMaps& maps) {
   const auto experts = static_cast<std::size_t>(problem.num_experts);
   const auto slots = static_cast<std::size_t>(problem.num_replicas);

@@ -1,10 +1,10 @@
-// rebalance_experts() with the arguments, shapes and meaning of deepseek-ai/EPLB, so that it drops in.
+// rebalance_experts() with the arguments, shapes and meaning of deepseek-ai/EPLB: a drop-in replacement.
 //
 // Policy      hierarchical where num_groups is a multiple of num_nodes (the experts of a group stay on one
-//             node), else global: all ranks alike, groups and nodes unused. As the original chooses.
-// Differs     which of several placements comes back: replicate() looks further, so max/mean is lower in
-//             nearly every layer. A node may get more groups than another where its slots hold them. As
-//             there, an expert may be on a GPU twice, but only where nothing lighter was found.
+//             node); else global, where groups and nodes are ignored. The same choice as the original's.
+// Differs     in which placement is returned: replicate() searches further, so max/mean is lower in nearly
+//             every layer. A node may get more groups than another where its slots hold them. As in the
+//             original, an expert may be on a GPU twice, but only where nothing lighter was found.
 // Source      deepseek-ai/EPLB@d52c72d5b2f2fb4c41afbf8eb21366820239913d, eplb.py (read, not copied).
 #pragma once
 
@@ -35,10 +35,10 @@ struct EplbMaps {
   std::vector<std::int64_t> expert_count;         // [L, E] copies of each expert
   int max_count = 0;                              // the most copies of an expert in any layer
   std::vector<double> max_over_mean;              // [L] of the GPUs' loads
-  std::vector<double> bound;                      // [L] nobody goes below, under the same policy
+  std::vector<double> bound;                      // [L] a lower bound on max/mean under the same policy
 };
 
-// The same for replicate(), under the policy that EPLB would choose. Sizes alone are looked at; throws
+// The equivalent problem for replicate(), under the policy that EPLB would choose. Checks only sizes; throws
 // InvalidArgument where the original's assertions fail.
 ReplicaProblem replica_problem_of(const EplbProblem& problem);
 

@@ -14,11 +14,11 @@ namespace {
 using internal::Deadline;
 using internal::FixedLoad;
 
-// The same in every layer.
+// Sizes of a node; equal in every layer.
 struct NodeShape {
   std::size_t nodes = 0;
-  std::size_t ranks = 0;       // of a node
-  std::size_t slots = 0;       // of a rank
+  std::size_t ranks = 0;       // in a node
+  std::size_t slots = 0;       // in a rank
   std::size_t everywhere = 0;  // experts on every node
   std::size_t twice = 0;       // slots left over, one on each of the first nodes
   std::size_t singles(std::size_t node) const { return ranks * slots - everywhere - (node < twice ? 1 : 0); }
@@ -70,7 +70,7 @@ class EveryNode {
   }
 
  private:
-  // To each node as many as it has slots for, largest first onto the lightest.
+  // Gives each node as many experts as it has slots for, largest first to the lightest node.
   template <class F>
   void deal_singles(std::span<const std::int32_t> singles, const F& load_of) {
     singles_.assign(shape_.nodes, {});
@@ -86,7 +86,8 @@ class EveryNode {
     }
   }
 
-  // A slot of the last rank stays free for a second copy of the node's coldest expert that is not there yet.
+  // If `one_twice`, one slot of the last rank stays free. It gets a second copy of the node's coldest expert
+  // that is not on that rank yet.
   void pack(const std::vector<std::int32_t>& experts, std::span<const FixedLoad> loads, bool one_twice,
             std::span<std::int32_t> expert_in_slot) {
     std::vector<std::int32_t> capacities(shape_.ranks, static_cast<std::int32_t>(shape_.slots));

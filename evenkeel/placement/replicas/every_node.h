@@ -1,13 +1,13 @@
 // Copies on every node, for servers whose ranks take the copy in their node.
 //
-// Problem     where a rank takes the first copy in its node (Dispatch::nearest and fixed), an expert that is
-//             once on every node is split exactly evenly over nodes, and nothing is drawn. Fill the slots of
-//             all ranks so, with the heaviest rank as light as may be.
-// Method      the hottest experts are on every node; the others, largest first, are on the node that is
-//             lightest by then; in each node ranks are packed as in replicas.h. Slots too few to put one
-//             more expert on all nodes hold the coldest experts a second time.
+// Problem     under Dispatch::nearest and fixed, a rank takes the first copy in its node. So an expert with
+//             one copy on every node is split exactly evenly over nodes, and no draw is needed. Fill the
+//             slots of all ranks this way, with the heaviest rank as light as possible.
+// Method      the hottest experts go on every node. The others, largest first, go to the node that is
+//             lightest at that point. In each node ranks are packed as in replicas.h. If the slots left over
+//             are too few for one more expert on all nodes, they hold second copies of the coldest experts.
 // Cost        a layer: E log E, and the packing.
-// Guarantee   none: whoever calls compares it with other placements by what is served.
+// Guarantee   none: the caller compares it with other placements as served.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,8 @@
 
 namespace evenkeel {
 
-// Nothing where the problem has no such placement: nodes of unlike size, groups, too few copies for one
-// expert on all nodes, or a rank with more slots than experts of its node. Its max/mean and bounds are left
-// empty.
+// Returns nothing if the problem has no such placement: nodes of unlike size, groups, too few copies for one
+// expert on all nodes, or a rank with more slots than its node has experts. Leaves max/mean and bounds empty.
 std::optional<ReplicaSolution> replicate_on_every_node(const ReplicaProblem& problem);
 
 }  // namespace evenkeel

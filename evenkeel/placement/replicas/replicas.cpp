@@ -19,8 +19,7 @@ namespace internal {
 
 namespace {
 
-// Another grouping is worth its time where ranks are further above the bound of their node than this: 1 part
-// in 2^10.
+// Another grouping is tried only where ranks exceed their node's bound by more than this: 1 part in 2^10.
 constexpr int kGroupingToleranceBits = 10;
 constexpr int kMostGroupings = 120;
 constexpr int kFewGroupings = 6;
@@ -40,7 +39,7 @@ std::vector<std::int32_t> slots_of_ranks(const ReplicaProblem& problem) {
   return slots;
 }
 
-// The fewest groups for which the fullest rank of a node can hold different experts.
+// The fewest groups that give the fullest rank of a node different experts in all its slots.
 std::int32_t groups_for(std::span<const std::int32_t> slots_of_ranks, std::size_t group_size) {
   const auto fullest = static_cast<std::size_t>(std::ranges::max(slots_of_ranks));
   return static_cast<std::int32_t>((fullest + group_size - 1) / group_size);
@@ -56,11 +55,11 @@ bool may_be_distinct(const ReplicaProblem& problem) {
   return groups <= problem.num_groups;
 }
 
-// One layer: groups to nodes, copies and ranks within each node, and what comes out in the caller's loads.
-// Its memory is that of the largest layer so far.
+// Solves one layer: groups to nodes, then copies and ranks within each node. Measures the result in the
+// caller's loads. Its memory is that of the largest layer so far.
 class LayerReplicas {
  public:
-  // Sizes alone are read here. Throws Infeasible where groups cannot be packed to nodes.
+  // Reads only the sizes. Throws Infeasible where groups cannot be packed to nodes.
   LayerReplicas(const ReplicaProblem& problem, const Deadline& deadline)
       : num_groups_(static_cast<std::size_t>(problem.num_groups)),
         group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
@@ -107,8 +106,8 @@ class LayerReplicas {
     FixedLoad bound = 0;
   };
 
-  // A node needs as many experts as its fullest rank has slots, or that rank holds one twice. Where the
-  // groups are too few for that on every node, nothing is asked.
+  // A node needs at least as many experts as its fullest rank has slots; else that rank holds one twice. This
+  // is required of all nodes, or of none if there are too few groups.
   void ask_for_distinct_experts() {
     std::vector<std::int32_t> fewest;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -140,7 +139,7 @@ class LayerReplicas {
 
   FixedLoad try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot) {
     other_.resize(expert_in_slot.size());
-    FixedLoad bound = best.heaviest;  // of all groupings; those not shown cannot be below it
+    FixedLoad bound = best.heaviest;  // over all groupings; those not visited cannot be below it
     bool ended = false;
     const auto judge = [&](std::span<const std::int32_t> node_of_group) {
       ended = ended || deadline_.passed();
@@ -160,7 +159,8 @@ class LayerReplicas {
     return all && !ended ? std::min(bound, best.heaviest) : 0;
   }
 
-  // All nodes, the most loaded first, each only as far as it would be the heaviest.
+  // Solves all nodes, the most loaded first. Each search stops once its node is lighter than the heaviest so
+  // far.
   Outcome solve_nodes(std::span<const std::int32_t> node_of_group, std::span<std::int32_t> expert_in_slot) {
     std::ranges::fill(node_load_, 0);
     for (std::size_t g = 0; g < num_groups_; ++g)
@@ -202,7 +202,8 @@ class LayerReplicas {
     return heaviest;
   }
 
-  // Thorough searches take the first answer of several that are equally good.
+  // Thorough searches return the first of several equally good answers. This one gives hotter experts more
+  // copies where no rank exceeds the heaviest one.
   void give_hotter_experts_more_copies(std::span<std::int32_t> expert_in_slot) {
     count_copies(expert_in_slot, fixed_.size(), counts_);
     const auto most = heaviest_rank<FixedLoad>(
@@ -237,10 +238,10 @@ class LayerReplicas {
 
   std::vector<FixedLoad> fixed_;        // [E]
   std::vector<FixedLoad> group_loads_;  // [groups]
-  std::vector<std::size_t> by_load_;    // nodes
+  std::vector<std::size_t> by_load_;    // nodes by decreasing load per rank
   std::vector<FixedLoad> node_load_;    // [nodes]
   std::vector<FixedLoad> local_;        // loads of a node's experts
-  std::vector<std::int32_t> global_;    // and their ids
+  std::vector<std::int32_t> global_;    // the ids of these experts
   std::vector<std::int32_t> other_;     // [S] another grouping's slots
   std::vector<std::int32_t> counts_;    // [E]
   std::vector<double> share_;           // [E] the load of one copy
@@ -275,7 +276,7 @@ void require_num_loads(const ReplicaProblem& p) {
           fmt::format("{} layers x {} experts", p.num_layers, p.num_experts));
 }
 
-// The sum of a layer's loads, none of them refused.
+// The sum of a layer's loads. Throws InvalidArgument for a load that is negative or not finite.
 double total_load(const ReplicaProblem& p, std::size_t layer) {
   const auto experts = static_cast<std::size_t>(p.num_experts);
   double total = 0;
@@ -287,7 +288,7 @@ double total_load(const ReplicaProblem& p, std::size_t layer) {
     total += load;
   }
   if (!std::isfinite(total))
-    throw InvalidArgument("loads", fmt::format("those of layer {} add up to {}", layer, total),
+    throw InvalidArgument("loads", fmt::format("the loads of layer {} add up to {}", layer, total),
                           "a finite total");
   return total;
 }
@@ -299,7 +300,7 @@ double total_load(const ReplicaProblem& p, std::size_t layer) {
 void require_distinct_experts(const ReplicaProblem& problem) {
   internal::require_sizes(problem);
   ReplicaProblem possible = problem;
-  // Above this no node has experts enough for its fullest rank.
+  // With more slots than this, no node has enough experts for its fullest rank.
   const std::int64_t most_of_rank = (std::int64_t{problem.num_groups} + problem.num_nodes - 1) /
                                     problem.num_nodes * (problem.num_experts / problem.num_groups);
   possible.num_physical =
@@ -308,7 +309,7 @@ void require_distinct_experts(const ReplicaProblem& problem) {
     --possible.num_physical;
   if (possible.num_physical == problem.num_physical) return;
   throw Infeasible(fmt::format(
-      "{} redundant experts: a rank would hold an expert twice, which a placement cannot say; at "
+      "{} redundant experts: a rank would hold an expert twice, which a placement cannot express; at "
       "most {} fit with {} experts{} on {} ranks",
       problem.num_physical - problem.num_experts, possible.num_physical - problem.num_experts,
       problem.num_experts, problem.num_groups > 1 ? fmt::format(" in {} groups", problem.num_groups) : "",
@@ -353,7 +354,7 @@ Placement placement_of(const ReplicaSolution& solution, int num_experts) {
         const auto expert = static_cast<std::size_t>(solution.physical_to_logical[slot]);
         if (!homes[expert].empty() && homes[expert].back() == rank)
           throw Infeasible(fmt::format(
-              "layer {}: rank {} holds expert {} twice, which a placement cannot say", l, rank, expert));
+              "layer {}: rank {} holds expert {} twice, which a placement cannot express", l, rank, expert));
         homes[expert].push_back(rank);
       }
     layers.emplace_back(homes, num_ranks);

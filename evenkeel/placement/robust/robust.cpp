@@ -19,13 +19,13 @@ namespace internal {
 
 namespace {
 
-// Ranks this little above the mean are level: 1 part in 2^11, as for one recording.
+// Ranks at most this far above the mean count as level: 1 part in 2^11, as for one recording.
 constexpr float kLevel = 1.0F + 0x1p-11F;
 
-// One layer: who gets copies, groups to nodes, copies to ranks, and how far anybody could go.
+// Solves one layer: which experts get copies, groups to nodes, copies to ranks, and a lower bound.
 class RobustLayer {
  public:
-  // Sizes alone are read. `capacities` [P] are the slots of each rank.
+  // Reads only the sizes. `capacities` [P] are the slots of each rank.
   RobustLayer(const ReplicaProblem& sizes, std::span<const std::int32_t> capacities, const Deadline& deadline)
       : num_experts_(static_cast<std::size_t>(sizes.num_experts)),
         num_groups_(static_cast<std::size_t>(sizes.num_groups)),
@@ -35,7 +35,7 @@ class RobustLayer {
         experts_of_(nodes_.size()),
         found_(static_cast<std::size_t>(sizes.num_physical)) {}
 
-  // The loads of this layer in each recording, [W, E]; a recording without load counts for nothing.
+  // Takes the loads of this layer in each recording, [W, E]. A recording without load is ignored.
   void read(std::span<const double> loads) {
     const std::size_t recordings = loads.size() / num_experts_;
     blocks_ = Lanes::blocks_for(recordings);
@@ -55,7 +55,8 @@ class RobustLayer {
     }
   }
 
-  // Searches from nothing, and from `of_sum` where that is better; `of_sum` becomes what was found.
+  // Searches from scratch. If `of_sum` is better than that result, searches from `of_sum`. Replaces `of_sum`
+  // by the result.
   void solve(std::span<std::int32_t> of_sum) {
     if (deadline_.passed()) return;
     const auto before = static_cast<float>(std::ranges::max(max_over_mean(of_sum)));
@@ -67,8 +68,8 @@ class RobustLayer {
     search_from(of_sum);
   }
 
-  // No copy of an expert is above the bound in any recording, so it has as many as its largest share needs;
-  // and what slot_bound() finds of each recording alone.
+  // Two bounds. No copy of an expert may exceed the bound in any recording, so its largest share tells how
+  // many copies it needs. The other is slot_bound() of each recording alone.
   double bound() const {
     const double total = std::reduce(peaks_.begin(), peaks_.end(), 0.0);
     if (total <= 0) return 1;
@@ -89,7 +90,7 @@ class RobustLayer {
     return std::max(1.0, bound * (1 - kBoundRounding));
   }
 
-  // Of each recording, [W].
+  // [W] for each recording.
   std::vector<double> max_over_mean(std::span<const std::int32_t> expert_in) const {
     std::vector<std::int32_t> copies;
     count_copies(expert_in, num_experts_, copies);
@@ -104,7 +105,7 @@ class RobustLayer {
   }
 
  private:
-  // Copies and ranks from nothing. False where some node was too narrow for distinct experts.
+  // Searches from scratch. False if some node has too few distinct experts.
   bool search_alone() {
     heaviest_ = kLevel;
     if (nodes_.size() == 1) {
@@ -118,7 +119,7 @@ class RobustLayer {
     return true;
   }
 
-  // Groups to nodes, equally many to each, level over nodes. False where they are not equally many.
+  // Assigns equally many groups to each node, level over nodes. False if the groups do not divide evenly.
   bool group_nodes() {
     const std::size_t size = num_experts_ / num_groups_;
     if (num_groups_ % nodes_.size() != 0) return false;
@@ -163,7 +164,8 @@ class RobustLayer {
     return true;
   }
 
-  // Node by node, as groups stay where they are. A placement with an expert twice on a rank stays as it is.
+  // Searches node by node, so that groups stay on their nodes. A node in which a rank must hold an expert
+  // twice is left as it is.
   void search_from(std::span<std::int32_t> expert_in) {
     for (const NodeSlots& node : nodes_) {
       const auto capacities = node.ranks_of(capacities_);
@@ -184,13 +186,13 @@ class RobustLayer {
   const Deadline& deadline_;
   std::vector<NodeSlots> nodes_;
 
-  std::vector<double> shares_;  // [W, E], 1 is the mean of a rank
-  std::vector<double> peaks_;   // [E] the largest of the recordings
+  std::vector<double> shares_;  // [W, E]; 1 is the mean load of a rank
+  std::vector<double> peaks_;   // [E] the largest share over the recordings
   std::size_t blocks_ = 1;
   std::vector<Lanes> lanes_;                           // [E, blocks]
   std::vector<std::vector<std::int32_t>> experts_of_;  // [nodes]
   std::vector<std::int32_t> found_;                    // [slots]
-  float heaviest_ = 0;                                 // of what was found
+  float heaviest_ = 0;                                 // largest load of a rank in found_
   std::vector<Lanes> local_;
 };
 
@@ -223,7 +225,7 @@ std::vector<double> sum_of_recordings(const ReplicaProblem& of_all) {
   return sum;
 }
 
-// Of one layer, [W, E].
+// The loads of one layer, [W, E].
 std::vector<double> loads_of_layer(const ReplicaProblem& of_all, std::size_t layer) {
   const auto experts = static_cast<std::size_t>(of_all.num_experts);
   std::vector<double> loads;
@@ -234,7 +236,7 @@ std::vector<double> loads_of_layer(const ReplicaProblem& of_all, std::size_t lay
   return loads;
 }
 
-// With groups, also what replicate() knows of each recording alone.
+// With groups there is another bound: that of replicate() for each recording alone.
 double bound_of_groups(const RobustProblem& problem, std::span<const double> loads,
                        const Deadline& deadline) {
   ReplicaProblem alone = problem.of_each;
@@ -249,7 +251,7 @@ double bound_of_groups(const RobustProblem& problem, std::span<const double> loa
   return bound;
 }
 
-// Of the recording for which it is largest: the mean over layers.
+// The mean over layers of the recording for which it is largest.
 double worst_mean(std::span<const double> max_over_mean, std::size_t layers) {
   double worst = 0;
   for (std::size_t w = 0; w < max_over_mean.size() / layers; ++w) {
@@ -294,7 +296,8 @@ RobustSolution replicate_robustly(const RobustProblem& problem) {
     if (problem.of_each.num_groups > 1) bound = std::max(bound, bound_of_groups(problem, loads, deadline));
     solution.placed.bound[l] = bound;
   }
-  // Each layer's worst recording is no worse, but over layers it need not be the same one.
+  // No layer is worse in its worst recording. But layers may have different worst recordings, so the mean
+  // over layers of one recording may still be worse.
   if (worst_mean(solution.max_over_mean, layers) > worst_mean(of_first, layers)) {
     solution.placed.physical_to_logical = first.physical_to_logical;
     solution.max_over_mean = std::move(of_first);

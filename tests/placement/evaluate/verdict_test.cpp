@@ -56,7 +56,7 @@ TEST_F(Verdicts, TurnWhereABoundOfTheGainOverTheHorizonPassesTheMove) {
   EXPECT_EQ(
       verdict.sentence,
       "it pays: 250.00 us a step are saved (200.00 us to 300.00 us), the move takes 50.00 ms, so it pays "
-      "after 200 steps, and 1000 steps are asked about");
+      "after 200 steps, and the horizon is 1000 steps");
   EXPECT_FALSE(verdict.tokens_needed);
 }
 
@@ -68,7 +68,7 @@ TEST_F(Verdicts, ANoisyGainIsNotEnoughDataAndSaysHowManyTokensWouldDo) {
   EXPECT_EQ(verdict.tokens_needed, 16'000);
   EXPECT_THAT(verdict.sentence,
               HasSubstr("the move needs 50.00 us of each step over 1000 steps; about 16,000 "
-                        "tokens would do, where there are 1,000"));
+                        "tokens would be enough, and there are 1,000"));
 }
 
 TEST_F(Verdicts, AGainThatIsAllChanceAsksForNoMoreThanAStandardErrorShows) {
@@ -83,9 +83,10 @@ TEST_F(Verdicts, WithoutBlocksThereIsNotEnoughDataHoweverLargeTheGainSeems) {
     const Verdict verdict = of(1.5, after, 1e9);
     EXPECT_EQ(verdict.answer, Answer::not_enough_data) << after;
     EXPECT_EQ(verdict.tokens_needed, 6700);
-    EXPECT_EQ(verdict.sentence,
-              "not enough data: r has 3 steps, and 20 are needed, so how far chance goes is not known; about "
-              "6,700 tokens would do, where there are 1,000");
+    EXPECT_EQ(
+        verdict.sentence,
+        "not enough data: r has 3 steps, and 20 are needed, so the effect of chance is not known; about "
+        "6,700 tokens would be enough, and there are 1,000");
   }
 }
 
@@ -95,7 +96,7 @@ TEST_F(Verdicts, NeverPayOnWhatThePlacementWasMadeFromUnlessItWasHeldOut) {
   EXPECT_EQ(own.answer, Answer::not_enough_data);
   EXPECT_THAT(own.sentence,
               HasSubstr("made from this data, so it is optimistic that 250.00 us a step are saved"));
-  EXPECT_THAT(own.sentence, HasSubstr("tokens of other traffic would do"));
+  EXPECT_THAT(own.sentence, HasSubstr("tokens of other traffic would be enough"));
   evidence_.held_out = true;
   const Verdict held_out = of_gain(0.25, 0.05, 1000);
   EXPECT_EQ(held_out.answer, Answer::pays);
@@ -112,7 +113,7 @@ TEST_F(Verdicts, AGainOnItsOwnWindowThatDoesNotCoverTheMoveDoesNotPay) {
   EXPECT_EQ(
       verdict.sentence,
       "it does not pay: 20.00 us a step are saved, the move takes 50.00 ms, so it pays after 2500 steps, "
-      "and 1000 steps are asked about, and that is optimistic: it was made from this data");
+      "and the horizon is 1000 steps, and that is optimistic: it was made from this data");
   EXPECT_EQ(of(1.20, 1.18, 3000).answer, Answer::not_enough_data);
 }
 

@@ -204,15 +204,15 @@ TEST(Incremental, SaysWhatIsWrong) {
   EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .least_gain = nan}),
             "least_gain: nan; allowed: 0 or more, finite");
   const Placement wider = Placement::contiguous(1, 4, 4);
-  EXPECT_EQ(
-      message({.current = live, .loads = loads, .max_moves = 1, .alternative = &wider}),
-      "alternative: 1 layers x 4 experts on 4 ranks; allowed: 1 layers x 4 experts on 2 ranks, as are live");
+  EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .alternative = &wider}),
+            "alternative: 1 layers x 4 experts on 4 ranks; allowed: 1 layers x 4 experts on 2 ranks, as the "
+            "current placement has");
   const Placement uneven({LayerPlacement({{0}, {0}, {0}, {1}}, 2)});
   EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .alternative = &uneven}),
             "alternative: rank 0 holds 3 experts in 2 slots; allowed: as many experts as slots");
   EXPECT_THAT(message({live, loads, 1, 1, {2}}), testing::HasSubstr("1 layers x 2 ranks"));
   const std::vector<double> huge(4, 1e308);
-  EXPECT_EQ(message({live, huge, 1}), "loads: those of layer 0 add up to inf; allowed: a finite total");
+  EXPECT_EQ(message({live, huge, 1}), "loads: the loads of layer 0 add up to inf; allowed: a finite total");
   EXPECT_THAT(message({live, loads, 1, 1, {2, 1}}), testing::HasSubstr("rank 1 holds 2 experts in 1 slots"));
 }
 

@@ -171,7 +171,7 @@ TEST(FastRanks, RefuseAProfileWithoutTheTrafficAskedFor) {
   const Clustering clustering{.cluster_of = Homes(2, {0, 0, 1, 1})};
   EXPECT_THAT(refusal(small, clustering), testing::HasSubstr("has no transitions"));
   small.traffic = TrafficModel::dispatch_combine;
-  EXPECT_THAT(refusal(small, clustering), testing::HasSubstr("are of 0 layers, 0 ranks and 0 experts"));
+  EXPECT_THAT(refusal(small, clustering), testing::HasSubstr("have 0 layers, 0 ranks and 0 experts"));
   small.sources = {.num_layers = 2, .num_ranks = 2, .num_experts = 4, .counts = std::vector<double>(16, 1.0)};
   small.sources.counts[3] = -2;
   EXPECT_THAT(refusal(small, clustering), testing::HasSubstr("have a count of -2"));

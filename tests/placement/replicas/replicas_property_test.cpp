@@ -185,7 +185,7 @@ TEST(ReplicasErrors, SayWhatIsWrongAndWhatWouldBeRight) {
   c.num_nodes = 3;
   EXPECT_THAT(message(c), testing::HasSubstr("3 nodes of 2 ranks"));
   c = {1, 4, {1, 2, 3, 4}, 6, 3, 3, 2};
-  EXPECT_THAT(message(c), testing::HasSubstr("2 groups of experts do not fill 3 nodes"));
+  EXPECT_THAT(message(c), testing::HasSubstr("2 groups of experts cannot fill 3 nodes"));
   for (int ReplicaCase::*size : {&ReplicaCase::num_layers, &ReplicaCase::num_experts, &ReplicaCase::num_ranks,
                                  &ReplicaCase::num_nodes, &ReplicaCase::num_groups}) {
     c = good;

@@ -10,8 +10,8 @@
 //   least <= sum_e x[c,e,l] <= most      Eq. 7, or equal sizes
 //   sum_c x[c,e,l] = 1                   not in the paper, and needed
 //
-// Clusters of one layer have no names. Unless layers are tied, cluster c may be taken to begin after
-// cluster c-1 in the order of experts, which cuts P! copies of every answer down to one.
+// Clusters of one layer are interchangeable. Unless layers are tied, cluster c must begin after cluster c-1
+// in the order of experts. That keeps one of the P! copies of every answer.
 #pragma once
 
 #include <algorithm>
@@ -35,15 +35,16 @@ inline std::vector<int> heaviest_first(std::span<const std::int64_t> loads) {
   return order;
 }
 
-// Deviations are whole numbers: a bound between two of them, less the solver's tolerance, is the upper one.
+// Deviations are whole numbers, so a fractional bound is rounded up, after subtracting the solver's
+// tolerance.
 inline double whole_bound(double bound_of_program) {
   return std::ceil(bound_of_program - 1e-6 * std::max(1.0, std::abs(bound_of_program)));
 }
 
 class ClusterProgram {
  public:
-  // loads[l] is [E]. `tied`: the totals of the rule (Eq. 13) hold over these layers, cluster c lying on rank
-  // c. deviation_floors[l]: nobody's deviation in that layer is below it.
+  // loads[l] is [E]. `tied`: the totals of the rule (Eq. 13) hold over these layers, with cluster c on rank
+  // c. deviation_floors[l]: a lower bound on the deviation of that layer.
   ClusterProgram(const std::vector<std::span<const std::int64_t>>& loads, const SizeRule& rule, bool tied,
                  const std::vector<double>& deviation_floors)
       : rule_(rule), tied_(tied) {
@@ -59,8 +60,8 @@ class ClusterProgram {
     if (tied) tie_layers();
   }
 
-  // `known` clusters, or none. The bound is of the sum of |P load - total|. It ends at the deadline's gap, of
-  // these layers or of all together.
+  // Starts from `known` clusters, if any. The returned bound is on the sum of |P load - total|. Stops within
+  // the deadline's gap, for these layers or for all together.
   ProgramAnswer solve_from(const std::vector<std::vector<int>>& known, double seconds,
                            const Deadline& deadline) const {
     const std::vector<double> start = known.empty() ? std::vector<double>{} : start_of(known);
@@ -87,10 +88,10 @@ class ClusterProgram {
   }
 
  private:
-  // Numbers far above this lose to the solver's tolerances, which are absolute.
+  // Coefficients far above this suffer from the solver's absolute tolerances.
   static constexpr double kLargestCoefficient = 1e5;
 
-  // The names of clusters may change, but experts of one cluster stay together.
+  // Renames clusters as symmetry breaking requires; experts of one cluster stay together.
   std::vector<double> start_of(const std::vector<std::vector<int>>& cluster_of) const {
     std::vector<double> start(program_.columns.size(), 0.0);
     std::vector<int> name(static_cast<std::size_t>(rule_.num_ranks));
@@ -153,9 +154,9 @@ class ClusterProgram {
     program_.add_row({deviation_floor / unit_, infinity}, all);
   }
 
-  // The i-th expert of the order may be in cluster c only if one before it is in cluster c-1.
+  // The i-th expert of the order may be in cluster c only if an earlier one is in cluster c-1.
   void break_symmetry(std::size_t layer) {
-    if (rule_.in_layer.least.front() == 0) return;  // an empty cluster begins nowhere
+    if (rule_.in_layer.least.front() == 0) return;  // the first expert of an empty cluster is undefined
     std::vector<Term> row;
     for (int i = 0; i < rule_.num_experts; ++i)
       for (int cluster = 1; cluster < rule_.num_ranks; ++cluster) {

@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::size_t kMostTrials = 6;  // layers in which a move is followed by exchanges, to choose from
+constexpr std::size_t kMostTrials = 6;  // layers in which a move is tried with swaps after it
 
 class Totals {
  public:
@@ -95,7 +95,7 @@ class Totals {
   std::vector<Clusters>& layers_;
   const Deadline& deadline_;
   std::vector<Sizes> sizes_;  // [L]
-  std::vector<int> above_;    // [P] experts beyond the total, below 0 if fewer
+  std::vector<int> above_;    // [P] experts beyond the total; negative if fewer
 };
 
 }  // namespace

@@ -19,8 +19,8 @@ double total_of(std::span<const std::int64_t> loads) {
 using Subset = std::uint32_t;
 
 // A dynamic program over subsets: best[k][S] is the least deviation of clusters 0..k-1 that hold exactly the
-// experts of S. Where ranks are alike, clusters have no names, and the last one may be taken to hold the
-// lowest expert of S.
+// experts of S. If ranks are alike, clusters are interchangeable, so the last one must hold the lowest expert
+// of S.
 class SubsetProgram {
  public:
   SubsetProgram(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline)
@@ -37,7 +37,7 @@ class SubsetProgram {
     }
   }
 
-  // False: it had to end.
+  // Returns false if the deadline ended it.
   bool run() {
     best_.assign(1, std::vector<double>(deviation_.size(), kInfinity));
     best_[0][0] = 0;
@@ -86,7 +86,7 @@ class SubsetProgram {
     return best_[static_cast<std::size_t>(clusters) - 1][s ^ choice] + deviation_[choice];
   }
 
-  // Every subset of s that may be the last of so many clusters.
+  // Calls f for every subset of s that may be the last of `clusters` clusters.
   template <class F>
   void for_choices(int clusters, Subset s, F f) const {
     const int least = rule_.in_layer.least[static_cast<std::size_t>(clusters) - 1];
@@ -105,7 +105,7 @@ class SubsetProgram {
   const SizeRule& rule_;
   const Deadline& deadline_;
   Subset all_;
-  std::vector<double> deviation_;          // of a cluster that holds a subset
+  std::vector<double> deviation_;          // of a cluster that holds the subset
   std::vector<std::vector<double>> best_;  // [clusters][subset]
 };
 

@@ -1,6 +1,6 @@
 // One layer of program 1: its experts in P clusters of nearly equal load.
 //
-// Problem     minimise the sum over clusters of |P load - total| (P times Eq. 1), cluster c having
+// Problem     minimise the sum over clusters of |P load - total| (P times Eq. 1). Cluster c has
 //             least[c]..most[c] experts.
 // Method      a dynamic program over subsets where it is small; HiGHS otherwise. On 16 experts in 4
 //             clusters the first takes 0.02 s, the second 0.3 s.
@@ -25,10 +25,10 @@ struct ExactPartition {
 double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>& cluster_of,
                     int num_clusters);
 
-// Steps that the dynamic program would take.
+// Estimated steps of the dynamic program.
 double subset_steps(const SizeRule& rule);
-// Both improve `partition`, which is feasible, and raise its bound. Cut off by the time or a stop, which they
-// say with false, they leave it as it was, or better.
+// Both functions improve `partition`, which must be feasible, and raise its bound. They return false if the
+// time or a stop cut them off; `partition` is then unchanged or better.
 bool partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
                           ExactPartition& partition);
 bool partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,

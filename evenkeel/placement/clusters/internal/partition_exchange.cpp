@@ -12,7 +12,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// At most two experts of a cluster, by their load together.
+// At most two experts of one cluster, ordered by their total load.
 struct Bundle {
   std::int64_t load = 0;
   int count = 0;
@@ -28,8 +28,8 @@ struct BundleExchange {
   std::int64_t distance = 0;
 };
 
-constexpr int kFewExperts = 64;                  // up to here precision is worth any time
-constexpr std::size_t kMostExpertsOfPairs = 48;  // in a cluster: beyond, its pairs are too many to sort
+constexpr int kFewExperts = 64;                  // up to here precision is worth the time
+constexpr std::size_t kMostExpertsOfPairs = 48;  // per cluster; more experts make too many pairs to sort
 
 class Exchanger {
  public:
@@ -60,7 +60,8 @@ class Exchanger {
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-  // Heaviest against lightest first. Pairs that failed before and have not changed since are passed over.
+  // Tries pairs of clusters, heaviest against lightest first. Skips pairs that failed before and have not
+  // changed.
   bool pass() {
     std::vector<std::size_t> order(members_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -105,7 +106,7 @@ class Exchanger {
     return best;
   }
 
-  // Both ascending: the difference that is nearest to half the distance lies on one staircase walk.
+  // Both lists ascend, so one staircase walk finds the exchange that moves closest to half the difference.
   void find_best(std::size_t a, std::size_t b, const std::vector<Bundle>& gives,
                  const std::vector<Bundle>& takes, BundleExchange& best) const {
     std::size_t give = 0;
@@ -122,7 +123,7 @@ class Exchanger {
   }
 
   void carry_out(std::size_t a, std::size_t b, const Bundle& give, const Bundle& take) {
-    const Bundle gives = give;  // the lists that hold them change below
+    const Bundle gives = give;  // copies: the lists that hold them change below
     const Bundle takes = take;
     move(a, b, gives);
     move(b, a, takes);
@@ -168,16 +169,16 @@ class Exchanger {
   const Deadline& deadline_;
   std::vector<std::vector<int>> members_;     // [P]
   std::vector<std::int64_t> loads_;           // [P]
-  std::vector<std::vector<Bundle>> bundles_;  // [P][3] of none, one, two experts
+  std::vector<std::vector<Bundle>> bundles_;  // [P][3] bundles of none, one, two experts
   std::vector<char> fresh_;                   // [P][3]
   std::vector<std::int64_t> version_;         // [P], raised by every change
-  std::vector<std::int64_t> tried_;           // [P, P] versions of both when nothing was found
+  std::vector<std::int64_t> tried_;           // [P, P] sum of both versions when no exchange was found
   std::int64_t mean_ = 0;
-  std::int64_t narrow_ = 1;  // clusters nearer to each other than this are left
+  std::int64_t narrow_ = 1;  // clusters that differ by at most this are skipped
   int widest_ = 1;
 };
 
-// Swaps a few experts between clusters, keeping sizes.
+// Swaps a few experts between clusters at random; sizes stay the same.
 void shake(std::mt19937_64& random, Clusters& clusters) {
   for (int swap = 0; swap < 3; ++swap) {
     const std::size_t one = random() % clusters.size();
@@ -195,10 +196,11 @@ Clusters largest_first(const PartitionTask& task) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return task.loads[a] > task.loads[b]; });
   std::vector<int> sizes(task.least.size(), 0);
-  // Experts that least sizes still ask for; once that is all there are, no cluster gets more than its least.
+  // Experts still needed to fill least sizes. Once only that many are left, no cluster gets more than its
+  // least.
   std::int64_t owed = std::accumulate(task.least.begin(), task.least.end(), std::int64_t{0});
   bool spare = true;
-  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // a heap of loads and clusters with capacity
+  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // min-heap: load, cluster with space
   const auto has_space = [&](std::size_t c) { return sizes[c] < (spare ? task.most[c] : task.least[c]); };
   for (std::size_t c = 0; c < sizes.size(); ++c)
     if (has_space(c)) lightest.emplace_back(0, c);

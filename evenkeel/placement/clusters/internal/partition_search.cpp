@@ -32,7 +32,7 @@ class PartitionSearch {
   }
 
  private:
-  using Experts = std::uint32_t;  // a set
+  using Experts = std::uint32_t;  // a bit set
   struct Size {
     int least;
     int most;
@@ -44,12 +44,12 @@ class PartitionSearch {
     Size size;
   };
   using Parts = std::vector<Part>;
-  struct Choice {  // of the sizes that go into one half
+  struct Choice {  // which sizes go into one half
     Sizes in;
     Sizes out;
   };
 
-  // The least deviation of `experts` in clusters of `sizes` if it is below `limit`, else `limit`.
+  // Returns the least deviation of `experts` in clusters of `sizes`, or `limit` if it is not below `limit`.
   Wide split(Experts experts, const Sizes& sizes, Wide limit, Parts& parts) {
     if (!fits(experts, sizes)) return limit;
     if (sizes.size() == 1) {
@@ -62,7 +62,7 @@ class PartitionSearch {
     return limit;
   }
 
-  // One half holds the first expert, so that no split is met twice.
+  // One half always holds the first expert, so that no split is tried twice.
   Wide halve(Experts experts, const Choice& choice, Wide limit, Parts& parts) {
     const Experts first = experts & (~experts + 1);
     const Experts others = experts ^ first;
@@ -88,7 +88,7 @@ class PartitionSearch {
     }
   }
 
-  // How far the load of so many clusters is from their means: they deviate no less together.
+  // How far the load of these clusters is from their means. Together they deviate at least as much.
   Wide distance(Experts experts, std::size_t num_clusters) const {
     const Wide above =
         Wide{load_of_[experts]} * task_.num_clusters() - Wide{total_} * static_cast<int>(num_clusters);
@@ -106,7 +106,7 @@ class PartitionSearch {
     return least <= count && count <= most;
   }
 
-  // All ways to take `count` of the sizes that differ as sets of sizes.
+  // All ways to take `count` of the sizes; equal sets of sizes are listed once.
   static std::vector<Choice> choices(const Sizes& sizes, std::size_t count) {
     std::vector<Choice> found;
     std::vector<bool> taken(sizes.size(), false);
@@ -121,7 +121,7 @@ class PartitionSearch {
     return found;
   }
 
-  // Parts were cut for sizes, and each size belongs to a cluster.
+  // Parts were split by size; this assigns each part a cluster with that size.
   Clusters clusters_of(const Parts& parts) const {
     std::vector<bool> used(parts.size(), false);
     Clusters clusters(task_.loads.size(), 0);

@@ -15,7 +15,7 @@ constexpr std::size_t kMostStates = 50'000;
 
 class SizeProgram {
  public:
-  // The totals are those of a SizeRule.
+  // `total` must be the totals of a SizeRule.
   SizeProgram(const std::vector<PartitionTask>& tasks, std::vector<int> total, const std::vector<Wide>& least,
               std::int64_t search_steps, const Deadline& deadline)
       : tasks_(tasks),
@@ -42,7 +42,7 @@ class SizeProgram {
   }
 
  private:
-  struct Cut {    // the best clusters of a layer for some sizes
+  struct Cut {    // the best clusters of a layer for given sizes
     Sizes sizes;  // ascending
     Clusters clusters;
     Wide deviation;
@@ -56,7 +56,7 @@ class SizeProgram {
   };
   using States = std::vector<State>;
 
-  // All ways to cut E into P sizes, ascending, that may deviate less than `slack`.
+  // Lists the ways to cut E into P ascending sizes that can deviate less than `slack`.
   void list_cuts(std::size_t layer, Wide slack) {
     const int P = tasks_[layer].num_clusters();
     const int E = tasks_[layer].num_experts();
@@ -122,7 +122,7 @@ class SizeProgram {
     } while (std::next_permutation(sizes.begin(), sizes.end()));
   }
 
-  // Each rank gets at least one more expert in each layer left.
+  // Whether equal totals are still possible: each rank gets at least one more expert in each remaining layer.
   bool may_end_even(const Sizes& totals, std::size_t layers_left) const {
     for (std::size_t rank = 0; rank < totals.size(); ++rank) {
       const int left = total_[rank] - totals[rank];

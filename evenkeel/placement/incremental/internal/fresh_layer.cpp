@@ -18,7 +18,7 @@ struct NodePool {
   std::vector<std::int32_t> capacities;
 };
 
-// False where an expert is at home on several nodes.
+// Returns false if an expert has homes on several nodes.
 bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slots_per_rank,
                 std::span<const std::int32_t> node_of_rank, std::vector<NodePool>& pools) {
   pools.resize(static_cast<std::size_t>(node_of_rank.back()) + 1);
@@ -32,13 +32,13 @@ bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slot
   for (std::size_t rank = 0; rank < slots_per_rank.size(); ++rank) {
     NodePool& pool = pools[static_cast<std::size_t>(node_of_rank[rank])];
     if (pool.capacities.empty()) pool.first_rank = rank;
-    // More slots than experts cannot all be used: each is on a rank at most once.
+    // A rank holds each expert at most once, so it cannot use more slots than there are experts.
     pool.capacities.push_back(std::min(slots_per_rank[rank], static_cast<std::int32_t>(pool.experts.size())));
   }
   return true;
 }
 
-// rank_of[new rank]: the old rank whose place it takes, of the same capacity.
+// rank_of[new rank]: the old rank, of the same capacity, whose number it takes.
 std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
                                      std::span<const std::int32_t> expert_in) {
   const std::size_t ranks = pool.capacities.size();
@@ -56,7 +56,7 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
   return match_by_common(common, ranks);
 }
 
-// Places the experts of one pool after another, whichever way their recordings ask for.
+// Places the experts of one pool after another: by load for one recording, by level search for several.
 class PoolPlacer {
  public:
   PoolPlacer(std::span<const double> loads, std::size_t num_experts, const Deadline& deadline)
@@ -65,7 +65,7 @@ class PoolPlacer {
       to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed_);
   }
 
-  // The expert of the pool in each of its slots; empty where none was found.
+  // The pool's expert in each of its slots; empty if no packing was found.
   std::vector<std::int32_t> place(const NodePool& pool) {
     return num_recordings() == 1 ? by_load(pool) : by_recordings(pool);
   }
@@ -126,7 +126,7 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
         const auto local = static_cast<std::size_t>(expert_in[slot++]);
         const auto rank = static_cast<std::int32_t>(pool.first_rank + rank_of[made]);
         std::vector<std::int32_t>& of_expert = homes[static_cast<std::size_t>(pool.experts[local])];
-        if (!of_expert.empty() && of_expert.back() == rank) return {};  // ranks too unlike to separate copies
+        if (!of_expert.empty() && of_expert.back() == rank) return {};  // no way to separate copies
         of_expert.push_back(rank);
       }
   }

@@ -1,8 +1,8 @@
-// A layer placed without regard to moves, then its ranks numbered so that as many homes as possible stay.
+// Places a layer regardless of moves, then numbers its ranks so that as many homes as possible stay.
 //
-// Method      PoolSolver and order_copies() on the slots that there are, node by node, or level_pool() for
-//             several recordings; of ranks with as many slots in a node, pairs (new, old) are matched by
-//             decreasing number of experts in common.
+// Method      PoolSolver and order_copies() on the given slots, node by node; level_pool() for several
+//             recordings. Then ranks of a node with equally many slots are matched: pairs (new, old) by
+//             decreasing number of common experts.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace evenkeel::internal {
 
-// loads [W, E] of W recordings, 1 the mean of a rank. [E] ranks of each expert; empty where an expert is at
-// home on several nodes, so that nodes cannot be placed one by one, where ranks have so unlike slots that no
-// packing was found, or if the deadline passed before.
+// `loads` [W, E] of W recordings; 1 is the mean load of a rank. Returns [E] the ranks of each expert. Empty
+// if an expert has homes on several nodes (nodes cannot be placed one by one), if slots of ranks differ so
+// much that no packing is found, or if the deadline passes first.
 std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,

@@ -1,5 +1,5 @@
-// One layer's homes as they are being changed: which experts each rank holds, what it bears in each
-// recording, and how many of the homes are new.
+// One layer's homes while they change: the experts on each rank, its load in each recording, and the number
+// of new homes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace evenkeel::internal {
 
 class LayerHomes {
  public:
-  // loads [W, E], of W recordings.
+  // `loads` is [W, E], for W recordings.
   LayerHomes(const LayerPlacement& placement, std::span<const double> loads)
       : loads_(loads),
         on_rank_(static_cast<std::size_t>(placement.num_ranks())),
@@ -42,7 +42,7 @@ class LayerHomes {
   double rank_load(std::size_t rank, std::size_t recording) const {
     return rank_load_[recording * on_rank_.size() + rank];
   }
-  // The load of each home of an expert, with `change` more or fewer homes.
+  // The load of each home of an expert if the expert had `change` more homes (negative: fewer).
   double share(std::size_t expert, std::size_t recording, int change = 0) const {
     return loads_[recording * homes_.size() + expert] / (static_cast<double>(homes_[expert].size()) + change);
   }
@@ -57,7 +57,8 @@ class LayerHomes {
     return {at % on_rank_.size(), at / on_rank_.size()};
   }
 
-  // Each leaves rank loads and the count of moves right. A home to remove is there, one to add is not.
+  // Both update rank loads and the count of moves. remove() needs a home that exists, add() one that does
+  // not.
   void add(std::size_t rank, std::size_t expert) {
     homes_[expert].push_back(static_cast<std::int32_t>(rank));
     on_rank_[rank].push_back(static_cast<std::int32_t>(expert));
@@ -74,7 +75,7 @@ class LayerHomes {
     measure(rank);
   }
 
-  // Old homes in their order, then new ones ascending.
+  // Homes of each expert: old ones in their order, then new ones ascending.
   std::vector<std::vector<int>> listed(const LayerPlacement& before) const {
     std::vector<std::vector<int>> lists(homes_.size());
     for (std::size_t e = 0; e < homes_.size(); ++e) {
@@ -89,7 +90,7 @@ class LayerHomes {
   }
 
  private:
-  // Sums are made anew, so that rounding does not gather over many steps.
+  // Recomputes the sums, so that rounding errors do not accumulate over many steps.
   void measure(std::size_t rank) {
     for (std::size_t recording = 0; recording < num_recordings(); ++recording) {
       double load = 0;

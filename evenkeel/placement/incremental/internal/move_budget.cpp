@@ -25,7 +25,7 @@ Segment segment(std::span<const MoveOffer> offers, std::size_t layer, std::size_
   return {layer, from, to, offers[to].moves - offers[from].moves, offers[from].value - offers[to].value};
 }
 
-// The lower convex hull, from the first offer on.
+// Lists the segments of the lower convex hull, starting at the first offer.
 void list_hull(std::span<const MoveOffer> offers, std::size_t layer, const Deadline& deadline,
                std::vector<Segment>& segments) {
   for (std::size_t from = 0; from + 1 < offers.size();) {
@@ -43,7 +43,7 @@ void list_hull(std::span<const MoveOffer> offers, std::size_t layer, const Deadl
   }
 }
 
-// Offers that the hull passes over, or whose segment was too long.
+// Takes offers that the hull skips, or whose segment had too many moves.
 void spend_rest(std::span<const std::vector<MoveOffer>> offers, int left, std::vector<std::size_t>& taken) {
   for (;;) {
     Segment best;

@@ -1,10 +1,10 @@
-// Moves dealt to layers: which of the states that each layer offers is taken, so that the sum of their values
-// is low and all moves together are within the budget.
+// Divides a budget of moves among layers: chooses one of the states that each layer offers, so that the sum
+// of their values is low and all moves are within the budget.
 //
-// Method      along the lower convex hulls of the layers' offers, the steepest segment first; then, with what
-//             is left, single offers by the most they gain. A sum within `spare` of the least ends it.
-// Guarantee   within the budget; the sum is the least there is for the number of moves spent on whole
-//             segments.
+// Method      along the lower convex hulls of the layers' offers, the steepest segment first. Then the moves
+//             left go to single offers, the largest gain first. Stops once the sum is within `spare` of the
+//             least.
+// Guarantee   within the budget; no choice has a lower sum with the number of moves spent on whole segments.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,19 @@ namespace evenkeel::internal {
 struct MoveOffer {
   int moves = 0;
   double value = 0;
-  std::size_t state = 0;  // the layer's own name for it
+  std::size_t state = 0;  // the layer's own identifier
 };
 
-// Each layer's offers are keep_useful() and begin with 0 moves. spare is 0 or more. Returns, for each layer,
-// the index of the offer taken. After the deadline a layer's hull is not looked for further: its last offer
-// stands for the rest.
+// Each layer's offers must be passed through keep_useful() and begin with 0 moves; spare is 0 or more.
+// Returns the index of the chosen offer of each layer. After the deadline, the rest of a layer's hull is one
+// segment to its last offer.
 std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
                                      double spare, const Deadline& deadline);
 
-// What the sum of values can fall by.
+// The most that the sum of values can fall.
 double most_gain(std::span<const std::vector<MoveOffer>> offers);
 
-// Sorted by moves; only those lower than all with as many moves or fewer.
+// Sorts by moves. Keeps an offer only if its value is below that of every offer with as many or fewer moves.
 void keep_useful(std::vector<MoveOffer>& offers);
 
 }  // namespace evenkeel::internal

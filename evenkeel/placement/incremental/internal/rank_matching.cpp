@@ -7,7 +7,8 @@ namespace evenkeel::internal {
 
 namespace {
 
-// [n, n] of consecutive ranks from `made_first` and `live_first` on.
+// [n, n] common experts of consecutive ranks, starting at `made_first` and `live_first`; -1 for unequal
+// sizes.
 std::vector<int> common_of_ranks(const LayerPlacement& made, const LayerPlacement& live,
                                  std::size_t made_first, std::size_t live_first, std::size_t n) {
   std::vector<int> common(n * n, 0);
@@ -24,7 +25,7 @@ std::vector<int> common_of_ranks(const LayerPlacement& made, const LayerPlacemen
   return common;
 }
 
-// [nodes, nodes]: homes in common if any rank of a node may take any number.
+// [nodes, nodes]: homes in common, whatever the numbers of ranks within a node.
 std::vector<int> common_of_nodes(const LayerPlacement& made, const LayerPlacement& live, std::size_t nodes) {
   const auto ranks_of_node = static_cast<std::size_t>(made.num_ranks()) / nodes;
   std::vector<int> common(nodes * nodes, 0);

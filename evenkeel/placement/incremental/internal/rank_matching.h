@@ -1,5 +1,4 @@
-// A placement made without regard to the one that is live, under rank numbers that keep as many homes as
-// possible.
+// Renumbers the ranks of a new placement so that as many homes of the live one as possible stay.
 //
 // Method      pairs (made, live) by decreasing number of experts in common, then by number.
 #pragma once
@@ -13,13 +12,13 @@
 
 namespace evenkeel::internal {
 
-// live_of[made], or n for one that is left over. common [n, n], rows of the made ones; below 0 where the pair
-// may not be.
+// live_of[made]; n if unmatched. `common` is [n, n], a row for each made item; below 0 if the pair is not
+// allowed.
 std::vector<std::size_t> match_by_common(std::span<const int> common, std::size_t n);
 
-// `made` with nodes as alike as possible to those of `live`, and then the ranks in them. Nodes have equally
-// many ranks. Only ranks with equally many experts take each other's place; where that leaves one over,
-// `made` comes back as it is.
+// Renumbers the nodes of `made` to be as similar as possible to those of `live`, then the ranks in them. All
+// nodes have equally many ranks. Only ranks with equally many experts are matched; if that leaves a rank
+// unmatched, returns `made` unchanged.
 LayerPlacement renumbered(const LayerPlacement& made, const LayerPlacement& live, int num_nodes);
 
 }  // namespace evenkeel::internal

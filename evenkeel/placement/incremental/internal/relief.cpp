@@ -45,7 +45,7 @@ class Relief {
           const auto theirs = static_cast<std::size_t>(t);
           const double moved = homes_.share(mine, recording_) - homes_.share(theirs, recording_);
           const double heaviest = std::max(heaviest_ - moved, homes_.rank_load(other, recording_) + moved);
-          if (heaviest_ - heaviest <= best_merit_) continue;  // not even for one move
+          if (heaviest_ - heaviest <= best_merit_) continue;  // not enough even with one move
           if (moved <= 0 || heaviest >= heaviest_ || !may_go(theirs, rank_)) continue;
           consider({{rank_, mine}, {other, theirs}}, {{other, mine}, {rank_, theirs}});
         }
@@ -53,7 +53,7 @@ class Relief {
     }
   }
 
-  // The heaviest rank gives up a copy of one expert for a copy of another, which it takes a part of.
+  // The heaviest rank gives up a copy of one expert for a copy of another, of which it then bears a part.
   void consider_giving_up() {
     for (std::int32_t m : homes_.on_rank(rank_)) {
       const auto mine = static_cast<std::size_t>(m);
@@ -64,7 +64,7 @@ class Relief {
     }
   }
 
-  // Another rank gives up a copy for one of an expert of the heaviest rank, which then bears less of it.
+  // Another rank gives up a copy for a copy of an expert on the heaviest rank, which then bears less of it.
   void consider_copying_away() {
     for (std::size_t other = 0; other < homes_.num_ranks(); ++other) {
       if (other == rank_) continue;
@@ -134,7 +134,8 @@ class Relief {
     best_.added.assign(added);
   }
 
-  // A copy of `expert` may be put on `rank`: it is not there, and stays in its node.
+  // Whether a copy of `expert` may be added to `rank`: it is not there yet, and the expert has a home in that
+  // node.
   bool may_go(std::size_t expert, std::size_t rank) const {
     if (homes_.holds(rank, expert)) return false;
     return std::ranges::any_of(homes_.homes(expert), [&](std::int32_t home) {
@@ -149,7 +150,8 @@ class Relief {
     return moves;
   }
 
-  // The rank bears so many parts of the expert after, when it has more homes, and so many before.
+  // Adds the rank's change of load: it bears `parts_after` shares of the expert with `more_homes` more homes,
+  // instead of `parts_before` shares now.
   void touch(std::size_t rank, std::size_t expert, int more_homes, int parts_after, int parts_before) {
     if (is_touched_[rank] == 0) touched_.push_back(rank);
     is_touched_[rank] = 1;
@@ -162,11 +164,11 @@ class Relief {
   std::span<const std::int32_t> node_of_rank_;
   std::span<const std::int32_t> free_slots_;
   int most_moves_;
-  std::size_t rank_;       // the heaviest
-  std::size_t recording_;  // in which it is
+  std::size_t rank_;       // the heaviest rank
+  std::size_t recording_;  // the recording in which it is heaviest
   double heaviest_;
   std::vector<double> change_;        // [W, P]
-  std::vector<std::size_t> touched_;  // ranks with a change
+  std::vector<std::size_t> touched_;  // ranks with a changed load
   std::vector<std::uint8_t> is_touched_;
   double best_merit_ = 0;
   ReliefStep best_;

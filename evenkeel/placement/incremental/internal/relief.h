@@ -1,7 +1,7 @@
-// Steps that relieve the heaviest rank of one layer, the one that gains most for each move first.
+// Steps that relieve the heaviest rank of one layer, the largest gain per move first.
 //
-// A step counts for what it leaves of the ranks it touches: in no recording may one of them be as heavy as
-// the heaviest was.
+// A step is judged by the ranks it touches: in no recording may one of them become as heavy as the heaviest
+// was.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace evenkeel::internal {
 
-// Homes given and taken away, up to two of each.
+// Homes added and removed, up to two of each.
 struct ReliefStep {
   struct Home {
     std::size_t rank = 0;
@@ -24,7 +24,8 @@ struct ReliefStep {
   void apply(LayerHomes& homes) const;  // adds first, so that no expert is ever without a home
 };
 
-// The best step that costs at most `most_moves` more, if there is one. node_of_rank, free_slots [P].
+// The best step with at most `most_moves` further moves, if there is one. node_of_rank and free_slots are
+// [P].
 std::optional<ReliefStep> best_relief(const LayerHomes& homes, std::span<const std::int32_t> node_of_rank,
                                       std::span<const std::int32_t> free_slots, int most_moves);
 

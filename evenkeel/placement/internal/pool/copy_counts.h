@@ -1,9 +1,9 @@
-// How many copies each expert gets, so that the largest copy is as small as it can be.
+// How many copies each expert gets, so that the largest copy is as small as possible.
 //
-// Method      each further copy goes to the expert whose copies are largest now, by a heap.
-// Cost        O((E + C) log E) for C copies beyond the first of each.
-// Guarantee   the largest copy is the smallest that any choice of counts reaches: an expert of load w needs
-//             ceil(w / x) copies for each to be at most x, and no copy is given before it is needed for that.
+// Method      each further copy goes to the expert whose copies are largest at that point, by a heap.
+// Cost        O((E + C) log E) for C copies beyond the first of each expert.
+// Guarantee   no choice of counts has a smaller largest copy. An expert of load w needs ceil(w / x) copies
+//             for each to be at most x, and no copy is given before x requires it.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,9 @@ namespace evenkeel::internal {
 
 class CopyCounts {
  public:
-  // `num_slots` copies in all, at least one and at most `most_copies` for each expert; equally large copies
-  // are split in order of expert. num_slots is in loads.size() .. loads.size() * most_copies.
+  // Chooses `num_slots` copies in all, at least one and at most `most_copies` per expert. Among equally large
+  // copies the lower expert id is split first. num_slots must be in loads.size() .. loads.size() *
+  // most_copies.
   void choose(std::span<const FixedLoad> loads, int num_slots, int most_copies) {
     counts_.assign(loads.size(), 1);
     keys_.clear();
@@ -37,14 +38,14 @@ class CopyCounts {
     }
     list(loads);
   }
-  // The items for counts that the caller chose.
+  // Lists the items for counts that the caller chose.
   void list_items(std::span<const FixedLoad> loads, std::span<const std::int32_t> counts) {
     counts_.assign(counts.begin(), counts.end());
     list(loads);
   }
 
   std::span<const std::int32_t> counts() const { return counts_; }
-  // All copies, the largest first; those of one expert stand together. Equal ones by expert.
+  // All copies, the largest first, equal ones by expert. Copies of one expert are adjacent.
   std::span<const FixedLoad> item_loads() const { return item_loads_; }
   std::span<const std::int32_t> item_experts() const { return item_experts_; }
   FixedLoad largest_copy() const { return item_loads_.empty() ? 0 : item_loads_.front(); }
@@ -71,7 +72,7 @@ class CopyCounts {
   std::vector<std::int32_t> counts_;
   std::vector<FixedLoad> item_loads_;
   std::vector<std::int32_t> item_experts_;
-  std::vector<std::uint64_t> keys_;  // of experts, by what one copy bears
+  std::vector<std::uint64_t> keys_;  // of experts, by the load of one copy
 };
 
 }  // namespace evenkeel::internal

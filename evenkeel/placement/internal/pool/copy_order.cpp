@@ -45,7 +45,7 @@ class CopyOrder {
 
   void count() { count_copies(expert_in_, pool_.loads.size(), counts_); }
 
-  // Equally hot experts may have any counts.
+  // Whether hotter experts have at least as many copies. Equally hot experts may have any counts.
   bool in_order() const {
     std::int32_t fewest_of_hotter = std::numeric_limits<std::int32_t>::max();
     std::int32_t fewest = fewest_of_hotter;
@@ -101,7 +101,7 @@ class CopyOrder {
     return true;
   }
 
-  // Each exchange leaves fewer pairs out of order, so they end.
+  // Each swap leaves fewer pairs out of order, so the loop ends.
   void exchange_experts() {
     for (std::size_t i = 0; i < by_load_.size();) {
       const auto hot = static_cast<std::size_t>(by_load_[i]);
@@ -149,7 +149,7 @@ class CopyOrder {
   FixedLoad most_;
   std::span<std::int32_t> expert_in_;
   bool distinct_ = false;
-  std::vector<std::int32_t> by_load_;  // experts, the hottest first
+  std::vector<std::int32_t> by_load_;  // experts by decreasing load
   std::vector<std::int32_t> counts_;   // [E]
   CopyCounts items_;
   RankPacking packing_;

@@ -1,7 +1,7 @@
-// Loads as integers: what the search for copies and ranks adds, compares and sorts, so that its decisions do
-// not depend on how a machine rounds. The loads of a layer are multiplied by one number, so that they add up
-// to nearly 2^39; whole numbers by a whole one, so that what is equal stays equal. Fractions are cut off:
-// what is never below a number of these is never below it in the caller's loads either.
+// Loads as integers, so that the search for copies and ranks makes the same decisions however a machine
+// rounds. The loads of a layer are multiplied by one factor, so that they add up to nearly 2^39. A factor
+// above 1 is a whole number, so that equal loads stay equal. Fractions are cut off: a lower bound on these
+// integers is also one on the caller's loads.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace evenkeel::internal {
 using FixedLoad = std::int64_t;
 
 constexpr int kFixedTotalBits = 39;
-// The most that floating-point rounding can add to a bound, as a part of it.
+// The largest rounding error of a bound, as a part of it.
 constexpr double kBoundRounding = 1e-12;
 // An index below 2^24 fits beside a load in one 64-bit key.
 constexpr int kKeyIndexBits = 24;
@@ -30,7 +30,7 @@ constexpr std::int32_t index_of_key(std::uint64_t key) {
   return static_cast<std::int32_t>(kMostIndexed - 1 - static_cast<std::int64_t>(key & (kMostIndexed - 1)));
 }
 
-// The factor that the caller's loads are multiplied by; 0 where they are all 0.
+// The factor for the caller's loads; 0 if they are all 0.
 inline double fixed_scale(double total) {
   if (total <= 0) return 0;
   const double scale = std::min(std::ldexp(1.0, kFixedTotalBits) / total, std::numeric_limits<double>::max());

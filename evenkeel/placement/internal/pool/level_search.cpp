@@ -11,17 +11,17 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Other ranks that are tried where no exchange helps the heaviest. More give little for their time.
+// Other ranks that are tried if no swap helps the heaviest. More ranks gain little for their time.
 constexpr std::size_t kMostTried = 8;
-// An exchange that lowers the potential of its two ranks by less, as a part of it and as a number (a rank
-// 1e-4 above the mean), is rounding, or not worth its time.
+// A swap must lower the potential of its two ranks by more than this, as a part of it and in absolute terms
+// (a rank 1e-4 above the mean). A smaller change is rounding, or not worth its time.
 constexpr float kLeastGain = 1e-3F;
 constexpr float kLeastChange = 1e-16F;
 constexpr int kMostVariedSlots = 4000;  // over all tries of a pool
 
 class LevelSearch {
  public:
-  // False where copies of an expert find no rank that has none of it; nothing is placed then.
+  // Returns false, with no usable placement, if copies of an expert find no rank without that expert.
   bool fill(const LevelPool& pool, std::span<const std::int32_t> copies) {
     size_for(pool);
     split_loads(copies);
@@ -30,7 +30,7 @@ class LevelSearch {
     size_for(pool);
     std::ranges::stable_sort(items, [&](std::int32_t a, std::int32_t b) {
       const auto of = [&](std::int32_t expert) { return copies[static_cast<std::size_t>(expert)]; };
-      return of(a) != of(b) ? of(a) > of(b) : a < b;  // copies of one stand together
+      return of(a) != of(b) ? of(a) > of(b) : a < b;  // copies of one expert are adjacent
     });
     return place_items(items, true);
   }
@@ -106,7 +106,7 @@ class LevelSearch {
       rank_load_[rank * blocks_ + b] = rank_load_[rank * blocks_ + b] + share(expert)[b];
   }
 
-  // Of the sum of squares, with a copy of the expert there.
+  // How much the rank's sum of squares grows with a copy of the expert.
   float growth(std::size_t rank, std::int32_t expert) const {
     float growth = 0;
     for (std::size_t b = 0; b < blocks_; ++b) {
@@ -129,10 +129,10 @@ class LevelSearch {
     return items;
   }
 
-  // Onto the rank whose squares grow least; or of the ranks with most free slots, with which experts of many
-  // copies, placed first, always find distinct ranks.
+  // Places each item on the rank whose squares grow least. With `emptiest_first` only ranks with the most
+  // free slots are considered; then experts of many copies, placed first, always find distinct ranks.
   bool place_items(std::span<const std::int32_t> items, bool emptiest_first) {
-    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);  // the free slot of each rank
+    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);  // the next free slot of each rank
     for (std::int32_t expert : items) {
       std::size_t best = next.size();
       std::size_t most_free = 0;
@@ -179,7 +179,8 @@ class LevelSearch {
     return lane;
   }
 
-  // The exchange with `other` that lowers the potential of the two most, where it is better than `best`.
+  // Finds the swap with `other` that lowers the potential of the two ranks most; replaces `best` if it is
+  // better.
   void consider(std::size_t rank, std::size_t other, Exchange& best) const {
     const float now = potential_[rank] + potential_[other];
     const std::size_t lane = heaviest_lane(rank);
@@ -216,7 +217,7 @@ class LevelSearch {
     held_[rank * num_experts_ + static_cast<std::size_t>(taken)] = 1;
     held_[other * num_experts_ + static_cast<std::size_t>(given)] = 1;
     std::swap(expert_in_[chosen.mine], expert_in_[chosen.theirs]);
-    // Sums are made anew, so that rounding does not gather over many exchanges.
+    // Recompute the sums, so that rounding errors do not accumulate over many swaps.
     for (std::size_t each : {rank, other}) {
       for (std::size_t b = 0; b < blocks_; ++b) {
         Lanes load;
@@ -251,12 +252,12 @@ class LevelSearch {
   std::size_t num_experts_ = 0;
   std::size_t blocks_ = 1;
   std::span<const Lanes> loads_;
-  std::vector<Lanes> mean_;              // [blocks] of the pool's ranks
+  std::vector<Lanes> mean_;              // [blocks] mean load of the pool's ranks
   std::vector<std::size_t> begin_;       // [P + 1] into the slots
   std::vector<std::size_t> rank_of_;     // [slots]
   std::vector<std::int32_t> expert_in_;  // [slots]
   std::vector<std::uint8_t> held_;       // [P, E]
-  std::vector<Lanes> shares_;            // [E, blocks] of one copy
+  std::vector<Lanes> shares_;            // [E, blocks] load of one copy
   std::vector<Lanes> rank_load_;         // [P, blocks]
   std::vector<float> potential_;         // [P]
   std::vector<float> worst_;             // [P] load in the worst recording
@@ -286,7 +287,8 @@ class CopyChoices {
   }
 
  private:
-  // Keeps what is lighter than the best so far. False where the copies found no distinct ranks.
+  // Keeps the result if it is lighter than the best so far. Returns false if it is not, or if copies find no
+  // distinct ranks.
   bool search() {
     if (!search_.fill(pool_, copies_)) return false;
     search_.level(target_, deadline_);
@@ -314,7 +316,7 @@ class CopyChoices {
   const LevelPool& pool_;
   float target_;
   const Deadline& deadline_;
-  std::vector<double> peaks_;  // [E] the largest share of the recordings
+  std::vector<double> peaks_;  // [E] the largest share in any recording
   LevelSearch search_;
   std::vector<std::int32_t> copies_;  // [E]
   LevelAnswer best_;

@@ -1,14 +1,16 @@
-// Copies of experts on the ranks of one pool, level in every recording.
+// Puts copies of experts on the ranks of one pool, level in every recording.
 //
-// Problem     fill the slots of every rank so that the heaviest rank of the worst recording is lightest. The
-//             load of an expert is split evenly over its copies; a rank holds an expert once.
+// Problem     fill the slots of every rank so that the heaviest rank of the worst recording is as light as
+//             possible. An expert's load is split evenly over its copies; a rank holds an expert once.
 // Method      largest first, each onto the rank whose sum of squared loads over the recordings grows least.
-//             Where copies find no rank without their expert so, those of most copies go first, onto the
-//             emptiest ranks. Then exchanges of two copies that lower the potential most: over ranks and
-//             recordings, the fourth power of what is above the pool's mean. The heaviest rank is relieved
-//             first; where nothing helps it, the next heaviest are tried.
-// Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four.
-// Guarantee   every exchange lowers the potential; the result depends on the input alone.
+//             If some copies find no rank without their expert, start again: experts with most copies first,
+//             onto the emptiest ranks. Then swap the two copies that lower the potential most, again and
+//             again. The potential sums, over ranks and recordings, the fourth power of the load above the
+//             pool's mean. The heaviest rank is relieved first; if no swap helps it, the next heaviest are
+//             tried.
+// Cost        a swap looks at slots x (slots of a rank) pairs; for four recordings a pair takes some
+//             nanoseconds.
+// Guarantee   every swap lowers the potential; the result depends on the input alone.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +23,15 @@
 
 namespace evenkeel::internal {
 
-// Loads in several recordings side by side, four to a block: what is done for one of them is done for all.
+// Loads in several recordings side by side, four to a block, for SIMD: each operation acts on all four.
 struct Lanes {
   static constexpr std::size_t kWidth = 4;
-  // GCC's and clang's; a machine without such registers takes the four one by one.
+  // A vector type of GCC and clang; without vector registers the compiler computes the four one by one.
   using Vector = float __attribute__((vector_size(kWidth * sizeof(float))));
 
   Vector of = {};
 
-  // Blocks that hold this many recordings; those beyond are 0.
+  // How many blocks hold this many recordings. Lanes beyond the last recording are 0.
   static constexpr std::size_t blocks_for(std::size_t recordings) {
     return (recordings + kWidth - 1) / kWidth;
   }
@@ -45,25 +47,25 @@ struct Lanes {
 };
 
 struct LevelPool {
-  std::span<const Lanes> loads;              // [E, blocks], 1 is the mean of a rank in that recording
-  std::size_t blocks = 1;                    // of an expert
-  std::span<const std::int32_t> capacities;  // [P] slots; together the slots that are filled
+  std::span<const Lanes> loads;              // [E, blocks]; 1 is the mean load of a rank in that recording
+  std::size_t blocks = 1;                    // blocks of one expert
+  std::span<const std::int32_t> capacities;  // [P] slots of each rank; all are filled
 };
 
 struct LevelAnswer {
   float heaviest = 0;                   // load of the heaviest rank in the worst recording
-  std::vector<std::int32_t> expert_in;  // rank after rank; empty: copies of an expert found no distinct ranks
+  std::vector<std::int32_t> expert_in;  // rank after rank; empty if copies could not be put on distinct ranks
 };
 
-// All of them exchange until no rank is above `target`, none helps or the deadline passes.
+// All functions below swap copies until no rank is above `target`, no swap helps, or the deadline passes.
 
-// Copies go to whichever expert has the largest share of any recording, as for one recording. Where slots are
-// few, then one copy from every expert to every other, as long as that helps.
+// Copies go to the expert with the largest share in any recording, as for one recording. With few slots, it
+// then tries to move one copy from every expert to every other, as long as that helps.
 LevelAnswer level_pool(const LevelPool& pool, float target, const Deadline& deadline);
-// Copies of each expert, as many as there are slots, at most one for each rank.
+// With given copies of each expert: as many in all as there are slots, and at most one on each rank.
 LevelAnswer level_copies(const LevelPool& pool, std::span<const std::int32_t> copies, float target,
                          const Deadline& deadline);
-// From experts rank after rank, none twice on a rank.
+// Starts at given experts, rank after rank, none twice on a rank.
 LevelAnswer level_from(const LevelPool& pool, std::span<const std::int32_t> expert_in, float target,
                        const Deadline& deadline);
 

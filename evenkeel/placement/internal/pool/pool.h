@@ -1,4 +1,4 @@
-// A pool: ranks that share their experts, all ranks or those of one node, and what can be said of its slots.
+// A pool: ranks that share their experts (all ranks, or those of one node), and bounds and searches on it.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 namespace evenkeel::internal {
 
 struct Pool {
-  std::span<const FixedLoad> loads;          // of its experts, [0, E)
-  std::span<const std::int32_t> capacities;  // slots of its ranks; together at least E
+  std::span<const FixedLoad> loads;          // of the pool's experts, [0, E)
+  std::span<const std::int32_t> capacities;  // slots of the pool's ranks; together at least E
   int num_slots = 0;                         // the sum of capacities
 };
 
-// How many slots hold each of so many experts.
+// Counts the slots that hold each expert.
 inline void count_copies(std::span<const std::int32_t> expert_in, std::size_t num_experts,
                          std::vector<std::int32_t>& counts) {
   counts.assign(num_experts, 0);
   for (std::int32_t e : expert_in) ++counts[static_cast<std::size_t>(e)];
 }
 
-// The load of the heaviest rank, share(expert) being that of one copy. Experts rank after rank.
+// The load of the heaviest rank; share(expert) is the load of one copy. `expert_in` lists experts rank after
+// rank.
 template <class Load, class F>
 Load heaviest_rank(std::span<const std::int32_t> expert_in, std::span<const std::int32_t> capacities,
                    F share) {
@@ -36,7 +37,7 @@ Load heaviest_rank(std::span<const std::int32_t> expert_in, std::span<const std:
   return heaviest;
 }
 
-// Ranks that follow each other, and their slots.
+// A node: consecutive ranks, and their slots.
 struct NodeSlots {
   std::size_t first_rank = 0;
   std::size_t num_ranks = 0;
@@ -53,7 +54,7 @@ struct NodeSlots {
   }
 };
 
-// Ranks are dealt to nodes in order, node n from n P / nodes on.
+// Splits the ranks over nodes in order; node n starts at rank n P / nodes.
 inline std::vector<NodeSlots> nodes_of(std::span<const std::int32_t> capacities, std::size_t num_nodes) {
   std::vector<NodeSlots> nodes;
   std::size_t slot = 0;
@@ -68,7 +69,7 @@ inline std::vector<NodeSlots> nodes_of(std::span<const std::int32_t> capacities,
   return nodes;
 }
 
-// The experts in some slots, ascending; the slots then hold places in that list.
+// Returns the distinct experts in some slots, ascending, and replaces the slots by indices into that list.
 inline std::vector<std::int32_t> number_experts(std::span<std::int32_t> slots) {
   std::vector<std::int32_t> experts(slots.begin(), slots.end());
   std::ranges::sort(experts);
@@ -78,43 +79,45 @@ inline std::vector<std::int32_t> number_experts(std::span<std::int32_t> slots) {
   return experts;
 }
 
-// A lower bound for a pool whose ranks have few slots: copies too large to stand j + 1 to a rank.
+// A lower bound for a pool whose ranks have few slots. It counts copies that are too large for j + 1 of them
+// to fit on one rank.
 //
-// If no rank is above x, a rank holds at most j copies above x / (j + 1). An expert of load w has at least
-// ceil(w / x) copies; either all of them are above x / (j + 1), or there are ceil((j + 1) w / x) of them or
-// more. With S slots, not all experts can be split that far: let as much of the large copies as must go be
-// split, those first that need the fewest slots for each large copy, in fractions. If the slots do not
-// suffice, nothing is at or below x.
+// Suppose no rank is above x. Then a rank holds at most j copies above x / (j + 1). An expert of load w has
+// at least ceil(w / x) copies. Either these are large, above x / (j + 1), or the expert has at least ceil((j
+// + 1) w / x) copies. S slots do not suffice to split all experts that far. So split only as many large
+// copies as the ranks cannot hold: first those that need the fewest slots per large copy, in fractions. If
+// the slots do not suffice, no placement is at or below x.
 //
-// Without copies (as many slots as experts) also: the rank with the largest expert holds others beside it.
+// Without copies (as many slots as experts) a second bound holds: the rank with the largest expert holds
+// other experts too.
 //
-// Cost        a binary search over x for each j below the slots of a rank, each step E log E.
+// Cost        a binary search over x for each j below the slots of a rank; each step takes E log E.
 // Source      the fractional form of the bin-packing bounds of Martello and Toth (1990), with splitting.
 //
-// At least `low`, at most `high`, which a placement reaches.
+// The result is at least `low` and at most `high`; some placement must reach `high`.
 FixedLoad slot_bound(const Pool& pool, FixedLoad low, FixedLoad high);
 
-// A pool of few slots, searched whole: every choice of counts, and every packing of each.
+// Complete search of a pool of few slots: every choice of counts, and every packing of each.
 //
-// Method      depth first; counts by decreasing load of the expert, then the copies by decreasing load, each
-//             onto the ranks that have space, of those that are alike only the first. What cannot be below
-//             the best so far is left.
+// Method      depth first: counts by decreasing load of the expert, then copies by decreasing load. A copy is
+//             tried on each rank that has space, identical ranks only once. Branches that cannot be below the
+//             best so far are cut.
 // Cost        exponential; cut off after a number of steps.
-// Guarantee   unless cut off, the lightest heaviest rank there is.
+// Guarantee   unless cut off, no placement has a lighter heaviest rank.
 //
-// Which counts are looked at: any; those where no expert has more copies than the hottest; those where no
-// expert has more copies than a hotter one.
+// Which counts are tried: `none` tries all; `hottest` only those where no expert has more copies than the
+// hottest; `all` only those where no expert has more copies than a hotter one.
 enum class CountOrder { none, hottest, all };
 
-// With an order there are fewer counts to look at.
+// With an order fewer counts are tried, so larger pools fit.
 inline bool fits_small_pool(const Pool& pool, CountOrder order = CountOrder::none) {
   return pool.num_slots <= (order == CountOrder::none ? 12 : 20);
 }
 
 struct SmallPoolAnswer {
-  bool finished = false;  // not cut off: nothing else is below
+  bool finished = false;  // not cut off: no other placement is below
   FixedLoad heaviest = 0;
-  std::vector<std::int32_t> expert_in;  // rank after rank; empty where nothing below `known` was found
+  std::vector<std::int32_t> expert_in;  // rank after rank; empty if nothing below `known` was found
 };
 
 SmallPoolAnswer search_small_pool(const Pool& pool, FixedLoad known, bool distinct,

@@ -1,10 +1,11 @@
-// Redundant experts in one pool: the ranks that share their experts, all ranks (flat) or those of one node.
+// Places redundant experts in one pool: ranks that share their experts, either all ranks (flat) or those of
+// one node.
 //
-// Method      counts that make the largest copy smallest (CopyCounts), then RankPacking: single exchanges,
-//             then pairs while they pay and a limit of work lasts. A thorough search also tries other counts,
-//             and everything where slots are a handful (search_small_pool()).
-// Bound       no rank is below the mean, nor below the smallest possible largest copy, nor, where ranks have
-//             few slots, below slot_bound(). What search_small_pool() finds is the optimum.
+// Method      counts that make the largest copy smallest (CopyCounts), then RankPacking: single swaps, then
+//             swaps of pairs while they pay and a work limit lasts. A thorough search also tries other
+//             counts, and everything if there are few slots (search_small_pool()).
+// Bound       no placement is below the mean, below the smallest possible largest copy, or, if ranks have few
+//             slots, below slot_bound(). A complete search_small_pool() finds the optimum.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@
 
 namespace evenkeel::internal {
 
-// Fewer slots are worth a thorough search: their ranks hold so little that the plain way can be percents
-// off, and it takes microseconds.
+// Pools with fewer slots get a thorough search. Their ranks hold so little that the plain search can be off
+// by percents, and a thorough one takes microseconds.
 constexpr int kFewSlots = 40;
 
 class PoolSolver {
@@ -34,9 +35,9 @@ class PoolSolver {
     const Deadline* deadline = nullptr;
   };
 
-  // Until no rank is above `target`, or as far as the search goes. Returns the heaviest rank's load. An
-  // expert is on a rank once only, if the pool has as many experts as a rank has slots; with `repeats`, twice
-  // where that is lighter than what was found.
+  // Searches until no rank is above `target`, or the search ends. Returns the heaviest rank's load. A rank
+  // holds an expert at most once if the pool has as many experts as a rank has slots. With `repeats` it may
+  // hold one twice where that is lighter.
   FixedLoad solve(const Pool& pool, FixedLoad target, Search search) {
     pool_ = pool;
     target_ = target;
@@ -62,20 +63,21 @@ class PoolSolver {
     }
     if (search.thorough && heaviest_ > within(kVaryToleranceBits)) vary_counts(distinct);
     if (search.repeats && distinct && !plain && heaviest_ > std::max(target, bound_)) {
-      // Plain largest first, which others do: no worse than that.
+      // Other tools use plain largest first, so never be worse than that.
       fill(/*distinct=*/false);
       if (packing_.heaviest_load() < heaviest_) keep_if_lighter(exchange());
     }
     return heaviest_;
   }
-  // Of the pool last solved: no placement of its experts has a lighter heaviest rank (but for rounding).
+  // For the pool last solved: no placement of its experts has a lighter heaviest rank (except for rounding).
   FixedLoad bound() const { return bound_; }
   // The expert in each slot, rank after rank.
   std::span<const std::int32_t> expert_in() const { return expert_in_; }
 
  private:
-  // A rank this little above the bound is not worth another exchange of one copy; nor one of two, whose work
-  // is limited; nor other counts; nor is a bound this little below what was found worth making better.
+  // Tolerances, in bits. Further work is not worth it if a rank is this close to the bound: swaps of one
+  // copy, swaps of two (whose work is limited), other counts. A bound this close to the result is not
+  // improved.
   static constexpr int kToleranceBits = 15;
   static constexpr int kPairToleranceBits = 11;
   static constexpr int kVaryToleranceBits = 9;
@@ -87,7 +89,7 @@ class PoolSolver {
     return distinct ? static_cast<std::int32_t>(pool_.capacities.size())
                     : std::numeric_limits<std::int32_t>::max();
   }
-  // Good enough: the target, or 1 part in 2^bits above the bound.
+  // Good enough: at most the target, or 1 part in 2^bits above the bound.
   FixedLoad within(int bits) const { return std::max(target_, bound_ + (bound_ >> bits)); }
 
   void fill(bool distinct) {
@@ -99,7 +101,7 @@ class PoolSolver {
     const FixedLoad close = within(kToleranceBits);
     const FixedLoad near = within(kPairToleranceBits);
     FixedLoad heaviest = packing_.exchange(close, search_.deadline);
-    // So many exchanges of pairs as look at that many pairs of copies.
+    // Limit pair swaps so that they look at about kMostPairs pairs of copies in all.
     const auto ranks = static_cast<std::int64_t>(pool_.capacities.size());
     const std::int64_t capacity = pool_.num_slots / ranks + 1;
     std::int64_t rounds = kMostPairs / std::max<std::int64_t>(ranks * capacity * (capacity - 1) / 2, 1);
@@ -109,8 +111,8 @@ class PoolSolver {
     return heaviest;
   }
 
-  // Takes a copy from one expert and gives it to another, as long as that helps: counts that make the largest
-  // copy smallest need not be those that pack best, and equally good ones are many where loads are alike.
+  // Moves a copy from one expert to another, as long as that helps. Counts that make the largest copy
+  // smallest need not pack best, and where loads are alike many counts are equally good.
   void vary_counts(bool distinct) {
     varied_.assign(counts_.counts().begin(), counts_.counts().end());
     int tries = kMostVariedSlots / pool_.num_slots;
@@ -150,7 +152,7 @@ class PoolSolver {
   CopyCounts counts_;
   RankPacking packing_;
   FixedLoad bound_ = 0;
-  FixedLoad heaviest_ = 0;            // of the best so far
+  FixedLoad heaviest_ = 0;            // in the best placement so far
   std::vector<std::int32_t> varied_;  // [E] copies of each expert
   std::vector<std::int32_t> expert_in_;
 };

@@ -1,15 +1,15 @@
-// Copies of experts on the ranks of one pool, so that the heaviest rank is as light as it can be made: the
-// slots of each rank are given, and each is filled.
+// Packs copies of experts on the ranks of one pool so that the heaviest rank is as light as possible. Each
+// rank's slots are given, and all are filled.
 //
-// Method      largest first onto the lightest rank with a free slot, never beside a copy of the same expert
-//             where that can be avoided; then exchanges of one copy of the heaviest rank for one of another.
-//             The copies stay listed by load, so the partners of a useful exchange stand beside the copy that
-//             leaves, and are found by walking the list until the difference is too large. On request two
-//             copies for two.
-// Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks;
-//             of pairs, P (S / P)^2 log(S / P).
-// Guarantee   every slot filled; with `distinct`, experts on distinct ranks, if ranks differ by a slot at
-//             most (else where exchanges find a way); no exchange makes the heavier of its two ranks heavier.
+// Method      largest first onto the lightest rank with a free slot, avoiding ranks that hold the same expert
+//             where possible. Then swaps of one copy of the heaviest rank for one of another. The copies stay
+//             listed by load, so useful partners are next to the copy that leaves; the search walks the list
+//             until the difference is too large. On request, swaps of two copies for two.
+// Cost        S log P to fill. A swap walks the few copies whose loads differ by less than the ranks' spread;
+//             a swap of pairs takes P (S / P)^2 log(S / P).
+// Guarantee   every slot is filled. With `distinct`, copies of an expert are on distinct ranks if ranks
+//             differ by at most one slot (else if swaps can separate them). No swap makes the heavier of its
+//             two ranks heavier.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,9 @@ namespace evenkeel::internal {
 
 class RankPacking {
  public:
-  // Items by descending load, copies of an expert together; `capacities` add up to their number. `distinct`:
-  // an expert is on a rank at most once; it must have at most as many copies as there are ranks.
+  // Takes items by descending load, copies of an expert adjacent, as many as the sum of `capacities`. With
+  // `distinct`, a rank holds an expert at most once; an expert must then have at most as many copies as there
+  // are ranks.
   void fill(std::span<const FixedLoad> loads, std::span<const std::int32_t> experts,
             std::span<const std::int32_t> capacities, bool distinct) {
     loads_ = loads;
@@ -52,8 +53,8 @@ class RankPacking {
     if (distinct_ && stepped_aside_ && !separate_copies() && most - least <= 1) deal_in_turn();
   }
 
-  // Exchanges until no rank is above `target`, none helps or the deadline, if there is one, passes. Returns
-  // the load of the heaviest rank.
+  // Swaps until no rank is above `target`, no swap helps, or the deadline (if any) passes. Returns the load
+  // of the heaviest rank.
   FixedLoad exchange(FixedLoad target, const Deadline* deadline) {
     for (;;) {
       const std::size_t rank = heaviest();
@@ -64,8 +65,8 @@ class RankPacking {
     }
   }
 
-  // Exchanges two copies of the heaviest rank for two of another, the best such; false where none helps.
-  // For ranks where single exchanges have come to an end.
+  // Makes the best swap of two copies of the heaviest rank for two of another; false if none helps. For ranks
+  // that no single swap improves.
   bool exchange_pair(FixedLoad target) {
     const std::size_t rank = heaviest();
     const FixedLoad load = rank_load_[rank];
@@ -84,7 +85,7 @@ class RankPacking {
   }
 
   FixedLoad heaviest_load() const { return rank_load_[heaviest()]; }
-  // The largest-first filling met a rank that held the expert already.
+  // True if the lightest rank held the expert already at some point of the largest-first filling.
   bool stepped_aside() const { return stepped_aside_; }
   // The expert in each slot, rank after rank.
   void list_experts(std::vector<std::int32_t>& expert_in) const {
@@ -133,7 +134,7 @@ class RankPacking {
     for (std::size_t rank = 0; rank + 1 < begin_.size(); ++rank)
       if (begin_[rank + 1] > begin_[rank]) heap_.push_back(ascending_key(0, rank));
     for (std::size_t item = 0; item < loads_.size(); ++item) {
-      // Copies come together, so a rank that holds one already has it in its last slot.
+      // Copies of an expert come one after the other, so a rank that holds one has it in its last slot.
       const auto has_copy = [&](std::size_t rank) {
         return several_[item] != 0 && filled_[rank] > 0 &&
                experts_[item_in_[begin_[rank] + filled_[rank] - 1]] == experts_[item];
@@ -163,8 +164,8 @@ class RankPacking {
         items_of(rank), [&](std::uint32_t item) { return item != except_item && experts_[item] == expert; });
   }
 
-  // Largest first can run out of ranks that do not hold the expert: exchange what is then held twice. False
-  // where that ends before all are apart.
+  // Largest first can run out of ranks without the expert. This swaps away copies that are twice on a rank;
+  // false if it cannot separate them all.
   bool separate_copies() {
     for (std::size_t item = 0; item < loads_.size(); ++item)
       if (several_[item] != 0 && holds(rank_of_[item], experts_[item], item) && !separate(item)) return false;
@@ -186,8 +187,8 @@ class RankPacking {
     return true;
   }
 
-  // Copies of an expert stand together and are at most as many as ranks, so dealing in turn separates them;
-  // the ranks with a slot more come first.
+  // Deals items to ranks in turn, ranks with an extra slot first. Copies of an expert are adjacent and at
+  // most as many as ranks, so this separates them.
   void deal_in_turn() {
     heap_.clear();
     const std::size_t num_ranks = rank_load_.size();
@@ -257,7 +258,7 @@ class RankPacking {
         pairs.push_back({loads_[items[a]] + loads_[items[b]], items[a], items[b]});
   }
 
-  // The best partner moves half of what the ranks differ by: it is looked for from there, up and down.
+  // The best partner moves half the difference of the ranks, so the search starts there and goes up and down.
   void improve_pair_swap(std::size_t rank, std::size_t other, const Pair& theirs, PairSwap& best) const {
     const FixedLoad load = rank_load_[rank];
     const auto heavier_with = [&](const Pair& mine) {
@@ -281,7 +282,7 @@ class RankPacking {
   std::span<const std::int32_t> experts_;
   bool distinct_ = false;
   bool stepped_aside_ = false;
-  std::vector<std::uint8_t> several_;   // [items] the expert has more than one copy
+  std::vector<std::uint8_t> several_;   // [items] 1 if the expert has more than one copy
   std::vector<std::uint32_t> rank_of_;  // [items]
   std::vector<std::uint32_t> slot_of_;  // [items]
   std::vector<std::uint32_t> begin_;    // [ranks + 1] into the slots

@@ -8,12 +8,12 @@ namespace evenkeel::internal {
 
 namespace {
 
-// With more slots a rank than this the mean is as good a bound.
+// If ranks have more slots than this, the mean is as good a bound.
 constexpr int kMostCapacity = 5;
 constexpr int kHalvings = 14;
 
 struct Split {
-  double slots_per_copy = 0;  // further slots for each large copy that goes
+  double slots_per_copy = 0;  // further slots to split one large copy
   double large_copies = 0;
 };
 
@@ -24,10 +24,10 @@ FixedLoad largest_with_company(const Pool& pool) {
   return std::reduce(sorted.begin(), sorted.begin() + company, sorted.back());
 }
 
-// `splits` is scratch.
+// Whether x passes the test of slot_bound() with j = per_rank. `splits` is scratch.
 bool possible(const Pool& pool, int per_rank, FixedLoad x, std::vector<Split>& splits) {
   std::int64_t slots = pool.num_slots;
-  std::int64_t too_many = 0;  // large copies beyond what ranks hold
+  std::int64_t too_many = 0;  // large copies beyond what the ranks can hold
   for (std::int32_t capacity : pool.capacities) too_many -= std::min(capacity, per_rank);
   splits.clear();
   for (FixedLoad load : pool.loads) {

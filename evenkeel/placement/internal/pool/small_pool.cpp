@@ -35,7 +35,7 @@ class SmallPool {
   }
 
  private:
-  // Equally hot experts are alike, so that they may be held to the order too.
+  // Equally hot experts are interchangeable, so the order may apply to them too.
   int most_copies(std::size_t position) const {
     if (position > 0 && order_ != CountOrder::none) {
       const std::size_t hotter = order_ == CountOrder::all ? position - 1 : 0;
@@ -72,8 +72,8 @@ class SmallPool {
     return false;
   }
 
-  // Copies of an expert come together and go to ascending ranks. Whether a rank holds the expert matters for
-  // those copies alone, so ranks from `first` on that do not hold it are alike if load and capacity are.
+  // Copies of an expert are placed one after the other, on ascending ranks. Whether a rank holds the expert
+  // matters only for those copies. So ranks from `first` on are identical if their loads and free slots are.
   void place(std::size_t item) {
     if (item == items_.item_loads().size()) return keep();
     const bool again = item > 0 && items_.item_experts()[item] == items_.item_experts()[item - 1];
@@ -108,7 +108,7 @@ class SmallPool {
   CopyCounts items_;
   std::vector<std::size_t> rank_of_;             // [items]
   std::vector<FixedLoad> rank_load_;             // [P]
-  std::vector<std::vector<std::int32_t>> held_;  // [P] experts, in the order they came
+  std::vector<std::vector<std::int32_t>> held_;  // [P] experts, in the order of placement
 };
 
 }  // namespace

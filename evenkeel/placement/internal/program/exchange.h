@@ -1,5 +1,5 @@
-// The cost of an all-to-all: who sends how much to whom, over which links, and whether its worst pair or
-// their sum counts.
+// The cost of an all-to-all: who sends how much to whom, over which links, and whether the worst pair or the
+// sum of pairs counts.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,23 @@
 namespace evenkeel::internal {
 
 // Amounts from each sender to each item of a layer. Items are clusters or experts. Senders are the items of
-// the layer before, or the ranks themselves, whose place is known.
+// the layer before, or ranks, whose position is fixed.
 struct Exchange {
   int to_layer = 0;
   bool from_layer_before = true;
   std::size_t num_senders = 0;
   std::size_t num_items = 0;
   std::vector<double> amounts = {};  // [senders, items]
-  bool back = false;                 // what was sent from a to b costs what the link from b to a costs
+  bool back = false;                 // true: traffic from a to b uses the link from b to a
 
   double amount(std::size_t sender, std::size_t item) const { return amounts[sender * num_items + item]; }
 };
 
-// fixed + per_unit x traffic, for each ordered pair of ranks.
+// The cost of each ordered pair of ranks is fixed + per_unit x traffic.
 struct PairCosts {
   std::size_t num_ranks = 0;
-  std::vector<double> per_unit = {};  // [P, P], the diagonal 0
-  std::vector<double> fixed = {};     // the same
+  std::vector<double> per_unit = {};  // [P, P], diagonal 0
+  std::vector<double> fixed = {};     // [P, P], diagonal 0
   PairObjective objective = PairObjective::worst_pair;
 
   // Eq. 8: 1 / bandwidth.
@@ -34,15 +34,15 @@ struct PairCosts {
   // Milliseconds of the slowest pair.
   static PairCosts of_time(const Topology& topology, const PlacementCost& cost);
   bool all_alike() const;
-  // Every pair as the cheapest one: nobody pays less.
+  // Costs with every pair as cheap as the cheapest: a lower bound.
   PairCosts cheapest() const;
 };
 
-// `before` is not looked at where the senders are ranks.
+// `before` is ignored if the senders are ranks.
 double cost_of(const Exchange& exchange, const PairCosts& costs, const Ranks& before, const Ranks& here);
 
-// The exchanges of the problem between experts, each way. Throws InvalidArgument if the profile has no
-// transitions or the sources do not fit.
+// The problem's exchanges between experts; under dispatch_combine one for each direction. Throws
+// InvalidArgument if the profile has no transitions or the sources do not fit.
 std::vector<Exchange> expert_exchanges(const PlacementProblem& problem);
 
 }  // namespace evenkeel::internal

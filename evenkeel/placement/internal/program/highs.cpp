@@ -1,9 +1,8 @@
-// HiGHS, on a thread of its own, so that the caller can go on without it.
+// Runs HiGHS on its own thread, so that the caller can continue without it.
 //
-// The solver looks at callbacks between its steps, and some steps (the linear program at the root of a tree,
-// presolve) take many seconds without. Whoever asked to stop is not to wait for those: the caller goes on
-// with what it has, and the thread ends at its next look. Where the program ends before, the thread is not
-// waited for either.
+// HiGHS polls callbacks between its steps, but some steps (presolve, the root linear program) run for many
+// seconds without polling. A stop request should not wait for those. The caller continues with the best
+// answer it has, and the thread ends at its next poll. At process exit the thread is not waited for either.
 #include <Highs.h>
 #include <unistd.h>
 
@@ -37,10 +36,10 @@ void require_solver() {}
 
 namespace {
 
-// The messages between the two threads. It lives, with all that the work uses, until the work ends.
+// Messages between the two threads. Shared, with all that the work uses, until the work ends.
 class Apart {
  public:
-  // For the work: whether to stop, and how far it is.
+  // Called by the worker: whether to stop, and its progress.
   bool must_stop() const { return stop_; }
   void tell(double objective, double bound) {
     const std::lock_guard lock(mutex_);
@@ -49,9 +48,9 @@ class Apart {
     told_ = told;
   }
 
-  // For the caller.
+  // Called by the caller's thread.
   void ask_to_stop() { stop_ = true; }
-  // Objective and bound, where they have changed since the last call.
+  // Objective and bound if they have changed since the last call.
   std::optional<std::pair<double, double>> news() {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(has_news_, false)) return std::nullopt;
@@ -69,20 +68,21 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr Seconds kLook = std::chrono::milliseconds(20);
-// So long work that was asked to stop, or whose time is over, may take to notice.
+// Grace periods after a stop request and after the time limit.
 constexpr double kGraceSeconds = 0.25;
 constexpr double kGraceAfterLimit = 0.75;
 
 std::atomic<int> left_running = 0;
 
-// Statics must not go away under a thread that still uses them: the process ends here, without them.
+// Static objects must not be destroyed while a thread still uses them, so the process exits without
+// destructors.
 void end_at_once(int status, void*) {
   if (left_running == 0) return;
   std::fflush(nullptr);
   _exit(status);
 }
 
-// Joins a thread whose work has ended; any other is asked to stop and left.
+// Joins the thread if its work has ended; otherwise asks it to stop and detaches it.
 class ApartThread {
  public:
   ApartThread(std::packaged_task<void()> task, Apart& apart) : apart_(apart) {
@@ -91,7 +91,7 @@ class ApartThread {
       thread_ = std::thread([task = std::move(task)]() mutable {
         task();
         task = {};
-        --left_running;  // all that the work used is gone
+        --left_running;  // after all that the work used is destroyed
       });
     } catch (...) {
       --left_running;
@@ -119,7 +119,7 @@ class ApartThread {
   bool ended_ = false;
 };
 
-// True: it ended in time.
+// Returns true if the work ended in time.
 bool wait(const std::future<void>& end, Apart& apart, double seconds, double unit, const Deadline& deadline) {
   const auto begin = Clock::now();
   std::optional<Clock::time_point> asked;
@@ -136,9 +136,9 @@ bool wait(const std::future<void>& end, Apart& apart, double seconds, double uni
   return true;
 }
 
-// True: the work has ended, in `seconds` or a little more. False: it goes on for a while, and nothing it
-// touches may be looked at. Rethrows what the work throws. Progress, in `unit`, is reported by the calling
-// thread.
+// Runs `work` on another thread. True: it ended within about `seconds`. False: it still runs for a while, and
+// the caller must not read anything it uses. Rethrows what the work throws. Progress, multiplied by `unit`,
+// is reported on the calling thread.
 bool run_apart(Apart& apart, const std::function<void()>& work, double seconds, double unit,
                const Deadline& deadline) {
   std::packaged_task<void()> task(work);
@@ -146,7 +146,7 @@ bool run_apart(Apart& apart, const std::function<void()>& work, double seconds, 
   std::optional<ApartThread> thread;
   try {
     thread.emplace(std::move(task), apart);
-  } catch (const std::system_error&) {  // no more threads: then here
+  } catch (const std::system_error&) {  // no more threads: run it here
     work();
     return true;
   }
@@ -180,28 +180,28 @@ HighsLp lp_of(const Program& program) {
   return lp;
 }
 
-// A wrong option name or value is our own mistake and must not pass in silence.
+// A wrong option name or value is our own mistake and must not be ignored.
 template <class Value>
 void set_option(Highs& highs, const std::string& name, Value value) {
   if (highs.setOptionValue(name, value) != HighsStatus::kOk)
-    throw Unsupported("this HiGHS does not take the option " + name +
-                      "; the version that is tested is set up by " + "`tools/setup.sh highs`");
+    throw Unsupported("this HiGHS rejects the option " + name +
+                      "; `tools/setup.sh highs` installs the tested version");
 }
 
-// Bounds are lowered by the solver's tolerance, 1e-6 of them, before they are told: what is asked of the
-// solver is as much narrower.
+// Reported bounds are lowered by the solver's tolerance, 1e-6 of them. So the gap requested of the solver is
+// that much narrower.
 constexpr double kGapOfTolerance = 2e-6;
 
 void set_options(Highs& highs, const ProgramOptions& options, double relative_gap) {
   set_option(highs, "output_flag", false);
-  set_option(highs, "threads", 1);  // nothing works behind a caller's back
+  set_option(highs, "threads", 1);  // no worker threads behind the caller's back
   set_option(highs, "random_seed", 0);
   set_option(highs, "time_limit", std::max(options.seconds, 1e-3));
   set_option(highs, "mip_rel_gap", std::max(relative_gap - kGapOfTolerance, 0.0));
   set_option(highs, "mip_abs_gap", std::max(options.absolute_gap, 1e-7));
 }
 
-// A run of HiGHS and what its thread and the caller's tell each other.
+// A run of HiGHS, and the messages between its thread and the caller's.
 struct Run {
   Highs highs;
   Apart apart;
@@ -219,7 +219,7 @@ void watch(Run& run) {
     run.highs.startCallback(kind);
 }
 
-// Only the integer columns are said: the solver finds the others again.
+// Sets only the integer columns: the solver recomputes the others.
 void give_start(Highs& highs, const Program& program, std::span<const double> start) {
   if (start.empty()) return;
   std::vector<HighsInt> columns;

@@ -1,4 +1,4 @@
-// The exact solvers with a choice of method. The public functions use all of them; tests hold each against
+// The exact solvers with a choice of methods. The public functions use all of them; tests compare each with
 // the others.
 #pragma once
 
@@ -7,9 +7,9 @@
 namespace evenkeel::internal {
 
 struct Methods {
-  bool subsets = true;       // program 1: a dynamic program over subsets, where it is small
-  bool permutations = true;  // program 2: a dynamic program over permutations, where it is small
-  bool alone = true;         // program 2: exchanges one by one, where they do not touch each other
+  bool subsets = true;       // program 1: a dynamic program over subsets, if it is small
+  bool permutations = true;  // program 2: a dynamic program over permutations, if it is small
+  bool alone = true;         // program 2: exchanges solved one by one, if they are independent
 };
 
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,

@@ -1,4 +1,4 @@
-// Stands in for highs.cpp in a build without HiGHS.
+// Replaces highs.cpp in a build without HiGHS.
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/internal/program/program.h"
 

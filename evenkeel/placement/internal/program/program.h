@@ -1,6 +1,5 @@
-// A mixed-integer linear program in plain vectors, so that what is solved can be written down without the
-// solver's types: minimise cost x over column and row bounds, some columns integer. solve() is the one door
-// to the solver (HiGHS); nothing outside its source names it.
+// A mixed-integer linear program in plain vectors: minimise cost x within column and row bounds, some columns
+// integer. It uses no types of the solver (HiGHS); only solve() calls it.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +15,9 @@ namespace evenkeel::internal {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// A program of more variables is not tried: it would end neither in time nor in memory.
+// Programs with more variables are not tried: they would run out of time or memory.
 inline constexpr std::int64_t most_columns = 300'000;
-// Nor with more terms than this in all rows: writing them down alone takes a second.
+// Nor are programs with more terms in all rows: building them alone takes a second.
 inline constexpr std::int64_t most_terms = 50'000'000;
 
 struct Term {
@@ -48,7 +47,7 @@ struct Program {
     return num_columns() - 1;
   }
   int add_binary() { return add_column({0, 1}, 0, true); }
-  // lower <= sum of the terms <= upper. A column may stand in it once only.
+  // lower <= sum of the terms <= upper. A column may occur only once in a row.
   void add_row(Bounds bounds, std::span<const Term> row) {
     rows.push_back(bounds);
     std::ranges::copy_if(row, std::back_inserter(terms),
@@ -59,16 +58,16 @@ struct Program {
 
 struct ProgramOptions {
   double seconds = 60;
-  double absolute_gap = 0;             // near enough, such as just under the step of a grid of objectives
-  std::span<const double> start = {};  // a value for each column, or nothing; continuous ones are found again
-  double unit = 1;                     // of the objective, for progress alone
+  double absolute_gap = 0;  // close enough to stop, such as just below the spacing of possible objectives
+  std::span<const double> start = {};  // a value for each column, or empty; continuous ones are recomputed
+  double unit = 1;                     // of the objective, only for progress
 };
 
 struct ProgramAnswer {
   enum class End { optimal, infeasible, interrupted };
 
   End end = End::interrupted;
-  std::vector<double> values;  // of the best answer; empty: none was found
+  std::vector<double> values;  // the best answer; empty if none was found
   double bound = -infinity;
 
   bool is_set(int column) const { return values[static_cast<std::size_t>(column)] > 0.5; }
@@ -77,10 +76,10 @@ struct ProgramAnswer {
   }
 };
 
-// Throws Unsupported, saying how to get it, in a build without HiGHS.
+// In a build without HiGHS throws Unsupported; the message tells how to get it.
 void require_solver();
 
-// To the gap that the deadline's caller allows.
+// Solves within the relative gap of the deadline.
 ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Deadline& deadline);
 
 }  // namespace evenkeel::internal

@@ -1,12 +1,12 @@
-// Items on ranks, layer by layer, as a linear program: MoETuner's second program, where items are
-// clusters, and the joint one, where they are experts.
+// Items on ranks, layer by layer, as a linear program: MoETuner's second program, where items are clusters,
+// and the joint one, where they are experts.
 //
 //   y[i,g,l] in {0,1}                          item i of layer l is on rank g
 //   sum_g y[i,g,l] = 1                         Eq. 14
 //   least <= sum_i y[i,g,l] <= most            Eq. 15 (1 and 1), or how many experts a rank may hold
 //   total <= sum_{i,l} weight[i,l] y[i,g,l]    Eq. 13, where sizes differ
 //
-//   flow[i,g1,g2], what item i sends from g1 to g2, is linear though Eq. 8 is a product of two y:
+//   flow[i,g1,g2], what item i sends from g1 to g2, keeps Eq. 8 linear, though it is a product of two y:
 //   sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l]
 //   sum_g1 flow[i,g1,g2] = sum_j amount[i,j] y[j,g2,l+1]
 //
@@ -14,10 +14,10 @@
 //   min sum_l t[l]                             Eq. 8, its worst pair
 //   min sum of per_unit x flow                 Eq. 8 to the letter
 //
-// With y whole, the first flow equation leaves only what i sends from its own rank, and the second
-// then says how much.
-// Cost   I P^2 flows for each step of I items: 512 at P = 8 in the second program, where one variable
-//        for each product would be I^2 P^2.
+// If y is integer, the first flow equation allows flow only from item i's own rank, and the second then fixes
+// the amount.
+// Cost   I P^2 flows for each exchange of I items: 512 at P = 8 in the second program. One variable for each
+//        product would need I^2 P^2.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@
 
 namespace evenkeel::internal {
 
-// The units that costs and amounts are divided by. So the solver, whose tolerances are absolute, sees numbers
-// up to 1000.
+// Costs and amounts are divided by these units so that numbers are at most about 1000. The solver's
+// tolerances are absolute.
 struct Units {
   double cost = 1;
   double amount = 1;
@@ -64,14 +64,14 @@ class RankProgram {
       }
   }
 
-  // Items of one layer on one rank.
+  // Limits the number of items of one layer on one rank.
   void limit_items(int layer, int rank, int least, int most) {
     std::vector<Term> row;
     for (int item = 0; item < num_items_; ++item) row.push_back({y(layer, item, rank)});
     program_.add_row({static_cast<double>(least), static_cast<double>(most)}, row);
   }
 
-  // One item on each rank, on those alone where it may lie.
+  // Puts exactly one item on each rank, and only where may_lie() allows it.
   void give_each_rank_one(int layer, const std::function<bool(std::size_t item, std::size_t rank)>& may_lie) {
     for (int rank = 0; rank < num_ranks_; ++rank) {
       limit_items(layer, rank, 1, 1);
@@ -81,7 +81,7 @@ class RankProgram {
     }
   }
 
-  // Eq. 13 of the rule: over all layers, the weights [L][items] on each rank.
+  // Eq. 13 of the rule: limits the total weight on each rank over all layers. `weights` is [L][items].
   void limit_totals(const std::vector<std::vector<int>>& weights, const SizeRule& rule) {
     for (int rank = 0; rank < num_ranks_; ++rank) {
       std::vector<Term> row;
@@ -96,7 +96,7 @@ class RankProgram {
     }
   }
 
-  // Nobody's exchange is cheaper than `floor`.
+  // Adds the cost of an exchange. `floor` is a lower bound on it.
   void add_exchange(const Exchange& exchange, const PairCosts& costs, double floor) {
     const auto ranks = static_cast<std::size_t>(num_ranks_);
     const int first_flow = exchange.from_layer_before ? add_flows(exchange) : 0;
@@ -118,7 +118,7 @@ class RankProgram {
         program_.add_row({costs.fixed[link] / units_.cost, infinity}, row);
       }
     if (costs.objective == PairObjective::worst_pair) return;
-    // A column may stand in a row once: with fixed senders, several ranks send to the same y.
+    // A column may occur once in a row, but with fixed senders several ranks send to the same y.
     std::sort(all.begin(), all.end(), [](const Term& a, const Term& b) { return a.column < b.column; });
     std::vector<Term> merged;
     for (const Term& term : all) {
@@ -130,7 +130,7 @@ class RankProgram {
     program_.add_row({all_fixed, infinity}, merged);
   }
 
-  // The slowest rank of a layer: cost_per_load[g] x the loads on g.
+  // Adds the cost of a layer's slowest rank: cost_per_load[g] x the loads on g.
   void add_compute(int layer, std::span<const double> loads, std::span<const double> cost_per_load,
                    double floor) {
     const int slowest = program_.add_column({floor / units_.cost, infinity}, 1);
@@ -144,7 +144,7 @@ class RankProgram {
     }
   }
 
-  // It ends at the deadline's gap, or where it is as near as `absolute_gap`.
+  // Stops at the deadline's relative gap, or within `absolute_gap` of the optimum.
   ProgramAnswer solve_from(const std::vector<Ranks>& start, double seconds, const Deadline& deadline,
                            double absolute_gap = 0) const {
     std::vector<double> values;
@@ -162,7 +162,7 @@ class RankProgram {
                                   .unit = units_.cost},
                                  deadline);
     answer.bound *= units_.cost;
-    // The solver's tolerances: what it says nobody goes below, somebody may by that much.
+    // The solver's bound may be too high by its tolerance, so lower it by that.
     answer.bound -= 1e-6 * std::abs(answer.bound);
     return answer;
   }
@@ -237,7 +237,7 @@ struct RanksFound {
   bool impossible = false;
 };
 
-// Ranks for clusters of such sizes [L][P], so that Eq. 13 and the capacities hold.
+// Finds ranks for clusters of these sizes [L][P] such that Eq. 13 and the capacities hold.
 inline RanksFound ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
                                           const Deadline& deadline) {
   RankProgram program(rule.num_layers, rule.num_ranks, rule.num_ranks, Units{});

@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The heaviest expert, with as many of the lightest as its rank must have.
+// Load of the heaviest expert, plus the lightest experts that its rank must hold as well.
 double least_heaviest(const PlacementProblem& problem, int least_size, LayerId layer) {
   const auto loads = problem.profile.loads(layer);
   std::vector<std::int64_t> ascending(loads.begin(), loads.end());
@@ -21,7 +21,7 @@ double least_heaviest(const PlacementProblem& problem, int least_size, LayerId l
   return heaviest;
 }
 
-// `heaviest`: some rank computes so much at least.
+// `heaviest`: some rank has at least this load.
 double compute_bound_ms(const PlacementProblem& problem, LayerId layer, double heaviest) {
   double speed = 0;
   double fastest = 0;
@@ -33,7 +33,7 @@ double compute_bound_ms(const PlacementProblem& problem, LayerId layer, double h
   return std::max(all / speed, heaviest / fastest) * problem.cost.assignment_us * 1e-3;
 }
 
-// Of n numbers, `stride` apart, the sum of the k largest.
+// Sum of the k largest of n numbers, which are `stride` apart.
 double largest_sum(const std::int64_t* first, std::size_t stride, std::size_t n, std::size_t k,
                    std::vector<std::int64_t>& scratch) {
   scratch.clear();
@@ -96,14 +96,14 @@ struct AllLinks {
   }
 };
 
-// The least time in which all pairs together can send so much.
+// The least time in which all pairs together can send `leaving` assignments.
 double exchange_bound_ms(const PlacementProblem& problem, const AllLinks& links, double leaving) {
   if (problem.topology.num_ranks() == 1) return 0;
   return std::max(links.most_latency * 1e-3,
                   links.least_latency * 1e-3 + leaving * sent_ms(problem.cost, {links.bandwidth}));
 }
 
-// `heaviest` [L]: in each layer some rank computes so much at least; no rank has more than most_size experts.
+// `heaviest` [L]: in each layer some rank has at least this load. No rank has more than most_size experts.
 JointBound bound_of(const PlacementProblem& problem, const std::vector<double>& heaviest,
                     std::size_t most_size, const Deadline& deadline) {
   const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
@@ -128,7 +128,7 @@ JointBound bound_of(const PlacementProblem& problem, const std::vector<double>& 
 JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline) {
   const SizeRule rule = size_rule(problem);
   const int least_size = std::ranges::min(rule.in_layer.least);
-  // Others have the least at least.
+  // The other ranks hold at least their least number of experts.
   const int left =
       problem.profile.num_experts() - std::reduce(rule.in_layer.least.begin(), rule.in_layer.least.end());
   const int most_size =

@@ -1,13 +1,14 @@
-// Predicted milliseconds that no homes undercut.
+// A lower bound on the predicted milliseconds of any homes.
 //
-// Compute     In each layer the loads over the speeds of all ranks, or the heaviest expert with as many of
-//             the lightest as its rank must have, on the fastest rank; with copies, what replicate() proves
-//             of the heaviest rank, on the fastest one.
-// Traffic     What leaves ranks is at least all that is sent but, for each sending expert, its k largest
-//             flows, k the most experts of a rank (or, for each receiving one, the same; under
-//             dispatch_combine, but the flow from one source). Spread over all pairs by bandwidth it takes
-//             some time; and the slowest latency always counts. Copies split flows evenly, so that no copy
-//             keeps more of its part than the k largest flows.
+// Compute     In each layer the larger of two times: all loads over the speeds of all ranks, or the heaviest
+//             expert together with the lightest ones that its rank must also hold, on the fastest rank. With
+//             copies, the heaviest rank's load that replicate() proves takes the place of that expert.
+// Traffic     Per sending expert, at most its k largest flows stay on its rank, where k is the most experts
+//             of a rank; all else leaves. The same holds per receiving expert, and the better bound counts.
+//             Under dispatch_combine only the flow from one source can stay. The traffic that leaves takes at
+//             least as long as if it were spread over all pairs in proportion to bandwidth. The slowest
+//             latency always counts. Copies split flows evenly, so no copy keeps more of its part than the k
+//             largest flows.
 // Guarantee   The sum bounds the joint objective for every choice of sizes that the rule allows.
 #pragma once
 
@@ -21,14 +22,14 @@ namespace evenkeel::internal {
 
 struct JointBound {
   std::vector<double> compute_ms;   // [L]
-  std::vector<double> exchange_ms;  // of each exchange, one way; under dispatch_combine there is a way back
+  std::vector<double> exchange_ms;  // of each exchange, one way; dispatch_combine adds the way back
   double total_ms = 0;
 };
 
-// Throws Infeasible as size_rule() does. What the deadline leaves no time for is bounded by 0.
+// Throws Infeasible as size_rule() does. Bounds that the deadline leaves no time to compute are 0.
 JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline);
-// The same for placements with copies, at most most_slots on a rank. No max/mean load of layer l is below
-// least_max_over_mean[l].
+// As above for placements with copies, at most most_slots on a rank. The max/mean load of layer l must be at
+// least least_max_over_mean[l] in every placement.
 JointBound joint_bound_of_copies(const PlacementProblem& problem, int most_slots,
                                  std::span<const double> least_max_over_mean, const Deadline& deadline);
 

@@ -1,9 +1,9 @@
 // Predicted milliseconds of homes, kept up to date while experts of a layer, and their copies, change ranks.
 //
 // A layer costs the compute of its slowest rank, assignment_us x load / speed. An exchange costs its slowest
-// ordered pair of ranks, latency + assignment_bytes x traffic / bandwidth; under layer_to_layer it lies
-// between two layers, under dispatch_combine each layer has one out and one back. What an expert computes and
-// is sent is split evenly over its copies.
+// ordered pair of ranks, latency + assignment_bytes x traffic / bandwidth. Under layer_to_layer an exchange
+// lies between two layers; under dispatch_combine each layer has one out and one back. An expert's load and
+// traffic are split evenly over its copies.
 //
 // Cost        Entering a layer costs O(E^2). A change is judged in O(P) for each rank that it touches, and
 //             carried out in O(P^2).
@@ -21,7 +21,7 @@ namespace evenkeel::internal {
 
 class JointCost {
  public:
-  // The new homes of two experts of the layer entered; where y is x, of x alone.
+  // The new homes of two experts of the entered layer; if y equals x, of x alone.
   struct Change {
     std::size_t x = 0;
     std::size_t y = 0;
@@ -70,7 +70,7 @@ class JointCost {
     return Placement(std::move(layers));
   }
 
-  // Changes are of one layer at a time.
+  // Selects the layer that later changes and costs refer to.
   void enter(std::size_t layer) {
     layer_ = layer;
     sides_[0] = {.exchange = dispatch_   ? &exchanges_[layer]
@@ -83,17 +83,17 @@ class JointCost {
                  .receives = false};
     fill_flows();
   }
-  // The homes of each expert of the layer entered.
+  // The homes of each expert of the entered layer.
   const std::vector<CopyRanks>& homes() const { return homes_[layer_]; }
-  // Of what a change in this layer can change.
+  // The part of the cost that a change in the entered layer can affect.
   double layer_ms() const {
     double sum = std::ranges::max(compute_ms(layer_));
     for (const Side& side : sides_)
       if (side.exchange != nullptr) sum += side.exchange->ms();
     return sum;
   }
-  // Exact where it is below `limit`, else some number that is not. The cost on ranks that the change does not
-  // touch is a lower bound, and most changes fail at it.
+  // Returns the exact cost if it is below `limit`, else some number that is not below. It first compares a
+  // lower bound, the cost on ranks that the change does not touch; most changes fail there.
   double layer_ms_after(const Change& change, double limit) {
     touch(change);
     const auto& [receiving, sending] = sides_;
@@ -115,7 +115,7 @@ class JointCost {
     for (const Side& side : sides_)
       if (side.exchange != nullptr) refresh(*side.exchange);
   }
-  // Ranks that something has to leave for layer_ms to fall.
+  // Ranks that some expert must leave for layer_ms() to fall.
   std::vector<int> critical_ranks() const {
     const auto worst = [](const std::vector<double>& of_ranks) {
       return static_cast<int>(std::ranges::max_element(of_ranks) - of_ranks.begin());
@@ -130,7 +130,7 @@ class JointCost {
   }
 
  private:
-  struct Lines {  // [P] ms of the slowest pair of a row or column, out and back
+  struct Lines {  // [P] ms of the slowest pair in each row or column, out and back
     std::vector<double> out;
     std::vector<double> back;
   };
@@ -140,16 +140,16 @@ class JointCost {
     Lines receivers = {};
     double ms() const { return std::ranges::max(senders.out) + std::ranges::max(senders.back); }
   };
-  // An exchange of the layer entered, which its experts receive from or send to; null: there is none.
+  // An exchange in which the entered layer's experts receive or send; null if there is none.
   struct Side {
     Exchange* exchange = nullptr;
-    std::vector<double> flows = {};  // [E, P] between an expert and ranks at the other end
+    std::vector<double> flows = {};  // [E, P] between an expert and the ranks at the other end
     bool receives = true;
 
     const Lines& lines() const { return receives ? exchange->receivers : exchange->senders; }
   };
 
-  // A rank that gains, or loses, parts of the two experts of a change.
+  // A rank that gains or loses parts of the two experts of a change.
   struct Touched {
     std::size_t rank;
     double of_x;
@@ -157,9 +157,9 @@ class JointCost {
   };
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  // One copy computes this part of its expert.
+  // The part of its expert that one copy computes.
   static double share(const CopyRanks& homes) { return 1 / static_cast<double>(homes.size()); }
-  // The pair of a rank of the layer's experts and one at the other end.
+  // Index of the pair: `here` is the rank of the layer's experts, `other` the rank at the other end.
   std::size_t pair(const Side& side, std::size_t here, std::size_t other) const {
     return side.receives ? other * num_ranks_ + here : here * num_ranks_ + other;
   }
@@ -209,7 +209,7 @@ class JointCost {
     }
   }
 
-  // Of each rank.
+  // [P]
   std::vector<double> compute_ms(std::size_t layer) const {
     std::vector<double> ms = load_[layer];
     for (std::size_t rank = 0; rank < num_ranks_; ++rank) ms[rank] *= compute_each_[rank];
@@ -254,12 +254,12 @@ class JointCost {
     return std::ranges::max(scratch_);
   }
 
-  // Of the pairs that the change does not touch, out alone.
+  // Cost of the pairs that the change does not touch, one way only.
   double least_ms(const Side& side) {
     return side.exchange == nullptr ? 0 : largest_untouched(side.lines().out);
   }
 
-  // Some number that is too much, once that is sure.
+  // Stops early once is_too_much() is true; the result is then only a lower bound.
   template <class F>
   double ms_after(const Side& side, const Change& change, F is_too_much) {
     if (side.exchange == nullptr) return 0;
@@ -278,7 +278,7 @@ class JointCost {
     return out + back;
   }
 
-  // `part` of the expert comes to the rank, or leaves it.
+  // Adds `part` of the expert to the rank; negative parts leave it.
   void move(std::size_t expert, std::size_t rank, double part) {
     load_[layer_][rank] += part * static_cast<double>(problem_.profile.loads(LayerId(layer_))[expert]);
     for (Side& side : sides_)
@@ -301,9 +301,9 @@ class JointCost {
   std::vector<std::vector<double>> load_;      // [L][P]
   std::vector<Exchange> exchanges_;
   std::size_t layer_ = 0;
-  std::array<Side, 2> sides_;     // received and sent
-  std::vector<Touched> parts_;    // [P] zeros between calls
-  std::vector<Touched> touched_;  // by the change that is judged
+  std::array<Side, 2> sides_;     // receiving and sending
+  std::vector<Touched> parts_;    // [P] zero between calls
+  std::vector<Touched> touched_;  // ranks touched by the change being judged
   std::vector<double> scratch_;   // [P]
 };
 

@@ -23,7 +23,7 @@ class LinearAssignment {
  private:
   static std::size_t none() { return std::numeric_limits<std::size_t>::max(); }
 
-  // Gives the row a column along the cheapest path of changes; false if the deadline passed.
+  // Assigns a column to the row along the cheapest augmenting path; false if the deadline passes.
   bool augment(std::size_t row, const Deadline& deadline) {
     distance_.assign(n_, std::numeric_limits<double>::infinity());
     done_.assign(n_, 0);
@@ -77,9 +77,9 @@ class LinearAssignment {
 
   std::span<const double> costs_;
   std::size_t n_;
-  std::vector<double> of_row_;  // potentials
+  std::vector<double> of_row_;  // dual potentials
   std::vector<double> of_column_;
-  std::vector<std::size_t> row_of_;  // of a column
+  std::vector<std::size_t> row_of_;  // the row of each column
   std::vector<std::size_t> reached_by_;
   std::vector<double> distance_;
   std::vector<char> done_;
@@ -90,7 +90,7 @@ class Matching {
   Matching(std::span<const double> costs, std::size_t n, const Deadline& deadline)
       : costs_(costs), n_(n), deadline_(deadline) {}
 
-  // Whether all rows have columns of their own at costs up to `most`. Once ended(), the answer means nothing.
+  // Whether all rows get different columns at costs of at most `most`. Meaningless once ended() is true.
   bool complete(double most) {
     most_ = most;
     row_of_.assign(n_, -1);
@@ -109,7 +109,7 @@ class Matching {
   }
 
  private:
-  bool place(std::size_t row) {  // NOLINT(misc-no-recursion): as deep as there are rows
+  bool place(std::size_t row) {  // NOLINT(misc-no-recursion): depth is at most n
     ended_ = ended_ || deadline_.passed();
     if (ended_) return false;
     for (std::size_t j = 0; j < n_; ++j) {
@@ -127,7 +127,7 @@ class Matching {
   const Deadline& deadline_;
   bool ended_ = false;
   double most_ = 0;
-  std::vector<int> row_of_;  // of a column, -1 while free
+  std::vector<int> row_of_;  // the row of each column, -1 while free
   std::vector<char> seen_;
 };
 

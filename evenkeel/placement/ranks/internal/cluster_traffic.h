@@ -1,7 +1,7 @@
 // The traffic between clusters, and its cost on links: the input of program 2 (Eq. 8-9).
 //
-// An exchange under layer_to_layer lies between two layers: traffic [P, P] from the clusters of one to those
-// of the next. Under dispatch_combine it lies in a layer: traffic [P, P] from ranks to the clusters.
+// Under layer_to_layer an exchange lies between two layers: traffic [P, P] from the clusters of a layer to
+// those of the next. Under dispatch_combine it lies within a layer: traffic [P, P] from ranks to clusters.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace evenkeel::internal {
 class ClusterTraffic {
  public:
   ClusterTraffic(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
-  // traffic of each exchange, [P, P].
+  // `traffic` has a [P, P] matrix for each exchange.
   ClusterTraffic(const Topology& topology, TrafficModel model, PairObjective pairs,
                  std::vector<std::vector<double>> traffic);
 
@@ -24,7 +24,7 @@ class ClusterTraffic {
   double at(std::size_t exchange, std::size_t sender, std::size_t receiver) const {
     return traffic_[exchange][sender * ranks_ + receiver];
   }
-  // GB/s from a rank to another one; to itself infinite.
+  // GB/s from one rank to another; infinite from a rank to itself.
   double bandwidth(std::size_t from, std::size_t to) const { return bandwidth_[from * ranks_ + to]; }
   const Topology& topology() const { return *topology_; }
   bool dispatch() const { return dispatch_; }
@@ -32,7 +32,8 @@ class ClusterTraffic {
   std::size_t receiving_layer(std::size_t exchange) const { return dispatch_ ? exchange : exchange + 1; }
   bool worst_pair() const { return worst_pair_; }
 
-  // Eq. 8 of one exchange, when its senders and receivers have these ranks; of all, when the layers have.
+  // Eq. 8 of one exchange whose senders and receivers have these ranks; and of all exchanges, for ranks by
+  // layer.
   double cost(std::size_t exchange, const Ranks& senders, const Ranks& receivers) const;
   double cost(const std::vector<Ranks>& ranks) const;
 

@@ -33,7 +33,7 @@ FastestLinks fastest_links(const ClusterTraffic& traffic) {
   return fastest;
 }
 
-// Senders and receivers joined by traffic; no join may outgrow a node.
+// Union-find over senders and receivers that traffic joins. join() is false if the joined set exceeds a node.
 class Joined {
  public:
   explicit Joined(std::size_t P) : parent_(2 * P), senders_(2 * P, 0), receivers_(2 * P, 0) {
@@ -63,8 +63,8 @@ class Joined {
   std::vector<std::size_t> receivers_;
 };
 
-// The largest traffic that has to leave its node. Of many pairs the largest few fill nodes, so these alone
-// are sorted, and more of them where they do not.
+// The largest traffic that must leave its node. The largest few pairs usually fill the nodes, so only these
+// are sorted at first, then more.
 double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size,
                             const Deadline& deadline) {
   const auto P = traffic.num_ranks();
@@ -85,7 +85,7 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
   return 0;
 }
 
-// At most the largest of each row, or of each column.
+// The traffic that stays on a rank is at most the largest of each row, or of each column.
 double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
   const auto P = traffic.num_ranks();
   double by_rows = 0;

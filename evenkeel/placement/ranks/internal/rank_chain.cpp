@@ -8,22 +8,22 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The receiver that shares a rank with each sender; empty if the deadline passed before.
+// The receiver that shares a rank with each sender; empty if the deadline passes first.
 std::vector<int> best_pairing(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
   const std::vector<double>& pairs = traffic.traffic(exchange);
   const bool worst = traffic.worst_pair();
   const double crossing = worst ? least_crossing(traffic, exchange) : 0;
   const double penalty = worst ? std::ranges::max(pairs) * static_cast<double>(traffic.num_ranks()) + 1
-                               : 0;  // above all that can stay
+                               : 0;  // above all that can stay on its rank
   std::vector<double> costs;
   for (double pair : pairs) costs.push_back(pair > crossing ? -pair - penalty : -pair);
   return least_total_assignment(costs, traffic.num_ranks(), deadline);
 }
 
-// From so many ranks on, sums may be added up in another order than link by link.
+// With this many ranks or more, costs are summed by node rather than link by link.
 constexpr std::size_t kManyRanks = 256;
 
-// The cost of a cluster on every rank, for the traffic that it gets from senders on their ranks.
+// The cost of a cluster on every rank, for the traffic from senders on the given ranks.
 class ReceiverCosts {
  public:
   ReceiverCosts(const ClusterTraffic& traffic, std::size_t exchange, const Ranks& senders)
@@ -38,7 +38,7 @@ class ReceiverCosts {
     if (by_level_) of_node_.resize(static_cast<std::size_t>(traffic.topology().num_nodes()));
   }
 
-  // Fills costs [P] of the cluster; false if the deadline passed.
+  // Fills costs [P] of the cluster; false if the deadline passes.
   bool fill(std::size_t cluster, double* costs, const Deadline& deadline) {
     if (deadline.passed()) return false;
     if (by_level_) {
@@ -83,7 +83,7 @@ class ReceiverCosts {
     std::fill(of_node_.begin(), of_node_.end(), Sent{});
     for (std::size_t from = 0; from < ranks_; ++from)
       of_node_[topology.node_of(RankId(from)).offset()].add(sent(from, cluster), from);
-    Sent of_nodes;  // the largest of each
+    Sent of_nodes;  // the largest amount of each node
     double all = 0;
     for (std::size_t node = 0; node < of_node_.size(); ++node) {
       of_nodes.add(of_node_[node].largest, node);
@@ -110,7 +110,7 @@ class ReceiverCosts {
   std::size_t ranks_;
   bool worst_;
   bool by_level_;
-  std::vector<std::size_t> cluster_on_;  // [P] the sender on a rank
+  std::vector<std::size_t> cluster_on_;  // [P] the sending cluster on each rank
   std::vector<Sent> of_node_;
 };
 

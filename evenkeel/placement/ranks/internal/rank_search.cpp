@@ -8,9 +8,9 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr double kLeastGain = 1e-12;      // of the cost at the start
-constexpr std::size_t kShakes = 4096;     // of a layer, times P^2
-constexpr std::size_t kMostShakes = 100;  // of a layer
+constexpr double kLeastGain = 1e-12;      // part of the cost at the start
+constexpr std::size_t kShakes = 4096;     // shakes of a layer, times P^2
+constexpr std::size_t kMostShakes = 100;  // shakes of a layer
 
 class RankSearch {
  public:
@@ -41,7 +41,7 @@ class RankSearch {
   }
 
  private:
-  struct Lines {  // of an exchange: the largest cost of each line, or its sum
+  struct Lines {  // of an exchange: the largest cost of each row and column, or the sum
     std::vector<double> senders;
     std::vector<double> receivers;
     double cost = 0;
@@ -108,7 +108,7 @@ class RankSearch {
           swap_ranks(near, rank_of(near, c), static_cast<std::size_t>(kept[near - first][c]));
   }
 
-  // False also where the deadline passes: no more is to be tried.
+  // Also returns false if the deadline passes, so that callers stop.
   bool swap_clusters(std::size_t layer) {
     bool improved = false;
     for (std::size_t a = 0; a < num_ranks_; ++a) {
@@ -135,7 +135,7 @@ class RankSearch {
     return rule_.has_totals() ? swap_balanced_runs(one, other) : swap_suffixes(one, other);
   }
 
-  // From some layer to the last.
+  // Swaps the two ranks from some layer to the last.
   bool swap_suffixes(std::size_t one, std::size_t other) {
     bool improved = false;
     for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange) {
@@ -147,9 +147,9 @@ class RankSearch {
     return improved;
   }
 
-  // From some layer to another one, where the sizes on both ranks add up to the same.
+  // Swaps the two ranks in a run of layers in which their sizes add up to the same.
   bool swap_balanced_runs(std::size_t one, std::size_t other) {
-    std::vector<double> change(ranks_.size() + 1, 0.0);  // at the start of each layer, and behind the last
+    std::vector<double> change(ranks_.size() + 1, 0.0);  // at the start of each layer, and after the last
     for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange)
       change[exchange + 1] = run_change(exchange, one, other);
     double best = -least_gain_;
@@ -178,8 +178,8 @@ class RankSearch {
     return traffic_.bandwidth(one, other) == traffic_.bandwidth(other, one);
   }
 
-  // Change of Eq. 8 in the exchange that the layer receives from, or sends to, if clusters a and b swap
-  // ranks.
+  // Change of Eq. 8 if clusters a and b swap ranks: in the exchange that the layer receives from, and in the
+  // one that it sends to.
   double receiving_change(std::size_t layer, std::size_t a, std::size_t b) const {
     if (!dispatch_ && layer == 0) return 0;
     const std::size_t exchange = dispatch_ ? layer : layer - 1;
@@ -198,7 +198,8 @@ class RankSearch {
                                 traffic_.bandwidth(rank, rank_of(layer + 1, receiver));
                        });
   }
-  // cost_with(c, cluster, rank): of what a cluster on a rank and c of the other layer send each other.
+  // cost_with(c, cluster, rank): cost of the traffic between `cluster` on `rank` and cluster c of the other
+  // layer.
   template <class F>
   double cost_change(std::size_t layer, std::size_t a, std::size_t b, const std::vector<double>& lines,
                      double now, F cost_with) const {
@@ -218,7 +219,7 @@ class RankSearch {
     return receiving_change(layer, cluster_on(layer, one), cluster_on(layer, other));
   }
 
-  // The costs of the layer's exchanges are then to be refreshed, as swap_ranks() does.
+  // The caller must refresh the costs of the layer's exchanges, as swap_ranks() does.
   void rename(std::size_t layer, std::size_t one, std::size_t other) {
     std::swap(cluster_on_[layer][one], cluster_on_[layer][other]);
     ranks_[layer][cluster_on_[layer][one]] = static_cast<int>(one);
@@ -255,13 +256,13 @@ class RankSearch {
   const RankRule& rule_;
   const Deadline& deadline_;
   std::size_t num_ranks_;
-  double least_gain_ = 0;  // less is rounding
+  double least_gain_ = 0;  // a smaller gain is rounding
   bool dispatch_;
   bool worst_;
-  Ranks sources_;  // rank of each source under dispatch_combine: its own
+  Ranks sources_;  // under dispatch_combine each source is its own rank
   std::vector<Ranks> ranks_;
-  std::vector<std::vector<std::size_t>> cluster_on_;  // [L][P] the inverse
-  std::vector<Lines> lines_;                          // of each exchange
+  std::vector<std::vector<std::size_t>> cluster_on_;  // [L][P] inverse of ranks_
+  std::vector<Lines> lines_;                          // by exchange
 };
 
 }  // namespace

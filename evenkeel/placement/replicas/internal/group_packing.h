@@ -1,14 +1,14 @@
-// Groups of experts onto nodes, so that the node with the most load per rank has as little as possible.
+// Assigns groups of experts to nodes so that the largest load per rank of a node is minimal.
 //
-// Method      branch and bound over the groups by decreasing load; each goes to the nodes with a free place,
-//             the lightest first, nodes that are alike only once. The groups left must fit below the best so
-//             far.
-// Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
+// Method      branch and bound over the groups by decreasing load. Each group is tried on the nodes with free
+//             capacity, the lightest first, identical nodes only once. A branch is cut if the remaining
+//             groups do not fit below the best so far.
+// Cost        with few groups all relevant partitions; otherwise cut off after a number of steps.
 // Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
 //             group's.
 //
-// A rank of a node can have more load than the mean of the node. So visit_below() lists all packings, for a
-// caller that knows the loads of ranks.
+// A rank can have more load than the mean of its node. So visit_below() lists all packings, for a caller that
+// knows the loads of ranks.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,14 +31,14 @@ class GroupPacking {
  public:
   struct Node {
     std::int32_t num_ranks = 0;
-    std::int32_t fewest_groups = 1;  // with which a rank need not hold an expert twice
-    std::int32_t most_groups = 0;    // for whose experts it has slots
+    std::int32_t fewest_groups = 1;  // the fewest with which no rank need hold an expert twice
+    std::int32_t most_groups = 0;    // the most whose experts fit its slots
 
     friend bool operator==(const Node&, const Node&) = default;
   };
 
-  // Every node that has slots gets its fewest groups or more. Throws Infeasible where that, or capacity for
-  // all, cannot be.
+  // Gives every node that has slots at least its fewest groups. Throws Infeasible if that is impossible, or
+  // the nodes cannot hold all groups.
   void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes, const Deadline& deadline) {
     deadline_ = &deadline;
     group_loads_ = group_loads;
@@ -59,16 +59,16 @@ class GroupPacking {
     steps_left_ = kMostSteps;
     descend(0);
     if (best_node_of_[0] < 0)
-      throw Infeasible(
-          fmt::format("{} groups of experts do not fill {} nodes, each with enough for its ranks and no more "
-                      "than its slots hold",
-                      group_loads.size(), nodes.size()));
+      throw Infeasible(fmt::format(
+          "{} groups of experts cannot fill {} nodes so that each has enough experts for its ranks "
+          "and no more than its slots hold",
+          group_loads.size(), nodes.size()));
     if (steps_left_ > 0) bound_ = best_;
   }
 
-  // After solve(): shows every packing (one of those that are alike) whose nodes are all below `limit` per
-  // rank. `judge` returns the limit from there on. False: some were not shown, more than `most` or
-  // too many steps away.
+  // After solve(): visits every packing whose nodes are all below `limit` per rank, and only one of
+  // equivalent packings. `judge` returns the new limit. Returns false if some packings were not visited:
+  // there are more than `most`, or the steps ran out.
   using Judge = std::function<double(std::span<const std::int32_t> node_of_group)>;
   bool visit_below(double limit, const Judge& judge, int most) {
     judge_ = &judge;
@@ -79,8 +79,8 @@ class GroupPacking {
     return steps_left_ > 0 && visits_left_ > 0;
   }
 
-  // After solve(): the largest group first to the lightest node, nodes with equally many groups; empty where
-  // they are unlike or the groups do not divide.
+  // After solve(): assigns the largest group first to the lightest node, equally many groups to each. Empty
+  // if nodes differ or the groups do not divide evenly.
   std::span<const std::int32_t> largest_first() {
     if (!nodes_alike_ || order_.size() % nodes_.size() != 0) return {};
     const auto each = static_cast<std::int32_t>(order_.size() / nodes_.size());
@@ -102,7 +102,7 @@ class GroupPacking {
 
   std::span<const std::int32_t> node_of_group() const { return best_node_of_; }
   std::span<const std::int32_t> by_load() const { return order_; }  // groups, the largest first
-  // Of the largest load per rank of a node, in FixedLoad; nobody goes below.
+  // A lower bound on the largest load per rank of a node, in FixedLoad.
   double bound() const { return bound_; }
 
  private:
@@ -194,8 +194,8 @@ class GroupPacking {
     best_node_of_ = numbered_;
   }
 
-  // Nodes that are alike are numbered by the first group they hold, so that little moves from one placement
-  // to the next, and nothing where each has one group.
+  // Numbers identical nodes by the first group they hold. So little moves from one placement to the next, and
+  // nothing where each node has one group.
   void number_nodes() {
     numbered_ = node_of_;
     if (!nodes_alike_) return;
@@ -219,7 +219,7 @@ class GroupPacking {
   std::vector<std::int32_t> by_load_;   // [depth, nodes] scratch
   std::vector<std::int32_t> number_;    // [nodes]
   std::vector<std::int32_t> numbered_;  // [groups]
-  const Deadline* deadline_ = nullptr;  // of solve(), which takes the first packing after it
+  const Deadline* deadline_ = nullptr;  // solve() takes the first packing after it
   const Judge* judge_ = nullptr;
   bool nodes_alike_ = false;
   std::int64_t steps_left_ = 0;
