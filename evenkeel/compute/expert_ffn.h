@@ -60,7 +60,7 @@ struct ExpertWeights {
   const void* down_bias = nullptr;
 };
 
-// One expert's gradients: f32, in the same layout. Backward adds to them.
+// One expert's gradients: f32, in the layout of ExpertWeights. Backward adds to them.
 struct ExpertGradients {
   float* gate_up = nullptr;
   float* down = nullptr;

@@ -2,10 +2,10 @@
 //
 // Order     Submitted work runs in order. mark() returns an event for the work so far. wait_for() holds later
 //           work back until another stream has reached its event. Neither blocks the host on the device.
-// Posted    Operations of a communicator must first hear from other ranks' threads. post() queues them on the
+// Posted    A communicator's operations first wait for other ranks' threads. post() only queues them on the
 //           host; flush() carries them out on the rank's own thread. Everything that submits work calls
 //           flush() first, so work submitted after post() runs after the posted operation. Until then the
-//           host is free.
+//           host does not block.
 // Peers     Device events pass between threads: one thread records an event, other threads' streams wait for
 //           it.
 // Errors    If a posted operation fails, the call that flushes it throws. Operations posted after it are

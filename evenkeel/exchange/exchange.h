@@ -54,7 +54,7 @@ class Exchange {
   Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan,
                       Lifetime lifetime = Lifetime::step);
 
-  // Allocates space for the results computed here, followed by those to be received.
+  // Allocates space for the results computed here, followed by the results to be received.
   Buffer result_buffer(const Dispatched& dispatched) {
     return arena_.allocate(chunk_buffers::result_rows(dispatched.load(), 0) * row_bytes(), "results");
   }

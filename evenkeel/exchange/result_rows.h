@@ -38,7 +38,8 @@ class ResultRows {
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const OwnRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Sets how many results of positions in runs are held at a time: at least k, or all if there are fewer.
+  // Sets how many results of positions in runs are held at a time: at least k, or all if they are fewer than
+  // k.
   void hold_at_once(std::int64_t positions);
   // All rows: waiting results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;

@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 namespace {
-// In elements. Parts begin on cache lines: products on unaligned parts are a quarter slower.
+// In elements. Parts begin on cache lines: products on unaligned parts lose a quarter of their speed.
 constexpr std::int64_t kPartAlignment = 32;
 
 std::int64_t aligned(std::int64_t elements) {

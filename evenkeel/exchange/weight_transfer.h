@@ -4,8 +4,8 @@
 // Weights    fetch() posts the weights that this rank lends. It receives borrowed experts one after the
 //            other, gate_up before the rest, in one reused block: the consumer packs them and keeps only the
 //            packed form. finish() waits until the borrowers have received their weights.
-// Nodes      With two levels of nodes, if several ranks of another node borrow the same weights from a rank,
-//            only the first of them gets them from it and passes them on.
+// Nodes      With two levels of nodes, weights that several ranks of another node borrow are sent only to the
+//            first of these ranks, which passes them on to the others.
 // Gradients  Every rank that computed an expert without owning it sends its f32 gradient to the owner. The
 //            owner adds them in the plan's order, with one expert's gradient in memory at a time.
 // Memory     Arriving weights and outgoing gradients are in the borrower's arena.
@@ -62,7 +62,7 @@ class WeightTransfer {
   }
   // Bytes that a borrowed expert occupies while `take` reads it.
   std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
-  // Bytes of the gradients that this rank holds for other ranks under a plan.
+  // Bytes of the gradients that this rank holds for other owners under a plan.
   std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
   // Whether other ranks hold gradients for this one.
   bool awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const;
@@ -121,7 +121,7 @@ class WeightTransfer {
   BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
   Nodes nodes_;
-  // For passing weights on: its messages have another order than those of lending. Null with one level.
+  // Passes weights on; separate, because its messages have another order than lending. Null with one level.
   std::unique_ptr<Communicator> passing_comm_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that this rank receives

@@ -77,7 +77,7 @@ class CudaExpertFfn {
 
   // Bytes of device memory that a call needs as workspace.
   virtual std::int64_t forward_workspace_bytes(int num_groups, std::int64_t max_positions) const = 0;
-  // Only input_rows of `backward` is read, and which of its pointers are null.
+  // Of `backward`, only input_rows and which pointers are null matter.
   virtual std::int64_t backward_workspace_bytes(int num_groups, std::int64_t max_positions,
                                                 const DeviceBackward& backward) const = 0;
   // Bytes that forward saves for backward per position: the pre-activations.

@@ -68,8 +68,8 @@ struct ChunkWork {
 
 // Publishes the tensors of a call to the other ranks.
 void publish_tensors(StepTensors* mine, const StepTensors& tensors, CudaStream& stream);
-// Counts this rank's assignments by slice and numbers them within it. All ranks read `block_counts`
-// [most_chunks][E].
+// Counts this rank's assignments by slice and expert, and numbers them within their slice and expert. All
+// ranks read `block_counts` [most_chunks][E].
 void count_slices(const RouteShape& shape, const SliceView& slices, std::int32_t* block_counts,
                   CudaStream& stream);
 // Gathers block_counts of all ranks into `counts` [most_chunks][P][E].
@@ -88,7 +88,7 @@ void receive(const ChunkWork& work, CudaStream& stream);
 // Gathers the rows here, [rows, D], from the hidden rows or output gradients of all ranks.
 enum class TokenRows { hidden, grad_output };
 void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows, CudaStream& stream);
-// Zeroes as many f32 rows.
+// Zeroes an f32 row for each row here.
 void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream);
 // Gathers router weights from all ranks, in the order of output_row.
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream);

@@ -7,8 +7,8 @@
 // Messages  The host version sends index messages; here a rank leaves them in its outbox, and the others read
 //           them. Ranks read the rows that they compute and the results of their own tokens in place: nothing
 //           is packed, and the host needs no sizes.
-// Order     Message entries, rows and positions within a group have the order of exchange/. Native groups
-//           come first, then borrowed ones in the plan's order.
+// Order     Message entries, rows and positions within a group are in the same order as in exchange/. Native
+//           groups come first, then borrowed ones in the plan's order.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ class StreamBarrier {
 
   // Hold this scope while submitting work that reads other ranks' memory.
   PeerAccessScope scope() { return {*access_, comm_.rank()}; }
-  // Blocks until no other rank is inside a scope. A rank may call it early if it opens no more scopes.
+  // Blocks until no other rank is inside a scope. A rank that opens no more scopes may call it early.
   void await_others() noexcept;
 
   // A barrier of the host threads only.

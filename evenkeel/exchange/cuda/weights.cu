@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
     return_kernel(ChunkWork work, PlacementView homes, ExpertLayout layout, const ExpertTensors* gradients) {
   const int native = static_cast<int>(blockIdx.y);
   const int slot = homes.slot_begin[work.shape.me] + native;
-  if (homes.slot_copy[slot] != 0) return;  // another rank owns the expert and adds
+  if (homes.slot_copy[slot] != 0) return;  // another rank owns the expert and adds its gradients
   for_each_part(work.shape, homes, work.step, homes.slot_expert[slot], [&](int rank, int block) {
     const float* const came = work.peers.views[rank].foreign_gradients + block * layout.block();
     for (int part = 0; part < 4; ++part) {

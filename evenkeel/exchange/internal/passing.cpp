@@ -101,8 +101,8 @@ std::shared_ptr<const Passing> PassingRoutes::find(const Dispatched& made) {
   return std::move(passing_);
 }
 
-// Reads the message from a rank of another node: the rows that it sends here directly, those passed on to
-// each place of this node, and those that arrive through each place.
+// Reads the message from a rank of another node. Finds the rows that it sends here directly, the rows to pass
+// on to each place of this node, and the rows that arrive through each place.
 void PassingRoutes::take_from(RankId rank, const Dispatched& made, std::vector<Passing>& by_place) {
   const Dispatched::Peer peer = made.peer(rank);
   passing_->in.push_back({0, peer.in_rows});

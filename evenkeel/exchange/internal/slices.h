@@ -29,7 +29,8 @@ class Slices {
   // `out` moves rows to the rank that computes them; `home` moves results back to the rank of their tokens.
   enum class Way { out, home };
 
-  // Adds rows. `here` holds the rows here without `own` rows of this rank; `elsewhere` the rows elsewhere.
+  // Adds rows. `here` holds the rows here, except this rank's `own` rows; `elsewhere` holds the rows
+  // elsewhere.
   void rows(Way way, const Dispatched& dispatched, std::span<std::byte> here, std::int64_t own,
             std::span<std::byte> elsewhere, std::int64_t row_bytes) {
     for (RankId rank : others_) {

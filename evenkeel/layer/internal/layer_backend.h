@@ -56,7 +56,7 @@ struct LayerParts {
 class StepState {
  public:
   virtual ~StepState() = default;
-  // Throw Unsupported if they stay on the device.
+  // Throw Unsupported if plan and chunks stay on the device.
   virtual const StepPlan& plan() const = 0;
   virtual std::span<const Chunk> chunks() const = 0;
 

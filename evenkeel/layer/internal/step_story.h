@@ -26,7 +26,7 @@ void run_backward(Pass& pass) {
     pass.run_experts();  // gradients of rows, router weights and expert weights
     pass.combine();      // send row gradients back, sum them per token
   }
-  pass.return_gradients();  // send those of borrowed weights to the owners
+  pass.return_gradients();  // send gradients of borrowed weights to the owners
 }
 
 }  // namespace evenkeel::internal

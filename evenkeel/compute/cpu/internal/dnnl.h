@@ -17,8 +17,8 @@ namespace evenkeel::internal {
 inline constexpr std::int64_t kTileRows = 384;
 inline constexpr std::int64_t kAgainTileRows = 192;
 
-// Tile rows in forward. Rows that do not fit the L2 cache cost little if one core is busy, but several per
-// cent if other cores also use the memory behind it.
+// Tile rows in forward. Rows that do not fit the L2 cache cost little while one core is busy, but several per
+// cent while other cores use the L3 cache and memory.
 constexpr std::int64_t forward_tile_rows(DataType type) {
   return type == DataType::f32 ? kTileRows / 2 : kTileRows;
 }

@@ -106,7 +106,7 @@ EVENKEEL_HOST_DEVICE constexpr int column_of_b(int warp, int block) {
          block % kHalf * kBlockColumns;
 }
 
-// The row within the tile of the first half of a lane's fragment, and the first output column of a warp.
+// The tile's row that holds the first half of a lane's fragment, and a warp's first output column.
 EVENKEEL_HOST_DEVICE constexpr int row_of(int warp, int lane, int fragment) {
   return warp_down(warp) * kWarpRows + fragment * 16 + lane / kQuad;
 }

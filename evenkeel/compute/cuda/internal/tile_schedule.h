@@ -5,8 +5,8 @@
 //            draw tiles until none is left.
 // Method     Products over rows: row tiles of kTileRows never cross a group; bisecting their running sum
 //            finds a tile's group. Products of weight gradients: every group with rows has the same number of
-//            tiles, and a tile costs as much as its group has rows. So the largest groups come first, and
-//            small ones fill the gaps at the end. Within a group, tiles are drawn in bands of kBand row
+//            tiles, and a tile's cost is proportional to its group's rows. So the largest groups come first,
+//            and small ones fill the gaps at the end. Within a group, tiles are drawn in bands of kBand row
 //            tiles, column by column within a band, so that running blocks share their operands in the L2
 //            cache.
 // Cost       O(G^2 / lanes) to make, O(log G) per tile.

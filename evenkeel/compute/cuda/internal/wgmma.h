@@ -10,7 +10,7 @@ namespace evenkeel::cuda {
 
 #if defined(__CUDACC__)
 
-// The registers of the sums: their numbers in the instruction text, and eight or 64 of them as operands.
+// The registers of the sums: their operand numbers in the instruction text, then 8 or 64 operands.
 #define EVENKEEL_REGISTERS_0_63                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \

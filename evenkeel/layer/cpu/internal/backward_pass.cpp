@@ -206,8 +206,7 @@ class BackwardPass {
     if (layer_.recompute() == Recompute::whole) compute_forward();
   }
 
-  // Recomputes the whole forward pass, like frameworks that cannot recompute only a part of the experts'
-  // work.
+  // Recomputes the whole forward pass, like frameworks that cannot recompute a part of the experts' work.
   void compute_forward() {
     ChunkInFlight& now = *in_flight_;
     now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};

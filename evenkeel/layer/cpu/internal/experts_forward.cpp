@@ -57,7 +57,8 @@ void ExpertsForward::compute_rest_and_sum(std::span<const float> weights, void* 
   layer_.stream.synchronize();
 }
 
-// Computes the results of the next tokens and waits for their other results; false if there are no tokens.
+// Computes the results of the next range of tokens and waits for their results from elsewhere; false if no
+// tokens are left.
 bool ExpertsForward::compute_range() {
   if (!layer_.result_rows.next_range(own_rows_.as<std::int32_t>())) return false;
   layer_.clock.enter(Phase::compute);

@@ -16,7 +16,7 @@
 
 namespace evenkeel::internal {
 
-// The activations that forward saved of a chunk: those of all its positions or of none.
+// The activations that forward saved for a chunk: of all its positions or of none.
 class SavedActivations {
  public:
   // Saves none.

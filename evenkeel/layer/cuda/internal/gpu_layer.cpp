@@ -173,8 +173,7 @@ BufferShape GpuLayer::shape_for(int slots, int chunks, int slices, std::int64_t 
   return shape;
 }
 
-// The bytes on the rank that needs the most. Ranks have different numbers of native experts but must decide
-// alike.
+// The most bytes that any rank needs. Ranks have different numbers of native experts but must decide alike.
 std::int64_t GpuLayer::most_bytes(int slots, int chunks, std::int64_t positions) const {
   const auto slices = static_cast<int>(parts_.options.max_tokens / 64);
   BufferShape shape = shape_for(slots, chunks, 2 * chunks + slices, positions);
