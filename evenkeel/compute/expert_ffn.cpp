@@ -25,7 +25,7 @@ std::string_view name_of(Activation activation) {
 Activation parse_activation(std::string_view name) {
   for (Activation activation : kActivations)
     if (name == name_of(activation)) return activation;
-  throw InvalidArgument("activation", "\"" + std::string(name) + "\" is none",
+  throw InvalidArgument("activation", "\"" + std::string(name) + "\" is unknown",
                         "swiglu, clamped-swiglu, gelu");
 }
 

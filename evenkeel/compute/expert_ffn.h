@@ -1,5 +1,5 @@
-// An expert's feed-forward network, for groups of rows, forward and backward. The layer is given one: the
-// library's own for CPUs is in compute/cpu, and a user's kernels are another.
+// The interface for an expert's feed-forward network on groups of rows, forward and backward. compute/cpu has
+// the library's own implementation for CPUs; users can pass theirs to the layer.
 //
 //   swiglu           h = silu(gate x) * (up x)                                y = down h
 //   clamped_swiglu   g = min(gate x, limit), u = clamp(up x, -limit, limit)
@@ -25,12 +25,12 @@ namespace evenkeel {
 
 enum class Activation { swiglu, clamped_swiglu, gelu };
 
-// Whether there is a gate beside up.
+// Whether the activation has a gate besides up.
 constexpr bool is_gated(Activation activation) {
   return activation != Activation::gelu;
 }
 std::string_view name_of(Activation activation);
-// Throws InvalidArgument for a name that is none.
+// Throws InvalidArgument for an unknown name.
 Activation parse_activation(std::string_view name);
 
 struct ExpertShape {
@@ -60,7 +60,7 @@ struct ExpertWeights {
   const void* down_bias = nullptr;
 };
 
-// One expert's gradients, f32, of the same layout; backward adds to them.
+// One expert's gradients: f32, in the layout of ExpertWeights. Backward adds to them.
 struct ExpertGradients {
   float* gate_up = nullptr;
   float* down = nullptr;
@@ -72,32 +72,31 @@ struct ExpertGradients {
 
 // The rows that one expert works on: positions [begin, end) of the batch.
 struct ExpertGroup {
-  const std::byte* prepared = nullptr;  // what prepare() made of the weights for forward or backward
+  const std::byte* prepared = nullptr;  // output of prepare() for forward or backward
   ExpertGradients gradients;            // backward only
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  const std::byte* prepared_again = nullptr;  // the same for recompute; backward only, where nothing is saved
-  // saved_bytes_per_position() for each of the rows, and saved_margin_bytes() behind them; or null. Forward
-  // fills it, backward uses it up; what lies in the margin, another group's rows perhaps, stays as it is.
+  const std::byte* prepared_again = nullptr;  // the same for recompute; only in backward if nothing was saved
+  // Null, or saved_bytes_per_position() for each row followed by saved_margin_bytes(). Forward fills it and
+  // backward overwrites it. Both leave the margin unchanged, since it may hold another group's rows.
   std::byte* saved = nullptr;
 };
 
-// Positions are assignments. Several may read one input row, each writes an output row of its own.
+// Positions are assignments. Several may read the same input row, but each writes its own output row.
 struct ExpertBatch {
   std::span<const ExpertGroup> groups;
   std::span<const std::int32_t> input_row;   // by position
   std::span<const std::int32_t> output_row;  // by position
 };
 
-// recompute: a backward pass of groups for which nothing was saved.
+// recompute is a backward pass with groups for which nothing was saved.
 enum class Pass { forward, backward, recompute };
 
-// Does the arithmetic of a machine keep the promise that a row's output bits do not depend on what else is
-// computed beside it?
+// Whether a row's output bits depend only on that row on this machine, not on what else is computed with it.
 struct BitwiseReport {
   bool holds = false;
-  std::string reason;             // why not
-  std::uint64_t fingerprint = 0;  // equal where two machines' bits are
+  std::string reason;             // if not, why
+  std::uint64_t fingerprint = 0;  // equal on machines that produce the same bits
 };
 
 class ExpertFfn {
@@ -105,35 +104,33 @@ class ExpertFfn {
   virtual ~ExpertFfn() = default;
   virtual const ExpertShape& shape() const = 0;
 
-  // Prepared weights of one expert: a copy of all that a pass needs of them, in the order in which its
-  // products want it. Recompute's is the part that computing the saved activations again needs beside
-  // backward's; forward's begins with the same bytes. The bytes that come of a null tensor are left as they
-  // are: weights may arrive one tensor after the other.
+  // Prepared weights of one expert: a copy of everything that a pass needs, in the layout that its products
+  // need. Recompute's has what recomputing the saved activations needs in addition to backward's; forward's
+  // begins with the same bytes. A null tensor leaves its bytes unchanged, so weights may arrive one tensor at
+  // a time.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
-  // Bytes of workspace that a call is given beside its arguments, independent of the number of rows: as much
-  // as makes it fast, and the least that it needs. Any number of bytes from the least on is taken, and
-  // changes the bits of gradients alone.
+  // Bytes of workspace for a call, independent of the number of rows: the amount for full speed, and the
+  // least that works. Any amount from the least on is accepted, and affects only the bits of gradients.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
   virtual std::int64_t least_workspace_bytes(Pass pass) const { return workspace_bytes(pass); }
-  // Bytes that forward keeps for backward, for each position; and those that must be there behind all of a
-  // batch's.
+  // Bytes that forward saves for backward per position, and the margin needed after the saved bytes of all of
+  // a batch's positions.
   virtual std::int64_t saved_bytes_per_position() const = 0;
   virtual std::int64_t saved_margin_bytes() const = 0;
 
-  // output[output_row[i]] = expert(input[input_row[i]]) for the positions of the groups. `input` and `output`
-  // are rows of D elements of the shape's type.
+  // output[output_row[i]] = expert(input[input_row[i]]) for all positions i of the groups. `input` and
+  // `output` are rows of D elements of the shape's type.
   virtual void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                        std::span<std::byte> workspace) const = 0;
 
-  // With G = grad_output[input_row[i]], the gradient of the sum of weight[output_row[i]] * y_i over
-  // positions:
+  // Gradients of the sum over positions of weight[output_row[i]] * y_i, with G = grad_output[input_row[i]]:
   //   grad_input[input_row[i]]       += weight * d(y_i . G) / dx       f32 rows
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
-  // Where a group has nothing saved, what forward would have saved is computed again, tile by tile, to the
-  // same bits where bitwise() holds; `workspace` is that of Pass::recompute then.
+  // If a group has nothing saved, backward recomputes what forward would have saved, tile by tile. The bits
+  // are the same if bitwise() holds. `workspace` must then be that of Pass::recompute.
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;

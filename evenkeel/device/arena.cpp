@@ -27,7 +27,7 @@ Arena::Arena(Device device, std::int64_t budget_bytes)
       range_(device.memory().reserve(capacity_,
                                      bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {
   gaps_.reserve(256);
-  // Where a budget ends amid a line, buffers cut from the high end would begin amid one.
+  // Whole lines only: buffers are also cut from the high end and must begin on a line.
   const std::int64_t usable = capacity_ / kAlignment * kAlignment;
   if (usable > 0) gaps_.push_back({0, usable});
 }

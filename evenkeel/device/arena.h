@@ -1,16 +1,16 @@
-// The one owner of MoE memory on a rank. Everything a step holds, for all layers of the rank, is lent by an
-// Arena as Buffers and given back when they go; nothing else on the step's path allocates.
+// The one owner of MoE memory on a rank. An Arena lends Buffers for everything that a step holds, for all
+// layers of the rank. Nothing else on the step's path allocates.
 //
-// Method   One reserved range of addresses, best fit among the gaps, neighbours joined when given back. What
-//          stays beyond a step is cut from a gap's low end, what goes with the step from its high end:
-//          buffers of a step that go in the reverse order of their coming need no more space than their sum.
-// Cost     O(gaps) a call; the list of gaps keeps its capacity, so a warm arena allocates nothing itself.
-// Device   The bytes may be a GPU's: an arena keeps its books on the host and never touches them. With a
-//          budget all of it is taken from the GPU at once; without one, as it is first lent.
-// Streams  Bytes given back are lent again at once: on a DeviceStream, work of the new owner comes after that
-//          of the old one in the order of the stream. Who used bytes on a second stream has the first one
-//          wait for it before they are given back (Fork in device_stream.h does).
-// Counts   Bytes in use are those lent, each rounded up to kAlignment; peak_bytes() is their largest value.
+// Method   One reserved address range, best fit among the gaps, neighbouring gaps joined on release. Buffers
+//          held beyond a step are cut from a gap's low end, the step's own buffers from its high end.
+//          Step buffers that are freed in reverse order of allocation need no more space than their sum.
+// Cost     O(gaps) per call. The list of gaps keeps its capacity, so a warm arena does not allocate.
+// Device   The memory may be a GPU's: an arena keeps its bookkeeping on the host and never touches the bytes.
+//          With a budget all GPU memory is allocated at once; without one, when it is first lent.
+// Streams  Released bytes are lent again at once. This is safe on one DeviceStream, whose order puts the new
+//          owner's work after the old owner's. A user of a second stream must make the first stream wait for
+//          it before releasing the bytes (Fork in device_stream.h does this).
+// Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment; peak_bytes() is its maximum.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +29,11 @@ namespace evenkeel {
 class Arena;
 class ArenaWatcher;
 
-// Until when bytes are wanted: within the step, or beyond it (saved for backward).
+// How long a buffer is needed: within the step, or beyond it (saved for backward).
 enum class Lifetime { step, held };
 
-// Bytes lent by an arena, aligned to Arena::kAlignment and not initialised. Move-only; must go before the
-// arena.
+// Bytes lent by an arena, aligned to Arena::kAlignment and not initialised. Move-only. Must be destroyed
+// before the arena.
 class Buffer {
  public:
   Buffer() = default;
@@ -67,21 +67,21 @@ class Buffer {
   std::span<std::byte> bytes_;
 };
 
-// Not for two threads at once.
+// Not thread-safe.
 class Arena {
  public:
   static constexpr std::int64_t kAlignment = kCacheLine;
   static constexpr std::int64_t kNoBudget = -1;
 
-  // `budget_bytes` is the most that may be lent at a time; without one, the device's memory is.
-  // Throws InvalidArgument for another negative number, Unsupported if there is not so much.
+  // `budget_bytes` limits the bytes lent at a time; with kNoBudget the device's free memory is the limit.
+  // Throws InvalidArgument for other negative values, and Unsupported if the device has too little memory.
   explicit Arena(Device device, std::int64_t budget_bytes = kNoBudget);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Takes whole_lines(bytes). `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large
-  // enough, and, without a budget only, Unsupported when the device has no more.
+  // Allocates whole_lines(bytes). `name` says what the bytes are for. Throws BudgetTooSmall if no gap is
+  // large enough. Without a budget it throws Unsupported if the device has no more memory.
   Buffer allocate(std::int64_t bytes, const char* name, Lifetime lifetime = Lifetime::step);
   template <class T>
   Buffer allocate_for(std::int64_t count, const char* name, Lifetime lifetime = Lifetime::step) {
@@ -91,29 +91,29 @@ class Arena {
   // Whether a budget was given.
   bool is_bounded() const { return bounded_; }
   std::int64_t budget_bytes() const { return capacity_; }
-  // As Device::gpu(), of its device.
+  // Device::gpu() of the arena's device.
   int gpu() const { return gpu_; }
-  // The most that one allocation, or the buffers of one step together, can have now.
+  // The most that one allocation, or all buffers of one step together, can get now.
   std::int64_t largest_gap_bytes() const;
-  // As largest_gap_bytes(), for when this buffer of the arena will have been given back.
+  // What largest_gap_bytes() will return once `buffer` is released.
   std::int64_t largest_gap_bytes_without(const Buffer& buffer) const;
 
-  // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
-  // and up to so many of its states wait for backward, each with `state_bytes` at least. Who keeps bytes
-  // beyond a step leaves the largest step free. Throws BudgetTooSmall, claiming nothing, where all claims
+  // Registers a layer's needs for the arena's lifetime. Each of its steps needs `step_bytes` in one gap. Up
+  // to `states` of its states wait for backward, each holding at least `state_bytes`. Buffers held beyond a
+  // step must leave the largest claimed step free. Throws BudgetTooSmall, claiming nothing, if all claims
   // together exceed the budget.
   void claim(std::int64_t step_bytes, std::int64_t state_bytes, int states);
   std::int64_t claimed_step_bytes() const { return claimed_step_; }
-  // The bytes that a state can keep beyond those claimed for it, if all states keep as many.
+  // The bytes that each state can keep beyond its claim if all states keep the same amount.
   std::int64_t spare_state_bytes() const;
 
   std::int64_t in_use_bytes() const { return in_use_; }
   std::int64_t peak_bytes() const { return peak_; }
-  // Forgets the peak: it becomes what is in use now.
+  // Sets the peak to the bytes in use now.
   void reset_peak() { peak_ = in_use_; }
 
-  // Tells `watcher` of every buffer from now on, instead of who was told before; nobody if null. It must stay
-  // until it is replaced or the arena goes.
+  // Reports every buffer to `watcher` from now on; null reports to none. The watcher must outlive the arena
+  // unless it is replaced before.
   void watch(ArenaWatcher* watcher) { watcher_ = watcher; }
 
  private:
@@ -134,7 +134,7 @@ class Arena {
   int claimed_states_ = 0;
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;
-  std::vector<Gap> gaps_;  // by address, never touching
+  std::vector<Gap> gaps_;  // sorted by address; no two are adjacent
   ArenaWatcher* watcher_ = nullptr;
 };
 

@@ -7,37 +7,37 @@
 
 namespace evenkeel {
 
-// A range of a device's addresses, given back as this ends. The addresses need not mean anything to the host.
+// Owns a range of a device's addresses. The host may be unable to read or write them.
 class MemoryRange {
  public:
   virtual ~MemoryRange() = default;
   virtual std::byte* begin() const = 0;
-  // Makes bytes [offset, offset + bytes) usable, as they stay; those that are already stay as they are.
-  // Throws Unsupported where the device has no more, and everything is as it was.
+  // Makes bytes [offset, offset + bytes) usable until the range is destroyed. Bytes already usable keep their
+  // contents. Throws Unsupported, changing nothing, if the device has no more memory.
   virtual void commit(std::int64_t offset, std::int64_t bytes) = 0;
 };
 
-// The source that lends ranges of addresses: one for each device.
+// Lends address ranges. Each device has one source.
 class MemorySource {
  public:
   enum class Commit {
     now,    // the whole range is usable at once
-    later,  // by commit()
+    later,  // commit() makes bytes usable
   };
   virtual ~MemorySource() = default;
-  // The most that one range can have at present.
+  // The largest range that can be reserved now.
   virtual std::int64_t available_bytes() const = 0;
-  // Throws Unsupported where there is not so much.
+  // Throws Unsupported if the device has too little memory.
   virtual std::unique_ptr<MemoryRange> reserve(std::int64_t bytes, Commit commit) const = 0;
 };
 
 class Device {
  public:
   static Device cpu();
-  // An NVIDIA GPU, by the number that CUDA gives it; a function of evenkeel::device_cuda. Throws Unsupported,
-  // with the reason, where this build has no CUDA part, or no such GPU can be used.
+  // An NVIDIA GPU by its CUDA index; defined in evenkeel::device_cuda. Throws Unsupported, with the reason,
+  // if this build has no CUDA part or the GPU cannot be used.
   static Device cuda(int index = 0);
-  // Any other memory, which must outlive all arenas on it.
+  // Any other memory. `memory` must outlive all arenas on it.
   explicit Device(const MemorySource& memory) : memory_(&memory) {}
 
   // The GPU's number; -1 for everything else.

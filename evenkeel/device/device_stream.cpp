@@ -22,7 +22,7 @@ void EventPool::put(std::unique_ptr<DeviceEvent> event) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     idle_.push_back(std::move(event));
-  } catch (const std::exception&) {  // no memory to keep it: another is made when one is wanted
+  } catch (const std::exception&) {  // no memory to keep the event; a later take() makes a new one
   }
 }
 
@@ -78,7 +78,7 @@ void DeviceStream::flush_to(std::uint64_t position) {
   }
 }
 
-// The event of a position long past gives way to a younger one: to wait for that is right as well.
+// An old position's event is replaced by a newer one; waiting for a newer event is also correct.
 void DeviceStream::remember(std::uint64_t position) {
   Reached& place = reached_[position % kRemembered];
   place.event = EventLease();
@@ -118,7 +118,7 @@ void DeviceStream::abandon() noexcept {
   try {
     if (is_watched()) wait_on_host(*record());
     host_wait_for_all();
-  } catch (const std::exception&) {  // it will not end, or the device has failed
+  } catch (const std::exception&) {  // the work will never end, or the device has failed
   }
 }
 
@@ -132,7 +132,7 @@ bool DeviceStream::is_watched() {
   return !watches_.empty();
 }
 
-// Polls at first without rest, since most waits are short, and then less and less often.
+// Polls without sleeping at first, since most waits are short, then less and less often.
 void DeviceStream::wait_on_host(const DeviceEvent& event) {
   if (!is_watched()) return host_wait(event);
   RunningTime waited(std::chrono::milliseconds(100));
@@ -157,7 +157,7 @@ std::byte* DeviceScratch::lend(DeviceStream& stream, std::size_t bytes) {
 Fork::~Fork() {
   try {
     join();
-  } catch (const std::exception&) {  // the streams throw it again
+  } catch (const std::exception&) {  // the next call on the streams throws it again
   }
 }
 

@@ -1,18 +1,19 @@
-// A stream whose work a device carries out by itself: the host hands work over and goes on.
+// A stream whose work runs asynchronously on a device: the host submits work and continues.
 //
-// Order     Work handed over is done in order. mark() is the point up to now; wait_for() holds later work
-//           back until another stream has reached its point, and the host waits for neither.
-// Posted    Operations that first need a word from other ranks' threads (a communicator's) wait in a queue on
-//           the host until then: flush(), which everything that hands over work calls first, takes the rank's
-//           own thread through them. So what is handed over after an operation was posted comes after it, and
-//           while it is only posted the host is free.
-// Peers     Device events pass between threads: one thread records an event, others have their streams wait
-//           for it.
-// Errors    A posted operation that fails throws from flush(), so from whatever comes next, and takes those
-//           posted behind it along; an Event of it throws each time, as on a CpuStream.
-// Watches   Some work ends only if other ranks do their part on their devices. Who hands such work over has
-//           the stream watched, and a thread that waits for it looks now and then whether it still may end.
-// Threads   A stream belongs to one thread; events to whoever holds them.
+// Order     Submitted work runs in order. mark() returns an event for the work so far. wait_for() holds later
+//           work back until another stream has reached its event. Neither blocks the host on the device.
+// Posted    A communicator's operations first wait for other ranks' threads. post() only queues them on the
+//           host; flush() carries them out on the rank's own thread. Everything that submits work calls
+//           flush() first, so work submitted after post() runs after the posted operation. Until then the
+//           host does not block.
+// Peers     Device events pass between threads: one thread records an event, other threads' streams wait for
+//           it.
+// Errors    If a posted operation fails, the call that flushes it throws. Operations posted after it are
+//           cancelled. Waiting for its Event throws each time, as on a CpuStream.
+// Watches   Some work ends only if other ranks do their part on their devices. The code that submits such
+//           work attaches a StreamWatch; a thread waiting for the work then checks now and then whether it
+//           can still end.
+// Threads   A stream belongs to one thread. Any thread may use an event that it holds.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-// Events in turn, so that none is made once as many are there as were ever wanted at once.
+// Reuses events: a new one is made only while all existing ones are in use.
 class EventPool {
  public:
   std::unique_ptr<DeviceEvent> take();  // null if none is idle
@@ -47,19 +48,19 @@ class EventPool {
   std::vector<std::unique_ptr<DeviceEvent>> idle_;
 };
 
-// An event in use: goes back to its pool when whoever waits for it has said so to the device, and assigns
-// EventLease() to it.
+// An event in use. Its holder returns it to the pool by assigning EventLease(), once every wait for the event
+// is enqueued.
 struct GiveBack {
   std::shared_ptr<EventPool> pool;
   void operator()(DeviceEvent* event) const noexcept { pool->put(std::unique_ptr<DeviceEvent>(event)); }
 };
 using EventLease = std::unique_ptr<DeviceEvent, GiveBack>;
 
-// Looks after work of a stream that may never end.
+// Checks on a stream's work that may never end.
 class StreamWatch {
  public:
   virtual ~StreamWatch() = default;
-  // By the thread that waits, `seconds` after it began to. Throws where it would wait in vain.
+  // Called by the waiting thread, `seconds` after its wait began. Throws if the work can no longer end.
   virtual void look(double seconds) = 0;
 };
 
@@ -69,30 +70,30 @@ class DeviceStream : public Stream {
   DeviceStream(const DeviceStream&) = delete;
   DeviceStream& operator=(const DeviceStream&) = delete;
 
-  // The point that all work up to now has reached.
+  // Returns an event for all work up to now.
   Event mark();
-  // Later work here comes after `event`: on the device where it is of a DeviceStream of this thread, else by
-  // waiting.
+  // Makes later work here run after `event`. The device waits if the event's stream is a DeviceStream (which
+  // must belong to this thread); otherwise the host waits.
   void wait_for(const Event& event);
 
-  // For communicators. A posted operation hands over its work in carry_out(). reserve() flushes, and makes
-  // space for one more, so that the next post() cannot fail.
+  // For communicators. A posted operation submits its work in carry_out(). reserve() flushes and makes space
+  // for one more operation, so that the next post() does not throw.
   void reserve();
   Event post(CpuOperation& operation);
   void flush() { flush_to(posted_); }
 
-  // For carry_out(), and kernels' wrappers: what they hand over. No flush.
+  // For carry_out() and for wrappers of kernels. These submit work without a flush.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-  // reduced[i] = values[i] and values[n + i] and ... for so many parts, in this order.
+  // reduced[i] combines values[i], values[n + i], ... of all `parts`, in this order.
   virtual void reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
                       void* reduced) = 0;
-  // Bytes of the device.
+  // Allocates device memory.
   virtual std::shared_ptr<std::byte> make_scratch(std::size_t bytes) = 0;
   EventLease record();
   virtual void enqueue_wait(const DeviceEvent& event) = 0;
   virtual void host_wait(const DeviceEvent& event) = 0;
 
-  // Every wait on the host looks from now on, for as long as the watch lives.
+  // From now on every host wait calls watch->look(), as long as the watch lives.
   void watch(const std::shared_ptr<StreamWatch>& watch);
 
   // Positions count operations and marks.
@@ -102,14 +103,14 @@ class DeviceStream : public Stream {
 
  protected:
   DeviceStream();
-  // Derived streams end with this: cancels what was only posted, and waits for what was handed over and may
-  // still end.
+  // Destructors of derived streams call this. Cancels operations that are only posted, and waits for
+  // submitted work that can still end.
   void abandon() noexcept;
 
   virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   virtual void record(DeviceEvent& event) = 0;
   virtual bool is_complete(const DeviceEvent& event) const = 0;
-  // Waits for all work that was handed over.
+  // Waits for all submitted work.
   virtual void host_wait_for_all() = 0;
 
  private:
@@ -127,11 +128,11 @@ class DeviceStream : public Stream {
   void wait_on_host(const DeviceEvent& event);
   void flush_to(std::uint64_t position);
   void remember(std::uint64_t position);
-  // Null where it is not known any more, or nothing was carried out since.
+  // The recorded event of `position` or the oldest recorded one after it; null if there is none.
   const DeviceEvent* reached(std::uint64_t position) const;
 
   std::shared_ptr<EventPool> pool_;
-  std::array<Reached, kRemembered> reached_;  // position n stands at n mod length
+  std::array<Reached, kRemembered> reached_;  // position n is at n mod length
   Mark mark_;
   std::optional<CpuStream> queue_;
   std::vector<std::weak_ptr<StreamWatch>> watches_;
@@ -139,10 +140,11 @@ class DeviceStream : public Stream {
   std::uint64_t carried_ = 0;  // all positions up to here have left the queue
 };
 
-// Bytes of a device for the few values of a reduction, which one stream after another works in.
+// Device memory for the few values of a reduction, used by one stream after another.
 class DeviceScratch {
  public:
-  // For work that `stream` is handed next; it waits, on the device, for the work of who had the bytes before.
+  // Lends the bytes to the work that `stream` is given next. `stream` waits, on the device, for the previous
+  // user's work.
   std::byte* lend(DeviceStream& stream, std::size_t bytes);
   void give_back(DeviceStream& stream) { is_idle_ = stream.record(); }
 
@@ -152,8 +154,8 @@ class DeviceScratch {
   EventLease is_idle_;
 };
 
-// Lends a second stream to a piece of work: it begins after what `main` has up to now, and what `main` gets
-// after join() comes after it. A fork that ends unjoined joins.
+// Runs a piece of work on a second stream. The work starts after the work submitted to `main` so far; work
+// submitted to `main` after join() runs after it. The destructor joins.
 class Fork {
  public:
   Fork(DeviceStream& main, DeviceStream& side) : main_(main), side_(side) { side_.wait_for(main_.mark()); }

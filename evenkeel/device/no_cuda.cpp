@@ -1,4 +1,4 @@
-// Device::cuda() of a build without the parts for NVIDIA GPUs.
+// Device::cuda() of a build without CUDA.
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/device.h"
 
@@ -6,7 +6,7 @@ namespace evenkeel {
 
 Device Device::cuda(int) {
   throw Unsupported(
-      "this build of evenkeel has no CUDA part; build it where nvcc is, with -DEVENKEEL_CUDA=ON");
+      "this build of evenkeel has no CUDA part; rebuild with -DEVENKEEL_CUDA=ON on a machine with nvcc");
 }
 
 }  // namespace evenkeel

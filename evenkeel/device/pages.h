@@ -1,5 +1,5 @@
-// Which pages of a range of addresses have bytes behind them: what an arena without a budget asks a device
-// for, page by page.
+// Tracks which pages of an address range are backed by memory. An arena without a budget gets its memory from
+// the device page by page.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,13 @@ namespace evenkeel {
 class Pages {
  public:
   Pages() = default;
-  // As many as `bytes` need.
+  // The number of pages is rounded up to cover `bytes`.
   Pages(std::int64_t bytes, std::int64_t page_bytes)
       : page_bytes_(page_bytes),
         there_(static_cast<std::size_t>(std::max((bytes + page_bytes - 1) / page_bytes, std::int64_t{1}))) {}
 
-  // A multiple of what the device asks for, and not so small that a large arena has very many.
+  // The default page size: a multiple of the device's granularity, and at least 32 MiB, so that a large arena
+  // has few pages.
   static std::int64_t usual_bytes(std::int64_t granularity) {
     constexpr std::int64_t kLeast = std::int64_t{32} << 20;
     return round_up(kLeast, granularity);
@@ -30,7 +31,7 @@ class Pages {
   std::int64_t bytes() const { return count() * page_bytes_; }
   bool is_there(std::int64_t page) const { return there_[static_cast<std::size_t>(page)]; }
 
-  // Of the pages of [offset, offset + bytes), those that are not there.
+  // Total size of the pages in [offset, offset + bytes) that have no memory yet.
   std::int64_t missing_bytes(std::int64_t offset, std::int64_t bytes) const {
     if (bytes == 0) return 0;
     std::int64_t missing = 0;
@@ -39,8 +40,8 @@ class Pages {
     return missing;
   }
 
-  // Calls add(page) for each page of [offset, offset + bytes) that is not there. Where that throws, those
-  // added by this call are dropped again.
+  // Calls add(page) for each page in [offset, offset + bytes) that has no memory yet. If add() throws, the
+  // pages added by this call are dropped again.
   template <class Add, class Drop>
   void commit(std::int64_t offset, std::int64_t bytes, Add add, Drop drop) {
     if (bytes == 0) return;

@@ -1,4 +1,4 @@
-// How values of several ranks become one.
+// Reductions: how the values of several ranks are combined into one.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace evenkeel {
 
 enum class Reduction { sum, min, max };
 
-// The type of the values that are reduced: whole numbers add modulo 2^64.
+// Type of the reduced values. Integers add modulo 2^64.
 enum class ValueType : std::uint8_t { int64, float64 };
 
 template <class Value>
@@ -23,8 +23,8 @@ EVENKEEL_HOST_DEVICE Value combined(Value a, Value b, Reduction reduction) {
     return a + b;
 }
 
-// On the host: reduced[i] = values[i] and values[n + i] and ... for so many parts, in this order, whatever
-// the parts come from, so that all ranks get the same bits.
+// Reduces on the host: reduced[i] combines values[i], values[n + i], ... of all `parts` in this order, so
+// that all ranks get the same bits.
 void reduce_on_host(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
                     void* reduced);
 

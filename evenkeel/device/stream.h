@@ -1,4 +1,4 @@
-// Streams and events: work in order, and a point in that order to wait for.
+// A stream is an in-order queue of work; an event is a point in it to wait for.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class Event {
   Event() = default;
   Event(Stream& stream, std::uint64_t position) : stream_(&stream), position_(position) {}
 
-  // Returns when all work up to this point is done. Throws what that work throws.
+  // Blocks until all work up to this point is done. Throws what that work throws.
   void wait() const;
   bool complete() const;
 
@@ -26,11 +26,11 @@ class Event {
   std::uint64_t position_ = 0;
 };
 
-// An in-order queue of work. Not for two threads at once.
+// An in-order queue of work. Not thread-safe.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Returns when all work up to `position` is done; throws what it throws, and is then empty.
+  // Blocks until all work up to `position` is done. Throws what that work throws; the stream is then empty.
   virtual void wait(std::uint64_t position) = 0;
   virtual bool complete(std::uint64_t position) const = 0;
   virtual void synchronize() = 0;

@@ -1,5 +1,5 @@
-// The tables and rows that dispatch leaves behind: the rows that came to this rank, and the tables by which
-// results and gradients find their way back. Lives from dispatch to the last use, forward or backward.
+// The result of dispatch: the rows received by this rank, and the tables that lead results and gradients
+// back. Lives from dispatch to the last use, forward or backward.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace evenkeel {
 
 struct Passing;
 
-// Numbering. "Here" is what this rank computes, of all source ranks, itself included. A row is a token's
-// hidden state on a rank, once for however many experts; a position is an assignment.
-//   rows here        in order of source rank; this rank's own stay where the caller has them
-//   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
+// Numbering. "Here" is what this rank computes for all source ranks, itself included. A row is a token's
+// hidden state on a rank, stored once for all its experts there; a position is an assignment.
+//   rows here        in order of source rank; this rank's own stay in the caller's memory
+//   positions here   two orders: by expert, then source (used by ExpertGroup and input_row), and by source,
 //                    then expert (output_row: the order in which results are sent back)
 //   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
 //                    rows and positions here, so that one buffer holds what is computed and what is received
@@ -33,20 +33,20 @@ class Dispatched {
   struct Peer {
     std::int64_t in_row = 0, in_rows = 0;
     std::int64_t in_position = 0, in_positions = 0;
-    std::int64_t out_row = 0, out_rows = 0;  // among rows elsewhere
+    std::int64_t out_row = 0, out_rows = 0;  // index among rows elsewhere
     std::int64_t out_position = 0, out_positions = 0;
   };
 
   std::int64_t tokens = 0;
   int k = 0;
   std::int64_t rows_here = 0;
-  std::int64_t own_row = 0;   // where this rank's own begin among the rows here
-  std::int64_t own_rows = 0;  // and how many they are
+  std::int64_t own_row = 0;   // first of this rank's own rows among the rows here
+  std::int64_t own_rows = 0;  // number of this rank's own rows here
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
   std::int64_t positions_elsewhere = 0;
 
-  // The same numbers as budget/ counts with; what is of split experts is left at 0.
+  // The numbers that budget/ uses. Fields about split experts stay 0.
   ChunkLoad load() const {
     ChunkLoad load;
     load.tokens = tokens;
@@ -68,11 +68,11 @@ class Dispatched {
     return {at.in_row,  end.in_row - at.in_row,   at.in_position,  end.in_position - at.in_position,
             at.out_row, end.out_row - at.out_row, at.out_position, end.out_position - at.out_position};
   }
-  // By position here, by expert.
+  // By position here, in the order by expert.
   std::span<const std::int32_t> input_row() const { return input_row_; }
   std::span<const std::int32_t> output_row() const { return output_row_; }
-  // By assignment (token, k) of this rank: where its result is, and where its token's row is on that rank,
-  // said by the first of the token's assignments there only. -1: nowhere.
+  // By assignment (token, k) of this rank: the position of its result, and the row of its token on that rank.
+  // row_slot() is set only for the token's first assignment on each rank. -1 means none.
   std::span<const std::int32_t> result_slot() const { return result_slot_; }
   std::span<const std::int32_t> row_slot() const { return row_slot_; }
   // The token of each row elsewhere, and of each of this rank's own rows here.
@@ -82,9 +82,9 @@ class Dispatched {
   std::span<const std::int32_t> token_here() const {
     return row_tokens_.subspan(static_cast<std::size_t>(rows_elsewhere), static_cast<std::size_t>(own_rows));
   }
-  // The rows here: of `by_token`, as it was given to dispatch(), and of what was received then.
+  // The rows here: local ones from `by_token` (the input of dispatch()), remote ones as received.
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
-  // As above, for another table by token, of which `received` came here.
+  // The same for another table by token, whose remote rows are in `received`.
   SplitRows rows(const void* by_token, const Buffer& received) const {
     return {static_cast<const std::byte*>(by_token), token_here(), own_row, received.data()};
   }
@@ -103,12 +103,12 @@ class Dispatched {
               static_cast<std::int32_t>(all.positions_elsewhere)};
     }
   };
-  Buffer tables_;  // all of them, one behind the other
+  Buffer tables_;  // holds all tables below
   std::span<PeerBegin> peers_;
   std::span<Group> groups_;
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, row_tokens_;
   Buffer rows_;
-  std::shared_ptr<const Passing> passing_;  // null in one level
+  std::shared_ptr<const Passing> passing_;  // null with one level
 };
 
 }  // namespace evenkeel

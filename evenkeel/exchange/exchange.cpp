@@ -32,22 +32,22 @@ Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_
 
 Exchange::~Exchange() = default;
 
-// Of another step, rows would be written where there is no space for them.
+// With inputs of another step, rows would be written out of bounds.
 void Exchange::require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan) {
   if (counts.num_ranks() != comm_.size() || plan.num_ranks() != comm_.size())
     throw InvalidArgument(
-        "counts", fmt::format("and plan are of {} and {} ranks", counts.num_ranks(), plan.num_ranks()),
+        "counts", fmt::format("have {} ranks and the plan has {}", counts.num_ranks(), plan.num_ranks()),
         fmt::format("the communicator's {}", comm_.size()));
-  if (!counts.has_sources()) throw InvalidArgument("counts", "are of loads alone", "all ranks' own counts");
+  if (!counts.has_sources()) throw InvalidArgument("counts", "have only total loads", "counts by rank");
   if (counts.num_experts() != plan.num_experts())
-    throw InvalidArgument("plan", fmt::format("is of {} experts", plan.num_experts()),
-                          fmt::format("{}, as the counts", counts.num_experts()));
+    throw InvalidArgument("plan", fmt::format("has {} experts", plan.num_experts()),
+                          fmt::format("{}, as in the counts", counts.num_experts()));
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
     const std::int64_t planned = segments.empty() ? 0 : segments.back().end;
     if (planned != counts.load(expert))
       throw InvalidArgument("plan", fmt::format("has {} assignments of expert {}", planned, expert.value()),
-                            fmt::format("the {} that are counted", counts.load(expert)));
+                            fmt::format("the {} in the counts", counts.load(expert)));
   }
   require_counted(top_k, counts);
 }
@@ -65,9 +65,9 @@ void Exchange::require_counted(const TopK& top_k, const Counts& counts) {
   }
   for (ExpertId expert : indices<ExpertId>(counts.num_experts()))
     if (const std::int64_t counted = counts.at(comm_.rank(), expert); chosen_[expert.offset()] != counted)
-      throw InvalidArgument(
-          "top_k", fmt::format("{} choices of expert {}", chosen_[expert.offset()], expert.value()),
-          fmt::format("the {} that are counted for rank {}", counted, comm_.rank().value()));
+      throw InvalidArgument("top_k",
+                            fmt::format("{} choices of expert {}", chosen_[expert.offset()], expert.value()),
+                            fmt::format("the {} in the counts of rank {}", counted, comm_.rank().value()));
 }
 
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
@@ -81,7 +81,7 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   return dispatched;
 }
 
-// Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
+// Sends each rank the rows that it computes for this rank, and receives the rows that this rank computes.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name, const char* name_in_node) {
   if (dispatched.passing_ != nullptr)
@@ -215,7 +215,7 @@ Exchange::RouterWeights Exchange::dispatch_weights(const Dispatched& dispatched,
   const auto positions = static_cast<std::size_t>(dispatched.positions_here + dispatched.positions_elsewhere);
   router.values = router.numbers.as<float>().first(positions);
   router.gradients = router.numbers.as<float>().subspan(positions);
-  // This rank's own in their places, here and elsewhere.
+  // Stores this rank's own weights at their positions, here and elsewhere.
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
@@ -224,7 +224,7 @@ Exchange::RouterWeights Exchange::dispatch_weights(const Dispatched& dispatched,
   return router;
 }
 
-// The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
+// `rows` holds the gradients of the received rows first, then space for the gradients to be received.
 Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden) {
   const ExchangeShape shape = shape_of(dispatched);
   const ChunkLoad load = dispatched.load();
@@ -242,7 +242,7 @@ Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, v
   return gradients;
 }
 
-// Rounds f32 numbers to the type where they stand, so that they take half the space.
+// Rounds f32 numbers to the type in place, so that they take half the space.
 void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
   constexpr std::int64_t kPiece = 512;
   std::array<std::byte, kPiece * sizeof(float)> rounded;
@@ -264,7 +264,7 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
                             "combine gradients in the node");
   }
   if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
-  const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // those without space there
+  const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // not in gradients.rows
   const std::span<std::byte> here = gradients.rows.bytes();
   const auto elsewhere =
       here.subspan(static_cast<std::size_t>((dispatched.rows_here - in_place) * row_bytes()));
@@ -278,7 +278,7 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
   node_sums_.reset();
 }
 
-// Each token's gradient, of those that are all here.
+// Sums each token's gradients, which are all on this rank now.
 void Exchange::sum_gradients(const Dispatched& dispatched, const RowGradients& gradients,
                              const RouterWeights& router, void* grad_hidden, std::span<float> grad_weights) {
   const auto k = static_cast<std::size_t>(dispatched.k);

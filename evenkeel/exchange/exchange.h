@@ -1,10 +1,10 @@
-// A step plan carried out: rows go to the ranks that compute them, results come back, and the same for
+// Carries out a step plan: sends rows to the ranks that compute them and results back, and does the same for
 // gradients. Public, for users who bring their own products: between dispatch() and combine() they compute
 // outputs[output_row[i]] = expert(rows[input_row[i]]) for the groups of the Dispatched.
 //
-// Bytes    A row that goes to one rank for several experts is sent once; a row that is computed where it is
-//          is not copied, so that what was given to dispatch() must stay. Results come back unsummed, k rows
-//          a token, so that a token's sum does not depend on the plan.
+// Bytes    A row that one rank needs for several experts is sent once. A row computed on its own rank is not
+//          copied, so the input of dispatch() must stay valid. Results come back unsummed, k rows per token,
+//          so that a token's sum does not depend on the plan.
 // Order    Collective: every rank of the communicator makes the same calls.
 #pragma once
 
@@ -30,18 +30,18 @@ class Slices;
 
 class Exchange {
  public:
-  // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
-  // With nodes in two levels, rows that several ranks of another node compute cross the link to it once and
-  // are passed on there, as "dispatch in the node"; what is sent home goes straight, unsummed. Tables of what
-  // is passed on are outside the arena. With `sum_in_nodes`, which needs nodes, each node adds a token's
-  // results and gradients before they leave it: one row returns for each that went out, and the plan decides
-  // the last bits.
+  // A row has `hidden` elements. Communicator, stream and arena must outlive the exchange and every
+  // Dispatched. With two levels of nodes, a row that several ranks of another node need crosses the link once
+  // and is passed on within that node ("dispatch in the node"). Results and gradients return directly,
+  // unsummed. The tables for passing on are not in the arena.
+  // With `sum_in_nodes`, which needs nodes, each node adds a token's results and gradients before they leave
+  // it: one row returns for each that was sent, and the last bits depend on the plan.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
            Nodes nodes = {}, bool sum_in_nodes = false);
   ~Exchange();
 
-  // Takes the memory that steps of `top_k` experts a token want under any plan of this one's placement; where
-  // it was not called, the first ones do.
+  // Allocates what steps with `top_k` experts per token need under any plan with the placement of `plan`.
+  // Optional: otherwise the first steps allocate it.
   void reserve(const StepPlan& plan, int top_k) {
     deal_.reserve(plan);
     router_.reserve(plan.num_experts(), plan.num_ranks());
@@ -49,26 +49,27 @@ class Exchange {
     token_weights_.reserve(static_cast<std::size_t>(top_k));
   }
 
-  // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
-  // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
-  // until when the result is wanted.
-  // Throws InvalidArgument, before anything is sent, where choices, counts and plan are not of one step of
-  // this communicator, naming the expert; BudgetTooSmall where the arena has no space; CommError where
-  // another rank has thrown or does not answer.
+  // Sends this rank's rows, [tokens, hidden], to the ranks that compute them, and receives the rows that this
+  // rank computes. `counts` are the all-gathered counts from which `plan` was made. `lifetime` is how long
+  // the result is needed.
+  // Throws InvalidArgument, naming the expert and before sending anything, if top_k, counts and plan do not
+  // belong to one step of this communicator. Throws BudgetTooSmall if the arena has too little space, and
+  // CommError if another rank has thrown or does not answer.
   Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan,
                       Lifetime lifetime = Lifetime::step);
 
-  // Space for results: those computed here, and behind them those to be received.
+  // Allocates space for the results computed here, followed by the results to be received.
   Buffer result_buffer(const Dispatched& dispatched) {
     return arena_.allocate(chunk_buffers::result_rows(dispatched.load(), 0) * row_bytes(), "results");
   }
-  // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
+  // Sends results back and writes each token's weighted sum: in top-k order, in f32, rounded once.
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
-  // The same in less space and in parts, with the results where `rows` has them. result_buffer() is their
-  // space. return_results() sends home the results that wait. When they are here, and the own results of the
-  // present range are, sum_results() writes the sums of the range's tokens.
+  // combine() in parts and in less space, with the results at the rows that `rows` assigns. result_buffer()
+  // allocates the space. return_results() sends the waiting results back once they are computed.
+  // sum_results() writes the sums for the tokens of the current range, once their results have arrived or
+  // been computed.
   Buffer result_buffer(const ResultRows& rows) {
     return arena_.allocate(rows.rows() * row_bytes(), "results");
   }
@@ -77,14 +78,13 @@ class Exchange {
   void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                    std::span<const float> weights, void* output);
 
-  // The router weight of each position and its gradient: of positions here (by output_row), then of those
-  // elsewhere.
+  // Each position's router weight and its gradient: positions here (by output_row), then positions elsewhere.
   struct RouterWeights {
     Buffer numbers;
     std::span<float> values, gradients;
   };
-  // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
-  // grad_output), and the router weights, with space for their gradients.
+  // The gradient rows received for tokens computed here, and the router weights with space for their
+  // gradients. This rank's own gradient rows stay in grad_output (Dispatched::rows() finds them).
   struct IncomingGradients {
     Buffer rows;
     RouterWeights router;
@@ -92,15 +92,15 @@ class Exchange {
   IncomingGradients dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                        std::span<const float> weights);
 
-  // Gradients of the rows here, f32 zeros to add to: `sums`. Where the layer's type is f32, the sums of this
-  // rank's own rows are those of grad_hidden [tokens, hidden]; the others are in `rows`, with space for those
-  // to be received.
+  // `sums` are the gradients of the rows here: f32, zero at first, for the caller to add to. For type f32
+  // this rank's own rows are summed directly in grad_hidden [tokens, hidden]. All other sums are in `rows`,
+  // followed by space for the gradients to be received.
   struct RowGradients {
     Buffer rows;
     SplitSums sums;
   };
   RowGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden);
-  // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
+  // Sends gradients back and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
   void combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
                          const RouterWeights& router, void* grad_hidden, std::span<float> grad_weights);
 
@@ -136,10 +136,10 @@ class Exchange {
   std::unique_ptr<Slices> slices_;
   bool sum_in_nodes_;
   ResultRows whole_;                      // of combine()
-  std::unique_ptr<NodeSums> node_sums_;   // of a chunk on its way home
-  std::vector<std::int32_t> token_rows_;  // that one token's sum adds
-  std::vector<float> token_weights_;
-  std::vector<std::int64_t> chosen_;  // [E] by this rank's tokens
+  std::unique_ptr<NodeSums> node_sums_;   // of the chunk that is combined, with sum_in_nodes_
+  std::vector<std::int32_t> token_rows_;  // [<= k] rows that are added for one token
+  std::vector<float> token_weights_;      // their weights
+  std::vector<std::int64_t> chosen_;      // [E] assignments of this rank's tokens
 };
 
 }  // namespace evenkeel

@@ -61,7 +61,7 @@ std::int64_t ResultRows::token(std::int64_t position) const {
   return dispatched_->token_here()[static_cast<std::size_t>(row - dispatched_->own_row)];
 }
 
-// The first position of a run, from the present range's end on, whose token is not before `token`.
+// The run's first position at or after the current range's end whose token is at or after `token`.
 std::int64_t ResultRows::end_before(const OwnRun& run, std::int64_t token) const {
   const auto positions = std::views::iota(run.range_end, run.end);
   return *std::ranges::partition_point(positions, [&](std::int64_t i) { return this->token(i) < token; });
@@ -73,7 +73,7 @@ std::int64_t ResultRows::positions_before(std::int64_t token) const {
   return positions;
 }
 
-// As many tokens as have space; one always has.
+// Takes as many tokens as fit; at least one always fits.
 bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
   first_token_ = end_token_;
   if (first_token_ == dispatched_->tokens) return false;

@@ -1,11 +1,11 @@
 // Where results are held until they are summed.
 //
-// Problem    A token's sum wants all its k results at once, so that its order does not depend on the plan: k
-//            rows a token. Under a plan that leaves rows where they are, most of them are a hot expert's and
-//            of the rank's own tokens, and wait for nobody.
-// Method     Of the experts that the plan splits, results of the rank's own tokens are not held together with
-//            the others, but computed and summed for a range of tokens at a time, when all others are there.
-// Cost       O(log runs) a question, O(runs log^2 tokens) a range.
+// Problem    A token's sum needs all its k results at once, so that its order does not depend on the plan.
+//            Holding them takes k rows per token. If the plan leaves rows on their ranks, most of these are
+//            results of a hot expert for the rank's own tokens, and nothing has to be waited for.
+// Method     The results of split experts for the rank's own tokens are not held with the others. They are
+//            computed and summed for one range of tokens at a time, once all other results have arrived.
+// Cost       O(log runs) per query, O(runs log^2 tokens) per range.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +18,42 @@ namespace evenkeel {
 
 // Positions of one expert that this rank computes for its own tokens, in the order of the tokens.
 struct OwnRun {
-  std::int32_t group = 0;  // among Dispatched::groups()
-  // The first row of the present range's results.
+  std::int32_t group = 0;  // index in Dispatched::groups()
+  // The first row of the current range's results.
   std::int32_t range_row = 0;
-  std::int64_t begin = 0;  // positions
+  std::int64_t begin = 0;  // first position
   std::int64_t end = 0;
-  std::int64_t slot = 0;  // the first one's output_row; the others follow
-  // The part that belongs to the present range.
+  std::int64_t slot = 0;  // output_row of the first position; the others follow
+  // The part that belongs to the current range.
   std::int64_t range_begin = 0;
   std::int64_t range_end = 0;
 };
 
 class ResultRows {
  public:
-  // Takes the memory that chunks of so many experts want, whatever their routing.
+  // Allocates what chunks with `num_experts` experts need, whatever their routing.
   void reserve(std::size_t num_experts);
-  // For a chunk, which must stay: own positions of the groups of which `in_ranges` (by expert) is not 0 are
-  // runs; none are where it is empty. Reuses its memory.
+  // Starts a chunk; `dispatched` must outlive its use. In every group with a nonzero `in_ranges` (by expert),
+  // this rank's own positions form a run; an empty `in_ranges` makes no runs. Reuses its memory.
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const OwnRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Of the positions in runs, so many results are held at a time: at least k, or all if they are fewer.
+  // Sets how many results of positions in runs are held at a time: at least k, or all if they are fewer than
+  // k.
   void hold_at_once(std::int64_t positions);
-  // All rows: of results that wait, here and then from elsewhere, and of one range.
+  // All rows: waiting results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;
-  // The rows of the results that wait, by position; those of ranges are filled in range by range.
+  // Writes the rows of waiting results, by position. next_range() writes those of positions in runs.
   void fill(std::span<std::int32_t> row_of_position) const;
 
-  // Turns to the next tokens, of which runs() say the positions; false if there are none.
+  // Moves to the next range of tokens and updates runs(); false if no tokens are left.
   bool next_range(std::span<std::int32_t> row_of_position);
   std::int64_t first_token() const { return first_token_; }
   std::int64_t end_token() const { return end_token_; }
 
-  // The row of a result_slot(); in a run, only of the present range.
+  // The row of a result_slot(). A slot in a run must belong to the current range.
   std::int64_t row(std::int64_t slot) const;
-  // As row(), for a slot that is in no run, or for one past the end.
+  // row() for a slot in no run, or for one past the end.
   std::int64_t waiting_row(std::int64_t slot) const;
 
  private:
@@ -61,8 +62,8 @@ class ResultRows {
   std::int64_t positions_before(std::int64_t token) const;
 
   const Dispatched* dispatched_ = nullptr;
-  std::vector<OwnRun> runs_;          // by slot
-  std::vector<std::int64_t> before_;  // positions in the runs before each, and in all
+  std::vector<OwnRun> runs_;          // sorted by slot
+  std::vector<std::int64_t> before_;  // positions in the runs before each run; the last is the total
   std::int64_t at_once_ = 0;
   std::int64_t first_token_ = 0;
   std::int64_t end_token_ = 0;

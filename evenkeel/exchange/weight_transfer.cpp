@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 namespace {
-// Elements: parts begin on boundaries of a cache line, without which products lose a quarter of their speed.
+// In elements. Parts begin on cache lines: products on unaligned parts lose a quarter of their speed.
 constexpr std::int64_t kPartAlignment = 32;
 
 std::int64_t aligned(std::int64_t elements) {
@@ -116,7 +116,7 @@ void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& 
     away_[i].parts = parts_in(gradient_of(i), 1, 0, kExpertParts);
 }
 
-// Which gradients leave this rank, and which come to it.
+// Lists the gradients that this rank sends and those that it receives.
 void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   away_.clear();
   returns_.clear();

@@ -70,8 +70,8 @@ ExpertShape expert_shape(const MemoryModel& memory) {
   return shape;
 }
 
-// Steps of all layers of the stage's fullest piece that wait for backward at once: with full recomputation
-// only the one that was just computed again.
+// The number of steps that wait for backward at once, over all layers of the stage's fullest piece. With full
+// recomputation this is only the step that was just recomputed.
 std::int64_t states_in_flight(const MemoryModel& memory, int stage) {
   if (memory.setup().full_recompute) return 1;
   return memory.micro_batches_in_flight(stage) * memory.piece_layers(stage, MemoryModel::Part::experts);
@@ -84,7 +84,7 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
   const std::int64_t states = states_in_flight(memory, stage);
   const std::int64_t tokens =
       divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
-  // No layer is made for more assignments; states are an int.
+  // A layer supports no more assignments, and counts states in an int.
   constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30, kMostStates = 1 << 20;
   if (states > kMostStates || tokens > kMostAssignments / model.experts.top_k / setup.parallel.expert)
     return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
 std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage) {
   const std::int64_t bytes = memory.setup().bytes.activation;
   const RoutedExperts& experts = memory.model().experts;
-  // The layer runs whole experts.
+  // The layer does not support tensor-parallel experts.
   if (memory.setup().parallel.expert_tensor > 1) return std::nullopt;
   if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4) || !experts.gated || experts.latent > 0)
     return std::nullopt;
@@ -111,7 +111,7 @@ std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int st
     const auto shape = budget_shape(memory, stage);
     return shape ? std::optional(least_budget(*shape)) : std::nullopt;
   } catch (const Unsupported&) {
-    return std::nullopt;  // of the type, on this CPU
+    return std::nullopt;  // this CPU does not support the type
   }
 }
 

@@ -1,4 +1,4 @@
-// The shapes that the bytes of a layer's chunks, and its least budget, depend on, as budget/ counts them.
+// The shapes from which budget/ computes the bytes of a layer's chunks and its least budget.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace evenkeel {
 
-// Of a layer of this shape, spread over so many ranks; `experts` are its products on this machine.
+// The chunk shape of a layer on `num_ranks` ranks; `experts` computes its products on this machine.
 ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& experts, bool with_backward);
 
-// Of the layer that these would make on every rank's CPU. least_budget() of it is MoeLayer::least_budget()
-// where all ranks have this machine's products.
+// The budget shape of the CPU layer that these arguments would make. Its least_budget() equals
+// MoeLayer::least_budget() if all ranks compute products like this machine.
 BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement, const ExpertFfn& experts,
                          const MoeOptions& options);
 
-// The bytes that the layer's arena needs at least to run a model's training steps, whatever the routing
-// (docs/budget.md): on one device of the stage, for the tokens that it brings to a step. The workspace of the
-// products is a part of it, so they are made for the shape, which takes up to about a second, and a few for
-// experts of half a billion weights. Nothing where the layer or this CPU cannot multiply the type, where the
-// stage has no experts, or for more tokens or states than a layer is made for.
+// The least bytes that a layer's arena needs to run a model's training steps, whatever the routing
+// (docs/budget.md): on one device of the stage, for the tokens that it brings to a step. The bytes include
+// the products' workspace, so this function builds the products for the shape. That takes up to about a
+// second, or a few seconds for experts of half a billion weights. Returns nothing if the layer or this CPU
+// does not support the type, if the stage has no experts, or for more tokens or states than a layer supports.
 std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage);
 
 }  // namespace evenkeel

@@ -41,7 +41,7 @@ void multiply_edge(std::int64_t rows, std::int64_t columns, std::int64_t K, std:
     }
 }
 
-// c[M, N] += a[M, K] b[K, N], row-major. A panel of b's columns stays in the cache while a's rows pass by.
+// c[M, N] += a[M, K] b[K, N], row-major. A panel of b's columns stays in the cache for all rows of a.
 void multiply_dense(std::int64_t M, std::int64_t N, std::int64_t K, const Matrix& a, const Matrix& b,
                     Matrix& c) {
   static const internal::DenseKernels& best = vector::best_of(
@@ -87,10 +87,10 @@ Matrix transposed(const Matrix& in, std::int64_t rows, std::int64_t columns) {
   return out;
 }
 
-// As many rows of an expert as are looked at together: enough work for a core, little enough for its cache.
+// Rows of an expert that are evaluated together: enough work for a core, few enough for its cache.
 constexpr std::size_t kPieceRows = 1024;
 
-// h, and its derivatives by gate and up.
+// h, and its derivatives with respect to gate and up.
 struct Activated {
   double h, by_gate, by_up;
 };
@@ -104,7 +104,7 @@ Activated activate(Activation activation, double gate, double up) {
     }
     case Activation::clamped_swiglu: {
       constexpr double kLimit = 7.0;
-      constexpr double kAlpha = 1.702f;  // the model's own constant is the f32 number
+      constexpr double kAlpha = 1.702f;  // the model defines this constant in f32
       const double g = std::min(gate, kLimit);
       const double u = std::clamp(up, -kLimit, kLimit);
       const double s = sigmoid(kAlpha * g);
@@ -139,7 +139,7 @@ class Evaluation {
       try {
         for (int i = 1, cores = usable_cores(); i < cores; ++i)
           others.emplace_back([this] { evaluate_pieces(); });
-      } catch (const std::system_error&) {  // no more threads to be had: those that there are do it all
+      } catch (const std::system_error&) {  // no more threads available: the existing ones do all the work
       }
       evaluate_pieces();
     }
@@ -148,7 +148,7 @@ class Evaluation {
   }
 
  private:
-  // On several threads; what the first of them throws is thrown on when all have ended.
+  // Runs on several threads. run() rethrows the first exception once all have ended.
   void evaluate_pieces() {
     try {
       for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);
@@ -164,7 +164,7 @@ class Evaluation {
   std::int64_t W() const { return shape_.gate_up_rows(); }
   bool backward() const { return grad_output_.data != nullptr; }
 
-  // Some of one expert's rows, one an assignment.
+  // Some of one expert's rows, one row per assignment.
   struct Batch {
     std::size_t expert = 0;
     std::vector<std::size_t> assignments;
@@ -298,7 +298,7 @@ class Evaluation {
   ConstRows grad_output_;
   DenseResult result_;
   std::vector<Batch> pieces_;
-  std::mutex mutex_;  // over sums of several pieces, and thrown_
+  std::mutex mutex_;  // guards sums that several pieces add to, and thrown_
   std::atomic<std::size_t> next_ = 0;
   std::exception_ptr thrown_;
 };

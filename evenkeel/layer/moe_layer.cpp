@@ -13,7 +13,7 @@ namespace evenkeel {
 
 namespace {
 
-// Throws InvalidArgument where a tensor of the expert is null. `what`: "weights" or "gradients".
+// Throws InvalidArgument if a tensor of the expert is null. `what` is "weights" or "gradients".
 template <class Tensors>
 void require_whole(const Tensors& tensors, std::string_view what, ExpertId expert, bool biases) {
   const bool whole = tensors.gate_up != nullptr && tensors.down != nullptr &&
@@ -33,7 +33,7 @@ void ForwardState::GiveBack::operator()(internal::StepState* step) const noexcep
 
 const internal::StepState& ForwardState::held() const {
   if (step_ == nullptr)
-    throw InvalidArgument("state", "holds no step", "what forward() gave, before backward()");
+    throw InvalidArgument("state", "holds no step", "a state from forward(), before its backward()");
   return *step_;
 }
 
@@ -77,7 +77,7 @@ StepReport MoeLayer::report(const ForwardState& state) const {
   return backend_->report(*state.step_);
 }
 
-// A step that fails ends on all ranks; when it throws, nobody reads the caller's tensors any more.
+// If the step fails, ends it on all ranks. When this throws, no rank reads the caller's tensors any more.
 template <class Step>
 void MoeLayer::run_or_end_all(const Step& step) const {
   try {
@@ -88,7 +88,7 @@ void MoeLayer::run_or_end_all(const Step& step) const {
   }
 }
 
-// On a GPU all ranks take part.
+// Collective on a GPU.
 void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
   const auto set = [&] {
     require_weights(natives);
@@ -162,28 +162,29 @@ void MoeLayer::require_input(ConstRows hidden, const TopK& top_k, ConstRows outp
 void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output,
                                 const MoeGradients& gradients) const {
   if (!parts_->options.with_backward)
-    throw InvalidArgument("backward", "the layer was made without it", "with_backward");
+    throw InvalidArgument("backward", "the layer was made without backward", "options.with_backward");
   require_state(state);
   const TopK& top_k = state.step_->top_k;
   require_rows("grad_output", grad_output, top_k.tokens);
   require_rows("gradient of hidden", gradients.hidden, top_k.tokens);
   if (gradients.experts.size() != natives().size())
-    throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
-                          fmt::format("of the {} at home on this rank", natives().size()));
+    throw InvalidArgument("gradients", fmt::format("{} experts", gradients.experts.size()),
+                          fmt::format("the {} at home on this rank", natives().size()));
   for (std::size_t i = 0; i < natives().size(); ++i)
     if (parts_->owns(natives()[i]))
       require_whole(gradients.experts[i], "gradients", natives()[i], parts_->shape.expert.biases);
   if (gradients.router_weights.size() != top_k.weights.size())
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),
-                          fmt::format("{}, one for each of the top-k", top_k.weights.size()));
+                          fmt::format("{}, one per token and top-k choice", top_k.weights.size()));
   if (!top_k.weights.empty() && gradients.router_weights.data() == nullptr)
     throw InvalidArgument("gradient of router weights", "is null");
 }
 
 void MoeLayer::require_state(const ForwardState& state) const {
   if (!state || state.step_.get_deleter().layer != backend_.get())
-    throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
+    throw InvalidArgument("state", "holds no forward step of this layer",
+                          "a state from forward(), used once");
 }
 
 }  // namespace evenkeel

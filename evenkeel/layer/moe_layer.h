@@ -1,18 +1,17 @@
-// The expert-parallel MoE layer: tokens go to the ranks that compute their experts and back, with the work,
-// and the weights it needs, spread as the planner says. Forward and backward, on the CPU or on GPUs
-// (MoeOptions::device): the order of a step is the same (layer/internal/step_story.h).
+// The expert-parallel MoE layer: sends tokens to the ranks that compute their experts and results back. The
+// planner spreads the work and the weights it needs over the ranks. Forward and backward, on the CPU or on
+// GPUs (MoeOptions::device); both run a step in the same order (layer/internal/step_story.h).
 //
 // Collective   Every rank of the communicator makes the same calls in the same order, with its own tokens
-//              (any number up to max_tokens, none included).
+//              (from 0 to max_tokens).
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
-//              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
-// Memory       On the CPU (a GPU's is in layer/cuda/on_gpu.h): rows, results, saved activations, borrowed
+//              dropped. The output has the same bits for every plan and rank count if bitwise() holds.
+// Memory       On the CPU (for GPUs see layer/cuda/on_gpu.h), rows, results, saved activations, borrowed
 //              weights and tables live in the arena; native weights and the caller's tensors do not. A warm
-//              layer allocates nothing elsewhere, but for what its ExpertFfn does: oneDNN makes a small
-//              argument map for every product and every packing of borrowed weights. Where the arena has a
-//              budget, no step exceeds it, whatever the routing: a step is cut into chunks of tokens, one
-//              dispatched, computed and combined after the other, and what cannot be kept for backward is
-//              computed again there (MemFine, arXiv 2511.21431).
+//              layer allocates nothing elsewhere, except in its ExpertFfn: oneDNN makes a small argument map
+//              for every product and every packing of borrowed weights. If the arena has a budget, no step
+//              exceeds it, whatever the routing: a step is cut into chunks of tokens that run one after the
+//              other, and backward recomputes what could not be kept (MemFine, arXiv 2511.21431).
 // Errors       An exception on one rank ends the communicator for all, with its message as the cause.
 // Source       LLEP (arXiv 2601.17111), Algorithms 1 and 4.
 #pragma once
@@ -50,19 +49,19 @@ struct MoeShape {
   ExpertShape expert;
 };
 
-// What may be said of a layer on the CPU alone.
+// Options that only a layer on the CPU has.
 struct CpuOptions {
-  // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
-  // budget.
+  // Which part of forward is recomputed in backward, and how steps are cut into chunks. Without a budget
+  // `automatic` recomputes nothing.
   MemoryOptions memory = {};
-  // The node of each rank, from 0 without gaps, for steps in two levels: a token's row that several ranks of
-  // another node compute, and weights that several borrow, cross the link to it once and are passed on there.
-  // Empty: one level. The bits are the same. Not in an arena with a budget.
+  // The node of each rank, numbered from 0 without gaps, for an exchange in two levels: rows and weights that
+  // several ranks of another node need cross the link once and are passed on there. Empty means one level.
+  // The output bits are the same. Not supported with a budget.
   std::vector<int> node_of_rank = {};
   // With `node_of_rank`: each node adds a token's results, and in backward its gradients, before they leave
-  // it, so that one row returns over the link for each that went out. The plan then decides the last bits.
+  // it, so that one row returns over the link for each that was sent. The last bits then depend on the plan.
   bool sum_in_nodes = false;
-  // The experts' arithmetic; null: the library's own for this CPU.
+  // Computes the experts' products; null selects the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts = nullptr;
   // Called at the end of each forward and backward, on the rank's thread.
   std::function<void(const StepStatistics&)> on_step = {};
@@ -70,11 +69,11 @@ struct CpuOptions {
   std::function<void(const TimedPhase&)> on_phase = {};
 };
 
-// Where a layer's steps run, if not on the CPU: layer/cuda/on_gpu.h has one for NVIDIA GPUs.
+// A device other than the CPU on which a layer's steps run. layer/cuda/on_gpu.h has one for NVIDIA GPUs.
 class LayerDevice {
  public:
   virtual ~LayerDevice() = default;
-  // Of the kind of device and its options, which must be the same on all ranks.
+  // Digest of the device kind and its options, which must be the same on all ranks.
   virtual std::uint64_t digest() const = 0;
   // Collective.
   virtual std::unique_ptr<internal::LayerBackend> make(const internal::LayerParts& layer) const = 0;
@@ -82,40 +81,40 @@ class LayerDevice {
 
 struct MoeOptions {
   PlannerOptions planner;
-  // The most tokens that a rank brings to a step.
+  // The most tokens of one rank in a step.
   std::int64_t max_tokens = 4096;
-  // Without backward nothing is saved, and less is made at construction.
+  // If false, nothing is saved for backward and the constructor does less work.
   bool with_backward = true;
-  // In an arena with a budget, and on a GPU: how many states of this layer are alive at one time, at most.
+  // The most states of this layer alive at one time. Used on a GPU and in an arena with a budget.
   int states_in_flight = 1;
-  // Where steps run, with what that device alone has options for: here, or on_gpu() (layer/cuda/on_gpu.h).
+  // Where steps run, with that device's own options: the CPU, or on_gpu() (layer/cuda/on_gpu.h).
   std::variant<CpuOptions, std::shared_ptr<const LayerDevice>> device = CpuOptions();
 
-  // Throw std::bad_variant_access for a layer that is not on the CPU.
+  // Throw std::bad_variant_access if the layer is not on the CPU.
   CpuOptions& cpu() { return std::get<CpuOptions>(device); }
   const CpuOptions& cpu() const { return std::get<CpuOptions>(device); }
 };
 
-// Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k]
-// are overwritten, those of the experts at home here, in the order of natives(), are added to. Of a redundant
-// expert that is the owner's gradient alone, and the tensors of its other homes may be null; all others must
-// be there.
+// Where backward writes gradients; must not overlap its inputs. It overwrites hidden [tokens, D] and router
+// weights [tokens * k], and adds to the gradients of the native experts, in the order of natives(). A
+// redundant expert's gradient is added only on its owner; on its other homes the tensors may be null. All
+// other tensors are required.
 struct MoeGradients {
   Rows hidden;
   std::span<float> router_weights;
   std::span<const ExpertGradients> experts;
 };
 
-// What forward leaves for backward. Move-only. Several may be in flight; backward consumes one, and dropping
-// one without backward is legal. Must go before the layer that made it, on the layer's thread.
+// What forward saves for backward. Move-only. Several may be in flight. backward() consumes one; a state may
+// also be destroyed without backward. Must be destroyed before its layer, on the layer's thread.
 class ForwardState {
  public:
   ForwardState() = default;
 
-  // Holds a step that backward can still consume.
+  // Whether the state holds a step that backward can still consume.
   explicit operator bool() const { return step_ != nullptr; }
-  // The step's plan, and the chunks in which it was carried out. Throw InvalidArgument where there is no
-  // step; Unsupported on a GPU, where they stay: MoeLayer::report() says what is asked of them mostly.
+  // The step's plan, and the chunks in which it ran. Throw InvalidArgument if the state holds no step, and
+  // Unsupported on a GPU, where plan and chunks stay on the device: use MoeLayer::report() there.
   const StepPlan& plan() const;
   std::span<const Chunk> chunks() const;
 
@@ -123,7 +122,7 @@ class ForwardState {
   friend class MoeLayer;
 
   struct GiveBack {
-    internal::LayerBackend* layer;  // of a state that holds a step
+    internal::LayerBackend* layer;  // valid if the state holds a step
     void operator()(internal::StepState* step) const noexcept;
   };
   explicit ForwardState(internal::LayerBackend& layer);
@@ -134,10 +133,12 @@ class ForwardState {
 
 class MoeLayer {
  public:
-  // Collective: ranks compare version, shape, options and placement. Throws InvalidArgument, naming a rank,
-  // if they differ (a rank that is still waiting when another throws gets its message as a CommError), or for
-  // a shape that cannot be; BudgetTooSmall where the arena's budget is below what its layers need whatever
-  // the routing; InvalidArgument where states of its other layers, alive already, keep what this one needs.
+  // Collective: ranks compare version, shape, options and placement. Throws InvalidArgument
+  //   - naming a rank, if they differ (a rank still waiting when another throws gets that message as a
+  //     CommError);
+  //   - for an impossible shape;
+  //   - if live states of the arena's other layers hold the memory that this layer needs.
+  // Throws BudgetTooSmall if the arena's budget is below what all its layers need for any routing.
   // `comm` and `arena` must outlive the layer.
   MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
            MoeOptions options = {});
@@ -146,38 +147,38 @@ class MoeLayer {
   MoeLayer& operator=(const MoeLayer&) = delete;
 
   const LayerPlacement& placement() const;
-  // The experts at home on this rank, ascending.
+  // The experts native to this rank, ascending.
   std::span<const ExpertId> natives() const;
-  // Weights of natives(), in that order; to be called again after each optimizer step. The tensors must stay
-  // alive and unchanged until the next call. Throws InvalidArgument where experts or tensors are missing. On
-  // a GPU, collective: waits for it, and what tensors hold may change between steps.
+  // Sets the weights of natives(), in that order. Call it again after each optimizer step. The tensors must
+  // stay alive and unchanged until the next call. Throws InvalidArgument if experts or tensors are missing.
+  // On a GPU it is collective and waits for the GPU, and the tensors' contents may change between steps.
   void set_weights(std::span<const ExpertWeights> natives);
 
-  // Plans later steps by other options; takes all memory that planning needs at once. Collective in effect:
-  // every rank must be given the same before the same step.
+  // Sets the planner options of later steps, and allocates at once all memory that planning needs. Every rank
+  // must set the same options before the same step.
   void set_planner(const PlannerOptions& options);
 
   // hidden and output: [tokens, D] of the shape's type. Returns what backward needs besides `hidden`, which
-  // must stay as it is until then. On a GPU all tensors, the choices in `top_k` too, are in its memory; the
-  // choices must stay until backward as well, and ids outside -1..E-1 are found there, not here.
-  // Throws InvalidArgument where more states are alive than the layer was made for, before anything else, and
-  // the communicator stays as it is; for views of another shape, more than max_tokens tokens, or an expert id
-  // outside -1..E-1, naming the token.
+  // must stay unchanged until then. On a GPU all tensors, including those in `top_k`, are in GPU memory; the
+  // choices in `top_k` must also stay unchanged until backward, and the GPU (not this call) checks the ids.
+  // Throws InvalidArgument if more states are alive than options.states_in_flight; this is checked first, and
+  // the communicator stays usable. Also throws it for views of another shape, more than max_tokens tokens, or
+  // an expert id outside -1..E-1 (naming the token).
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
 
   // Consumes a state of this layer. grad_output: [tokens, D].
-  // Throws InvalidArgument for a state that holds no step of this layer, for views of another shape, and
-  // where a tensor that is added to is missing.
+  // Throws InvalidArgument for a state that holds no step of this layer, for views of another shape, and if a
+  // gradient tensor is missing.
   void backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients);
 
-  // Whether output bits are the same for every plan and rank count, on all ranks, and if not, why.
+  // Whether output bits are the same for every plan and rank count, on all ranks; if not, the reason.
   const BitwiseReport& bitwise() const;
 
-  // The least budget of an arena that has this layer alone.
+  // The least budget of an arena that has only this layer.
   std::int64_t least_budget() const;
 
-  // The decisions about a step; on a GPU, waits for it. Throws InvalidArgument for a state that holds no
-  // step of this layer.
+  // What was decided about a step. On a GPU, waits for the step. Throws InvalidArgument for a state that
+  // holds no step of this layer.
   StepReport report(const ForwardState& state) const;
 
  private:

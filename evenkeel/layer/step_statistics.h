@@ -1,4 +1,4 @@
-// The cost of a step on one rank, for those who ask.
+// Statistics of a step on one rank.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// The phases of a step, forward or backward. The gathering of counts belongs to plan.
+// The phases of a step, forward or backward. Gathering the counts is part of plan.
 enum class Phase { plan, dispatch, transfer, compute, combine };
 inline constexpr std::size_t kPhases = 5;
 constexpr std::string_view name_of(Phase phase) {
@@ -24,12 +24,12 @@ constexpr std::string_view name_of(Phase phase) {
 struct StepMoment {
   bool backward = false;
   Phase phase = Phase::plan;
-  int chunk = -1;  // of those of this pass, in the order they are carried out; -1: of none of them
+  int chunk = -1;  // index in this pass, in the order of execution; -1 outside of chunks
 
   friend bool operator==(const StepMoment&, const StepMoment&) = default;
 };
 
-// A phase that a rank has left.
+// A finished phase.
 struct TimedPhase {
   StepMoment moment;
   double begin = 0;  // wall_seconds()
@@ -39,24 +39,24 @@ struct TimedPhase {
 
 struct StepStatistics {
   bool backward = false;
-  // CPU time of this rank's thread, by phase, in seconds; waiting costs none.
+  // CPU time of this rank's thread, by phase, in seconds; waiting does not count.
   std::array<double, kPhases> cpu_seconds{};
   double wall_seconds = 0;
-  // The planner alone, within Phase::plan. 0 in backward, which reuses the plan.
+  // The planner's part of Phase::plan. 0 in backward, which reuses the plan.
   double planning_seconds = 0;
   std::int64_t assignments = 0;  // computed on this rank, forward
-  int chunks = 0;                // in which the tokens went through this pass
-  // Backward: assignments on this rank whose forward was computed again.
+  int chunks = 0;                // number of chunks of this pass
+  // In backward: assignments on this rank whose forward was computed again.
   std::int64_t recomputed_assignments = 0;
 };
 
-// The decisions of the ranks about a step.
+// What the ranks decided about a step.
 struct StepReport {
   int chunks = 0;
-  int transfers = 0;  // of experts' weights, between any ranks
+  int transfers = 0;  // weight transfers between all ranks
   StepReason reason = StepReason::as_planned;
-  int borrowed = 0;               // experts, by this rank
-  std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` where borrow slots are fewer
+  int borrowed = 0;               // experts that this rank borrows
+  std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` if there are fewer slots
   std::vector<std::int64_t> rank_loads;
 };
 

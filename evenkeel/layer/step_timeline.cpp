@@ -11,8 +11,8 @@ namespace evenkeel {
 
 StepTimeline::StepTimeline(Arena& arena, std::size_t points) : arena_(arena) {
   if (arena.in_use_bytes() > 0)
-    throw InvalidArgument("arena", "lends " + format_bytes(arena.in_use_bytes()) + " already",
-                          "a timeline made before anything is lent");
+    throw InvalidArgument("arena", "has already lent " + format_bytes(arena.in_use_bytes()),
+                          "a timeline made before the first allocation");
   record_.phases.reserve(points);
   record_.in_use.reserve(points);
   record_.seconds.reserve(points);
@@ -53,7 +53,7 @@ void StepTimeline::lent(const Loan& loan, std::int64_t in_use) noexcept {
 }
 
 void StepTimeline::given_back(std::int64_t begin, std::int64_t in_use) noexcept {
-  // The buffer that was lent last mostly goes first.
+  // Searched from the end, since the last buffer lent is usually given back first.
   const auto found = std::find_if(alive_.rbegin(), alive_.rend(),
                                   [&](std::size_t at) { return record_.buffers[at].loan.begin == begin; });
   EVENKEEL_CHECK(found != alive_.rend());

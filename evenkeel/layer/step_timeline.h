@@ -1,10 +1,10 @@
-// The phases of a step on one rank, and the buffers that its arena lent meanwhile: where time goes, and where
-// a peak of memory comes from.
+// Records the phases of a step on one rank and the buffers that its arena lent meanwhile: shows where time
+// goes and what makes up a memory peak.
 //
-// Points   in_use[0] is what was lent when the record began; each buffer that is lent or given back adds one
-//          point, the sum after it. A buffer is alive at the points [begin, end), so that at every point the
-//          bytes of the buffers alive there are in_use, and the largest is the arena's peak.
-// Cost     Unless more happens than there is memory for, noting something down allocates nothing.
+// Points   in_use[0] is the bytes lent when the record began. Each buffer lent or given back adds one point
+//          with the new sum. A buffer is alive at the points [begin, end): at every point the bytes of the
+//          buffers alive there add up to in_use, and the largest in_use is the arena's peak.
+// Cost     Recording allocates nothing until the reserved points are used up.
 //
 //   Arena arena(Device::cpu());
 //   StepTimeline timeline(arena);
@@ -34,23 +34,24 @@ struct StepRecord {
 
   std::vector<TimedPhase> phases;
   std::vector<std::int64_t> in_use;  // by point
-  std::vector<double> seconds;       // by point: wall_seconds()
+  std::vector<double> seconds;       // wall_seconds(), by point
   std::vector<Lent> buffers;         // in the order they were lent
 };
 
-// Watches an arena for as long as it lives; must go before the arena. Used on the arena's thread.
+// Watches an arena as long as it lives. Must be destroyed before the arena, and used on the arena's thread.
 class StepTimeline final : private ArenaWatcher {
  public:
-  // With memory for so many points and buffers. Throws InvalidArgument where the arena lends bytes already.
+  // Reserves memory for `points` points and as many buffers. Throws InvalidArgument if the arena has already
+  // lent bytes.
   explicit StepTimeline(Arena& arena, std::size_t points = 4096);
   ~StepTimeline() { arena_.watch(nullptr); }
   StepTimeline(const StepTimeline&) = delete;
   StepTimeline& operator=(const StepTimeline&) = delete;
 
   void add(const TimedPhase& phase) { record_.phases.push_back(phase); }
-  // Forgets all but the buffers that are still lent.
+  // Starts a new record, which contains only the buffers that are still lent.
   void restart();
-  // All points since then. Buffers that are still lent end with the last point.
+  // All points since restart(). Buffers that are still lent end with the last point.
   StepRecord record() const;
 
  private:
@@ -60,7 +61,7 @@ class StepTimeline final : private ArenaWatcher {
 
   Arena& arena_;
   StepRecord record_;
-  std::vector<std::size_t> alive_;  // places in record_.buffers, ascending
+  std::vector<std::size_t> alive_;  // indices in record_.buffers, ascending
 };
 
 }  // namespace evenkeel

@@ -364,20 +364,20 @@ TEST(Dispatch, RefusesChoicesCountsAndAPlanThatAreNotOfOneStep) {
         ->plan(choices.counts(), LayerPlacement::contiguous(experts, ranks), plan);
   };
   EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.experts = others; }),
-            "top_k: 1 choices of expert 1; allowed: the 2 that are counted for rank 0");
+            "top_k: 1 choices of expert 1; allowed: the 2 in the counts of rank 0");
   EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.experts = outside; }),
             "top_k: expert id 3; allowed: -1..2");
   EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.tokens = 3; }),
             "top_k: 4 choices; allowed: 3 tokens x 2");
   EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 3, 1, plan); }),
-            "plan: has 1 assignments of expert 1; allowed: the 2 that are counted");
+            "plan: has 1 assignments of expert 1; allowed: the 2 in the counts");
   EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 1, plan); }),
-            "plan: is of 4 experts; allowed: 3, as the counts");
+            "plan: has 4 experts; allowed: 3, as in the counts");
   EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 2, plan); }),
-            "counts: and plan are of 1 and 2 ranks; allowed: the communicator's 1");
+            "counts: have 1 ranks and the plan has 2; allowed: the communicator's 1");
   const std::vector<std::int64_t> loads{1, 2, 0};
   EXPECT_EQ(refusal([&](TopK&, Counts& counts, StepPlan&) { counts = Counts::of_loads(loads, 1); }),
-            "counts: are of loads alone; allowed: all ranks' own counts");
+            "counts: have only total loads; allowed: counts by rank");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Exchanged, ::testing::Values(DataType::f32, DataType::bf16));

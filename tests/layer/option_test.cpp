@@ -57,7 +57,8 @@ std::vector<std::string> construction_errors(const Change& change, int only_rank
 
 // All ranks see the same, but the first to throw may end the others before they do.
 auto is_mismatch(const char* what, int rank) {
-  const std::string why = std::string(what) + ": rank " + std::to_string(rank) + " has another than rank 0";
+  const std::string why =
+      std::string(what) + ": rank " + std::to_string(rank) + " has another value than rank 0";
   return AllOf(Contains(HasSubstr("InvalidArgument: " + why)), Each(HasSubstr(why)));
 }
 

@@ -339,7 +339,7 @@ TEST(StepTimeline, MustBeThereBeforeAnythingIsLent) {
   Arena arena(Device::cpu(), 1 << 20);
   const Buffer early = arena.allocate(100, "early");
   EXPECT_EQ(message_of<InvalidArgument>([&] { StepTimeline timeline(arena); }),
-            "arena: lends 128 B already; allowed: a timeline made before anything is lent");
+            "arena: has already lent 128 B; allowed: a timeline made before the first allocation");
 }
 
 TEST(StepTimeline, LetsTheArenaGoOnWithoutIt) {

@@ -32,7 +32,7 @@ class CpuExpertFfn final : public ExpertFfn {
     if (with_backward) backward_.emplace(shape, inner_);
     bitwise_.holds = inner_.ladder().bitwise() && forward_.down().bitwise();
     if (!bitwise_.holds)
-      bitwise_.reason = "this CPU's products give a row other bits at another position or row count";
+      bitwise_.reason = "on this CPU a row's products can have other bits at another position or row count";
     bitwise_.fingerprint = inner_.ladder().fingerprint() * 31 + forward_.down().fingerprint();
   }
 
@@ -100,7 +100,7 @@ class CpuExpertFfn final : public ExpertFfn {
 
 void require_shape(const ExpertShape& shape) {
   require_sizes(shape);
-  // oneDNN 2.6 makes such products with an AMX instruction that the CPU refuses (SIGILL).
+  // For such products oneDNN 2.6 generates an AMX instruction that the CPU rejects (SIGILL).
   constexpr std::int64_t kFatalInner = 63;
   if (shape.type == DataType::bf16 && (shape.hidden == kFatalInner || shape.intermediate == kFatalInner))
     throw Unsupported(

@@ -12,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-// A stream of the GPU as passes.h wants it, with Hopper kernels where there are tensor maps.
+// Runs the passes of passes.h on a GPU's stream. Uses the Hopper kernels if it has tensor maps.
 class Machine {
  public:
   Machine(const Chip& chip, cudaStream_t stream, const TensorMap* maps, int num_groups, bool in_lines)
@@ -63,7 +63,7 @@ void require_shape(const ExpertShape& shape) {
         fmt::format("experts on a GPU take rows and weights of bf16, not {}", name_of(shape.type)));
 }
 
-// Bulk copies want rows that begin at multiples of 16 bytes.
+// Bulk copies need rows that begin at multiples of 16 bytes.
 bool in_whole_lines(const ExpertShape& shape) {
   return shape.hidden % kLineNumbers == 0 && shape.intermediate % kLineNumbers == 0;
 }
@@ -71,7 +71,7 @@ bool in_whole_lines(const ExpertShape& shape) {
 CudaKernels choose(const ExpertShape& shape, CudaKernels asked, const Chip& chip) {
   constexpr int kHopper = 90, kOldest = 80;
   if (chip.capability < kOldest)
-    throw Unsupported(fmt::format("this GPU has compute capability {}.{}; 8.0 is the least",
+    throw Unsupported(fmt::format("this GPU has compute capability {}.{}; at least 8.0 is needed",
                                   chip.capability / 10, chip.capability % 10));
   const bool can = chip.capability == kHopper && in_whole_lines(shape);
   if (asked == CudaKernels::hopper && !can)
@@ -150,7 +150,8 @@ class GpuExpertFfn final : public CudaExpertFfn {
   Machine machine_for(const DeviceGroups& groups, TensorMap* maps, CudaStream& stream) const {
     const cudaStream_t launches = native(stream);
     const bool with_maps = kernels_ == CudaKernels::hopper;
-    // Where the maps point at first does not matter; that the address is the device's might.
+    // The initial address is replaced on the device. It is a device address only because the driver might
+    // check.
     if (with_maps)
       hopper::launch_maps(groups.num_groups, groups.weights,
                           make_matrix_map(maps, shape_.gate_up_rows(), shape_.hidden),

@@ -1,4 +1,4 @@
-// Every product's kernel for compute capability 9.0, and the tensor maps that they read weights by.
+// Every product's kernel for compute capability 9.0, and the tensor maps through which kernels read weights.
 #include "evenkeel/compute/cuda/internal/launch.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
@@ -6,7 +6,8 @@ namespace evenkeel::cuda::hopper {
 
 namespace {
 
-// A warp for each map: the driver's map is copied, pointed at the matrix, and made known to the copy engine.
+// One warp per map: copies the driver's map, points it at the matrix, and makes it visible to the copy
+// engine.
 __global__ void point_maps(int num_groups, const ExpertWeights* weights,
                            const __grid_constant__ TensorMap gate_up, const __grid_constant__ TensorMap down,
                            TensorMap* maps) {

@@ -1,4 +1,4 @@
-// The schedule and the sums beside the products.
+// The launches of the schedule and of the sums besides the products.
 #include <algorithm>
 
 #include "evenkeel/compute/cuda/internal/launch.h"
@@ -24,7 +24,7 @@ __device__ float sum_of_warp(float value) {
   return value;
 }
 
-// A warp for each position.
+// One warp per position.
 __global__ void row_weight_kernel(const __grid_constant__ RowWeightGradient sum) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t position = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
@@ -34,8 +34,8 @@ __global__ void row_weight_kernel(const __grid_constant__ RowWeightGradient sum)
   if (lane == 0) sum.write(at, total);
 }
 
-// A block for 256 columns of one group and one share of its positions: its warps share these, and the first
-// adds what the others found in their order.
+// One block for 256 columns of one group and one share of its positions. The warps divide the share's
+// positions, and the first warp adds the warps' sums in order.
 constexpr int kBiasWarps = 32;
 constexpr int kBiasColumns = kEight * kWarp;
 __global__ void bias_kernel(const __grid_constant__ BiasGradient sum) {
@@ -58,7 +58,7 @@ __global__ void bias_kernel(const __grid_constant__ BiasGradient sum) {
     sum.add(group, column, total);
 }
 
-// A thread for eight columns of one group.
+// One thread per eight columns of a group.
 __global__ void bias_shares_kernel(const __grid_constant__ BiasGradient sum) {
   const int group = static_cast<int>(blockIdx.y);
   const std::int64_t column = kEight * (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x);
@@ -81,7 +81,7 @@ __global__ void list_kernel(const __grid_constant__ InputGradient sum) {
   }
 }
 
-// A block for each row.
+// One block per row.
 __global__ void input_kernel(const __grid_constant__ InputGradient sum) {
   const std::int64_t row = blockIdx.x;
   if (sum.counts[row] == 0) return;

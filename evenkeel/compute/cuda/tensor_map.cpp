@@ -28,7 +28,7 @@ TensorMap make_matrix_map(const void* address, std::int64_t rows, std::int64_t c
              step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
-    throw Unsupported(fmt::format("the driver makes no tensor map of {} x {} numbers of bf16 (error {})",
+    throw Unsupported(fmt::format("the driver cannot make a tensor map of {} x {} bf16 numbers (error {})",
                                   rows, columns, static_cast<int>(result)));
   return std::bit_cast<TensorMap>(map);
 }

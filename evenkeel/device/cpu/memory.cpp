@@ -1,5 +1,5 @@
-// The machine's memory: addresses are reserved, and the operating system finds bytes for them as they are
-// touched.
+// The machine's memory: addresses are reserved, and the operating system backs them with memory when they are
+// first touched.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@ namespace evenkeel {
 
 namespace {
 
-// A rank's rows and weights are too many for the pages of 4 KiB that a CPU keeps in mind.
+// A rank's rows and weights need more 4 KiB pages than the TLB holds.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {
@@ -27,19 +27,19 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 [[noreturn]] void refuse(std::int64_t bytes, const FreeMemory& free) {
-  throw Unsupported(fmt::format("cannot have {} of memory: {} {}", format_bytes(bytes), free.because,
+  throw Unsupported(fmt::format("cannot allocate {} of memory: {} {}", format_bytes(bytes), free.because,
                                 format_bytes(free.bytes)));
 }
 
-// Even beyond what a container may take, the system gives bytes, and ends a process that uses them. Bytes
-// that other ranks were given and have not touched yet are not seen here.
+// Checked here because the system lends memory beyond a container's limit and kills the process that uses it.
+// Does not see memory that other ranks have allocated but not touched yet.
 void require_free(std::int64_t bytes) {
   if (bytes == 0) return;
   const FreeMemory free = free_memory();
   if (bytes > free.bytes) refuse(bytes, free);
 }
 
-// One mapping, in whole pages of the larger size where there are any; null where the system refuses.
+// Owns one mapping, made of whole large pages if `bytes` fills at least one. begin() is null if mmap fails.
 class Mapping {
  public:
   Mapping(std::size_t bytes, int protection) : bytes_(bytes < kLargePage ? bytes : whole_pages(bytes)) {
@@ -60,7 +60,7 @@ class Mapping {
   std::byte* begin() const { return begin_; }
 
  private:
-  // Gives back what lies before the first large page and behind the last.
+  // Unmaps the parts before the first large page and after the last.
   void align(std::size_t slack) {
     const std::size_t before =
         whole_pages(reinterpret_cast<std::uintptr_t>(begin_)) - reinterpret_cast<std::uintptr_t>(begin_);
@@ -73,7 +73,7 @@ class Mapping {
   std::size_t bytes_;
 };
 
-// All of it usable at once.
+// A range that is usable from the start.
 class WholeRange final : public MemoryRange {
  public:
   explicit WholeRange(std::size_t bytes) : mapping_(bytes, PROT_READ | PROT_WRITE) {
@@ -86,7 +86,7 @@ class WholeRange final : public MemoryRange {
   Mapping mapping_;
 };
 
-// Pages of a range of addresses, of which each has bytes from the time when it is first lent.
+// A range whose pages get memory when they are first lent.
 class PagedRange : public MemoryRange {
  public:
   void commit(std::int64_t offset, std::int64_t bytes) override {
@@ -104,7 +104,7 @@ class PagedRange : public MemoryRange {
   Pages pages_;
 };
 
-// Addresses that count as data (`ulimit -d`, strict overcommit) when they are first lent.
+// Reserves its addresses at once. Pages count as data (`ulimit -d`, strict overcommit) when first lent.
 class ReservedRange final : public PagedRange {
  public:
   ReservedRange(std::size_t bytes, Mapping mapping) : PagedRange(bytes), mapping_(std::move(mapping)) {}
@@ -119,8 +119,8 @@ class ReservedRange final : public PagedRange {
   Mapping mapping_;
 };
 
-// For processes whose addresses are limited (`ulimit -v`): none is taken until it is lent, at a place where
-// nothing else is put.
+// For processes with limited address space (`ulimit -v`): maps each page only when it is lent. The pages lie
+// in an AddressSlot, where nothing else is mapped.
 class UnreservedRange final : public PagedRange {
  public:
   explicit UnreservedRange(std::size_t bytes) : PagedRange(bytes), slot_(whole_pages(bytes)) {}
@@ -137,9 +137,9 @@ class UnreservedRange final : public PagedRange {
     void* there = mmap(page, kLargePage, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (there == MAP_FAILED) refuse(kLargePage, free_memory());
-    if (there != page) {  // a kernel older than the flag, and something else is there
+    if (there != page) {  // an old kernel without MAP_FIXED_NOREPLACE, and the address is taken
       munmap(there, kLargePage);
-      throw Unsupported("an arena cannot grow: something else has the addresses behind it");
+      throw Unsupported("an arena cannot grow: the addresses after it are in use");
     }
     madvise(page, kLargePage, MADV_HUGEPAGE);
   }
@@ -161,7 +161,7 @@ class CpuMemory final : public MemorySource {
  public:
   std::int64_t available_bytes() const override { return usable_memory_bytes(); }
   std::unique_ptr<MemoryRange> reserve(std::int64_t bytes, Commit commit) const override {
-    // At least one page, so that an empty budget is an ordinary one.
+    // At least one page, so that a budget of 0 needs no special case.
     const auto some = static_cast<std::size_t>(std::max(bytes, std::int64_t{4096}));
     if (commit == Commit::later) return reserve_for_later(some);
     return std::make_unique<WholeRange>(some);

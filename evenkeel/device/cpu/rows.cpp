@@ -29,7 +29,7 @@ const RowKernels& best() {
 }  // namespace
 
 void to_f32(std::int64_t n, const void* from, DataType type, float* to) {
-  if (n == 0) return;  // rows that are nowhere
+  if (n == 0) return;  // the pointers may be null
   if (type == DataType::f32)
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
   else

@@ -1,5 +1,5 @@
-// Loops over the elements of rows: conversions, sums, dot products. Each does the same to a row wherever the
-// row lies, which the promise of equal bits needs.
+// Loops over the elements of rows: conversions, sums, dot products. A row's result does not depend on where
+// the row lies; the guarantee of equal bits needs this.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::rows {
 
-// Element `index` of an array of the type.
+// Element `index` of an array of `type`.
 inline const std::byte* at(const void* array, std::int64_t index, DataType type) {
   return static_cast<const std::byte*>(array) + index * bytes_of(type);
 }
@@ -27,8 +27,8 @@ void add_scaled(std::int64_t n, const float* from, float factor, float* sum);
 void add_scaled(std::int64_t n, const void* from, DataType type, float factor, float* sum);
 float dot(std::int64_t n, const float* a, const float* b);
 
-// out = sum over i of weight[i] * rows[slot[i]], in order, in f32, rounded once. Slots of -1 are left out;
-// null weights are ones.
+// out = sum over i of weight[i] * rows[slot[i]], in order, in f32, rounded once. Slots of -1 are skipped;
+// if `weight` is null, all weights are 1.
 void weighted_sum(std::int64_t n, DataType type, int terms, const std::int32_t* slot, const float* weight,
                   const void* rows, void* out);
 

@@ -40,7 +40,7 @@ void CpuStream::carry_out_next() {
   CpuOperation* operation = at(done_);
   try {
     if (operation == nullptr) {
-      throw InvalidArgument("stream", "the owner of an operation ended before the operation was carried out");
+      throw InvalidArgument("stream", "an operation was destroyed before it was carried out");
     }
     operation->carry_out();
   } catch (...) {

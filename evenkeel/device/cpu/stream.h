@@ -1,8 +1,8 @@
-// The CPU's stream: an in-order queue that the rank's own thread drains when it waits, so that no thread
-// works behind a rank's back.
+// The CPU's stream: an in-order queue that the rank's own thread drains when it waits. No background thread
+// works for it.
 //
-// An operation belongs to whoever posts it and is reused by its owner once carried out or cancelled; the
-// stream holds pointers only and allocates nothing once its queue has reached its largest length.
+// The caller of post() owns the operation and may reuse it once it was carried out or cancelled. The stream
+// holds only pointers, and allocates nothing once its queue has reached its largest length.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@ class CpuOperation {
   CpuOperation() = default;
   CpuOperation(const CpuOperation&) = delete;
   CpuOperation& operator=(const CpuOperation&) = delete;
-  // An operation that ends while it is queued leaves its stream; waiting for it then is an error.
+  // Removes the operation from its stream if it is still queued; waiting for it then throws.
   virtual ~CpuOperation();
 
  private:
   friend class CpuStream;
-  // Blocks until the work is done. When it throws, cancel() follows.
+  // Blocks until the work is done. If it throws, the stream calls cancel().
   virtual void carry_out() = 0;
-  // The work will not be done, or not be finished: something before it failed, or the stream ends.
+  // Called when the work will not be finished: carry_out() or earlier work failed, or the stream is
+  // destroyed.
   virtual void cancel() noexcept = 0;
 
   CpuStream* stream_ = nullptr;  // while queued
@@ -42,13 +43,13 @@ class CpuStream final : public Stream {
   CpuStream& operator=(const CpuStream&) = delete;
   ~CpuStream() override { cancel_all(); }
 
-  // Makes space for one more operation, so that the next post() cannot fail.
+  // Makes space for one more operation, so that the next post() does not throw.
   void reserve();
   Event post(CpuOperation& operation);
 
-  // An event whose work failed, or stood behind work that failed, throws that failure each time.
+  // If the work or work queued before it failed, every wait for it throws that failure.
   void wait(std::uint64_t position) override;
-  // Work advances only inside wait() and synchronize(): asking again and again completes nothing.
+  // Work advances only inside wait() and synchronize(), so polling complete() makes no progress.
   bool complete(std::uint64_t position) const override { return position <= done_ && !failed(position); }
   void synchronize() override;
 
@@ -60,10 +61,10 @@ class CpuStream final : public Stream {
   void cancel_all() noexcept;
   void forget(const CpuOperation& operation) noexcept;
 
-  std::vector<CpuOperation*> queue_;  // a ring whose length is a power of two; work n stands at n mod length
+  std::vector<CpuOperation*> queue_;  // ring buffer, length a power of two; operation n is at n mod length
   std::uint64_t done_ = 0;
   std::uint64_t posted_ = 0;
-  std::uint64_t failed_after_ = 0;  // positions (failed_after_, failed_to_] ended in failure_
+  std::uint64_t failed_after_ = 0;  // positions (failed_after_, failed_to_] failed with failure_
   std::uint64_t failed_to_ = 0;
   std::exception_ptr failure_;
 };

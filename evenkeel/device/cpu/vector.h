@@ -1,8 +1,9 @@
-// As many floats at once as the vector unit of this translation unit takes, in the compiler's own vector
-// type. Each lane is computed alike, and the last, shorter piece of a row like every other.
+// Vectors of floats of the width that this translation unit is compiled for, in the compiler's own vector
+// type. All lanes are computed alike, and so is the last, shorter piece of a row.
 //
-// Include it only where everything is static or always inlined: a file that is compiled once for each kind of
-// vector unit (evenkeel_vector_sources in CMake) must not leave functions that others could be given instead.
+// Include it only where everything is static or always inlined. A file compiled once per instruction set
+// (evenkeel_vector_sources in CMake) must not define inline functions with external linkage: the linker might
+// pick another instruction set's copy.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ inline constexpr std::int64_t kLanes = 4;
 using Floats = float __attribute__((vector_size(kLanes * 4)));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * 4)));
 
-// Of up to kLanes floats; the lanes beyond are zeros, and are not stored.
+// Load or store up to kLanes floats. Lanes beyond `count` are loaded as zeros and not stored.
 EVENKEEL_INLINE Floats load(const float* from, std::int64_t count) {
   if (count >= kLanes) {
     Floats lanes;
@@ -48,7 +49,7 @@ EVENKEEL_INLINE void store(Floats lanes, float* to, std::int64_t count) {
 EVENKEEL_INLINE Floats all(float value) {
   return value - Floats{};
 }
-// A lane that is not a number stays one: both instructions return their second operand then.
+// A NaN lane stays NaN: both instructions return their second operand then.
 EVENKEEL_INLINE Floats least(Floats lanes, float limit) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, all(limit), lanes);
@@ -68,8 +69,8 @@ EVENKEEL_INLINE Floats most(Floats lanes, float limit) {
 #endif
 }
 
-// e^x to about one unit in the last place, x bounded to [-87, 88]: x = n ln 2 + r, a polynomial in |r| <= ln
-// 2 / 2 (the Taylor series to the 7th power), and 2^n made from its bits.
+// e^x to about one unit in the last place, with x clamped to [-87, 88]. Splits x = n ln 2 + r, evaluates the
+// Taylor series to the 7th power for |r| <= ln 2 / 2, and builds 2^n from its bits.
 EVENKEEL_INLINE Floats exp(Floats x) {
   constexpr float kLog2e = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;

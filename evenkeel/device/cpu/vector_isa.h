@@ -1,8 +1,8 @@
-// The kinds of vector units that kernels are compiled for, and which one this CPU has.
+// The vector instruction sets that kernels are compiled for, and the best one that this CPU has.
 //
-// A kernel file NAME.inl is compiled once for each kind (evenkeel_vector_sources in CMake), inside
+// A kernel file NAME.inl is compiled once for each instruction set (evenkeel_vector_sources in CMake), inside
 //   namespace EVENKEEL_VECTOR_ISA { ... }
-// and leaves there one table of functions, under a name of its own; best_isa() says which table to use.
+// and defines one table of functions there. best_isa() tells which table to use.
 #pragma once
 
 namespace evenkeel::vector {
@@ -19,7 +19,7 @@ inline Isa best_isa() {
   return Isa::baseline;
 }
 
-// Of one table for each kind, the one for this CPU.
+// Returns the table for this CPU.
 template <class Table>
 const Table& best_of(const Table& baseline, const Table& avx2, const Table& avx512) {
   const Isa isa = best_isa();

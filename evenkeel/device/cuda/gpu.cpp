@@ -15,7 +15,7 @@ struct Found {
   std::string why;
 };
 
-// GPUs are counted up to the first that is too old: an index then means the same to CUDA and to us.
+// Counts GPUs up to the first that is too old, so that our indices equal CUDA's.
 Found find() {
   Found found;
   const cudaError_t result = cudaGetDeviceCount(&found.count);
@@ -26,7 +26,7 @@ Found find() {
   for (int index = 0; index < found.count; ++index) {
     int major = 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) != cudaSuccess || major < 8)
-      return {index, index > 0 ? "" : "no NVIDIA GPU of compute capability 8.0 or newer is there"};
+      return {index, index > 0 ? "" : "found no NVIDIA GPU of compute capability 8.0 or newer"};
   }
   return found;
 }
@@ -49,8 +49,7 @@ std::string why_no_gpu() {
 void require_gpu(int index) {
   if (gpu_count() == 0) throw Unsupported(why_no_gpu());
   if (index < 0 || index >= gpu_count())
-    throw Unsupported(
-        fmt::format("there is no GPU {}; those that can be used are 0..{}", index, gpu_count() - 1));
+    throw Unsupported(fmt::format("there is no GPU {}; usable GPUs are 0..{}", index, gpu_count() - 1));
 }
 
 bool open_memory(int owner, int reader) {

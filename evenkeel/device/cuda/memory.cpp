@@ -1,5 +1,5 @@
-// A GPU's memory: a budget is one cudaMalloc; without one, addresses are reserved and bytes mapped as they
-// are wanted.
+// A GPU's memory. With a budget it is one cudaMalloc. Without one, addresses are reserved and memory is
+// mapped when first needed.
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
@@ -35,7 +35,7 @@ MemoryInfo memory_of(int gpu) {
 
 Unsupported too_much(int gpu, std::int64_t bytes) {
   const MemoryInfo info = memory_of(gpu);
-  return Unsupported(fmt::format("GPU {} has {} free of {}, and {} more are wanted for an arena", gpu,
+  return Unsupported(fmt::format("GPU {} has {} free of {}; an arena needs {} more", gpu,
                                  format_bytes(static_cast<std::int64_t>(info.free)),
                                  format_bytes(static_cast<std::int64_t>(info.total)), format_bytes(bytes)));
 }
@@ -66,7 +66,7 @@ class WholeRange final : public MemoryRange {
   void* begin_ = nullptr;
 };
 
-// The driver's functions for addresses and bytes apart.
+// The driver functions that reserve addresses and map memory separately.
 struct Driver {
   PFN_cuMemGetAllocationGranularity_v10020 granularity =
       cuda::driver_function<PFN_cuMemGetAllocationGranularity_v10020>("cuMemGetAllocationGranularity", 10020);
@@ -100,7 +100,7 @@ CUmemAllocationProp properties_of(int gpu) {
   return properties;
 }
 
-// The GPU itself, and those whose ranks may read it.
+// The GPU itself and the GPUs that can access its memory.
 std::vector<CUmemAccessDesc> readers_of(int gpu) {
   std::vector<CUmemAccessDesc> readers;
   for (int other = 0; other < cuda::gpu_count(); ++other) {
@@ -133,7 +133,7 @@ class PagedRange final : public MemoryRange {
   PagedRange& operator=(const PagedRange&) = delete;
   ~PagedRange() override {
     static_cast<void>(cudaSetDevice(gpu_));
-    static_cast<void>(cudaDeviceSynchronize());  // as cudaFree does: nothing may still use what goes
+    static_cast<void>(cudaDeviceSynchronize());  // like cudaFree: no work may still use this memory
     for (std::int64_t page = 0; page < pages_.count(); ++page)
       if (pages_.is_there(page)) drop(page);
     static_cast<void>(driver_.free(begin_, static_cast<std::size_t>(pages_.bytes())));
@@ -153,7 +153,7 @@ class PagedRange final : public MemoryRange {
   }
   std::size_t page_size() const { return static_cast<std::size_t>(pages_.page_bytes()); }
 
-  // All of it, or nothing and an error.
+  // Adds the whole page, or throws and changes nothing.
   void add(std::int64_t page) {
     const CUmemAllocationProp properties = properties_of(gpu_);
     CUmemGenericAllocationHandle& handle = handles_[static_cast<std::size_t>(page)];

@@ -1,5 +1,5 @@
-// CudaStream::reduce(): values of several ranks into one, in rank order for every element, so that all ranks
-// get the same bits.
+// CudaStream::reduce(): combines the values of several ranks in rank order for every element, so that all
+// ranks get the same bits.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -22,7 +22,7 @@ void* find_driver_function(const char* name, unsigned least_cuda_version) {
       cudaGetDriverEntryPointByVersion(name, &function, least_cuda_version, cudaEnableDefault, &found);
   if (result == cudaSuccess && found == cudaDriverEntryPointSuccess && function != nullptr) return function;
   static_cast<void>(cudaGetLastError());
-  throw Unsupported(fmt::format("the NVIDIA driver has no {} of CUDA {}.{}: {}", name,
+  throw Unsupported(fmt::format("the NVIDIA driver lacks {} (CUDA {}.{}): {}", name,
                                 least_cuda_version / 1000, least_cuda_version % 1000 / 10,
                                 result == cudaSuccess ? "not found" : cudaGetErrorString(result)));
 }

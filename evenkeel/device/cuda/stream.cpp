@@ -43,7 +43,7 @@ CudaStream::CudaStream(int gpu, void* native) : gpu_(gpu), stream_(native), owne
   cuda::require_gpu(gpu);
 }
 
-// An error on the device has been thrown, or will be by the next call to the device.
+// Device errors are ignored here: they were thrown earlier, or the next call to the device throws them.
 CudaStream::~CudaStream() {
   abandon();
   static_cast<void>(cudaSetDevice(gpu_));

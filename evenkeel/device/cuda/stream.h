@@ -11,17 +11,17 @@ namespace evenkeel {
 
 class CudaStream final : public DeviceStream {
  public:
-  // A stream of its own, which does not wait for CUDA's default stream. Throws Unsupported, with the reason,
-  // where GPU `gpu` cannot be used.
+  // Creates a stream that does not wait for CUDA's default stream. Throws Unsupported, with the reason, if
+  // GPU `gpu` cannot be used.
   explicit CudaStream(int gpu = 0);
-  // Somebody else's cudaStream_t on that GPU, which must outlive this.
+  // Uses the caller's cudaStream_t on GPU `gpu`, which must outlive this object.
   CudaStream(int gpu, void* native);
-  // Waits for the work that was handed over: what it uses may then go.
+  // Waits for the submitted work, so that its buffers may be freed afterwards.
   ~CudaStream() override;
 
   int gpu() const { return gpu_; }
-  // The cudaStream_t, to launch kernels and copies on now: flushes, and makes its GPU the thread's current
-  // one. What is posted later is not before what was launched, so ask again after a communicator's call.
+  // The cudaStream_t for launching kernels and copies now. Flushes, and makes the stream's GPU the thread's
+  // current one. Call again after a communicator call: operations posted later need a new flush.
   void* native();
 
   void copy(void* to, const void* from, std::size_t bytes) override;

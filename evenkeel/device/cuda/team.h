@@ -1,14 +1,14 @@
 // Teams: one source for integer algorithms on the device and on the host.
 //
-// Problem    Plans, tables and offsets must be the same integers whoever makes them, and a GPU is not always
-//            there to test on.
+// Problem    Plans, tables and offsets must be the same integers on host and device, and tests often run
+//            without a GPU.
 // Method     An algorithm is written once, over a team of lanes: a sequence of for_each() and sync(), scans
 //            and reductions. On the device a team is a block (BlockTeam) or a warp (WarpTeam); on the host it
 //            is a team of one lane (HostTeam), so that the same source is tested there against an oracle.
-// Contract   Every lane of a team makes the same calls in the same order. Integers only: a sum's order
-//            differs from team to team. for_each() does not wait: what one lane writes, another reads only
-//            after sync(). scan and reduce end in a sync(), and begin with one where they read what other
-//            lanes wrote.
+// Contract   Every lane of a team makes the same calls in the same order. Integers only, because the order of
+//            a sum differs between teams. for_each() does not wait: a lane may read another lane's writes
+//            only after sync(). Scans and reductions end with a sync(). Those that read other lanes' writes
+//            also begin with one.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@
 
 namespace evenkeel::cuda {
 
-// One lane that does all the work.
+// A team of one lane, on the host.
 class HostTeam {
  public:
   EVENKEEL_HOST_DEVICE int size() const { return 1; }
   EVENKEEL_HOST_DEVICE int rank() const { return 0; }
   EVENKEEL_HOST_DEVICE void sync() const {}
 
-  // f(0), ..., f(n - 1), shared out over the lanes.
+  // Calls f(0), ..., f(n - 1), divided among the lanes.
   template <class Index, class F>
   EVENKEEL_HOST_DEVICE void for_each(Index n, F&& f) const {
     for (Index i = 0; i < n; ++i) f(i);
   }
 
-  // Over the lanes' values; all lanes get the result.
+  // Reductions over the lanes' values; all lanes get the result.
   template <class T>
   EVENKEEL_HOST_DEVICE T sum(T value) const {
     return value;
@@ -44,13 +44,13 @@ class HostTeam {
   EVENKEEL_HOST_DEVICE T max(T value) const {
     return value;
   }
-  // The sum over the lanes before this one; `total` gets that over all.
+  // Returns the sum over the lanes before this one; `total` gets the sum over all lanes.
   template <class T>
   EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
     total = value;
     return 0;
   }
-  // The first lane that says so; -1 for none.
+  // The first lane with `says_so`; -1 if there is none.
   EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const { return says_so ? 0 : -1; }
 };
 
@@ -72,8 +72,8 @@ inline constexpr int kWarp = 32;
 
 }  // namespace internal
 
-// The 32 lanes of a warp; no shared memory needed. Each method works on the device alone; they are marked for
-// the host too, and do nothing there, so that templates over teams can be.
+// The 32 lanes of a warp; needs no shared memory. The methods work only on the device. They are also marked
+// for the host, without effect there, so that templates over teams can be.
 class WarpTeam {
  public:
   EVENKEEL_HOST_DEVICE int size() const { return internal::kWarp; }
@@ -136,7 +136,7 @@ class WarpTeam {
 #if defined(__CUDA_ARCH__)
     using internal::Combine;
     constexpr bool kIn32Bits = std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint32_t>;
-    if constexpr (kIn32Bits && kCombine == Combine::sum)  // in one instruction
+    if constexpr (kIn32Bits && kCombine == Combine::sum)  // a single instruction
       value = __reduce_add_sync(internal::kAllLanes, value);
     else if constexpr (kIn32Bits && kCombine == Combine::min)
       value = __reduce_min_sync(internal::kAllLanes, value);
@@ -150,8 +150,8 @@ class WarpTeam {
   }
 };
 
-// All threads of a one-dimensional block whose size is a multiple of 32. `scratch` lies in shared memory and
-// is the team's alone: __shared__ BlockTeam::Scratch scratch; const BlockTeam team(scratch);
+// All threads of a one-dimensional block whose size is a multiple of 32. `scratch` is in shared memory, and
+// only this team uses it: __shared__ BlockTeam::Scratch scratch; const BlockTeam team(scratch);
 class BlockTeam {
  public:
   struct Scratch {
@@ -219,7 +219,7 @@ class BlockTeam {
     if (lane() == 0) slots_[warp()] = static_cast<std::int64_t>(of_warp);
     sync();
   }
-  // A few slots read by every lane cost less than a second round of shuffles and a barrier.
+  // Every lane reads the few slots: this costs less than a second round of shuffles and a barrier.
   template <internal::Combine kCombine, class T>
   EVENKEEL_HOST_DEVICE T all(T of_warp) const {
     leave(of_warp);
@@ -235,7 +235,7 @@ class BlockTeam {
 
 #endif  // __CUDACC__
 
-// Adds to an integer that other lanes add to as well; the sum does not depend on their order.
+// Adds to an integer that other lanes also add to; the sum does not depend on their order.
 EVENKEEL_HOST_DEVICE inline void add(std::int32_t* to, std::int32_t value) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(to, value);
@@ -244,8 +244,8 @@ EVENKEEL_HOST_DEVICE inline void add(std::int32_t* to, std::int32_t value) {
 #endif
 }
 
-// Replaces values[i] by the sum of values[0..i); returns the sum of all. Each lane has a run of neighbouring
-// elements, so that one pass over the lanes' sums is enough.
+// Replaces values[i] by the sum of values[0..i) and returns the sum of all. Each lane handles consecutive
+// elements, so one scan over the lanes' sums is enough.
 template <class Team, class T>
 EVENKEEL_HOST_DEVICE T exclusive_scan(const Team& team, T* values, int n) {
   static_assert(std::is_integral_v<T>);

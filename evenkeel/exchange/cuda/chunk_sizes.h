@@ -1,14 +1,14 @@
-// Sizes of a chunk's tables that follow from how they are made.
+// Sizes of a chunk's tables.
 #pragma once
 
 #include <cstdint>
 
 namespace evenkeel::cuda {
 
-// Message entries that are scanned together.
+// Message entries per scan tile.
 inline constexpr int kTile = 1024;
 
-// Places for pieces: an expert has one more than segments at most.
+// The most pieces of all experts: an expert has at most one more piece than segments.
 constexpr std::int64_t most_pieces(std::int64_t segments, std::int64_t experts) {
   return segments + experts;
 }

@@ -1,6 +1,6 @@
-// A step's exchange on devices, as launches on a stream: none waits for the host, allocates, or needs a
-// size that only the device knows. Ranks read each other's memory, so every pair of calls that say "of
-// all ranks" has a StreamBarrier (stream_barrier.h) of the ranks' streams between it and what wrote there.
+// A step's exchange on devices, as launches on a stream. No launch waits for the host, allocates, or needs a
+// size that only the device knows. Ranks read each other's memory: before a call that reads data "of all
+// ranks", a StreamBarrier (stream_barrier.h) must follow the launches that wrote it.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ class CudaStream;
 
 namespace evenkeel::cuda {
 
-// One expert's tensors, in the order of kExpertParts (exchange/weight_transfer.h); null where it has none.
+// One expert's tensors, in the order of kExpertParts (exchange/weight_transfer.h); null for a missing part.
 struct ExpertTensors {
   void* part[4] = {};
 };
-// Elements of each tensor, and of a block that holds all of them, parts on boundaries of 16 bytes.
+// Elements of each tensor, and of a block that holds them all with each part aligned to 16 bytes.
 struct ExpertLayout {
   std::int64_t elements[4] = {};
 
@@ -31,31 +31,31 @@ struct ExpertLayout {
   EVENKEEL_HOST_DEVICE std::int64_t block() const { return begin(4); }
 };
 
-// The caller's tensors of a call, of one rank; rows are bf16.
+// The tensors that one rank passes to a call; rows are bf16.
 struct StepTensors {
   const void* hidden = nullptr;       // [tokens, D]
   const float* weights = nullptr;     // [tokens k]
   const void* grad_output = nullptr;  // [tokens, D]
 };
 
-// Memory that a rank shows to the others; its addresses hold from construction on.
+// A rank's memory that the other ranks read. The addresses are fixed at construction.
 struct PeerView {
   const StepTensors* tensors = nullptr;
   const std::int32_t* block_counts = nullptr;  // [most_chunks][E]
   const void* results = nullptr;               // [positions, D], in order of source
   const float* row_gradients = nullptr;        // [rows here, D]
   const float* weight_gradients = nullptr;     // [positions], in order of source
-  const ExpertTensors* weights = nullptr;      // [E], of the experts at home there
+  const ExpertTensors* weights = nullptr;      // [E], set for the experts native to that rank
   const float* foreign_gradients = nullptr;    // [blocks], of experts that others own (internal/returning.h)
 };
 
-// All ranks' outboxes and views, in device memory.
+// Arrays of all ranks' outboxes and views, in device memory.
 struct Peers {
   const OutboxView* outboxes = nullptr;  // [P]
   const PeerView* views = nullptr;       // [P]
 };
 
-// A chunk of this rank: everything that its launches read and write.
+// Everything that the launches of one chunk read and write on this rank.
 struct ChunkWork {
   RouteShape shape;
   SliceView slices;
@@ -66,45 +66,47 @@ struct ChunkWork {
   int index = 0;
 };
 
-// Shows the others the tensors of a call.
+// Publishes the tensors of a call to the other ranks.
 void publish_tensors(StepTensors* mine, const StepTensors& tensors, CudaStream& stream);
-// Counts and ranks this rank's assignments by slice; `block_counts` [most_chunks][E] are for all ranks.
+// Counts this rank's assignments by slice and expert, and numbers them within their slice and expert. All
+// ranks read `block_counts` [most_chunks][E].
 void count_slices(const RouteShape& shape, const SliceView& slices, std::int32_t* block_counts,
                   CudaStream& stream);
-// block_counts of all ranks into `counts` [most_chunks][P][E].
+// Gathers block_counts of all ranks into `counts` [most_chunks][P][E].
 void gather_counts(const RouteShape& shape, const Peers& peers, std::int32_t* counts, CudaStream& stream);
 
-// After planning: what this rank borrows, and in how many chunks all go. `homes` lies in device memory.
+// Call after planning. Lists what this rank borrows, and chooses the number of chunks for all ranks. `homes`
+// is in device memory.
 void prepare_step(const RouteShape& shape, const PlacementView& homes, const StepView& step,
                   CudaStream& stream);
 
-// From the step's tables to this rank's outbox; for all ranks.
+// Fills this rank's outbox, which all ranks read, from the step's tables.
 void deal_and_send(const ChunkWork& work, CudaStream& stream);
-// From the outboxes of all ranks to input_row and output_row.
+// Fills input_row and output_row from the outboxes of all ranks.
 void receive(const ChunkWork& work, CudaStream& stream);
 
-// The rows here, [rows, D], from the hidden rows of all ranks; or from their gradients of outputs.
+// Gathers the rows here, [rows, D], from the hidden rows or output gradients of all ranks.
 enum class TokenRows { hidden, grad_output };
 void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows, CudaStream& stream);
-// Zeros for as many rows of f32.
+// Zeroes an f32 row for each row here.
 void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream);
-// Router weights by output_row.
+// Gathers router weights from all ranks, in the order of output_row.
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream);
 
-// Each token's weighted sum over the results of all ranks, in top-k order, in f32, rounded once. `output` and
-// what is returned below are of the step: the chunk's tokens are found in it.
+// Writes each token's weighted sum over the results of all ranks: in top-k order, in f32, rounded once.
+// `output`, and the outputs of the functions below, hold the whole step; only the chunk's tokens are written.
 void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, void* output,
              CudaStream& stream);
-// Each token's gradient, summed over ranks, and those of its router weights.
+// Writes each token's gradient, summed over ranks, and the gradients of its router weights.
 void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hidden, float* grad_weights,
                        CudaStream& stream);
 
-// Copies what the chunk's round `round` borrows and `places` [places][block], bf16, does not hold by then
-// (weight_copies.h), from the weights of all ranks.
+// Copies, from the weights of all ranks, the experts that the chunk borrows in round `round` and that
+// `places` [places][block], bf16, does not hold yet (weight_copies.h).
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
                     CudaStream& stream);
-// Adds what all ranks made of gradients for the experts that this rank owns to these, in the plan's order,
-// f32. `gradients` [num_natives]; those of experts that others own are not touched.
+// Adds the gradients that all ranks computed for this rank's experts to `gradients` [num_natives], in the
+// plan's order, in f32. Skips native experts that another rank owns.
 void return_gradients(const ChunkWork& work, const PlacementView& homes, const ExpertLayout& layout,
                       const ExpertTensors* gradients, CudaStream& stream);
 

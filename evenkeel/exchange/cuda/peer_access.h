@@ -1,7 +1,8 @@
-// Which ranks are at work on what other ranks have, so that none takes its own away from under them.
+// Tracks which ranks are submitting work that uses other ranks' memory, so that no rank frees its memory too
+// early.
 //
-// Ranks are threads of one process: what a rank hands to its stream reads other ranks' memory and waits for
-// their events, and a rank that is ahead may have ended its last step before another has handed over its own.
+// Ranks are threads of one process. The work that a rank submits reads other ranks' memory and waits for
+// their events. A fast rank may have ended its last step before a slower one has submitted its own.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +27,7 @@ class PeerAccessTracker {
     --scopes_[rank.offset()];
     left_.notify_all();
   }
-  // Whether no rank but this one is within a scope.
+  // Whether no other rank is inside a scope.
   bool is_alone(RankId rank) {
     const std::lock_guard lock(mutex_);
     return others(rank) == 0;
@@ -46,7 +47,7 @@ class PeerAccessTracker {
   std::vector<int> scopes_;
 };
 
-// Within a scope a rank hands over work that needs the others' memory or events.
+// A rank holds a scope while it submits work that needs other ranks' memory or events.
 class PeerAccessScope {
  public:
   PeerAccessScope(PeerAccessTracker& access, RankId rank) : access_(access), rank_(rank) {

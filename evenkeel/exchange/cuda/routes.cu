@@ -1,4 +1,4 @@
-// The kernels that make a step's tables: thin wrappers of internal/slices.h, deal.h, outward.h and
+// The kernels that make a step's tables: thin wrappers around internal/slices.h, deal.h, outward.h and
 // inward.h.
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace evenkeel::cuda {
 
 namespace {
 
-constexpr int kOneBlock = 512;  // threads of kernels that are one block
+constexpr int kOneBlock = 512;  // threads of a kernel that runs as a single block
 constexpr int kMostLanes = 32;
 
 __global__ void publish_kernel(StepTensors* mine, StepTensors tensors) {
@@ -34,7 +34,7 @@ __global__ void count_kernel(RouteShape shape, SliceView slices, int lanes) {
               slices.before + std::int64_t{slice + 1} * shape.num_experts, slices.rank_in_slice + begin);
 }
 
-// By expert.
+// One thread per expert.
 __global__ void sum_slices_kernel(RouteShape shape, SliceView slices, std::int32_t* block_counts) {
   const int experts = shape.num_experts;
   for_grid(experts, [&](std::int64_t i) {
@@ -76,7 +76,7 @@ __device__ Outward outward_of(const ChunkWork& work) {
   return Outward(work.shape, work.slices, work.step, work.chunk, work.outbox, work.index);
 }
 
-// Tiles that hold entries, and the first one in any case.
+// Number of tiles that hold entries, at least 1.
 __device__ int tiles_of(const Outward& outward) {
   const int tiles = (outward.entries() + kTile - 1) / kTile;
   return tiles < 1 ? 1 : tiles;
@@ -133,7 +133,7 @@ void publish_tensors(StepTensors* mine, const StepTensors& tensors, CudaStream& 
 
 void count_slices(const RouteShape& shape, const SliceView& slices, std::int32_t* block_counts,
                   CudaStream& stream) {
-  // As many lanes as have a row of the table in the 48 KiB that any block may have.
+  // As many lanes as table rows fit into the 48 KiB of shared memory that every block may use.
   const std::int64_t row = std::int64_t{shape.num_experts} * static_cast<std::int64_t>(sizeof(std::uint16_t));
   const auto lanes = static_cast<int>(std::clamp<std::int64_t>(47 * 1024 / row, 1, kMostLanes));
   const auto bytes = static_cast<std::size_t>(row * lanes);

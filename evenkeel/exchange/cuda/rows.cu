@@ -1,7 +1,7 @@
-// The kernels that move rows: each reads other ranks' memory straight from where it is.
+// The kernels that move rows: they read other ranks' memory in place.
 //
-// Cost  Every byte once. A warp has a row, or a part of a token's columns, and reads 16 bytes a lane,
-//       several of them before the first is used.
+// Cost  Moves every byte once. A warp handles a row, or part of a token's columns. Each lane reads 16 bytes
+//       at a time, and issues several reads before it uses the first.
 #include <cuda_bf16.h>
 
 #include "evenkeel/exchange/cuda/device_exchange.h"
@@ -12,7 +12,7 @@ namespace evenkeel::cuda {
 
 namespace {
 
-// Elements that a lane reads at once: 16 bytes where rows begin on such boundaries, else one.
+// What a lane reads at once: 8 elements (16 bytes) if rows are aligned to 16 bytes, otherwise one.
 struct Eight {
   static constexpr int kWidth = 8;
   using Bits = uint4;
@@ -98,7 +98,7 @@ __global__ void gather_weights_kernel(ChunkWork work, float* weights) {
   });
 }
 
-// The chunk's tokens in the step.
+// The range of the chunk's tokens in the step.
 struct Tokens {
   std::int64_t first, count;
 };
@@ -108,7 +108,7 @@ __device__ Tokens tokens_of(const ChunkWork& work) {
   return {first, first_token(work.shape, work.slices.tokens, range.end) - first};
 }
 
-// Columns that a warp takes of a token.
+// Columns of a token that a warp handles at once.
 template <class Unit>
 constexpr std::int64_t kPart = 32 * Unit::kWidth;
 
@@ -117,7 +117,7 @@ __device__ std::int64_t parts_of(std::int64_t hidden) {
   return (hidden + kPart<Unit> - 1) / kPart<Unit>;
 }
 
-// f(token in the chunk, column), over warps and their lanes.
+// Calls f(token in the chunk, column), divided among warps and their lanes.
 template <class Unit, class F>
 __device__ void for_columns(const Tokens& tokens, std::int64_t hidden, const F& f) {
   const std::int64_t parts = parts_of<Unit>(hidden);
@@ -127,13 +127,13 @@ __device__ void for_columns(const Tokens& tokens, std::int64_t hidden, const F& 
   });
 }
 
-// A few of a token's results and their weights; null where none was computed.
+// Some of a token's results and their weights; null if a result was not computed.
 constexpr int kResultsAtOnce = 8;
 struct Results {
   const __nv_bfloat16* row[kResultsAtOnce];
   float weight[kResultsAtOnce];
 
-  // From the token's result number `first` on. `token` is its number in the chunk.
+  // Takes the token's results from index `first`. `token` is its index in the chunk.
   __device__ Results(const ChunkWork& work, const Tokens& tokens, const float* weights, std::int64_t token,
                      int first, std::int64_t hidden) {
     const int k = work.shape.top_k;
@@ -151,7 +151,7 @@ struct Results {
     }
   }
 
-  // All are asked for before the first is used.
+  // Issues all reads before it uses the first.
   template <class Unit>
   __device__ void add_to(float (&sum)[Unit::kWidth], std::int64_t column) const {
     typename Unit::Bits bits[kResultsAtOnce];
@@ -163,7 +163,7 @@ struct Results {
   }
 };
 
-// A warp finds a token's results once, for all of its columns, or for `parts_each` parts of them.
+// A warp looks up a token's results once for `parts_each` parts of its columns (or for all columns).
 template <class Unit>
 __global__ void __launch_bounds__(kThreads)
     combine_kernel(ChunkWork work, const float* weights, std::int64_t hidden, std::int64_t parts_each,
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// A token's row has one gradient on each rank that it went to: that of its first entry there.
+// A token has one row gradient on each rank that computed it, found through its first entry there.
 template <class Unit>
 __global__ void __launch_bounds__(kThreads)
     combine_gradients_kernel(ChunkWork work, std::int64_t hidden, __nv_bfloat16* grad_hidden) {
@@ -226,7 +226,7 @@ __global__ void combine_weight_gradients_kernel(ChunkWork work, float* grad_weig
   });
 }
 
-// Calls launch(unit) with the widest unit that rows allow.
+// Calls launch(unit) with the widest unit that fits the row length.
 template <class Launch>
 void by_width(std::int64_t hidden, const Launch& launch) {
   hidden % Eight::kWidth == 0 ? launch(Eight()) : launch(One());
@@ -236,12 +236,12 @@ std::int64_t most_tokens(const RouteShape& shape) {
   return shape.most_assignments / shape.top_k;
 }
 
-// For each warp a part of a token's columns.
+// Blocks for one warp per part of a token's columns.
 unsigned blocks_of_tokens(const RouteShape& shape, std::int64_t hidden, int width) {
   return blocks_for(most_tokens(shape) * ((hidden + 32 * width - 1) / (32 * width)), kWarpsInBlock);
 }
 
-// Tokens with which a warp for each keeps every multiprocessor busy.
+// With this many tokens, one warp per token keeps every multiprocessor busy.
 constexpr std::int64_t kManyTokens = 8192;
 
 }  // namespace

@@ -15,8 +15,8 @@ StreamBarrier::~StreamBarrier() {
   await_others();
 }
 
-// Each rank takes its own reference from the first one's. Where one fails before all have, they leak: a
-// slower rank may yet look at them.
+// Each rank moves its own reference out of rank 0's vector. If a rank fails before all have done so, the
+// vector leaks on purpose: a slower rank may still read it.
 void StreamBarrier::share_access() {
   using References = std::vector<std::shared_ptr<PeerAccessTracker>>;
   References* mine = nullptr;
@@ -32,7 +32,7 @@ void StreamBarrier::share_access() {
 
 void StreamBarrier::await_others() noexcept {
   if (std::uncaught_exceptions() > exceptions_ && !access_->is_alone(comm_.rank()))
-    comm_.abort("it gives up its part of a layer, an exception passing");
+    comm_.abort("an exception ended its part of a layer");
   access_->await_others(comm_.rank());
 }
 

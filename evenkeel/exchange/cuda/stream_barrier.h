@@ -1,13 +1,12 @@
-// A point that the streams of all ranks pass together: what any of them was given before it is done
-// before any begins what it is given after. Neither the host nor a device waits for more than that.
+// A barrier for the streams of all ranks: work submitted to any stream before it is done before any stream
+// begins work submitted after it.
 //
-// Method  Each thread records an event in its stream, shows it to the others through the communicator,
-//         and has its stream wait for theirs. The host threads meet; the host does not wait for a
-//         device.
-// Order   Collective. Under stream capture the events become edges of the graph, and replays need no
+// Method  Each thread records an event in its stream, shares it through the communicator, and makes its
+//         stream wait for the others' events. Host threads wait for each other, not for a device.
+// Order   Collective. Under stream capture the events become edges of the graph; replays need no host
 //         thread.
-// End     A rank that is ahead waits here, on its host, until the others are past their scopes: from then on
-//         nobody hands over anything that reads its memory or waits for its events.
+// End     The destructor blocks the host until no other rank is inside a PeerAccessScope. After that no rank
+//         submits work that reads this rank's memory or waits for its events.
 #pragma once
 
 #include <memory>
@@ -22,38 +21,39 @@ namespace evenkeel::cuda {
 
 class StreamBarrier {
  public:
-  // Collective. The communicator's ranks are threads of one process. It must outlive this.
+  // Collective. The communicator's ranks must be threads of one process. It must outlive this object.
   explicit StreamBarrier(Communicator& comm);
-  // Where an exception passes, others within a scope may wait for this rank: it aborts the communicator
-  // first.
+  // Calls await_others(). During stack unwinding it first aborts the communicator, since ranks inside a scope
+  // may be waiting for this rank.
   ~StreamBarrier();
   StreamBarrier(const StreamBarrier&) = delete;
   StreamBarrier& operator=(const StreamBarrier&) = delete;
 
   void sync(DeviceStream& stream);
-  // The others' streams come after what `root` was given: the beginning of a capture, which only root begins.
+  // The other ranks' streams wait for the work submitted to root's stream. Used to begin a capture, which
+  // only root does.
   void follow(RankId root, DeviceStream& stream);
 
-  // To be held while work is handed over that reads other ranks' memory.
+  // Hold this scope while submitting work that reads other ranks' memory.
   PeerAccessScope scope() { return {*access_, comm_.rank()}; }
-  // As this object's end does; may be called before, by ranks that begin no scope any more.
+  // Blocks until no other rank is inside a scope. A rank that opens no more scopes may call it early.
   void await_others() noexcept;
 
-  // The host threads alone.
+  // A barrier of the host threads only.
   void gather() { show(EventLease()); }
 
  private:
-  // Everyone's word to everyone.
+  // All-gathers one value per rank.
   template <class T>
   void tell(const T& mine, std::vector<T>& all);
-  // Shows the events of those that have one, and keeps what it took two calls ago for no longer.
+  // Shares this rank's event (if it has one) with all ranks, and releases the event of the previous call.
   void show(EventLease event);
   void share_access();
 
   Communicator& comm_;
   CpuStream words_;
   std::vector<const DeviceEvent*> shown_;
-  // Others may have their streams wait for the last event shown until they come to the next call.
+  // Kept until the next call: until then other ranks may still make their streams wait for this event.
   EventLease last_;
   std::shared_ptr<PeerAccessTracker> access_;
   int exceptions_;

@@ -1,4 +1,4 @@
-// Weights to those who borrow them, and their gradients home.
+// Copies weights to the ranks that borrow them, and adds their gradients on the owners.
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/internal/launch.cuh"
 #include "evenkeel/exchange/cuda/internal/returning.h"
@@ -8,10 +8,10 @@ namespace evenkeel::cuda {
 
 namespace {
 
-// Blocks along an expert's elements; the other dimension of the grid is the expert.
+// Blocks per expert, over its elements; the grid's other dimension is the expert.
 constexpr unsigned kBlocksAnExpert = 128;
 
-// Copies n elements of two bytes; 16 bytes at a time where both sides allow it.
+// Copies n two-byte elements, 16 bytes at a time if both pointers are aligned.
 __device__ void copy_elements(const std::uint16_t* from, std::uint16_t* to, std::int64_t n) {
   const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
   const std::int64_t wide = bits % sizeof(uint4) == 0 ? n / 8 : 0;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
     return_kernel(ChunkWork work, PlacementView homes, ExpertLayout layout, const ExpertTensors* gradients) {
   const int native = static_cast<int>(blockIdx.y);
   const int slot = homes.slot_begin[work.shape.me] + native;
-  if (homes.slot_copy[slot] != 0) return;  // the owner's to add
+  if (homes.slot_copy[slot] != 0) return;  // another rank owns the expert and adds its gradients
   for_each_part(work.shape, homes, work.step, homes.slot_expert[slot], [&](int rank, int block) {
     const float* const came = work.peers.views[rank].foreign_gradients + block * layout.block();
     for (int part = 0; part < 4; ++part) {

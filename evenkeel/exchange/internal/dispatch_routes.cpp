@@ -1,7 +1,7 @@
-// The tables of a Dispatched, in an arena: plan/routes.h numbers what this rank sends, and, from the index
-// messages of the others, what it computes. Kernels make the same numbers (exchange/cuda/internal/), and
-// tests/exchange/cuda compares each. Here sizes are known, and memory is what the routing takes; there many
-// lanes fill arrays of the largest size, and nothing waits for the host.
+// Makes the tables of a Dispatched, in an arena. plan/routes.h numbers what this rank sends; the others'
+// index messages then give what it computes. The kernels in exchange/cuda/internal/ make the same numbers,
+// and tests/exchange/cuda compares them. Here sizes are known, and tables are as large as the routing needs.
+// There many lanes fill arrays of the largest size, without waiting for the host.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -29,8 +29,7 @@ std::int32_t narrow(std::int64_t positions) {
   return static_cast<std::int32_t>(positions);
 }
 
-// Tables of 4-byte numbers stand one behind the other in a buffer: each in one of its own would end in a part
-// of a cache line.
+// Tables of 4-byte numbers share one buffer, packed: separate buffers would each waste part of a cache line.
 using Carver = AlignedCarver<sizeof(std::int32_t)>;
 
 template <class T>
@@ -38,8 +37,8 @@ void take(Carver& from, std::span<T>& table, std::int64_t count) {
   table = {from.take<T>(count), static_cast<std::size_t>(count)};
 }
 
-// Of the messages that stand behind each other, one to or from each rank, that of `count` positions, of which
-// `before` are of ranks before.
+// `all` holds one message per rank, one after the other. Returns the message of `rank`, which has `count`
+// positions; earlier ranks have `before` positions in total.
 std::span<std::int32_t> message_of(std::span<std::int32_t> all, RankId rank, std::int64_t before,
                                    std::int64_t count) {
   if (count == 0) return {};
@@ -50,8 +49,8 @@ std::span<std::int32_t> message_of(std::span<std::int32_t> all, RankId rank, std
 
 class DispatchRoutes {
  public:
-  // Numbers what this rank sends. The tables have the given lifetime; the messages go with this object.
-  // `deal` and `nodes` must stay.
+  // Numbers what this rank sends. The tables have the given lifetime; the messages live as long as this
+  // object. `deal` and `nodes` must outlive it.
   DispatchRoutes(Arena& arena, Router& router, const Deal& deal, const Nodes& nodes, RankId me,
                  bool passes_on, const TopK& top_k, Lifetime lifetime)
       : deal_(deal), me_(me) {
@@ -63,7 +62,7 @@ class DispatchRoutes {
     made_.positions_here = load_.positions_here = sum(deal.received());
     made_.positions_elsewhere = load_.positions_elsewhere();
     const ExchangeShape shape{.num_ranks = static_cast<int>(deal.sent().size()), .top_k = top_k.k};
-    // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
+    // Long-lived tables are allocated first, so that freeing the temporary ones leaves no gap.
     open_tables(arena, shape, lifetime);
     open_messages(arena, shape);
     Dispatched::PeerBegin next;
@@ -92,7 +91,7 @@ class DispatchRoutes {
     passing_.emplace(nodes, me, made_.tokens, to, from, made_.row_tokens_);
   }
 
-  // The messages to all peers, and from them.
+  // Adds the messages to and from all peers.
   void queue_messages(Slices& slices) {
     for (RankId rank : slices.others()) {
       const auto longer_out = passing_ ? passing_->sent(rank) : PassingRoutes::Message();
@@ -102,7 +101,7 @@ class DispatchRoutes {
     }
   }
 
-  // When those are here.
+  // Call once the messages have arrived.
   Dispatched receive() {
     for (RankId rank : indices<RankId>(passing_ ? made_.peers_.size() : 0)) {
       const auto longer = passing_->received(rank), message = message_from(rank);
@@ -140,8 +139,8 @@ class DispatchRoutes {
     EVENKEEL_CHECK(tables.used() == std::ssize(messages_.bytes()));
   }
 
-  // The message to / from a rank: the number of its rows, then one number for each position. Empty where
-  // nothing goes.
+  // The message to or from a rank: its number of rows, then the row of each position. Empty if there are no
+  // positions.
   std::span<std::int32_t> message_to(RankId rank) const {
     const Dispatched::Peer peer = made_.peer(rank);
     return message_of(sent_, rank, peer.out_position, peer.out_positions);
@@ -165,7 +164,7 @@ class DispatchRoutes {
     made_.own_rows = made_.peer(me_).in_rows;
   }
 
-  // A row is new in its message where its number is.
+  // A row number that appears for the first time in a message marks a new row.
   void find_row_slots() {
     std::ranges::fill(made_.row_slot_, -1);
     std::span<const std::int32_t> assignments = assignments_;
@@ -190,7 +189,7 @@ class DispatchRoutes {
   }
 
   void find_inputs() {
-    std::int32_t end = 0;  // of the groups so far
+    std::int32_t end = 0;  // end of the groups so far
     const auto begin_of = [&](std::size_t group) {
       const std::int32_t begin = end;
       end += narrow(sum(deal_.arrivals(group)));
@@ -211,13 +210,13 @@ class DispatchRoutes {
   const Deal& deal_;
   RankId me_;
   Dispatched made_;  // until receive() gives it away
-  ChunkLoad load_;   // as far as it is known before the messages are
+  ChunkLoad load_;   // the fields known before the messages arrive
   Buffer messages_;
-  std::span<std::int32_t> received_, sent_, assignments_, taken_;  // within
-  std::optional<PassingRoutes> passing_;                           // in two levels
+  std::span<std::int32_t> received_, sent_, assignments_, taken_;  // in messages_
+  std::optional<PassingRoutes> passing_;                           // with two levels
 };
 
-// Finds the routes of what deal_ says; index messages take no memory after.
+// Makes the routes of deal_. The memory of the index messages is freed on return.
 Dispatched Exchange::exchange_indices(const TopK& top_k, Lifetime lifetime) {
   DispatchRoutes routes(arena_, router_, deal_, nodes_, comm_.rank(), nodes_.two_levels() || sum_in_nodes_,
                         top_k, lifetime);

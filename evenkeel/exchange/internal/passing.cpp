@@ -17,7 +17,7 @@ Passing::Part part_of(std::span<const std::int32_t> by_gateway, int place) {
           by_gateway[static_cast<std::size_t>(place)]};
 }
 
-// Of a row here among those received: this rank's own are not.
+// The index of a row here among the received rows, which do not include this rank's own.
 std::int64_t received_row(const Dispatched& made, std::int64_t row) {
   return row < made.own_row + made.own_rows ? row : row - made.own_rows;
 }
@@ -39,7 +39,7 @@ PassingRoutes::PassingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens,
   const auto part = [&](std::span<std::int32_t> all, RankId rank) {
     return all.subspan(first[rank.offset()], first[rank.offset() + 1] - first[rank.offset()]);
   };
-  std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(tokens));  // bits by place
+  std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(tokens));  // bit mask by place
   for (int node = 0; node < nodes.num_nodes(); ++node) {
     if (!nodes.passes_on(me, nodes.members(node).front())) continue;
     std::ranges::fill(wanted_by, 0U);
@@ -101,8 +101,8 @@ std::shared_ptr<const Passing> PassingRoutes::find(const Dispatched& made) {
   return std::move(passing_);
 }
 
-// What a rank of another node sends here, what of it is passed on to each place of this node, and what of its
-// rows comes from there.
+// Reads the message from a rank of another node. Finds the rows that it sends here directly, the rows to pass
+// on to each place of this node, and the rows that arrive through each place.
 void PassingRoutes::take_from(RankId rank, const Dispatched& made, std::vector<Passing>& by_place) {
   const Dispatched::Peer peer = made.peer(rank);
   passing_->in.push_back({0, peer.in_rows});

@@ -1,11 +1,12 @@
-// The second level of an exchange: rows that cross the link to another node, and are passed on there by their
-// gateways (plan/nodes.h).
+// The second level of an exchange: rows cross the link to another node once, and gateways (plan/nodes.h) pass
+// them on there.
 //
-// Order      Rows from a rank to one of another node stand by their gateway, then by token: those of one
-//            gateway lie together, in the order in which the gateway has them.
-// Message    An index message to such a rank has more behind its positions: how many rows come by each of
-//            its node's gateways; then, of the rows that it gets over the link, the ranks that want each, as
-//            bits by place. There are as many words as positions, since it does not know its rows yet.
+// Order      Rows from a rank to a rank of another node are sorted by gateway, then by token. So the rows of
+//            one gateway are contiguous, in the gateway's own order.
+// Message    An index message to such a rank has two additions after its positions: first the number of rows
+//            that come through each gateway of its node; then, for each row that it receives over the link,
+//            a bit mask of the ranks that need it (by place in the node). The mask array has one word per
+//            position, because the receiver does not know its number of rows yet.
 #pragma once
 
 #include <cstdint>
@@ -20,40 +21,40 @@ namespace evenkeel {
 
 class Dispatched;
 
-// Which rows cross links, and which are passed on.
+// Which rows cross links and which rows are passed on.
 struct Passing {
-  // Rows of a part of an array.
+  // A range of rows in an array.
   struct Part {
     std::int64_t begin = 0, count = 0;
   };
   struct Rows {
-    RankId rank;  // of this node
+    RankId rank;  // in this node
     Part part;
   };
 
-  std::vector<Part> out;                // by rank: of the rows to it, those that it gets from here
-  std::vector<Part> in;                 // by rank: of the rows from it, those that it sends here
-  std::vector<std::int32_t> passed_on;  // among the rows received
+  std::vector<Part> out;                // by rank: the rows for it that are sent to it directly
+  std::vector<Part> in;                 // by rank: the rows from it that it sends here directly
+  std::vector<std::int32_t> passed_on;  // received rows to pass on
   std::vector<Rows> sends;              // parts of `passed_on`
-  std::vector<Rows> receives;           // parts of the rows received; for each pair in the order of its sends
+  std::vector<Rows> receives;           // parts of the received rows, in the order of the sender's sends
 };
 
-// Finds them, from what this rank sends and what others tell it.
+// Computes the Passing from this rank's messages and the received ones.
 class PassingRoutes {
  public:
   using Message = std::span<const std::int32_t>;  // the number of rows, then the row of each position
 
-  // Of the messages to all ranks and from them, and the tokens of the rows to them, which get another order.
-  // `nodes` must stay.
+  // `to` and `from` are the messages to and from all ranks. Reorders `row_tokens`, the tokens of the rows to
+  // all ranks. `nodes` must outlive this object.
   PassingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens, std::span<const Message> to,
                 std::span<const Message> from, std::span<std::int32_t> row_tokens);
 
-  // What is sent to a rank, and received from it, in place of the message; empty where it stays as it is.
+  // The extended messages, sent and received instead of the plain ones; empty if the plain one is used.
   Message sent(RankId rank) const { return to_[rank.offset()]; }
   std::span<std::int32_t> received(RankId rank) { return from_[rank.offset()]; }
-  // The new numbers of the rows to all ranks, of each rank from 0.
+  // The new numbers of the rows to all ranks; each rank's rows count from 0.
   std::span<const std::int32_t> new_rows() const { return new_rows_; }
-  // When all is received, and `made` numbers its rows.
+  // Call once all messages are received and the rows of `made` are numbered.
   std::shared_ptr<const Passing> find(const Dispatched& made);
 
  private:

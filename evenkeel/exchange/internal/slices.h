@@ -1,4 +1,4 @@
-// The parts of tables that a rank sends to every other rank and takes in from it, collected for one
+// Collects the slices of arrays that a rank sends to and receives from every other rank, for one
 // operation.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace evenkeel {
 
 class Slices {
  public:
-  // With space for what a step sends and receives at a time: row gradients and those of router weights.
+  // Reserves space for the most slices of one operation: row gradients and router weight gradients.
   explicit Slices(Communicator& comm) : comm_(comm) {
     sends_.reserve(2 * static_cast<std::size_t>(comm.size()));
     receives_.reserve(sends_.capacity());
@@ -26,11 +26,11 @@ class Slices {
   void send(RankId rank, std::span<const std::byte> bytes) { sends_.push_back({rank, bytes}); }
   void receive(RankId rank, std::span<std::byte> bytes) { receives_.push_back({rank, bytes}); }
 
-  // `out` brings rows of other ranks here, where they are computed. `home` takes their results from here to
-  // the ranks that they are of.
+  // `out` moves rows to the rank that computes them; `home` moves results back to the rank of their tokens.
   enum class Way { out, home };
 
-  // Rows: those here, of which `own` of this rank are left out, and those elsewhere.
+  // Adds rows. `here` holds the rows here, except this rank's `own` rows; `elsewhere` holds the rows
+  // elsewhere.
   void rows(Way way, const Dispatched& dispatched, std::span<std::byte> here, std::int64_t own,
             std::span<std::byte> elsewhere, std::int64_t row_bytes) {
     for (RankId rank : others_) {
@@ -41,8 +41,8 @@ class Slices {
     }
   }
 
-  // Values by position, those elsewhere behind those here; `row_of` says where in `all` a position's value
-  // is.
+  // Adds one value per position. `all` holds positions here, then elsewhere; row_of(position) is the index in
+  // `all`.
   template <class RowOf = std::identity>
   void positions(Way way, const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
                  const RowOf& row_of = {}) {
@@ -54,7 +54,7 @@ class Slices {
     }
   }
 
-  // Posts what was collected since, as one operation.
+  // Posts the slices collected since the last call, as one operation.
   Event post(Stream& stream, const char* name) {
     const Event event = comm_.send_receive(sends_, receives_, stream, name);
     sends_.clear();

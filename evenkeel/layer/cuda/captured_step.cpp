@@ -10,14 +10,14 @@ CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::fu
   const bool leads = comm.rank() == root;
   const cuda::PeerAccessScope scope = barrier_.scope();
   stream.synchronize();
-  // Relaxed: other threads hand over work meanwhile, each to its own stream.
+  // Relaxed mode: meanwhile other threads submit work to their own streams.
   if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, cuda::native(stream), cudaStreamCaptureModeRelaxed);
   barrier_.follow(root, stream);
   step();
   barrier_.sync(stream);
-  barrier_.gather();  // nobody ends the capture while another still hands over
+  barrier_.gather();  // the capture must not end while a rank still submits work
   if (leads) end_capture();
-  barrier_.gather();  // nobody waits for the GPU before the capture has ended, which would spoil it
+  barrier_.gather();  // a rank that waits for the GPU before the capture has ended would invalidate it
 }
 
 void CapturedStep::end_capture() {

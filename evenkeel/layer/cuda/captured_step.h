@@ -1,6 +1,6 @@
-// A step of all ranks as one CUDA graph, to be replayed without their threads.
+// A step of all ranks as one CUDA graph, which is replayed without the ranks' host threads.
 //
-// Why one Ranks that share a GPU wait for each other's streams, and a graph's edges stay within it.
+// Why one Ranks that share a GPU wait for each other's streams, and edges cannot connect two graphs.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,17 @@ namespace evenkeel {
 
 class CapturedStep {
  public:
-  // Collective: captures what `step` hands to the ranks' streams. It must have run once before, so that
-  // nothing is made or loaded under capture, with experts' gradients at the same addresses.
+  // Collective: captures the work that `step` submits to the ranks' streams. `step` must have run once
+  // before, with the experts' gradients at the same addresses, so that nothing is allocated or loaded under
+  // capture.
   CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step);
-  // To end before the layers that take part.
+  // Must be destroyed before the layers that take part.
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // Collective: the step once more, on rank 0's stream; what the others hand to their streams later comes
-  // after it, and it after what they have handed over.
+  // Collective: runs the step again, on rank 0's stream. It runs after all work already submitted to any
+  // rank's stream, and before all work submitted later.
   void replay();
 
  private:

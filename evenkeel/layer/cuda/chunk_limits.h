@@ -1,14 +1,12 @@
-// How large the buffers of a chunk are, and into how many chunks a step may be cut, in the bytes there
-// are.
+// Chooses the size of a chunk's buffers and the largest number of chunks of a step, within the budget.
 //
-// Problem    Launches, buffers and grids are fixed at construction, the routing is not known until the
-//            device runs. So the finest cut must fit whatever the routing.
-// Method     Cuts are into a power of two of equal chunks. In the finest, all assignments of all ranks
-//            may come to one rank; that many positions must fit. The least cut whose worst chunk fits
-//            is allowed, and the buffers get all the positions that fit beside it, so that most steps
+// Problem    Launches, buffers and grids are fixed at construction, but the routing is known only when the
+//            device runs. So the finest cut must fit for any routing.
+// Method     A step is cut into a power of two of equal chunks. In the worst case all assignments of a chunk
+//            go to one rank, and that many positions must fit. most_chunks is the smallest number of chunks
+//            whose worst case fits. The buffers then get all positions that still fit, so that most steps
 //            need fewer chunks.
-// Guarantee  The bytes of the positions are within the budget; most_chunks of any routing fit the
-//            positions.
+// Guarantee  The buffers are within the budget, and with most_chunks any routing fits the positions.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +18,7 @@
 namespace evenkeel::cuda {
 
 inline constexpr int kMostChunks = 64;
-// A slice is about so many tokens.
+// Approximate number of tokens in a slice.
 inline constexpr std::int64_t kSliceTokens = 128;
 
 struct ChunkLimits {
@@ -29,13 +27,13 @@ struct ChunkLimits {
   std::int64_t most_positions = 0;
 };
 
-// The most assignments that come to a rank in one of so many chunks, each of the ranks having `max_tokens`.
+// The most assignments that one rank can get in one of `chunks` chunks if every rank has `max_tokens`.
 constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int top_k, int chunks) {
   return ranks * ((max_tokens + chunks - 1) / chunks) * top_k;
 }
 
-// bytes(most_chunks, positions), growing with both. The least budget that some cut fits. A finer cut takes no
-// fewer bytes where the tables for each chunk outweigh the rows.
+// The least budget that fits some cut. bytes(most_chunks, positions) must grow with both. The finest cut is
+// not always the smallest, because the tables per chunk can outweigh the rows.
 template <class Bytes>
 std::int64_t least_bytes(int ranks, std::int64_t max_tokens, int top_k, const Bytes& bytes) {
   std::int64_t least = bytes(1, worst_positions(ranks, max_tokens, top_k, 1));
@@ -44,7 +42,7 @@ std::int64_t least_bytes(int ranks, std::int64_t max_tokens, int top_k, const By
   return least;
 }
 
-// A negative budget is none. Throws BudgetTooSmall where no cut fits.
+// A negative budget means no limit. Throws BudgetTooSmall if no cut fits.
 template <class Bytes>
 ChunkLimits fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget,
                        const Bytes& bytes) {

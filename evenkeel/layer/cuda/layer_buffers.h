@@ -1,4 +1,4 @@
-// Everything that a layer keeps on a device, in one piece of the arena.
+// Everything that a layer keeps on a device, in one arena buffer.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace evenkeel::cuda {
 
-// The numbers that decide the sizes of the buffers.
+// The numbers that determine the buffer sizes.
 struct BufferShape {
   RouteShape route;
   int num_slots = 0;
-  int num_copies = 0;  // experts at home here that another rank owns
+  int num_copies = 0;  // native experts that another rank owns
   int states = 1;
   bool with_backward = true;
   std::int64_t hidden = 0;
@@ -22,11 +22,11 @@ struct BufferShape {
   std::int64_t workspace_bytes = 0;  // of the experts' products
   ExpertLayout layout;
 
-  // Numbers in the gradients of experts that others own.
+  // Number of elements in the gradients of experts that other ranks own.
   std::int64_t foreign_gradients() const { return (route.most_borrowed() + num_copies) * layout.block(); }
 };
 
-// Of one step, until its backward pass: the counts and all that was decided.
+// One step's counts and decisions, kept until its backward pass.
 struct StateBuffers {
   std::int32_t* before = nullptr;
   std::uint16_t* rank_in_slice = nullptr;
@@ -41,7 +41,7 @@ struct LayerBuffers {
   std::vector<StateBuffers> states;
 
   ChunkView chunk;
-  // In turn: what one chunk left is read by others while the next is dealt.
+  // Used alternately: other ranks read one chunk's outbox while the next chunk is dealt.
   std::array<OutboxView, 2> outbox;
   std::array<OutboxView*, 2> outboxes{};  // of all ranks
   PeerView* views = nullptr;
@@ -50,8 +50,8 @@ struct LayerBuffers {
   ExpertTensors* shown_weights = nullptr;  // [E]
   ExpertWeights* group_weights = nullptr;  // [groups]
   DeviceExpertGradients* group_gradients = nullptr;
-  ExpertTensors* native_gradients = nullptr;  // [natives], the same as those of the first groups
-  std::uint16_t* places = nullptr;            // [places][block]
+  ExpertTensors* native_gradients = nullptr;  // [natives], the caller's gradient tensors
+  std::uint16_t* places = nullptr;            // [places][block], the borrow slots
   // [most_borrowed + copies][block], of experts that others own (exchange/cuda/internal/returning.h).
   float* foreign_gradients = nullptr;
 

@@ -1,4 +1,5 @@
-// The dense reference's inner loop, for one kind of vector unit: a block of sums that stays in registers.
+// The dense reference's inner loop, compiled for one vector instruction set. A block of sums stays in
+// registers.
 #include <cstring>
 
 #include "evenkeel/device/cpu/vector.h"
@@ -11,7 +12,7 @@ namespace {
 constexpr std::int64_t kLanes = vector::kLanes / 2;
 using Doubles = double __attribute__((vector_size(kLanes * 8)));
 constexpr std::int64_t kRows = 4;
-constexpr std::int64_t kVectors = kLanes == 8 ? 4 : 2;  // of 32 registers, or of 16
+constexpr std::int64_t kVectors = kLanes == 8 ? 4 : 2;  // for 32 vector registers, or for 16
 
 EVENKEEL_INLINE Doubles load(const double* from) {
   Doubles lanes;

@@ -1,4 +1,4 @@
-// An expert's tensors, as the layer's caller names them and as they travel.
+// Converts an expert's tensors between the caller's names and the parts that WeightTransfer sends.
 #pragma once
 
 #include <array>

@@ -29,11 +29,11 @@ void require_layer(const LayerParts& layer) {
   if (const auto* cpu = std::get_if<CpuOptions>(&options.device);
       cpu != nullptr && !cpu->node_of_rank.empty()) {
     if (std::ssize(cpu->node_of_rank) != ranks)
-      throw InvalidArgument("node_of_rank", fmt::format("of {} ranks", cpu->node_of_rank.size()),
-                            fmt::format("of the {} of the communicator", ranks));
+      throw InvalidArgument("node_of_rank", fmt::format("{} ranks", cpu->node_of_rank.size()),
+                            fmt::format("the communicator's {}", ranks));
     if (arena.is_bounded())
-      throw InvalidArgument("node_of_rank", "is given, and the arena has a budget",
-                            "an arena without a budget, or to leave it out");
+      throw InvalidArgument("node_of_rank", "does not work in an arena with a budget",
+                            "an empty list, or an arena without a budget");
   } else if (cpu != nullptr && cpu->sum_in_nodes) {
     throw InvalidArgument("sum_in_nodes", "needs node_of_rank", "the node of each rank, or false");
   }
@@ -116,11 +116,11 @@ void LayerParts::require_agreement() const {
   const std::vector<int> differing = first_to_differ(comm, own);
   for (std::size_t i = 0; i < own.size(); ++i)
     if (differing[i] >= 0)
-      throw InvalidArgument(own[i].what, fmt::format("rank {} has another than rank 0", differing[i]),
+      throw InvalidArgument(own[i].what, fmt::format("rank {} has another value than rank 0", differing[i]),
                             "the same on every rank");
 }
 
-// Of all that ranks must build a layer from alike.
+// Digests of everything that must be equal on all ranks of a layer.
 std::vector<Digest> LayerParts::digests() const {
   const ExpertShape& expert = shape.expert;
   const LayerDevice* const other = other_device();

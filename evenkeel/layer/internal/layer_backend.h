@@ -1,4 +1,4 @@
-// The seam between a layer, which is the same everywhere, and the device that carries out its steps.
+// The interface between a layer, which is the same on every device, and the device that runs its steps.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace evenkeel::internal {
 
-// One thing that must be equal on all ranks, as a digest.
+// A digest of something that must be equal on all ranks.
 struct Digest {
   std::string what;
   std::uint64_t value;
@@ -23,23 +23,23 @@ struct Digest {
 // Collective. For each digest, the first rank whose value differs from rank 0's, or -1.
 std::vector<int> first_to_differ(Communicator& comm, std::span<const Digest> digests);
 
-// The parts of a layer, from its construction on: the same on every device.
+// The parts of a layer that are the same on every device, fixed at construction.
 struct LayerParts {
-  // Throws InvalidArgument where these make no layer.
+  // Throws InvalidArgument if the arguments do not fit together.
   LayerParts(Communicator& communicator, Arena& memory, const MoeShape& moe, LayerPlacement homes,
              MoeOptions given);
 
-  // The experts at home on this rank, ascending.
+  // The experts native to this rank, ascending.
   std::span<const ExpertId> natives() const { return placement.natives(comm.rank()); }
-  // Whether this rank has the expert's gradient.
+  // Whether this rank owns the expert's gradient.
   bool owns(ExpertId expert) const { return placement.owner(expert) == comm.rank(); }
   // Null for a layer on the CPU.
   const LayerDevice* other_device() const {
     const auto* const other = std::get_if<std::shared_ptr<const LayerDevice>>(&options.device);
     return other == nullptr ? nullptr : other->get();
   }
-  // Collective. Throws InvalidArgument, the same on all ranks, where they build unlike layers: that names a
-  // rank here, instead of hanging a step later.
+  // Collective. Throws InvalidArgument on all ranks, naming one, if they build different layers. Otherwise a
+  // step would hang later.
   void require_agreement() const;
 
   Communicator& comm;
@@ -56,7 +56,7 @@ struct LayerParts {
 class StepState {
  public:
   virtual ~StepState() = default;
-  // Throw Unsupported where they stay on the device.
+  // Throw Unsupported if plan and chunks stay on the device.
   virtual const StepPlan& plan() const = 0;
   virtual std::span<const Chunk> chunks() const = 0;
 
@@ -64,7 +64,8 @@ class StepState {
   TopK top_k;
 };
 
-// MoeLayer has checked the arguments. forward(), backward() and, on a GPU, set_weights() are collective.
+// MoeLayer has already checked all arguments. forward() and backward() are collective; on a GPU so is
+// set_weights().
 class LayerBackend {
  public:
   virtual ~LayerBackend() = default;
@@ -72,12 +73,12 @@ class LayerBackend {
   virtual void set_weights(std::span<const ExpertWeights> natives) = 0;
   virtual void set_planner(const PlannerOptions& options) = 0;
 
-  // Null where as many states are alive as the layer was made for.
+  // Null if the layer's most states are already alive.
   virtual StepState* take_state() = 0;
   virtual void give_back(StepState* state) noexcept = 0;
   virtual void forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) = 0;
   virtual void backward(StepState& state, ConstRows grad_output, const MoeGradients& gradients) = 0;
-  // After an error: returns when no other rank's work reads this one's memory or the caller's tensors.
+  // After an error: waits until no other rank's work reads this rank's memory or the caller's tensors.
   virtual void await_others() noexcept {}
 
   virtual StepReport report(const StepState& state) = 0;
@@ -85,7 +86,7 @@ class LayerBackend {
   virtual std::int64_t least_budget() const = 0;
 };
 
-// Collective. In layer/cpu/; what it is given must stay.
+// Collective. Defined in layer/cpu/. `layer` must outlive the result.
 std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer);
 
 }  // namespace evenkeel::internal

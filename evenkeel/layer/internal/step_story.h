@@ -1,6 +1,6 @@
-// The story of a step, the same on every device: forward and backward as the calls that they are made of.
+// Forward and backward of a step as sequences of calls, the same on every device.
 //
-// A pass is one of the two on one rank: layer/cpu/ and layer/cuda/ have one of each. All calls are
+// A pass is forward or backward on one rank; layer/cpu/ and layer/cuda/ each implement both. All calls are
 // collective.
 #pragma once
 
@@ -8,25 +8,25 @@ namespace evenkeel::internal {
 
 template <class Pass>
 void run_forward(Pass& pass) {
-  pass.agree();   // counts gathered, the plan made of them, and the chunks
+  pass.agree();   // gather counts, then make the plan and the chunks
   pass.borrow();  // the weights that the plan moves
   while (pass.next_chunk()) {
     pass.dispatch();     // rows to the ranks that compute them
-    pass.run_experts();  // those at home and those borrowed
-    pass.combine();      // results home, and each token's sum
+    pass.run_experts();  // native and borrowed
+    pass.combine();      // send results back, sum them per token
   }
   pass.give_back();
 }
 
 template <class Pass>
 void run_backward(Pass& pass) {
-  pass.open();  // where gradients go
+  pass.open();  // prepare the gradients' destinations
   while (pass.next_chunk()) {
     pass.dispatch();     // rows that forward did not keep, and gradients of results
-    pass.run_experts();  // their gradients: of rows, of router weights, of weights
-    pass.combine();      // gradients of rows home, and each token's sum
+    pass.run_experts();  // gradients of rows, router weights and expert weights
+    pass.combine();      // send row gradients back, sum them per token
   }
-  pass.return_gradients();  // of borrowed weights, to their owners
+  pass.return_gradients();  // send gradients of borrowed weights to the owners
 }
 
 }  // namespace evenkeel::internal

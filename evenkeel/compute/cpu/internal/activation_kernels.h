@@ -1,11 +1,11 @@
-// The functions that activation_kernels.inl leaves for each kind of vector unit.
+// The functions that activation_kernels.inl defines for each vector instruction set.
 #pragma once
 
 #include <cstdint>
 
 namespace evenkeel::internal {
 
-// By Activation, as activate() and activate_backward().
+// Indexed by Activation; see activate() and activate_backward().
 struct ActivationKernels {
   using Forward = void(std::int64_t F, const float* gate, const float* up, float* h);
   using Backward = void(std::int64_t F, const float* gate, const float* up, const float* grad_h, float* h,

@@ -1,4 +1,4 @@
-// The activations' inner loops, for one kind of vector unit.
+// The activations' inner loops, compiled for one vector instruction set.
 #include "evenkeel/compute/cpu/internal/activation.h"
 #include "evenkeel/compute/cpu/internal/activation_kernels.h"
 #include "evenkeel/device/cpu/vector.h"
@@ -18,8 +18,8 @@ EVENKEEL_INLINE Floats sigmoid(Floats x) {
   return 1.0f / (1.0f + vector::exp(-x));
 }
 
-// The normal distribution's Phi, by the Chebyshev fit of erfc in Numerical Recipes (section 6.2, relative
-// error below 1.2e-7): relative, so that the thin tail is as exact as the middle.
+// The normal distribution's Phi, by the Chebyshev fit of erfc in Numerical Recipes (section 6.2). Its
+// relative error is below 1.2e-7, so the tail is as exact as the middle.
 EVENKEEL_INLINE Floats normal_cdf(Floats x) {
   constexpr float kInvSqrt2 = 0.70710678118654752f;
   const Floats z = (x < 0.0f ? -x : x) * kInvSqrt2;

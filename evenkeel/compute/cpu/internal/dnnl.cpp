@@ -41,14 +41,15 @@ dnnl::stream& cpu_stream() {
   return stream;
 }
 
-// Asked for and given back: several times what oneDNN takes, since other threads may take memory meanwhile.
+// Maps the memory and unmaps it again. `bytes` is several times what oneDNN needs, since other threads may
+// allocate meanwhile.
 void require_memory_to_compile(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   void* there = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (there == MAP_FAILED) {
     const FreeMemory free = free_memory();
     throw Unsupported(
-        fmt::format("not enough memory to compile the products of a layer: {} are wanted, and {} {}",
+        fmt::format("not enough memory to compile the products of a layer: {} are needed, but {} {}",
                     format_bytes(bytes), free.because, format_bytes(free.bytes)));
   }
   munmap(there, size);

@@ -1,4 +1,4 @@
-// The parts that every product here shares: a little of oneDNN, and how much is computed at once.
+// What all products here share: oneDNN helpers and tile sizes.
 #pragma once
 
 #include <oneapi/dnnl/dnnl_version.h>
@@ -12,18 +12,18 @@
 
 namespace evenkeel::internal {
 
-// The most rows that one product multiplies; and where backward computes again what was not saved, which is
-// done for want of space, so many, since a tile's rows take memory.
+// The most rows of one product. If backward recomputes what was not saved, memory is scarce, so its tiles are
+// smaller (kAgainTileRows).
 inline constexpr std::int64_t kTileRows = 384;
 inline constexpr std::int64_t kAgainTileRows = 192;
 
-// In forward: rows that leave the second-level cache cost little on one busy core, but several per cent where
-// other cores are busy with what lies behind it.
+// Tile rows in forward. Rows that do not fit the L2 cache cost little while one core is busy, but several per
+// cent while other cores use the L3 cache and memory.
 constexpr std::int64_t forward_tile_rows(DataType type) {
   return type == DataType::f32 ? kTileRows / 2 : kTileRows;
 }
 
-// Rows come in steps of what AMX multiplies at once.
+// Row counts are padded to multiples of the rows that AMX multiplies at once.
 inline constexpr std::int64_t kVectorRows = 16;
 constexpr std::int64_t whole_vector_rows(std::int64_t rows) {
   return round_up(rows, kVectorRows);
@@ -33,21 +33,21 @@ inline dnnl::memory::data_type dnnl_type(DataType type) {
   return type == DataType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
-// In which products of rows of a type are made. For CPUs without AVX-512 oneDNN has none in bf16: its numbers
-// are widened, and their products and sums are f32, as they are elsewhere.
+// The type in which rows of `type` are multiplied. oneDNN has no bf16 products for CPUs without AVX-512: bf16
+// is widened to f32 there. Products and sums are f32 on all CPUs.
 DataType product_type(DataType type);
 
 const dnnl::engine& cpu_engine();
-// A stream of the calling thread.
+// The calling thread's stream.
 dnnl::stream& cpu_stream();
 
-// To be called before oneDNN makes anything. Where it is given no memory for what it compiles, it goes on and
-// writes to address 0 (seen in 2.6): so it is not asked where it might not be. Throws Unsupported then.
+// Call before oneDNN compiles anything. If oneDNN gets no memory for compiled code, it writes to address 0
+// (seen in 2.6). So this throws Unsupported if memory might not be available.
 inline constexpr std::int64_t kProductMemory = std::int64_t{32} << 20;
 inline constexpr std::int64_t kReorderMemory = std::int64_t{8} << 20;
 void require_memory_to_compile(std::int64_t bytes);
 
-// C = A B. oneDNN 2 wants the operation described first, oneDNN 3 takes its operands.
+// C = A B. oneDNN 2 needs an operation descriptor first; oneDNN 3 takes the operands directly.
 inline dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                                const dnnl::memory::desc& c,
                                                const dnnl::primitive_attr& attributes) {
@@ -59,11 +59,11 @@ inline dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, cons
 #endif
 }
 
-// A product whose operands have been described to oneDNN, and compiled.
+// A compiled oneDNN product for given operand descriptors.
 struct Product {
   Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& c,
           const dnnl::primitive_attr& attributes);
-  // On the calling thread alone.
+  // Runs only on the calling thread.
   void run(const void* a, const void* b, float* c, std::byte* scratch) const;
   std::int64_t scratch_bytes() const { return static_cast<std::int64_t>(scratch_.get_size()); }
 
@@ -72,7 +72,7 @@ struct Product {
   dnnl::matmul matmul_;
 };
 
-// While it lives, oneDNN calls of this thread stay on this thread: no OpenMP workers behind a rank's back.
+// While it lives, oneDNN calls of this thread run only on this thread and start no OpenMP workers.
 class OneThread {
  public:
   OneThread();

@@ -1,5 +1,5 @@
 // Backward of one expert, a tile of rows at a time: the gradients of its pre-activations, its weights, its
-// rows and their weights. What forward did not save is computed again first.
+// rows and their router weights. What forward did not save is recomputed first.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace evenkeel::internal {
 
-// Rows that a backward pass reads and writes besides its groups, as ExpertFfn::backward().
+// The arguments of ExpertFfn::backward() that are rows or values by row.
 struct BackwardRows {
   const SplitRows& input;
   const SplitRows& grad_output;
@@ -44,7 +44,7 @@ class ExpertBackward {
         heights_again_({&grad_h_, &grad_x_, &inner.ladder()}, kAgainTileRows,
                        [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
-  // gate_up, down and its biases, as ExpertFfn::prepare().
+  // gate_up, down and its biases; see ExpertFfn::prepare().
   std::int64_t prepared_bytes() const {
     return grad_x_.packed_bytes() + grad_h_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
   }
@@ -57,11 +57,11 @@ class ExpertBackward {
                    reinterpret_cast<float*>(down + grad_h_.packed_bytes()));
   }
 
-  // `again`: with space for groups that have nothing saved.
+  // `again` includes space for groups that have nothing saved.
   std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
   std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
 
-  // As ExpertFfn::backward().
+  // See ExpertFfn::backward().
   void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
            std::span<std::byte> workspace) const {
     const std::int64_t row_limit = heights(again).rows_in(std::ssize(workspace));
@@ -83,27 +83,27 @@ class ExpertBackward {
   }
 
  private:
-  // Memory for the rows of a tile. Rows that are not wanted at the same time share their space. The input is
-  // gathered once to compute pre-activations again, before there is an h, and once for the weights' gradient,
-  // when G is done with. f32 results of products are used up block by block. The gradient of pre-activations
-  // is written over the pre-activations. A row alone is read where it is.
+  // Memory for the rows of a tile. Rows that are not needed at the same time share space: the input is
+  // gathered in the space of weighted_h to recompute pre-activations, before h exists, and in the space of G
+  // for the weights' gradient, when G is no longer needed. f32 results of products are consumed block by
+  // block. The gradient of pre-activations overwrites the pre-activations. A single row is read in place.
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }
 
-    std::int64_t rows;  // most
+    std::int64_t rows;  // the most rows
     std::byte *g, *weighted_h, *pre_again, *aside;
     float *block, *gate, *g_row;
     std::byte* scratch;
   };
-  // Some columns of a row, in f32: small enough for the stack, long enough that calls do not show.
+  // Some columns of a row, in f32: few enough for the stack, enough to hide the overhead of calls.
   struct Piece {
     static constexpr std::int64_t kMost = 128;
     RowLadder::Block columns;
     alignas(64) std::array<float, kMost> gate, up, h;
   };
 
-  // Of a batch's positions in a span.
+  // The input rows of a span's positions.
   static const std::int32_t* input_rows(const ExpertBatch& batch, Span span) {
     return &batch.input_row[static_cast<std::size_t>(span.begin)];
   }
@@ -160,7 +160,7 @@ class ExpertBackward {
     return to;
   }
 
-  // Those that forward saved, or what it would have saved, computed again.
+  // The pre-activations that forward saved; recomputes them if it did not.
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const {
     if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
@@ -175,7 +175,8 @@ class ExpertBackward {
     return tile.pre_again;
   }
 
-  // Gradients that y's own gradient gives: that of down's bias, and the bias's share of the row weight's.
+  // Gradients that follow directly from y's gradient: that of down's bias, and the bias's part of the row
+  // weight's gradient.
   void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
                             const std::byte* g, const BackwardRows& rows) const {
     const auto* const down_bias =
@@ -190,7 +191,8 @@ class ExpertBackward {
     }
   }
 
-  // The gradient of the pre-activations, over them, and of the row's weight, and weight * h, block by block.
+  // Computes the gradient of the pre-activations (in their place), that of the row's weight, and weight * h,
+  // block by block.
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
                        const std::byte* g, std::byte* pre, const BackwardRows& rows) const {
     const std::byte* const down = group.prepared + grad_x_.packed_bytes();
@@ -210,7 +212,7 @@ class ExpertBackward {
     }
   }
 
-  // A piece of one row; returns h . d(y . G)/dh over it.
+  // Differentiates a piece of one row; returns h . d(y . G)/dh over it.
   float differentiate_piece(std::int64_t i, const float* grad_h, const Tile& tile, float weight,
                             std::byte* pre, Piece& piece) const {
     const std::int64_t n = piece.columns.columns;
@@ -237,7 +239,7 @@ class ExpertBackward {
     return product;
   }
 
-  // By now the gradients of a piece are where its pre-activations were.
+  // `piece` now holds the gradients in place of its pre-activations.
   void add_pre_bias_gradients(const ExpertGroup& group, const Piece& piece) const {
     const auto [begin, columns] = piece.columns;
     float* const sums = group.gradients.gate_up_bias + begin;
@@ -263,7 +265,7 @@ class ExpertBackward {
     }
   }
 
-  // Another group's rows behind those of the tile stand aside meanwhile.
+  // Rows after the tile may belong to another group, so they are saved in `aside` and restored.
   void add_gate_up_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
                              std::byte* grad_pre) const {
     const std::int64_t width = shape_.gate_up_rows();
@@ -277,7 +279,7 @@ class ExpertBackward {
     if (group.saved != nullptr) std::memcpy(behind, tile.aside, bytes);
   }
 
-  // The products behind weight gradients take rows of zeros behind the tile's.
+  // The products for weight gradients need rows of zeros after the tile's rows.
   void clear_padding(Span span, std::byte* rows, std::int64_t width) const {
     const std::int64_t padding = GradientProduct::padding(span.rows);
     std::memset(rows::at(rows, span.rows * width, shape_.type), 0,

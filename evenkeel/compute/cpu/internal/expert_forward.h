@@ -29,7 +29,7 @@ class ExpertForward {
 
   const RowLadder& down() const { return down_; }
 
-  // The weights that `inner` prepares, down and its biases, as ExpertFfn::prepare().
+  // The weights prepared by `inner`, then down and its biases; see ExpertFfn::prepare().
   std::int64_t prepared_bytes() const {
     return inner_.prepared_bytes() + down_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
   }
@@ -45,7 +45,7 @@ class ExpertForward {
   std::int64_t workspace_bytes() const { return heights_.most_bytes(); }
   std::int64_t least_workspace_bytes() const { return heights_.least_bytes(); }
 
-  // As ExpertFfn::forward().
+  // See ExpertFfn::forward().
   void run(const ExpertBatch& batch, const SplitRows& input, void* output,
            std::span<std::byte> workspace) const {
     const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
@@ -65,10 +65,10 @@ class ExpertForward {
   }
 
  private:
-  // Memory for the rows of a tile. f32 results of products are held for one block of columns. A row alone is
-  // read where it is.
+  // Memory for the rows of a tile. f32 results of products are held for one block of columns. A single row is
+  // read in place.
   struct Tile {
-    float* y() const { return up; }  // when h is whole
+    float* y() const { return up; }  // valid once h is complete
 
     std::byte* x;
     float *gate, *up;
@@ -101,7 +101,7 @@ class ExpertForward {
     return carver.used();
   }
 
-  // h of a tile, block by block.
+  // Computes h of a tile, block by block.
   void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
               std::byte* saved) const {
     for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
@@ -116,7 +116,7 @@ class ExpertForward {
     }
   }
 
-  // Numbers that are to be rounded are first written over `up`.
+  // If h must be rounded, its f32 values are first written over `up`.
   void activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,
                     std::int64_t row) const {
     std::byte* h = rows::at(tile.h, row * shape_.intermediate + block.begin, shape_.type);

@@ -1,7 +1,7 @@
-// The product behind a weight gradient: C[M, N] += A[k, M]^T B[k, N], f32 C, for any k up to kTileRows.
+// The product for a weight gradient: C[M, N] += A[k, M]^T B[k, N], f32 C, for any k up to kTileRows.
 //
-// Rows of zeros change nothing, so k is padded with them up to the next of 16, 32 ... 384, for each of which
-// there is a primitive. A row or two need neither: each adds a multiple of its b to each row of C.
+// k is padded with rows of zeros, which change nothing, to the next of 16, 32 ... 384; each has a primitive.
+// One or two rows need no primitive: each adds a multiple of its row of B to each row of C.
 #pragma once
 
 #include <algorithm>
@@ -32,12 +32,12 @@ class GradientProduct {
   }
 
   static constexpr std::int64_t kFewRows = 2;
-  // Rows of zeros behind k rows.
+  // Rows of zeros needed after k rows.
   static constexpr std::int64_t padding(std::int64_t k) {
     return k <= kFewRows ? 0 : whole_vector_rows(k) - k;
   }
 
-  // Of products of at most `rows` rows.
+  // Scratch for products of at most `rows` rows.
   std::int64_t scratch_bytes(std::int64_t rows) const {
     if (rows <= kFewRows) return 0;
     std::int64_t most = 0;
@@ -46,7 +46,7 @@ class GradientProduct {
     return most + widened_bytes(whole_vector_rows(rows));
   }
 
-  // `a` and `b` must hold padding(k) rows of zeros behind the k.
+  // `a` and `b` must hold padding(k) rows of zeros after their k rows.
   void add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const {
     if (k <= kFewRows) {
       for (std::int64_t i = 0; i < k; ++i) add_row(rows::at(a, i * m_, type_), rows::at(b, i * n_, type_), c);
@@ -72,14 +72,14 @@ class GradientProduct {
       rows::add_scaled(n_, b, type_, factor, c + i * n_);
     }
   }
-  // Of so many rows of a and b, where they are widened.
+  // Bytes of `rows` widened rows of a and b; 0 if the type is not widened.
   std::int64_t widened_bytes(std::int64_t rows) const {
     return product_type(type_) == type_ ? 0 : whole_lines(rows * (m_ + n_) * std::int64_t{sizeof(float)});
   }
 
   std::int64_t m_, n_;
   DataType type_;
-  std::vector<Product> rungs_;  // by whole_vector_rows(k) / kVectorRows - 1
+  std::vector<Product> rungs_;  // index: whole_vector_rows(k) / kVectorRows - 1
 };
 
 }  // namespace evenkeel::internal

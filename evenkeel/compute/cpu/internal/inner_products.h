@@ -1,5 +1,5 @@
-// From rows to pre-activations, x gate^T and x up^T: the first half of forward, and what backward computes
-// again where nothing was saved.
+// Computes pre-activations from rows, x gate^T and x up^T: the first half of forward, which backward repeats
+// if nothing was saved.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,10 @@ class InnerProducts {
         ladder_(shape.hidden, shape.intermediate, shape.type, RowLadder::Plain::out_by_in,
                 RowLadder::Bits::of_the_row_alone) {}
 
-  // Gate and up are two runs of it, so that both halves of a block of pre-activations are in the cache
-  // together.
+  // Used for gate and for up in turn, so that both halves of a block of pre-activations are in the cache.
   const RowLadder& ladder() const { return ladder_; }
 
-  // Gate, up and their biases, as ExpertFfn::prepare().
+  // Gate, up and their biases; see ExpertFfn::prepare().
   std::int64_t prepared_bytes() const { return product_bytes() + bias_bytes(shape_, shape_.gate_up_rows()); }
   void prepare(const ExpertWeights& weights, std::byte* prepared) const {
     if (weights.gate_up != nullptr) {
@@ -38,7 +37,8 @@ class InnerProducts {
                    reinterpret_cast<float*>(prepared + product_bytes()));
   }
 
-  // One block of the pre-activations of `rows` rows, biases added. Without a gate, `gate` is not touched.
+  // Computes one block of the pre-activations of `rows` rows, with biases. Without a gate, `gate` is not
+  // used.
   void multiply(std::int64_t index, std::int64_t rows, const std::byte* prepared, const std::byte* x,
                 float* gate, float* up, std::byte* scratch) const {
     const RowLadder::Block block = ladder_.block(index);
@@ -53,8 +53,8 @@ class InnerProducts {
     }
   }
 
-  // Rounds a row of a block for backward; `saved` holds whole rows of pre-activations. Rounding must not
-  // carry a pre-activation over the clamp's limit, where the derivative jumps.
+  // Rounds and saves a block of a row for backward; `saved` holds complete rows of pre-activations. Rounding
+  // must not move a pre-activation across the clamp's limit, where the derivative jumps.
   void save(RowLadder::Block block, float* gate, float* up, std::byte* saved, std::int64_t row) const {
     if (shape_.type == DataType::bf16 && shape_.activation == Activation::clamped_swiglu)
       keep_beyond_limit(block.columns, gate, up);

@@ -13,15 +13,15 @@ using dnnl::memory;
 
 namespace {
 
-// The code of an instruction set has the bits of all that it includes.
+// The code of an instruction set contains the bits of all instruction sets that it includes.
 bool has_amx() {
   const auto cpu = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
   return (cpu & amx) == amx;
 }
 
-// Finer where a row of padding costs as much as a row; AMX multiplies 16 rows at once, and for row counts
-// with few divisors oneDNN then takes several times as long.
+// Steps are fine where a padding row costs as much as a real one. With AMX, which multiplies 16 rows at once,
+// oneDNN takes several times as long for row counts with few divisors, so steps are coarser.
 std::vector<std::int64_t> ladder(DataType type) {
   std::vector<std::int64_t> rows = {1, 2};
   const std::int64_t fine = type == DataType::bf16 && has_amx() ? 4 : 2;
@@ -31,8 +31,7 @@ std::vector<std::int64_t> ladder(DataType type) {
   return rows;
 }
 
-// Wide enough that a call's own cost does not show, narrow enough that a tile of rows of C stays in the
-// second-level cache.
+// Wide enough to hide the overhead of a call, narrow enough that a tile of rows of C stays in the L2 cache.
 std::int64_t block_columns(std::int64_t out) {
   if (out <= RowLadder::kWidestBlock) return out;
   for (std::int64_t columns : {256, 320, 384, 192, 128})
@@ -46,8 +45,8 @@ dnnl::primitive_attr own_scratch() {
   return attributes;
 }
 
-// A well-spread stand-in for random numbers; the same on every machine. Of many magnitudes, so that sums are
-// rounded, and another order of summation shows, even where products have the few digits of bf16.
+// Fills with pseudo-random numbers, the same on every machine. They have many magnitudes, so that sums are
+// rounded and another order of summation gives other bits, even though bf16 has few digits.
 void fill_sample(std::vector<std::byte>& bytes, DataType type, float scale) {
   std::uint32_t state = 0x9e3779b9u;
   const auto next = [&] { return state = state * 1664525u + 1013904223u; };
@@ -99,7 +98,7 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   return width;
 }
 
-// As oneDNN would have them; widened, row by row, which is how it would have f32 there.
+// The layout that oneDNN prefers. Widened weights are row-major, which oneDNN prefers for f32 on such CPUs.
 memory::desc RowLadder::weights_of(std::int64_t columns) const {
   if (widens()) return {{in_, columns}, memory::data_type::f32, memory::format_tag::ab};
   const memory::desc a({kTileRows, in_}, dnnl_type(type_), memory::format_tag::ab);
@@ -182,7 +181,7 @@ void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte
 }
 
 void RowLadder::widen_block(const Width& width, const bf16* plain, float* packed) const {
-  constexpr std::int64_t kColumns = 16;  // whose lines of the plain matrix stay in the cache
+  constexpr std::int64_t kColumns = 16;  // few enough that their lines of the plain matrix stay in the cache
   const bool transposed = plain_ == Plain::out_by_in;
   const std::int64_t to_next_row = transposed ? 1 : out_, to_next_column = transposed ? in_ : 1;
   for (std::int64_t begin = 0; begin < width.columns; begin += kColumns)
@@ -221,7 +220,7 @@ void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std
   run_rung(rung, a, packed, c, scratch);
 }
 
-// Behind the copy is space for the other rows of the rung, whatever lies there.
+// The copied row is followed by space for the rung's other rows, whose content does not matter.
 void RowLadder::run_alone(const Width& width, const Rung& rung, const void* a, const std::byte* packed,
                           float* c, std::byte* scratch) const {
   std::byte* const results = scratch + copied_bytes(rung);
@@ -260,8 +259,8 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
   width.rungs = std::move(agreeing_rungs);
 }
 
-// The rungs that compute the sample's rows, at other positions, to the reference's bits; none if even the
-// reference's own bits depend on a row's position.
+// The rungs that give the sample's rows, at other positions, the same bits as the reference. None if even the
+// reference's bits depend on a row's position.
 std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& reference,
                                              Sample& sample) const {
   const auto row = [&](std::int64_t r) { return sample.a.data() + r * in_ * bytes_of(type_); };
@@ -278,7 +277,7 @@ std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& ref
   };
   std::vector<std::size_t> kept;
   if (!agrees_at(reference, 7)) return kept;
-  // Of other orders of summation only some sums differ: a rung of few rows is tried on many.
+  // Another order of summation changes only some sums, so a rung with few rows is tested on many rows.
   constexpr std::int64_t kRows = 128;
   const auto agrees = [&](const Rung& rung) {
     const std::int64_t last = kTileRows - rung.rows;

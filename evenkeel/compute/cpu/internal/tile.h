@@ -1,4 +1,4 @@
-// A group's rows are computed a tile at a time, in a workspace cut into pieces.
+// Cuts a group's rows into tiles, which are computed one at a time, and plans the workspace for them.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace evenkeel::internal {
 
 using Carver = AlignedCarver<64>;
 
-// Positions [begin, begin + rows) of a batch, at most a tile.
+// Positions [begin, begin + rows) of a batch, at most one tile.
 struct Span {
   std::int64_t begin;
   std::int64_t rows;
 };
 
-// Cuts a group into tiles of about the same size, so that none is a small remainder. All but the last are of
-// whole vector-unit rows, so that the last alone is padded.
+// Cuts a group into tiles of about the same size, so that none is a small remainder. All but the last have a
+// multiple of kVectorRows rows, so only the last is padded.
 template <class Body>
 void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body) {
   const std::int64_t rows = group.end - group.begin;
@@ -39,20 +39,20 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
     body(Span{begin, std::min(height, group.end - begin)});
 }
 
-// Memory that products of a row alone want besides it: their results, a block of columns at a time, and
-// scratch. It is on the stack, since it does not grow with the number of rows.
+// Memory for the products of a single row: their results, one block of columns at a time, and scratch. It is
+// on the stack, since its size is fixed.
 struct RowAlone {
   alignas(64) std::array<float, RowLadder::kWidestBlock> gate, up;
   alignas(64) std::array<std::byte, std::size_t{72} << 10> scratch;
 
-  // Whether this is enough for a tile of so many rows whose products want so much scratch.
+  // Whether this is enough for a tile of `rows` rows whose products need `scratch_bytes`.
   static constexpr bool is_enough(std::int64_t rows, std::int64_t scratch_bytes) {
     return rows == 1 && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
   }
 };
 
-// How tall a tile can be, and what it takes: one row, and whole vectors of rows that all ladders have
-// products for.
+// The possible tile heights and their bytes: one row, and those multiples of kVectorRows for which every
+// ladder has products.
 class TileHeights {
  public:
   template <class Bytes>
@@ -66,7 +66,7 @@ class TileHeights {
   }
   std::int64_t least_bytes() const { return heights_.front().bytes; }
   std::int64_t most_bytes() const { return heights_.back().bytes; }
-  // The tallest that so many bytes are enough for; they must be for the least.
+  // The tallest height that fits in `bytes`, which must be at least least_bytes().
   std::int64_t rows_in(std::int64_t bytes) const {
     const auto beyond = std::ranges::upper_bound(heights_, bytes, {}, &Height::bytes);
     EVENKEEL_CHECK(beyond != heights_.begin());
@@ -86,18 +86,18 @@ inline std::int64_t bias_bytes(const ExpertShape& shape, std::int64_t count) {
   return shape.biases ? whole_lines(count * std::int64_t{sizeof(float)}) : 0;
 }
 
-// Where the up half of a row of pre-activations begins.
+// The index at which the up half of a row of pre-activations begins.
 inline std::int64_t up_begin(const ExpertShape& shape) {
   return is_gated(shape.activation) ? shape.intermediate : 0;
 }
 
-// Behind all saved pre-activations: the products behind weight gradients take whole vectors of rows, of which
-// the last may be beyond a group's.
+// Margin after all saved pre-activations. Weight gradients multiply whole multiples of kVectorRows rows, so
+// they may read beyond a group's last row.
 inline std::int64_t margin_bytes(const ExpertShape& shape) {
   return (kVectorRows - 1) * shape.gate_up_rows() * bytes_of(shape.type);
 }
 
-// Where the pre-activations of a tile's rows are saved; null if they are not.
+// The address of the saved pre-activations of a tile's rows; null if they are not saved.
 inline std::byte* saved_of(const ExpertShape& shape, const ExpertGroup& group, Span span) {
   if (group.saved == nullptr) return nullptr;
   return group.saved + (span.begin - group.begin) * shape.gate_up_rows() * bytes_of(shape.type);

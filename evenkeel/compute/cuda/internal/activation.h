@@ -1,4 +1,4 @@
-// The activations and their derivatives, one number at a time in f32.
+// The activations and their derivatives for single f32 values.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ EVENKEEL_ALWAYS_INLINE float normal_density(float x) {
   return 0.39894228040143268f * ::expf(-0.5f * x * x);
 }
 
-// Comparisons, not fmin and fmax, so that what is no number stays so.
+// Comparisons instead of fmin and fmax, so that NaN stays NaN.
 EVENKEEL_ALWAYS_INLINE float at_most(float x, float limit) {
   return x > limit ? limit : x;
 }
@@ -43,7 +43,7 @@ EVENKEEL_ALWAYS_INLINE float beyond_limit(float x) {
 
 }  // namespace internal
 
-// Without a gate, `gate` is not read.
+// `gate` is not read if the activation has none.
 template <Activation kActivation>
 EVENKEEL_ALWAYS_INLINE float activate(float gate, float up) {
   using evenkeel::internal::kClampAlpha;
@@ -60,7 +60,7 @@ EVENKEEL_ALWAYS_INLINE float activate(float gate, float up) {
 }
 
 struct Derivatives {
-  float h;        // again
+  float h;        // the activation itself
   float by_gate;  // dh / dgate
   float by_up;
 };
@@ -86,7 +86,7 @@ EVENKEEL_ALWAYS_INLINE Derivatives differentiate(float gate, float up) {
   }
 }
 
-// A pre-activation as it is to be rounded and saved for backward; see internal/clamp.h.
+// Adjusts a pre-activation before it is rounded and saved for backward; see internal/clamp.h.
 template <Activation kActivation>
 EVENKEEL_ALWAYS_INLINE float to_be_saved(float pre, bool is_up) {
   if constexpr (kActivation != Activation::clamped_swiglu) return pre;

@@ -1,4 +1,4 @@
-// Asynchronous copies into shared memory and the barriers that tell of them, as the hardware has them.
+// Wrappers of the hardware's asynchronous copies into shared memory and of the barriers that signal them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes, or as many zeros; compute capability 8.0.
+// Copies 16 bytes, or writes 16 zeros if `zeros`; compute capability 8.0.
 __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, bool zeros) {
   asm volatile(
       "{\n.reg .pred zeros;\nsetp.ne.b32 zeros, %2, 0;\n"
@@ -29,7 +29,7 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// For Rows::copy_line where every row is whole lines.
+// The `copy` of copy_line() if every row consists of whole lines.
 struct CopyLines {
   std::uint32_t base;
   __device__ __forceinline__ void operator()(std::uint32_t to, const bf16* from, int numbers) const {
@@ -39,13 +39,13 @@ struct CopyLines {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Makes wgmma see all writes that this thread has waited for, those by cp.async of other threads among them.
+// Makes all writes that this thread has waited for visible to wgmma, including other threads' cp.async.
 __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier in shared memory. Its phases are counted from zero; wait(p) returns when a phase of parity p is
-// over, and wait(1) at once on a fresh barrier.
+// A barrier in shared memory (mbarrier). Phases count from zero. wait(p) returns when a phase of parity p is
+// over; on a new barrier wait(1) returns at once.
 struct Barrier {
   std::uint64_t state;
 
@@ -56,7 +56,7 @@ struct Barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
-  // Arrives, and keeps the phase until `bytes` of bulk copies have come.
+  // Arrives, and keeps the phase open until `bytes` of bulk copies have arrived.
   __device__ __forceinline__ void arrive_expecting(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                  "r"(bytes)
@@ -73,8 +73,8 @@ struct Barrier {
   }
 };
 
-// The barrier, made with this arrival counted in, is arrived at when all of this thread's cp.async so far are
-// done.
+// Arrives at the barrier once all of this thread's cp.async so far are done. init() must have counted this
+// arrival.
 __device__ __forceinline__ void copy_async_arrive(Barrier& barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
                : "memory");
@@ -84,17 +84,17 @@ __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// A tensor map in device memory that an earlier kernel wrote.
+// Acquires a tensor map in device memory that an earlier kernel wrote.
 __device__ __forceinline__ void acquire_map(const void* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-// A tensor map that is a kernel's argument.
+// Prefetches a tensor map that is a kernel argument.
 __device__ __forceinline__ void prefetch_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// The box of a matrix at (row, column), zeros beyond the matrix.
+// Copies the box at (row, column) of a matrix; reads zeros beyond the matrix.
 __device__ __forceinline__ void copy_box(std::uint32_t to, const void* map, int row, int column,
                                          Barrier& barrier) {
   asm volatile(

@@ -1,5 +1,5 @@
-// Eight neighbouring numbers of a row: what a lane holds of it in an epilogue, and the widest access there
-// is.
+// Eight consecutive numbers of a row: the part that a lane holds in an epilogue, and the widest memory
+// access.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ struct Eight {
   float at[kEight];
 };
 
-// How many of eight columns from `column` on a row of `width` has; none where it is not positive.
+// How many of the eight columns from `column` exist in a row of `width`; zero or negative means none.
 EVENKEEL_ALWAYS_INLINE int columns_left(std::int64_t width, std::int64_t column) {
   const std::int64_t left = width - column;
   return left < kEight ? static_cast<int>(left) : kEight;
@@ -33,7 +33,7 @@ EVENKEEL_HOST_DEVICE bool on_a_line(const T* address) {
   return (reinterpret_cast<std::uintptr_t>(address) & (sizeof(Line) - 1)) == 0;
 }
 
-// Two numbers rounded to bf16, ties to even; `low` comes first in memory.
+// Rounds two numbers to bf16, ties to even; `low` comes first in memory.
 EVENKEEL_ALWAYS_INLINE std::uint32_t round_two(float low, float high) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t both;
@@ -57,11 +57,11 @@ EVENKEEL_ALWAYS_INLINE float rounded(float value) {
   return internal::widen_low(internal::round_two(value, 0));
 }
 
-// The lines that eight numbers are known to lie in: whole ones at multiples of 16 bytes, as the Hopper
-// kernel's sizes and addresses make them, or any.
+// What is known about the alignment of eight numbers: `whole` lines at multiples of 16 bytes, as the Hopper
+// kernel's sizes and addresses guarantee, or `any`.
 enum class Lines { whole, any };
 
-// Eight numbers as they lie in memory, so that they can be asked for long before they are used.
+// Eight numbers in their memory format, so that they can be loaded long before they are used.
 template <class T>
 struct Fetched {
   static constexpr int kWords = static_cast<int>(kEight * sizeof(T) / sizeof(std::uint32_t));
@@ -109,7 +109,7 @@ EVENKEEL_ALWAYS_INLINE Fetched<bf16> narrowed(const Eight& values, const bf16*) 
 
 }  // namespace internal
 
-// The first `count` of eight numbers; the others are zero.
+// Loads the first `count` of eight numbers; the others are zero.
 template <Lines kLines = Lines::any, class T>
 EVENKEEL_ALWAYS_INLINE Fetched<T> fetch(const T* from, int count) {
   Fetched<T> result{};

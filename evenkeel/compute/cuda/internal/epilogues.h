@@ -1,8 +1,8 @@
-// The epilogues of products: each takes a product's sums, eight columns of one row at a time, from registers
-// to memory.
+// The epilogues of products. They move a product's sums from registers to memory, eight columns of one row at
+// a time.
 //
-// An epilogue reads in two steps before it writes, so that nothing waits for memory. row() comes before the
-// product, and read() of eight columns kAhead segments before write() gets them back with their sums.
+// An epilogue prefetches in two steps, so that write() does not wait for memory. row() is called before the
+// product. read() of eight columns is called kAhead segments before write() gets its result with the sums.
 #pragma once
 
 #include "evenkeel/compute/cuda/expert_ffn.h"
@@ -21,7 +21,7 @@ EVENKEEL_ALWAYS_INLINE void add_to(Eight& sum, const Eight& term) {
 
 }  // namespace internal
 
-// h and the pre-activations of forward; either may be null.
+// Writes h and the pre-activations of forward; either pointer may be null.
 template <Activation kActivation>
 struct HiddenEpilogue {
   static constexpr bool kGated = is_gated(kActivation);
@@ -88,7 +88,7 @@ struct HiddenEpilogue {
   EVENKEEL_HOST_DEVICE std::int64_t up_begin() const { return kGated ? width : 0; }
 };
 
-// An expert's output rows, rounded once.
+// Writes an expert's output rows, rounded once.
 struct OutputEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
@@ -124,19 +124,18 @@ struct OutputEpilogue {
   }
 };
 
-// From d(y . G)/dh: the gradient of the pre-activations and weight * h, for the products that follow, and the
-// row's share of (y . G), which is h . d(y . G)/dh. The gradient of a pre-activation may be written where it
-// was saved.
+// Takes d(y . G)/dh. Writes the gradient of the pre-activations and weight * h, for the products that follow,
+// and the row's part of (y . G), which is h . d(y . G)/dh. grad_pre may overwrite `saved`.
 template <Activation kActivation>
 struct HiddenGradientEpilogue {
-  static constexpr bool kGated = false;  // of the product: its columns are those of h
+  static constexpr bool kGated = false;  // the product is not gated: its columns are those of h
   static constexpr bool kDots = true;
   static constexpr int kAhead = 2;
   std::int64_t width = 0;  // F
   const std::int32_t* output_row = nullptr;
   const float* weight = nullptr;    // by output row
   const bf16* saved = nullptr;      // [positions, pre-activations]
-  bf16* grad_pre = nullptr;         // likewise
+  bf16* grad_pre = nullptr;         // [positions, pre-activations]
   bf16* weighted_hidden = nullptr;  // [positions, F]
   float* dots = nullptr;            // [slots, max_positions]
   std::int64_t max_positions = 0;
@@ -194,7 +193,7 @@ struct HiddenGradientEpilogue {
   EVENKEEL_HOST_DEVICE std::int64_t up_begin() const { return kHasGate ? width : 0; }
 };
 
-// The gradient of the input, a row for each position.
+// Writes the gradient of the input, one row per position.
 struct InputGradientEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
@@ -222,7 +221,7 @@ struct InputGradientEpilogue {
   }
 };
 
-// Adds to a weight matrix's gradient, of T.
+// Adds to a weight matrix's gradient of type T.
 template <class T>
 struct WeightGradientEpilogue {
   static constexpr bool kGated = false;

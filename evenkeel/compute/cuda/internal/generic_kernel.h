@@ -1,5 +1,5 @@
-// The kernel for any chip since compute capability 8.0: mma.sync, operands kStages - 1 blocks of K ahead by
-// cp.async.
+// The kernel for any GPU since compute capability 8.0: uses mma.sync, and copies operands with cp.async
+// kStages - 1 blocks of K ahead.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"
@@ -12,13 +12,13 @@ template <class Product>
 struct Call {
   Product product;
   TileSchedule schedule;
-  int counter = 0;          // of the schedule's
+  int counter = 0;          // index in schedule.drawn
   bool whole_lines = true;  // every row of every operand begins at a multiple of 16 bytes
 };
 
 inline constexpr int kSharedBytes = kStages * kStageBytes;
 
-// Lines of rows that begin anywhere, number by number.
+// Copies lines of rows with any alignment, one number at a time.
 struct CopyNumbers {
   std::byte* base;
   EVENKEEL_HOST_DEVICE void operator()(std::uint32_t to, const bf16* from, int numbers) const {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void multiply_tile(const Call<Product>& call, const T
   EVENKEEL_NO_UNROLL
   for (int block = 0; block < blocks; ++block) {
     copy_async_wait<kStages - 2>();
-    __syncthreads();  // this block has come, and all have done with the one whose place is filled now
+    __syncthreads();  // this block has arrived, and all threads are done with the stage filled next
     const int next = block + kStages - 1;
     if (next < blocks) copy_stage(call, tile, stage_of(next), next);
     copy_async_commit();
@@ -116,7 +116,7 @@ __device__ __forceinline__ void multiply_tile(const Call<Product>& call, const T
   __syncthreads();
 }
 
-// Recursion, not a loop: see write_segments().
+// Recursive for the same reason as write_segments().
 template <int kFragment, class Product>
 __device__ __forceinline__ void write_fragments(const Product& product, const Tile& tile, int warp, int lane,
                                                 const Sums& sums) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) multiply_groups(const __grid_constan
     if (tile.group < 0) return;
     Sums sums;
     multiply_tile(call, tile, stages, warp, lane,
-                  sums);  // has barriers, so that `drawn` has been read by all
+                  sums);  // contains barriers, so every thread has read `drawn` by its end
     write_fragments<0>(call.product, tile, warp, lane, sums);
   }
 }

@@ -1,6 +1,6 @@
-// A tile of a product for any chip since compute capability 8.0: 128 x 128 of the output, 64 of K at a time,
-// eight warps with 32 x 64 of it each. What lies where in shared memory, who copies it, and what each lane
-// reads for which mma.m16n8k16; the kernel and its emulation on the host both go by this.
+// A tile of a product for any GPU since compute capability 8.0: 128 x 128 of the output, 64 of K at a time,
+// computed by eight warps of 32 x 64 each. Defines the layout in shared memory, which thread copies what, and
+// what each lane reads for which mma.m16n8k16. The kernel and its emulation on the host both use it.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/products.h"
@@ -19,10 +19,10 @@ inline constexpr int kStages = 3;
 inline constexpr int kWarpsDown = 4;
 inline constexpr int kWarpRows = kTileRows / kWarpsDown;
 inline constexpr int kWarpColumns = kTileColumns / 2;
-inline constexpr int kRowFragments = kWarpRows / 16;          // of 16 rows
-inline constexpr int kBlocks = kWarpColumns / kBlockColumns;  // of 8 columns
+inline constexpr int kRowFragments = kWarpRows / 16;          // fragments of 16 rows
+inline constexpr int kBlocks = kWarpColumns / kBlockColumns;  // blocks of 8 columns
 inline constexpr int kSegments = kWarpColumns / kSegmentColumns;
-// A row's sums of h . grad_h are kept by warp.
+// A row's dot products h . grad_h are kept per warp.
 inline constexpr int kDotColumns = kWarpColumns;
 
 EVENKEEL_HOST_DEVICE constexpr int warp_down(int warp) {
@@ -82,9 +82,9 @@ EVENKEEL_HOST_DEVICE void copy_block(const Product& product, const Tile& tile, i
   }
 }
 
-// The line that a lane names to ldmatrix.x4 for 16 outer indices from `outer` on and 16 of K from `depth` on.
-// Four 8 x 8 matrices come back, in the order that the operand wants: A (outer, K) = (0, 0) (8, 0) (0, 8) (8,
-// 8), B (0, 0) (0, 8) (8, 0) (8, 8). With Major::outer the matrices are transposed on the way.
+// The line that a lane passes to ldmatrix.x4 to load 16 outer indices from `outer` and 16 of K from `depth`.
+// It loads four 8 x 8 matrices in the order that the operand needs. For A, (outer, K) = (0, 0) (8, 0) (0, 8)
+// (8, 8); for B, (0, 0) (0, 8) (8, 0) (8, 8). With Major::outer the load transposes the matrices.
 template <Major kMajor>
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t fragment_line(int lane, int outer, int depth, bool is_a) {
   const int first = lane / 8 % 2 * 8;
@@ -96,8 +96,8 @@ EVENKEEL_HOST_DEVICE constexpr std::uint32_t fragment_line(int lane, int outer, 
          line_offset(k + lane % 8, o % kBoxColumns / kLineNumbers);
 }
 
-// The first of the tile's columns of B behind block `block` of a warp's. A gated product's warp has 32
-// columns of the gate and the same of up.
+// The first column of B, within the tile, of the warp's block `block`. In a gated product a warp has 32
+// columns of the gate and the same 32 columns of up.
 template <bool kGated>
 EVENKEEL_HOST_DEVICE constexpr int column_of_b(int warp, int block) {
   if (!kGated) return warp_across(warp) * kWarpColumns + block * kBlockColumns;
@@ -106,7 +106,7 @@ EVENKEEL_HOST_DEVICE constexpr int column_of_b(int warp, int block) {
          block % kHalf * kBlockColumns;
 }
 
-// The tile's row of a lane's first half of a fragment, and the first column of a warp's output.
+// The tile's row that holds the first half of a lane's fragment, and a warp's first output column.
 EVENKEEL_HOST_DEVICE constexpr int row_of(int warp, int lane, int fragment) {
   return warp_down(warp) * kWarpRows + fragment * 16 + lane / kQuad;
 }

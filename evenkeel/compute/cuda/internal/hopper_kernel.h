@@ -1,16 +1,17 @@
 // The kernel for compute capability 9.0.
 //
 // Method      A block stays on its multiprocessor and draws tiles until none is left. Its first warpgroup
-//             copies the operands, kStages blocks of K ahead; the other two multiply, 64 of the tile's 128
-//             rows each, and write the tile while the first already copies the next one's.
-//             Rows that are found through an index come by cp.async, so that a gather costs nothing but its
-//             indices; rows in the order of positions and weights come by bulk copies, the latter through a
-//             tensor map for each group that point_maps() makes.
-// Order       A stage is full when each copying thread's copies and the bulk copies have come; only the warps
-//             that multiply wait for that, and make it visible to wgmma. It is empty when all multiplying
-//             warps have seen the instructions that read it done.
-//             A wait knows a phase by its parity alone, so that nothing may let a phase end before all who
-//             wait for the one before have gone on: whoever waits is also waited for, itself or by its warp.
+//             copies the operands, kStages blocks of K ahead. The other two multiply 64 of the tile's 128
+//             rows each, and write the tile while the first already copies the next tile's operands.
+//             Indexed rows are copied by cp.async, so a gather costs only the reads of its indices. Weights,
+//             and rows in the order of positions, are copied in bulk; weights use one tensor map per group,
+//             made by point_maps().
+// Order       A stage is full when every copying thread's copies and the bulk copies have arrived. Only the
+//             multiplying warps wait for that, and they make the data visible to wgmma. A stage is empty when
+//             the instructions of all multiplying warps that read it are done.
+//             A wait identifies a phase only by its parity. So no phase may end before all waiters of the
+//             previous one have continued: every waiter (or its warp) also arrives at a barrier that the
+//             next phase depends on.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"
@@ -21,7 +22,7 @@
 
 namespace evenkeel::cuda::hopper {
 
-// Groups whose row tiles are copied to shared memory, where bisecting them is quick.
+// The most groups whose row_tiles are cached in shared memory, where bisection is fast.
 inline constexpr int kCachedGroups = 1024;
 inline constexpr int kTileSlots = 2;
 
@@ -29,9 +30,9 @@ template <class Product>
 struct Call {
   Product product;
   TileSchedule schedule;
-  int counter = 0;                  // of the schedule's
-  const TensorMap* maps = nullptr;  // by group, of the product's weights
-  TensorMap rows;                   // of its rows by position
+  int counter = 0;                  // index in schedule.drawn
+  const TensorMap* maps = nullptr;  // of the product's weights, by group
+  TensorMap rows;                   // of the operand whose rows are by position
 };
 
 #if defined(__CUDACC__)
@@ -41,8 +42,8 @@ struct Shared;
 constexpr int kWarp = 32;
 constexpr int kCopyingWarps = kWarpgroup / kWarp;
 constexpr int kMultiplyingWarps = kMultiplying * kCopyingWarps;
-// Registers of a thread, 65536 for all. Copying lines of many boxes takes more of them, writing sums alone
-// fewer.
+// Registers per thread; a block has 65536. Copying lines of many boxes needs more registers, and multiplying
+// threads that only write sums need fewer.
 template <class Product>
 constexpr int kCopyingRegisters = Product::kByRows ? 56 : 104;
 template <class Product>
@@ -58,7 +59,7 @@ struct Shared {
   std::int32_t row_tiles[kCachedGroups + 1];
 };
 
-// A place in a ring of kSize, and the parity of the round.
+// An index in a ring of kSize, and the parity of the round.
 template <int kSize>
 struct RingPlace {
   std::uint32_t at = 0, parity = 0;
@@ -87,7 +88,7 @@ __device__ void start(const Call<Product>& call, Shared& shared) {
   __syncthreads();
 }
 
-// The next tile that the block draws; all threads of the block come by here in step with one another.
+// Returns the next tile that the block has drawn. Every thread of the block calls it once per tile.
 __device__ __forceinline__ Tile take_tile(Shared& shared, RingPlace<kTileSlots>& slot) {
   shared.tile_full[slot.at].wait(slot.parity);
   const Tile tile = shared.tiles[slot.at];
@@ -97,10 +98,10 @@ __device__ __forceinline__ Tile take_tile(Shared& shared, RingPlace<kTileSlots>&
   return tile;
 }
 
-// One thread draws; what it draws next is asked for early, and used late.
+// One thread draws tiles. It requests the next number early and uses it late, to hide the latency.
 template <class Product>
 struct Drawer {
-  std::int32_t drawn;  // of the counter; the blocks' first tiles are not counted
+  std::int32_t drawn;  // last value of the counter, which does not count each block's first tile
 
   __device__ __forceinline__ void put(const Call<Product>& call, Shared& shared, RingPlace<kTileSlots> slot) {
     shared.tile_empty[slot.at].wait(slot.parity ^ 1);
@@ -128,7 +129,7 @@ __device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& sh
     loader.begin(call.product, tile, thread);
     if constexpr (Product::kByRows)
       if (thread == 0) acquire_map(call.maps + tile.group);
-    if (!Loader<Product>::kLines && thread >= kWarp) continue;  // one thread copies it all
+    if (!Loader<Product>::kLines && thread >= kWarp) continue;  // one thread copies everything
     const int blocks = depth_blocks(call.product, tile);
     EVENKEEL_NO_UNROLL
     for (int block = 0; block < blocks; ++block) {
@@ -158,7 +159,7 @@ __device__ __forceinline__ void release(Shared& shared, std::uint32_t stage) {
   if (threadIdx.x % kWarp == 0) shared.empty[stage].arrive();
 }
 
-// The sums of a tile's 64 rows, of its first kColumns columns.
+// Computes the sums of the warpgroup's 64 rows of a tile, for its first kColumns columns.
 template <class Product, int kColumns>
 __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& stage, int warpgroup, int blocks,
                                          float (&sums)[128]) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
   release(shared, before);
 }
 
-// One thread's share of a tile, kColumns wide.
+// Computes and writes one thread's part of a tile that is kColumns wide.
 template <int kColumns, class Product>
 __device__ __forceinline__ void make_tile(const Call<Product>& call, Shared& shared,
                                           RingPlace<kStages>& stage, const Tile& tile, int warpgroup) {
@@ -219,7 +220,7 @@ __device__ __forceinline__ void multiply_tiles(const Call<Product>& call, Shared
 
 #endif  // __CUDA_ARCH_FEAT_SM90_ALL
 
-// Stages, alignment, row tiles, barriers and tiles, in whole multiples of the alignment.
+// Bytes for alignment, stages, row_tiles, barriers and tiles, rounded up to the alignment.
 inline constexpr int kSharedBytes =
     1024 + kStages * kStageBytes + ((kCachedGroups + 1) * 4 + 512 + 1023) / 1024 * 1024;
 
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, 1) multiply_groups(const __grid_cons
   const std::uint32_t address = shared_address(memory);
   Shared& shared = *reinterpret_cast<Shared*>(memory + ((1024 - address % 1024) % 1024));
   start(call, shared);
-  // The same in all lanes, and known to be, so that it is kept in registers of the warp.
+  // The shuffle tells the compiler that the value is uniform in a warp, so it can use uniform registers.
   const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyingRegisters<Product>));

@@ -1,6 +1,6 @@
-// A Hopper tile of a product: 128 x 256 of the output, 64 of K at a time. What lies where in shared memory,
-// who copies it, and which operands the instructions are given; the kernel and its emulation on the host both
-// go by this.
+// A Hopper tile of a product: 128 x 256 of the output, 64 of K at a time. Defines the layout in shared
+// memory, which thread copies what, and the operands of the instructions. The kernel and its emulation on the
+// host both use it.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/operand.h"
@@ -17,15 +17,15 @@ inline constexpr int kBytesB = kBoxesB * kBoxBytes;
 inline constexpr int kStageBytes = kBytesA + kBytesB;
 inline constexpr int kStages = 4;
 
-// One warpgroup copies, two multiply, each 64 rows of the tile.
+// One warpgroup copies; two multiply, 64 rows of the tile each.
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kMultiplying = 2;
 inline constexpr int kThreads = (1 + kMultiplying) * kWarpgroup;
 inline constexpr int kWarpgroupRows = kTileRows / kMultiplying;
-// A row's sums of h . grad_h are kept by tile.
+// A row's dot products h . grad_h are kept per tile.
 inline constexpr int kDotColumns = kTileColumns;
 
-// A last tile with few columns is half as wide.
+// The width of a last tile with few columns.
 inline constexpr int kNarrowColumns = kTileColumns / 2;
 
 template <class Product>
@@ -34,22 +34,22 @@ EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
   return product.epilogue.width - first <= Product::template kOutputColumns<kNarrowColumns>;
 }
 
-// The work of the copying threads for a block of K of a tile. Each copies its share of the lines, where
-// kLines; boxes come in bulk:
+// A Loader does the work of the copying threads for a tile's blocks of K. If kLines, each thread copies its
+// part of the lines; boxes are copied in bulk:
 //   begin(product, tile, thread)
 //   copy_lines(product, tile, thread, block, copy_one)   copy_one(offset in the stage, address, numbers)
 //   bulk_bytes(product, tile, block)                     of all boxes
 //   copy_boxes(product, tile, block, copy_box)           copy_box(source, offset in the stage, row, column)
 enum class BoxSource { weights, rows_by_position };
 
-// A thread's lines of a few rows, whole ones: what is the same for all blocks of K or boxes of a row is
-// worked out once, since copying threads are short of instructions.
+// A thread's lines of a few rows, whole lines only. Precomputes what is the same for all blocks of K or boxes
+// of a row, because instructions are the bottleneck of copying threads.
 template <class Share>
 struct RowLines {
   const std::byte* rows = nullptr;
-  std::int64_t line[Share::kCount];  // where the thread's of the row's first box begins, in bytes
-  std::uint32_t there = 0;           // a bit for each row
-  int left = 0;                      // numbers from there to the row's end
+  std::int64_t line[Share::kCount];  // byte offset of the thread's line in each row's first box
+  std::uint32_t there = 0;           // one bit per row: whether it exists
+  int left = 0;                      // numbers from the line's begin to the row's end
 
   EVENKEEL_HOST_DEVICE void find(const Rows& from, const std::int32_t (&chosen)[Share::kCount],
                                  std::int64_t column, int thread) {
@@ -64,7 +64,7 @@ struct RowLines {
       there |= (is_there ? 1u : 0u) << i;
     }
   }
-  // The lines `columns` further on.
+  // Copies the lines that are `columns` further along the rows.
   template <class Copy>
   EVENKEEL_HOST_DEVICE void copy(int thread, int columns, int box, const Copy& copy_one) const {
     EVENKEEL_UNROLL
@@ -75,8 +75,8 @@ struct RowLines {
   }
 };
 
-// A product over rows: lines of A where its rows are indexed, else boxes, and boxes of the weights. Rows that
-// are another group's or nobody's may be copied: no row of the output is made of another row.
+// For a product over rows. Copies A by lines if its rows are indexed, otherwise by boxes, and the weights by
+// boxes. It may also copy rows of another group or past the end: they do not affect this group's output rows.
 template <class Product, bool = Product::kByRows>
 struct Loader {
   static constexpr bool kLines = Product::kOrderA == Order::indexed;
@@ -131,16 +131,16 @@ struct Loader {
   }
 };
 
-// A product over positions, each row of an operand one of K: lines of the operand that is indexed, boxes of
-// the other. A last block that goes beyond the group is all lines, so that there is zero behind the group's
-// end.
+// For a product over positions, in which K counts positions. Copies the indexed operand by lines and the
+// other by boxes. A last block that extends beyond the group is copied by lines only, so that zeros follow
+// the group's end.
 template <class Product>
 struct Loader<Product, false> {
   static constexpr bool kLines = true;
   static constexpr bool kBulkA = Product::kOrderA == Order::by_position;
   using Share = BoxShare<kDepth, kWarpgroup>;
 
-  // The indexed operand's rows of the next block, read while this one is copied.
+  // The indexed operand's rows for the next block, read while the current one is copied.
   std::int32_t row[Share::kCount];
 
   EVENKEEL_HOST_DEVICE void begin(const Product& product, const Tile& tile, int thread) {
@@ -201,15 +201,14 @@ struct Loader<Product, false> {
   }
 };
 
-// Where in a stage the operands of a warpgroup's first instruction begin; depth_step() says how far the next
-// ones.
+// Offsets in a stage of the operands of a warpgroup's first instruction; depth_step() is the distance to the
+// next.
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t operand_a(int warpgroup) {
-  return static_cast<std::uint32_t>(warpgroup *
-                                    kBoxBytes);  // 64 rows of a tile, or its 64 columns: a box either way
+  return static_cast<std::uint32_t>(warpgroup * kBoxBytes);  // 64 rows or 64 columns of a tile are one box
 }
 inline constexpr std::uint32_t kOperandB = kBytesA;
 
-// The row of the tile that a thread of a multiplying warpgroup holds sums of: of each block's two halves.
+// The tile's row whose sums a thread of a multiplying warpgroup holds, for each of a block's two halves.
 EVENKEEL_HOST_DEVICE constexpr int row_of(int warpgroup, int thread, int half) {
   return warpgroup * kWarpgroupRows + thread / 32 * 16 + thread % 32 / kQuad + 8 * half;
 }

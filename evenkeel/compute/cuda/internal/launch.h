@@ -1,4 +1,4 @@
-// The kernels, as the host calls them. Each call launches and returns.
+// Host functions that launch the kernels. Each call launches and returns at once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,10 +9,10 @@
 
 namespace evenkeel::cuda {
 
-// Properties of the device that a launch needs to know.
+// Device properties that launches need.
 struct Chip {
   int multiprocessors = 0;
-  int capability = 0;  // compute capability 9.0 is 90
+  int capability = 0;  // 90 for compute capability 9.0
 };
 
 void launch_schedule(const TileSchedule& schedule, cudaStream_t stream);
@@ -22,9 +22,9 @@ void launch(const InputGradient& sum, cudaStream_t stream);
 
 namespace hopper {
 
-// Allows the kernels their shared memory on the current device.
+// Enables the kernels' shared memory size on the current device.
 void prepare();
-// Points a map of every group at its gate_up, and one at its down: maps[0..G), maps[G..2 G).
+// Makes one map per group for its gate_up, maps[0..G), and one for its down, maps[G..2 G).
 void launch_maps(int num_groups, const ExpertWeights* weights, const TensorMap& gate_up,
                  const TensorMap& down, TensorMap* maps, cudaStream_t stream);
 template <class Product>
@@ -40,7 +40,7 @@ void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);
 
 }  // namespace generic
 
-// Every product that passes.h makes.
+// Every product type that passes.h uses.
 #define EVENKEEL_FOR_EACH_PRODUCT(DO)                                                              \
   DO(RowProduct<HiddenEpilogue<Activation::swiglu>, Major::k, Order::indexed>)                     \
   DO(RowProduct<HiddenEpilogue<Activation::clamped_swiglu>, Major::k, Order::indexed>)             \

@@ -1,4 +1,4 @@
-// The descriptor that tells wgmma where an operand lies in shared memory.
+// The descriptor of an operand in shared memory, for wgmma.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace evenkeel::cuda {
 
-// In multiples of 16 bytes: bits 0-13 where it begins, 16-29 the stride from one box of 64 outer indices to
-// the next (Major::outer), 32-45 the stride from eight rows of a box to the next eight; bits 62-63: 1 for the
+// In multiples of 16 bytes: bits 0-13 are the start address, 16-29 the stride between boxes of 64 outer
+// indices (Major::outer), 32-45 the stride between groups of eight rows of a box. Bits 62-63 are 1 for the
 // swizzle of boxes.h.
 struct OperandDescriptor {
   static constexpr std::uint64_t kSwizzle = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kEightRows = std::uint64_t{8 * kRowBytes / kLineBytes} << 32;
   static constexpr std::uint64_t kNextBox = std::uint64_t{kBoxBytes / kLineBytes} << 16;
 
-  // `address` in shared memory.
+  // `address` is in shared memory.
   EVENKEEL_HOST_DEVICE static constexpr std::uint64_t at(std::uint32_t address) {
     return kSwizzle | kEightRows | kNextBox | ((address & 0x3ffffu) / kLineBytes);
   }
@@ -23,7 +23,8 @@ struct OperandDescriptor {
 
 inline constexpr int kInstructionDepth = 16;  // of K
 
-// How far into a tile of an operand each instruction's 16 of K begin: along a row, or 16 rows down.
+// Bytes between the 16-deep K slices of consecutive instructions in an operand's tile: along a row, or 16
+// rows down.
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t depth_step(Major major) {
   return major == Major::k ? kInstructionDepth * 2 : kInstructionDepth * kRowBytes;
 }

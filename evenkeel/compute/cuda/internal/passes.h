@@ -1,5 +1,5 @@
-// Forward and backward as lists of products and sums, for any machine that runs these: a GPU's stream, or the
-// host's emulation of it in the tests. A machine has
+// Forward and backward as lists of products and sums, for any machine that can run them: a GPU's stream, or
+// its emulation on the host in the tests. A machine has
 //
 //   void make_schedule(const TileSchedule&)
 //   template <class Product> void run(const Product&, const TileSchedule&, int counter)
@@ -16,11 +16,11 @@
 
 namespace evenkeel::cuda {
 
-// Cuts a workspace into pieces. They are aligned whatever the workspace is: tensor maps want 128 bytes.
+// Cuts a workspace into pieces, aligned even if the workspace is not: tensor maps need 128 bytes.
 class WorkspaceCarver : public AlignedCarver<256> {
  public:
   explicit WorkspaceCarver(std::byte* base) : AlignedCarver(base == nullptr ? nullptr : aligned(base)) {}
-  // Bytes that a workspace must have for the pieces, wherever it begins.
+  // Bytes that a workspace with any start address needs for the pieces.
   std::int64_t needed() const { return used() + kAlignment; }
 
  private:
@@ -37,7 +37,7 @@ struct ForwardPieces {
         schedule(carver.take<std::int32_t>(schedule_ints(num_groups))),
         hidden(carver.take<bf16>(max_positions * shape.intermediate)) {}
 
-  TensorMap* maps;  // of gate_up by group, then of down
+  TensorMap* maps;  // of gate_up by group, then of down by group
   std::int32_t* schedule;
   bf16* hidden;
 };
@@ -102,7 +102,7 @@ void run_forward(Machine& machine, const ExpertShape& shape, const DeviceGroups&
 
 namespace internal {
 
-// grad_h, and with it all that the products below need.
+// Computes grad_h and from it everything that the products below need.
 template <Activation kActivation, class Machine>
 void differentiate_hidden(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
                           const DeviceBackward& call, const BackwardPieces& pieces,
@@ -149,7 +149,7 @@ void add_weight_gradients(Machine& machine, const ExpertShape& shape, const Devi
   else
     add_matrices.template operator()<bf16>();
   if (!shape.biases) return;
-  // The dot products have been summed, and there is space where they were.
+  // The dot products have already been summed, so their space is free.
   const std::int64_t space = pieces.dot_slots * groups.max_positions;
   const auto run = [&](const Rows& rows, const float* weight, bool of_down) {
     machine.run(BiasGradient{groups.begin, groups.num_groups, rows, groups.output_row, weight,

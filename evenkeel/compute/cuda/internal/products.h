@@ -1,4 +1,4 @@
-// The products of a call, as the kernels and their emulation on the host see them: operands, tiles, epilogue.
+// The products of a call, used by the kernels and by their emulation on the host: operands, tiles, epilogue.
 #pragma once
 
 #include <algorithm>
@@ -8,20 +8,20 @@
 
 namespace evenkeel::cuda {
 
-// Which of an expert's matrices.
+// One of an expert's matrices.
 enum class WeightMatrix { gate_up, down };
 
 EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const ExpertWeights& weights, WeightMatrix which) {
   return static_cast<const bf16*>(which == WeightMatrix::down ? weights.down : weights.gate_up);
 }
 
-// How the rows of an operand lie: found through an index, or one after another by position, where bulk copies
-// can have them.
+// The order of an operand's rows: found through an index, or consecutive by position, so that bulk copies
+// work.
 enum class Order { indexed, by_position };
 
-// out[position, :] = epilogue(a[position, :] . B), a row for each position. With weights [columns, depth]
-// (Major::k) that is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
-// the weights are twice `columns` rows, and it is given both halves' sums of a column.
+// out[position, :] = epilogue(a[position, :] . B), one row per position. With weights [columns, depth]
+// (Major::k) this is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
+// the weights have 2 * `columns` rows, and the epilogue gets each column's sums from both halves.
 template <class TheEpilogue, Major kWeightMajor, Order kOrder>
 struct RowProduct {
   using Epilogue = TheEpilogue;
@@ -39,7 +39,7 @@ struct RowProduct {
   std::int64_t columns = 0;
   Epilogue epilogue;
 
-  // Rows and columns of the matrix in memory.
+  // Rows and columns of the weight matrix in memory.
   EVENKEEL_HOST_DEVICE std::int64_t matrix_rows() const {
     return kMajorB == Major::outer ? depth : (kGated ? 2 * columns : columns);
   }
@@ -51,7 +51,7 @@ struct RowProduct {
     return {matrix_of(weights[group], matrix), matrix_columns(), nullptr};
   }
 
-  // Columns of output in a tile kTileColumns wide.
+  // Output columns of a tile that is kTileColumns wide.
   template <int kTileColumns>
   static constexpr int kOutputColumns = kGated ? kTileColumns / 2 : kTileColumns;
 
@@ -63,11 +63,11 @@ struct RowProduct {
   }
   EVENKEEL_HOST_DEVICE std::int64_t depth_of(const Tile&) const { return depth; }
   EVENKEEL_HOST_DEVICE bool has_row(const Tile& tile, int row) const { return row < tile.rows; }
-  // The row of memory behind row `row` of the tile of A.
+  // The row in memory of row `row` of the tile of A, or kNoRow.
   EVENKEEL_HOST_DEVICE std::int32_t row_of_a(const Tile& tile, int row) const {
     return row < tile.rows ? a.row_of(tile.begin + row) : kNoRow;
   }
-  // With Major::k: the weights' row behind row `row` of a tile of B that begins with column `first`.
+  // For Major::k: the weights' row for row `row` of a tile of B that begins at column `first`.
   template <int kTileColumns>
   EVENKEEL_HOST_DEVICE std::int64_t weight_row(std::int64_t first, int row) const {
     if (!kGated || row < kTileColumns / 2) return first + row;
@@ -75,8 +75,8 @@ struct RowProduct {
   }
 };
 
-// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each
-// position, and one of them in order.
+// Adds a^T . b over a group's positions to the gradient (of type T) of the group's matrix. Both operands have
+// one row per position; exactly one of them is in the order of positions.
 template <class T, Order kA, Order kB>
 struct WeightProduct {
   static_assert(kA != kB);
@@ -88,8 +88,8 @@ struct WeightProduct {
   static constexpr Order kOrderA = kA;
   static constexpr bool kGated = false;
 
-  Rows a;  // its columns are the matrix's rows
-  Rows b;  // its columns are the matrix's columns
+  Rows a;  // one column per row of the matrix
+  Rows b;  // one column per column of the matrix
   std::int64_t max_positions = 0;
   Epilogue epilogue;
 
@@ -106,7 +106,7 @@ struct WeightProduct {
   }
   EVENKEEL_HOST_DEVICE std::int64_t depth_of(const Tile& tile) const { return tile.rows; }
   EVENKEEL_HOST_DEVICE bool has_row(const Tile& tile, int row) const { return tile.row + row < a.width; }
-  // The position that row `row` of K is, or kNoRow.
+  // The position of row `k` of the tile's K, or kNoRow.
   EVENKEEL_HOST_DEVICE std::int32_t position_of(const Tile& tile, int k) const {
     return k < tile.rows ? tile.begin + k : kNoRow;
   }

@@ -1,9 +1,9 @@
-// The accumulators of mma and wgmma, and how they become eight neighbouring columns for each lane.
+// The accumulators of mma and wgmma, and how lanes rearrange them into eight consecutive columns each.
 //
-// Of a block of 8 columns, lane L of a warp holds rows L / 4 and L / 4 + 8, columns 2 (L % 4) and the next:
-// four numbers, (row half, column parity) in the order (0, 0), (0, 1), (1, 0), (1, 1). Of four blocks beside
-// each other, a segment of 32 columns, the four lanes of a quad hold all of two rows: each gives three lanes
-// of its quad what these lack, and then has block L % 4 of both rows.
+// In a block of 8 columns, lane L of a warp holds rows L / 4 and L / 4 + 8, columns 2 (L % 4) and the next:
+// four numbers, (row half, column parity) in the order (0, 0), (0, 1), (1, 0), (1, 1). In four adjacent
+// blocks (a segment of 32 columns) the four lanes of a quad hold two complete rows. The lanes exchange
+// numbers within the quad, so that lane L then holds block L % 4 of both rows.
 #pragma once
 
 #include "evenkeel/base/host_device.h"
@@ -14,16 +14,16 @@ namespace evenkeel::cuda {
 inline constexpr int kQuad = 4;
 inline constexpr int kBlockColumns = 8;
 inline constexpr int kSegmentColumns = kQuad * kBlockColumns;
-inline constexpr int kBlockNumbers = 4;                        // of a lane
-inline constexpr int kSegmentNumbers = kQuad * kBlockNumbers;  // of a lane
+inline constexpr int kBlockNumbers = 4;                        // per lane
+inline constexpr int kSegmentNumbers = kQuad * kBlockNumbers;  // per lane
 
-// A round of a 4 x 4 transposition over a quad, which is two: with the lane one and two away, kMask. In each
-// a lane sends two of its numbers and puts what it gets in their places. exchange(value, mask) gives the
-// value of the lane whose number differs in the mask's bit. Written without an index that depends on the
-// lane, so that the numbers stay in registers.
+// One of the two rounds of a 4 x 4 transposition over a quad: with the lane kMask = 1 away, then 2 away. In
+// each round a lane sends two of its numbers and stores the received ones in their places.
+// exchange(value, mask) returns the value of the lane whose index differs in the mask's bit. No array index
+// depends on the lane, so that the numbers stay in registers.
 template <int kMask, class Exchange>
 EVENKEEL_ALWAYS_INLINE void transpose_round(float (&numbers)[kQuad], int lane, const Exchange& exchange) {
-  const bool upper = (lane & kMask) != 0;  // this lane's number has the bit of the mask
+  const bool upper = (lane & kMask) != 0;  // the lane's index has the mask's bit
   EVENKEEL_UNROLL
   for (int pair = 0; pair < 2; ++pair) {
     const int first = kMask == 1 ? 2 * pair : pair;
@@ -35,8 +35,8 @@ EVENKEEL_ALWAYS_INLINE void transpose_round(float (&numbers)[kQuad], int lane, c
   }
 }
 
-// Eight columns of a lane out of the quad's transposed numbers: from lane p come columns 2 p (even) and 2 p +
-// 1 (odd).
+// Builds a lane's eight columns from the transposed numbers: lane p of the quad provides columns 2 p (even)
+// and 2 p + 1 (odd).
 EVENKEEL_ALWAYS_INLINE Eight interleave(const float (&even)[kQuad], const float (&odd)[kQuad]) {
   Eight columns;
   EVENKEEL_UNROLL

@@ -1,5 +1,5 @@
-// The sums that backward makes beside its products: gradients of the rows' weights, of the biases and, where
-// it is asked for by row, of the input. Every sum is made in an order that the input alone decides.
+// The sums that backward computes besides its products: gradients of row weights and biases and, if requested
+// by row, of the input. The order of every sum depends only on the input.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,9 @@ EVENKEEL_HOST_DEVICE inline void add_number(void* to, std::int64_t at, DataType 
 
 }  // namespace internal
 
-// grad_weight of a position's output row: y . G, of which the products left h . d(y . G)/dh by slot.
+// grad_weight of a position's output row: y . G. The products have stored its parts h . d(y . G)/dh by slot.
 struct RowWeightGradient {
-  const ExpertWeights* weights = nullptr;  // null: no biases
+  const ExpertWeights* weights = nullptr;  // null without biases
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
   Rows grad_output;
@@ -48,7 +48,7 @@ struct RowWeightGradient {
     return position >= begin[0] && position < begin[num_groups];
   }
 
-  // A lane's part of the sum; the lanes' parts are added by the caller.
+  // A lane's part of the sum; the caller adds the lanes' parts.
   EVENKEEL_HOST_DEVICE float part(std::int32_t position, int lane, int lanes) const {
     float sum = 0;
     for (int slot = lane; slot < slots; slot += lanes) sum += dots[slot * max_positions + position];
@@ -69,29 +69,29 @@ struct RowWeightGradient {
   }
 };
 
-// A bias's gradient: the sum over a group's positions of rows, each times its weight. Shares of the positions
-// are summed apart, so that one large group keeps a whole GPU busy, and then added in their order.
+// A bias's gradient: the weighted sum of rows over a group's positions. The positions are divided into shares
+// that are summed separately, so that one large group can use the whole GPU, and then added in order.
 struct BiasGradient {
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
   Rows rows;
   const std::int32_t* output_row = nullptr;
-  const float* weight = nullptr;  // by output row; null: 1
+  const float* weight = nullptr;  // by output row; null means 1
   const DeviceExpertGradients* gradients = nullptr;
   bool of_down = false;
   DataType type = DataType::f32;
-  float* share_sums = nullptr;  // [num_shares, num_groups, width], where there are several
+  float* share_sums = nullptr;  // [num_shares, num_groups, width], if num_shares > 1
   int num_shares = 1;
 
   static constexpr int kMostShares = 16;
-  // As many shares as there is space for the sums of, at least one.
+  // The most shares whose sums fit, at least one.
   static int shares_in(std::int64_t floats, int num_groups, std::int64_t width) {
     const std::int64_t each = std::max<std::int64_t>(num_groups * width, 1);
     return static_cast<int>(std::clamp<std::int64_t>(floats / each, 1, kMostShares));
   }
 
-  // Of eight columns from `column` on, over positions first, first + step, ... of a group. Unrolled, so that
-  // several loads are under way.
+  // The sum of eight columns from `column` over the positions first, first + step, ... of a group. Unrolled,
+  // so that several loads are in flight.
   EVENKEEL_HOST_DEVICE Eight part(int group, std::int64_t column, int first, int step) const {
     Eight sum{};
     const int count = columns_left(rows.width, column);
@@ -126,9 +126,9 @@ struct BiasGradient {
   }
 };
 
-// grad_input[row] += grad_position[i] for the positions i that read the row, in their order. Lists of
-// positions are made by counting; which part of `list` a row gets varies from run to run, what is in it does
-// not once it is sorted.
+// grad_input[row] += grad_position[i] for all positions i that read the row, in order. Counting builds one
+// list of positions per row. Which part of `list` a row gets varies between runs; its content, once sorted,
+// does not.
 struct InputGradient {
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
@@ -138,8 +138,8 @@ struct InputGradient {
   std::int64_t max_positions = 0;
   const float* grad_position = nullptr;
   float* grad_input = nullptr;
-  std::int32_t* counts = nullptr;  // [num_rows + 1], zero at first; the last: list entries given out
-  std::int32_t* ends = nullptr;    // [num_rows]: of the row's list
+  std::int32_t* counts = nullptr;  // [num_rows + 1], zero at first; the last counts allotted list entries
+  std::int32_t* ends = nullptr;    // [num_rows]: end of each row's list
   std::int32_t* list = nullptr;    // [max_positions]
 
   static constexpr std::int64_t ints(std::int64_t rows, std::int64_t max_positions) {
@@ -149,7 +149,7 @@ struct InputGradient {
   EVENKEEL_HOST_DEVICE bool has(std::int64_t position) const {
     return position >= begin[0] && position < begin[num_groups];
   }
-  // Four passes, each over all positions or all rows.
+  // The four passes in order, each over all positions or all rows.
   EVENKEEL_HOST_DEVICE void count(std::int32_t position) const {
     internal::fetch_add(counts + input_row[position], 1);
   }

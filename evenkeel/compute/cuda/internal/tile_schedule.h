@@ -1,15 +1,15 @@
-// Which tiles of output a call has, and in which order they are drawn: made on the device from the group
+// The output tiles of a call and the order in which blocks draw them. Made on the device from the group
 // sizes.
 //
-// Problem    Groups of any size, empty ones among them, known to the device alone; as many blocks as fit the
-//            chip draw tiles until none is left.
-// Method     Products over rows: row tiles of kTileRows never cross a group; a running sum of them finds a
-//            tile's group by bisection. Products of weight gradients: every group with rows has the same
-//            tiles, and their cost is the group's size, so the largest group comes first and the small ones
-//            fill the gaps it leaves. Within a group tiles are drawn in bands of kBand row tiles, columns
-//            slowest within a band, so that the blocks at work share rows and columns of their operands in
-//            the L2 cache.
-// Cost       O(G^2 / lanes) to make, O(log G) a tile.
+// Problem    Groups have any size, even 0, and only the device knows the sizes. As many blocks as fit the GPU
+//            draw tiles until none is left.
+// Method     Products over rows: row tiles of kTileRows never cross a group; bisecting their running sum
+//            finds a tile's group. Products of weight gradients: every group with rows has the same number of
+//            tiles, and a tile's cost is proportional to its group's rows. So the largest groups come first,
+//            and small ones fill the gaps at the end. Within a group, tiles are drawn in bands of kBand row
+//            tiles, column by column within a band, so that running blocks share their operands in the L2
+//            cache.
+// Cost       O(G^2 / lanes) to make, O(log G) per tile.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ namespace evenkeel::cuda {
 
 inline constexpr int kTileRows = 128;
 inline constexpr int kBand = 16;
-// Counters of tiles drawn, one for each product of a call.
+// Number of counters of drawn tiles: one per product of a call.
 inline constexpr int kMostProducts = 8;
 
-// Device memory; see schedule_ints().
+// All arrays are in device memory; see schedule_ints().
 struct TileSchedule {
   int num_groups = 0;
   const std::int32_t* begin = nullptr;  // the caller's [num_groups + 1]
-  std::int32_t* row_tiles = nullptr;    // [num_groups + 1]: row tiles of the groups before; all
+  std::int32_t* row_tiles = nullptr;    // [num_groups + 1]: row tiles of earlier groups; last, the total
   std::int32_t* by_size =
-      nullptr;  // [num_groups + 1]: groups by decreasing size, ties by number; how many have rows
+      nullptr;  // [num_groups + 1]: groups by decreasing size, then index; last, how many have rows
   std::int32_t* drawn = nullptr;  // [kMostProducts], zero at first
 };
 
@@ -37,7 +37,7 @@ constexpr std::int64_t schedule_ints(int num_groups) {
   return 2 * (std::int64_t{num_groups} + 1) + kMostProducts;
 }
 
-// `ints` are schedule_ints() of them.
+// `ints` has schedule_ints() elements.
 inline TileSchedule schedule_in(std::int32_t* ints, int num_groups, const std::int32_t* begin) {
   std::int32_t* const by_size = ints + num_groups + 1;
   return {num_groups, begin, ints, by_size, by_size + num_groups + 1};
@@ -70,11 +70,11 @@ EVENKEEL_HOST_DEVICE void make_schedule(const Team& team, const TileSchedule& sc
 }
 
 struct Tile {
-  std::int32_t group = -1;  // -1: there is no tile
-  std::int32_t row = 0;     // first row of the output within the group's matrix of output
-  std::int32_t col = 0;     // number of the tile among those beside it
+  std::int32_t group = -1;  // -1: no tile is left
+  std::int32_t row = 0;     // first output row within the group's output matrix
+  std::int32_t col = 0;     // index of the tile within its row of tiles
   std::int32_t begin = 0;   // first position
-  std::int32_t rows = 0;    // positions, from `begin`
+  std::int32_t rows = 0;    // number of positions from `begin`
 };
 
 namespace internal {
@@ -83,7 +83,7 @@ struct Place {
   std::int32_t row, col;
 };
 
-// The place of the tile drawn as number `index` of a matrix of rows x cols tiles.
+// The place of the `index`-th drawn tile in a matrix of rows x cols tiles.
 EVENKEEL_HOST_DEVICE inline Place place_in_bands(std::int32_t index, std::int32_t rows, std::int32_t cols) {
   const std::int32_t band = index / (kBand * cols);
   const std::int32_t within = index - band * kBand * cols;
@@ -91,7 +91,7 @@ EVENKEEL_HOST_DEVICE inline Place place_in_bands(std::int32_t index, std::int32_
   return {band * kBand + within % height, within / height};
 }
 
-// The group that row tile `tile` is of.
+// The group of row tile `tile`.
 EVENKEEL_HOST_DEVICE inline int group_of(const std::int32_t* row_tiles, int num_groups, std::int32_t tile) {
   int low = 0, high = num_groups;  // row_tiles[low] <= tile < row_tiles[high]
   while (high - low > 1) {
@@ -106,8 +106,8 @@ EVENKEEL_HOST_DEVICE inline int group_of(const std::int32_t* row_tiles, int num_
 
 }  // namespace internal
 
-// Tile number `index` of a product whose output has a row for each position. `row_tiles` is
-// schedule.row_tiles or a copy of it.
+// The `index`-th tile of a product whose output has one row per position. `row_tiles` is schedule.row_tiles
+// or a copy of it.
 EVENKEEL_HOST_DEVICE inline Tile row_tile(const TileSchedule& schedule, const std::int32_t* row_tiles,
                                           std::int32_t index, int col_tiles) {
   if (index / col_tiles >= row_tiles[schedule.num_groups]) return {};
@@ -119,8 +119,7 @@ EVENKEEL_HOST_DEVICE inline Tile row_tile(const TileSchedule& schedule, const st
   return {g, place.row * kTileRows, place.col, begin, left < kTileRows ? left : kTileRows};
 }
 
-// Tile number `index` of a product whose output is a matrix for each group, of matrix_tiles x col_tiles
-// tiles.
+// The `index`-th tile of a product whose output is one matrix per group, of matrix_tiles x col_tiles tiles.
 EVENKEEL_HOST_DEVICE inline Tile matrix_tile(const TileSchedule& schedule, std::int32_t index,
                                              int matrix_tiles, int col_tiles) {
   const std::int32_t each = matrix_tiles * col_tiles;

@@ -1,5 +1,5 @@
-// The warpgroup's matrix product of compute capability 9.0, 64 x 256 x 16 or 64 x 128 x 16, both operands in
-// shared memory.
+// The warpgroup matrix product (wgmma) of compute capability 9.0: 64 x 256 x 16 or 64 x 128 x 16, with both
+// operands in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace evenkeel::cuda {
 
 #if defined(__CUDACC__)
 
-// The sums' registers in the instruction's text, and eight or 64 of them as its operands.
+// The registers of the sums: their operand numbers in the instruction text, then 8 or 64 operands.
 #define EVENKEEL_REGISTERS_0_63                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -29,8 +29,8 @@ namespace evenkeel::cuda {
       EVENKEEL_SUMS_8(d, (i) + 24), EVENKEEL_SUMS_8(d, (i) + 32), EVENKEEL_SUMS_8(d, (i) + 40), \
       EVENKEEL_SUMS_8(d, (i) + 48), EVENKEEL_SUMS_8(d, (i) + 56)
 
-// d += a . b, or d = a . b where `add` is zero. d is that of quad.h, kColumns / 8 blocks of 8 columns; what
-// is beyond is left alone.
+// d += a . b, or d = a . b if `add` is zero. d has the layout of quad.h: kColumns / 8 blocks of 8 columns;
+// the rest of d is unchanged.
 template <Major kMajorA, Major kMajorB, int kColumns>
 __device__ __forceinline__ void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
   static_assert(kColumns == 256 || kColumns == 128);
@@ -63,12 +63,12 @@ __device__ __forceinline__ void wgmma_begin() {
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most kPending committed groups are not done.
+// Waits until at most kPending committed groups are unfinished.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Keeps the compiler from moving uses of the sums over the wait before them.
+// Keeps the compiler from moving uses of the sums before the preceding wait.
 __device__ __forceinline__ void keep_in_place(float (&d)[128]) {
   EVENKEEL_UNROLL
   for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(d[i])::"memory");

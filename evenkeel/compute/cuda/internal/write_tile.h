@@ -1,4 +1,4 @@
-// From a thread's sums to its epilogue's calls.
+// Passes a thread's sums to its epilogue.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/products.h"
@@ -6,7 +6,7 @@
 
 namespace evenkeel::cuda {
 
-// Eight columns of one of a lane's two rows, out of a segment's sums.
+// Gets a lane's eight columns of one of its two rows from the sums of a segment.
 template <int kNumbers, class Exchange>
 EVENKEEL_ALWAYS_INLINE Eight columns_of(const float (&sums)[kNumbers], int segment, int half, int lane,
                                         const Exchange& exchange) {
@@ -22,11 +22,11 @@ EVENKEEL_ALWAYS_INLINE Eight columns_of(const float (&sums)[kNumbers], int segme
   return interleave(parity[0], parity[1]);
 }
 
-// One row of a lane: what its epilogue needs to know of it, and which of its columns are the lane's.
+// One row of a lane: the epilogue's data for the row, and which columns the lane handles.
 template <class Product>
 struct LaneRow {
   typename Product::Epilogue::Row row;
-  std::int64_t first = 0;  // of the lane's columns in segment 0; beyond the width where there is no such row
+  std::int64_t first = 0;  // the lane's first column in segment 0; beyond the width if the row does not exist
 
   EVENKEEL_ALWAYS_INLINE static LaneRow at(const Product& product, const Tile& tile, int row,
                                            std::int64_t first, int lane) {
@@ -50,8 +50,8 @@ struct LaneRow {
   }
 };
 
-// Segment kSegment of a row and those after it; `reads` are those of the next kAhead. Recursion, not a loop:
-// a loop of this length is not unrolled, and then the sums are in memory.
+// Writes segment kSegment of a row and those after it; `reads` holds the next kAhead reads. Recursive because
+// the compiler does not unroll a loop of this length and would then keep the sums in memory.
 template <Lines kLines, int kSegment, int kShown, int kHalf, class Product, int kAhead, int kNumbers,
           class Exchange>
 EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRow<Product>& row, int lane,
@@ -69,8 +69,8 @@ EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRo
   return dot;
 }
 
-// One row of a lane: kSegments segments; for a gated product the second half of the segments is up's. Returns
-// the lane's part of the row's dot product. All lanes of a warp call this together.
+// Writes one row of a lane: kSegments segments, whose second half belongs to up if the product is gated.
+// Returns the lane's part of the row's dot product. All lanes of a warp must call it together.
 template <Lines kLines, int kSegments, int kHalf, class Product, int kNumbers, class Exchange>
 EVENKEEL_ALWAYS_INLINE float write_row(const Product& product, const LaneRow<Product>& row, int lane,
                                        const float (&sums)[kNumbers], const Exchange& exchange) {
@@ -84,7 +84,7 @@ EVENKEEL_ALWAYS_INLINE float write_row(const Product& product, const LaneRow<Pro
   return write_segments<kLines, 0, kShown, kHalf>(product, row, lane, sums, exchange, reads);
 }
 
-// Keeps a row's dot product over the columns from `first` on, as far as there are such columns.
+// Stores a row's dot product over the columns from `first`, if these columns exist.
 template <int kDotColumns, class Product>
 EVENKEEL_ALWAYS_INLINE void keep_dot(const Product& product, const Tile& tile, int row, std::int64_t first,
                                      float dot) {
@@ -94,14 +94,14 @@ EVENKEEL_ALWAYS_INLINE void keep_dot(const Product& product, const Tile& tile, i
 
 #if defined(__CUDACC__)
 
-// Exchange of numbers between a warp's lanes.
+// Exchanges numbers between a warp's lanes.
 struct ShuffleXor {
   __device__ __forceinline__ float operator()(float value, int mask) const {
     return __shfl_xor_sync(0xffffffffu, value, mask);
   }
 };
 
-// A lane's two rows, eight apart, of a tile whose columns begin at `first`.
+// A lane's two rows (eight apart) of a tile whose columns begin at `first`.
 template <class Product>
 struct LaneRows {
   LaneRow<Product> half[2];
@@ -113,8 +113,7 @@ struct LaneRows {
   }
 };
 
-// One of a lane's two rows, and its dot product where the epilogue wants this. `row` is that of the first
-// half.
+// Writes one of a lane's two rows, and its dot product if the epilogue needs it. `row` is the row of half 0.
 template <Lines kLines, int kSegments, int kDotColumns, int kHalf, class Product, int kNumbers>
 __device__ __forceinline__ void finish_row(const Product& product, const Tile& tile, int row,
                                            std::int64_t first, int lane, const LaneRows<Product>& rows,

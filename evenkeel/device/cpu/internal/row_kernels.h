@@ -1,4 +1,4 @@
-// The functions that row_kernels.inl leaves for each kind of vector unit.
+// The functions that row_kernels.inl defines for each vector instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The inner loops of rows.h, for one kind of vector unit.
+// The inner loops of rows.h, compiled for one vector instruction set.
 #include "evenkeel/base/data_type.h"
 #include "evenkeel/device/cpu/internal/row_kernels.h"
 #include "evenkeel/device/cpu/vector.h"

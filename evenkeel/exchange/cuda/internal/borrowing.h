@@ -7,7 +7,7 @@
 
 namespace evenkeel::cuda {
 
-// Fills the step's tables of borrowed experts and of groups. No rank borrows more than most_borrowed().
+// Fills the step's tables of borrowed experts and groups. No rank borrows more than most_borrowed() experts.
 template <class Team>
 EVENKEEL_HOST_DEVICE void borrow(const Team& team, const RouteShape& shape, const PlacementView& homes,
                                  const StepView& step) {

@@ -1,9 +1,9 @@
-// In how many chunks a step goes, and what of its plan each chunk carries out: as budget/shares.h says,
-// each segment has its proportion of an expert's first n assignments.
+// Chooses the number of chunks of a step and divides its plan among them. As in budget/shares.h, each segment
+// gets its proportional share of an expert's first n assignments.
 //
-// Problem    Find the fewest equal chunks, a power of two, of which none puts more on a rank than it
-//            has space for.
-// Guarantee  most_chunks always fit: they were chosen so that all assignments of a chunk fit one rank.
+// Problem    Find the fewest equal chunks, a power of two, such that no chunk gives a rank more
+//            assignments than fit.
+// Guarantee  most_chunks always fit: the number was chosen so that all assignments of a chunk fit one rank.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace evenkeel::cuda {
 
-// Calls give(segment, share) for each segment of an expert, of whose first `n` assignments that is the share.
+// Calls give(segment, share) for each segment of an expert; the shares divide its first `n` assignments.
 template <class Give>
 EVENKEEL_HOST_DEVICE void share_out(const PlanView& plan, int expert, std::int32_t n, const Give& give) {
   const int begin = plan.segment_begin[expert], end = plan.segment_begin[expert + 1];
@@ -27,7 +27,7 @@ EVENKEEL_HOST_DEVICE void share_out(const PlanView& plan, int expert, std::int32
   }
 }
 
-// Of an expert, in the finest chunks [begin, end), by all ranks.
+// The expert's load from all ranks in the finest chunks [begin, end).
 EVENKEEL_HOST_DEVICE inline std::int32_t load_of(const RouteShape& shape, const std::int32_t* counts,
                                                  int expert, int begin, int end) {
   std::int32_t load = 0;
@@ -36,7 +36,7 @@ EVENKEEL_HOST_DEVICE inline std::int32_t load_of(const RouteShape& shape, const 
   return load;
 }
 
-// `loads` [P] and `most` [1] are working memory of the team. The most that a chunk of so many puts on a rank.
+// The largest load of a rank in any of `num_chunks` chunks. `loads` [P] is scratch memory of the team.
 template <class Team>
 EVENKEEL_HOST_DEVICE std::int32_t most_of_chunks(const Team& team, const RouteShape& shape,
                                                  const StepView& step, int num_chunks, std::int32_t* loads) {
@@ -74,7 +74,7 @@ EVENKEEL_HOST_DEVICE void choose_chunks(const Team& team, const RouteShape& shap
   team.sync();
 }
 
-// Counts and quotas of a chunk; of one beyond the last, zeros.
+// Fills the counts and quotas of a chunk; zeros for a chunk beyond the last.
 template <class Team>
 EVENKEEL_HOST_DEVICE void plan_chunk(const Team& team, const RouteShape& shape, const StepView& step,
                                      int chunk, const ChunkView& view) {

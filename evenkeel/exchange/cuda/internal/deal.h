@@ -1,10 +1,10 @@
 // The deal (plan/deal.h) of a chunk, for one rank: which of its assignments go where, and what
-// comes to it.
+// it receives.
 //
-// Method  Experts are dealt side by side, one by one lane: local assignments first, then sources in
-//         order along the segments in order. What has been filled of a segment by local assignments is
-//         found from the segments before it, so that a lane keeps nothing by rank.
-// Cost    O((P + S^2) E / lanes) for S segments an expert, and scans over P E numbers.
+// Method  Experts are dealt in parallel, one lane per expert: local assignments first, then the other
+//         assignments by source rank, which fill the segments in order. How far local assignments fill a
+//         segment is computed from the segments before it, so a lane stores nothing per rank.
+// Cost    O((P + S^2) E / lanes) for S segments per expert, and scans over P E numbers.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ExpertDeal {
         begin_(plan.segment_begin[expert]),
         end_(plan.segment_begin[expert + 1]) {}
 
-  // Fills the expert's columns of `sent` and `arrived` with counts, and its pieces.
+  // Fills the expert's columns of `sent` and `arrived` with counts, and fills its pieces.
   EVENKEEL_HOST_DEVICE void make() {
     for (int r = 0; r < shape_.num_ranks; ++r) chunk_.sent[at(r)] = chunk_.arrived[at(r)] = 0;
     for (int r = 0; r < shape_.num_ranks; ++r) move(r, r, kept(r));
@@ -51,7 +51,7 @@ class ExpertDeal {
  private:
   EVENKEEL_HOST_DEVICE int at(int rank) const { return rank * shape_.num_experts + expert_; }
 
-  // Of a rank's own assignments, those that stay.
+  // Number of the rank's own assignments that it computes itself.
   EVENKEEL_HOST_DEVICE std::int32_t kept(int rank) const {
     std::int32_t quota = 0;
     for (int i = begin_; i < end_; ++i) quota += plan_.segment_rank[i] == rank ? chunk_.quota[i] : 0;
@@ -59,8 +59,7 @@ class ExpertDeal {
     return own < quota ? own : quota;
   }
 
-  // The part of a segment that is left to other ranks: its own rank's assignments fill that rank's first
-  // segments.
+  // The part of a segment left to other ranks' assignments. A rank's own assignments fill its first segments.
   EVENKEEL_HOST_DEVICE std::int32_t open(int segment) const {
     const int rank = plan_.segment_rank[segment];
     std::int32_t local = kept(rank);
@@ -90,8 +89,8 @@ class ExpertDeal {
   int pieces_ = 0;
 };
 
-// The deal and the offsets that follow from it: `sent` and `arrived` become sums over the experts before, the
-// outbox gets where messages begin, and groups where their positions do.
+// Makes the deal and the offsets that follow from it. `sent` and `arrived` become exclusive sums over the
+// experts, the outbox gets the begin of each message, and group_begin the begin of each group.
 template <class Team>
 EVENKEEL_HOST_DEVICE void deal_chunk(const Team& team, const RouteShape& shape, const StepView& step,
                                      const ChunkView& chunk, const OutboxView& outbox) {

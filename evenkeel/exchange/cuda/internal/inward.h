@@ -1,4 +1,4 @@
-// From the outboxes of all ranks to the tables of what this rank computes.
+// Makes the tables of what this rank computes from the outboxes of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace evenkeel::cuda {
 
-// The last i in [0, n) with begins[i] <= value; begins is not decreasing, and begins[0] <= value.
+// The last i in [0, n) with begins[i] <= value. `begins` must be sorted, with begins[0] <= value.
 EVENKEEL_HOST_DEVICE inline int last_at_most(const std::int32_t* begins, int n, std::int32_t value) {
   int low = 0, high = n - 1;
   while (low < high) {
@@ -22,7 +22,7 @@ EVENKEEL_HOST_DEVICE inline int last_at_most(const std::int32_t* begins, int n, 
 
 class Inward {
  public:
-  // `outboxes` of all ranks.
+  // `outboxes` are those of all ranks.
   EVENKEEL_HOST_DEVICE Inward(const RouteShape& shape, const StepView& step, const ChunkView& chunk,
                               const OutboxView* outboxes)
       : shape_(shape), step_(step), chunk_(chunk), outboxes_(outboxes), own_(outboxes[shape.me]) {}
@@ -37,7 +37,7 @@ class Inward {
     team.for_each(1, [&](int) { own_.in_row[shape_.num_ranks] = all; });
   }
 
-  // Fills the tables at the position of the i-th message entry that came, in order of source.
+  // Fills the tables for the i-th message entry received, counted in order of source rank.
   EVENKEEL_HOST_DEVICE void fill(int i) const {
     const int source = last_at_most(own_.in_position, shape_.num_ranks, i);
     const std::int32_t entry = i - own_.in_position[source];
@@ -50,7 +50,7 @@ class Inward {
     chunk_.output_row[position] = i;
   }
 
-  // Where the i-th row here comes from: a rank, and the token there.
+  // Where a row here comes from: a rank, and the token on that rank.
   struct Origin {
     int rank;
     std::int32_t token;
@@ -61,7 +61,7 @@ class Inward {
     return {source, from.token[from.begin[shape_.me] + row - own_.in_row[source]]};
   }
 
-  // The assignment, of its rank's step, whose result is the i-th here.
+  // The source rank of the i-th result here, and the index of its assignment in that rank's step.
   EVENKEEL_HOST_DEVICE Origin assignment(int i) const {
     const int source = last_at_most(own_.in_position, shape_.num_ranks, i);
     const OutboxView& from = outboxes_[source];

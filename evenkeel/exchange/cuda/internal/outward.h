@@ -1,5 +1,5 @@
-// From a rank's choices to its outbox: each function is for one assignment, entry or tile, in this
-// order, with everything of one kind done before the next.
+// Makes a rank's outbox from its top-k choices. Each function handles one assignment, entry or tile. Call
+// them in the order below, and run each for all its items before the next.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Outward {
     first_token_ = first_token(shape, slices.tokens, range_.first);
   }
 
-  // The chunk's assignments are those of [0, assignments()); in the step, first_assignment() is added.
+  // The chunk's assignments are [0, assignments()); add first_assignment() for their index in the step.
   EVENKEEL_HOST_DEVICE std::int64_t first_assignment() const { return first_token_ * shape_.top_k; }
   EVENKEEL_HOST_DEVICE int assignments() const {
     const std::int64_t end = first_token(shape_, slices_.tokens, range_.end);
@@ -26,7 +26,7 @@ class Outward {
   }
   EVENKEEL_HOST_DEVICE int entries() const { return outbox_.begin[shape_.num_ranks]; }
 
-  // Finds where an assignment goes, and which entry of the message it is.
+  // Finds the destination rank of an assignment and its entry in the message.
   EVENKEEL_HOST_DEVICE void place(int a) const {
     const std::int64_t in_step = first_assignment() + a;
     const std::int32_t expert = slices_.experts[in_step];
@@ -45,10 +45,10 @@ class Outward {
     outbox_.assignment[entry] = static_cast<std::int32_t>(in_step);
   }
 
-  // Whether an entry is its token's first in the message.
+  // Whether an entry is the first of its token in the message.
   EVENKEEL_HOST_DEVICE bool is_first(int entry) const { return first_entry(entry) == entry; }
 
-  // The tile's number of first entries.
+  // Counts the tile's first entries.
   template <class Team>
   EVENKEEL_HOST_DEVICE void count_firsts(const Team& team, int tile) const {
     std::int32_t own = 0;
@@ -57,7 +57,7 @@ class Outward {
     if (team.rank() == 0) chunk_.tile_firsts[tile] = all;
   }
 
-  // firsts_before of the tile's entries, and behind the last one the number of all.
+  // Fills firsts_before for the tile's entries; the element after the last entry gets the total.
   template <class Team>
   EVENKEEL_HOST_DEVICE void number_firsts(const Team& team, int tile) const {
     std::int32_t own = 0;
@@ -75,7 +75,7 @@ class Outward {
     if (team.rank() == 0 && end == entries()) chunk_.firsts_before[end] = before;
   }
 
-  // Which row an entry reads; a first entry says whose token that is.
+  // Writes which row an entry reads; a first entry also writes the row's token.
   EVENKEEL_HOST_DEVICE void number_row(int entry) const {
     const int rank = destination_of(entry);
     const std::int32_t row =
@@ -84,7 +84,7 @@ class Outward {
     if (is_first(entry)) outbox_.token[outbox_.begin[rank] + row] = outbox_.assignment[entry] / shape_.top_k;
   }
 
-  // The number of rows to a rank.
+  // Writes the number of rows sent to a rank.
   EVENKEEL_HOST_DEVICE void count_rows(int rank) const {
     outbox_.rows[rank] = entries() == 0 ? 0
                                         : chunk_.firsts_before[outbox_.begin[rank + 1]] -
@@ -92,10 +92,10 @@ class Outward {
   }
 
  private:
-  // Among the chunk's assignments to its expert.
+  // The assignment's index among the chunk's assignments to its expert.
   EVENKEEL_HOST_DEVICE std::int32_t turn_of(std::int64_t in_step, int expert) const {
     const std::int64_t token = in_step / shape_.top_k;
-    // The slice with first_token <= token, of which the quotient is a guess from below.
+    // Finds the token's slice: the last one with first_token <= token. The quotient is a lower estimate.
     int slice = static_cast<int>(token * shape_.num_slices / slices_.tokens);
     while (slice + 1 < shape_.num_slices && first_token(shape_, slices_.tokens, slice + 1) <= token) ++slice;
     const int experts = shape_.num_experts;
@@ -107,7 +107,7 @@ class Outward {
     return chunk_.destination[outbox_.assignment[entry] - first_assignment()];
   }
 
-  // Of the entries with the same token and destination, the lowest.
+  // The lowest entry with the same token and destination.
   EVENKEEL_HOST_DEVICE int first_entry(int entry) const {
     const std::int64_t own = outbox_.assignment[entry] - first_assignment();
     const std::int64_t token = own / shape_.top_k * shape_.top_k;

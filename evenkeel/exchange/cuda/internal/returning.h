@@ -1,7 +1,7 @@
-// Where the parts of an expert's gradient lie that other ranks made, for its owner to add.
+// Finds the parts of an expert's gradient that other ranks computed, for its owner to add.
 //
-// Blocks  A rank keeps those of experts that it does not own one behind the other: first what it borrowed, by
-//         place, then the experts at home on it whose owner is another rank, ascending.
+// Blocks  A rank stores the gradients of experts that it does not own in consecutive blocks: first borrowed
+//         experts, by slot, then its native experts that another rank owns, ascending.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::cuda {
 
-// How many of the slots of a rank before `slot` are copies of experts that other ranks own.
+// Counts the rank's slots before `slot` whose experts other ranks own.
 EVENKEEL_HOST_DEVICE inline int copies_before(const PlacementView& homes, int rank, int slot) {
   int copies = 0;
   for (int s = homes.slot_begin[rank]; s < slot; ++s) copies += homes.slot_copy[s] != 0 ? 1 : 0;
@@ -23,8 +23,8 @@ EVENKEEL_HOST_DEVICE inline bool computes(const PlanView& plan, int rank, int ex
   return false;
 }
 
-// each(rank, block) for each rank but the owner that computed some of `expert`: its other homes, in their
-// order, then those who borrowed it, in the plan's.
+// Calls each(rank, block) for each rank, except the owner, that computed assignments of `expert`: first its
+// other homes, in their order, then its borrowers, in the plan's order.
 template <class Each>
 EVENKEEL_HOST_DEVICE void for_each_part(const RouteShape& shape, const PlacementView& homes,
                                         const StepView& step, int expert, const Each& each) {

@@ -1,9 +1,9 @@
-// Counts the assignments of one slice by expert, and ranks each among those before it to the same
+// Counts the assignments of one slice by expert, and numbers each among the assignments to the same
 // expert.
 //
-// Method  Each of a few lanes takes a run of neighbouring assignments and counts it into a row of its
-//         own; the rows are summed across lanes; then each lane goes through its run once more. The
-//         ranks are those of one pass in order, whatever the number of lanes.
+// Method  Each lane counts a run of consecutive assignments into its own table row. The rows are summed
+//         across lanes, then each lane goes through its run again and numbers the assignments. The result
+//         equals one sequential pass, whatever the number of lanes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace evenkeel::cuda {
 
-// `table` has lanes * experts places. `counts` [E] gets the slice's, `rank` [n] each assignment's.
+// `table` has lanes * num_experts elements. Writes `counts` [E] of the slice, and `rank` [n]: each
+// assignment's number among the slice's assignments to its expert.
 template <class Team>
 EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* experts, int n, int num_experts,
                                       int lanes, std::uint16_t* table, std::int32_t* counts,
@@ -45,7 +46,8 @@ EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* expe
   });
 }
 
-// Turns counts, from the second row on, into sums over the slices before: before[0] becomes zero. By expert.
+// For one expert, turns the counts in rows 1.. of `before` into sums over the slices before each row; row 0
+// becomes zero.
 EVENKEEL_HOST_DEVICE inline void sum_slices(int expert, int num_experts, int num_slices,
                                             std::int32_t* before) {
   std::int32_t sum = 0;

@@ -1,5 +1,5 @@
-// The backward pass of a layer on the CPU: first the chunks that were kept, the last of them first, then the
-// rest, dispatched and computed again. layer/internal/step_story.h has the order of its calls.
+// The backward pass of a layer on the CPU: first the kept chunks, in reverse order, then the rest, which is
+// dispatched and computed again. layer/internal/step_story.h has the order of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 
 class BackwardPass {
  public:
-  // All must stay until the pass is run.
+  // All arguments must outlive the pass.
   BackwardPass(CpuLayer& layer, SavedStep& step, ConstRows grad_output, const MoeGradients& gradients)
       : layer_(layer), step_(step), grad_output_(grad_output), gradients_(gradients) {}
 
@@ -42,7 +42,7 @@ class BackwardPass {
     return true;
   }
 
-  // The gradients of the chunk's results arrive, and what is not there of its rows.
+  // Receives the gradients of the chunk's results, and dispatches its rows again if they were not kept.
   void dispatch() {
     if (rest_is_planned_)
       dispatch_again();
@@ -82,7 +82,7 @@ class BackwardPass {
     in_flight_.reset();
   }
 
-  // Borrowed weights go, and their gradients travel to their owners.
+  // Frees borrowed weights and sends their gradients to the owners.
   void return_gradients() {
     if (!borrowing_) return;
     layer_.clock.leave_chunk(Phase::transfer);
@@ -93,7 +93,7 @@ class BackwardPass {
   }
 
  private:
-  // A chunk's tokens in the caller's tensors.
+  // The parts of the caller's tensors that belong to a chunk's tokens.
   struct ChunkTokens {
     TopK top_k;
     const void* hidden = nullptr;
@@ -101,7 +101,7 @@ class BackwardPass {
     void* grad_hidden = nullptr;
     std::span<float> grad_router_weights;
   };
-  // A chunk on its way. Its buffers go in the reverse order of their coming.
+  // The chunk being processed. Its buffers are freed in reverse order of allocation.
   struct ChunkInFlight {
     ChunkTokens tokens;
     Dispatched dispatched;
@@ -110,7 +110,7 @@ class BackwardPass {
     Exchange::RowGradients computed;
   };
 
-  // The layer's owned gradients are this step's, so that what other ranks send home is added to them.
+  // Points the layer's owned gradients at this step's tensors; gradients from other ranks are added there.
   void attach_owned_gradients() {
     const auto natives = layer_.parts.natives();
     for (std::size_t i = 0; i < natives.size(); ++i)
@@ -119,8 +119,8 @@ class BackwardPass {
             parts_of(gradients_.experts[i], layer_.parts.shape.expert);
   }
 
-  // Kept chunks are dropped where their backward pass does not fit beside what other steps hold now, or where
-  // there is no memory for what the plan borrows.
+  // Drops the kept chunks if their backward pass does not fit beside what other steps hold now, or if there
+  // is no memory for the weights that the plan borrows.
   void drop_what_does_not_fit() {
     if (!layer_.parts.arena.is_bounded() || step_.kept.empty()) return;
     if (layer_.schedule.fits_everywhere(kept_fits())) return;
@@ -128,8 +128,9 @@ class BackwardPass {
     for (Chunk& chunk : step_.decision.chunks) chunk.kept = false;
   }
 
-  // Whether the arena has the bytes that backward of the kept chunks asks for; budget/chunk_bytes.h says what
-  // is held when. Gradients arrive when the kept chunks are gone, but what they borrow is not.
+  // Whether the arena has the bytes that backward of the kept chunks needs; budget/chunk_bytes.h says what is
+  // held when. Returned gradients arrive after the kept chunks are freed; what is borrowed counts as still
+  // held.
   bool kept_fits() const {
     ChunkShape shape = layer_.budget.chunk;
     shape.workspace = step_.decision.workspace;
@@ -146,14 +147,15 @@ class BackwardPass {
     return borrowing + (arrive ? shape.gradient_bytes : 0) <= gap_behind;
   }
 
-  // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
+  // Bytes of borrowed weights and of the gradients to send away. Arriving weights need no extra bytes: the
+  // gradients are allocated later and take at least as much.
   std::int64_t borrowing_bytes(std::span<const Pass> passes) const {
     const WeightTransfer& transfer = layer_.transfer;
     return transfer.borrows(step_.plan()) * layer_.experts.bytes_each(passes) +
            transfer.away_bytes(step_.plan(), layer_.parts.placement);
   }
 
-  // Those that weights are borrowed for where something is computed again.
+  // The passes for which weights are borrowed if something is recomputed.
   std::span<const Pass> again_passes() const {
     if (layer_.recompute() == Recompute::whole) return kBackwardWhole;
     return kBackwardAgain;
@@ -170,8 +172,8 @@ class BackwardPass {
     borrowing_ = true;
   }
 
-  // The tokens behind those that were kept go in chunks for which there is memory now. False if there are
-  // none.
+  // Cuts the tokens after the kept ones into chunks that fit the memory available now. False if there are no
+  // such tokens.
   bool plan_rest() {
     const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
     if (begin == step_.decision.chunks.end()) return false;
@@ -182,7 +184,7 @@ class BackwardPass {
     return true;
   }
 
-  // Under the plan for which weights are borrowed already, if it fits.
+  // Uses the plan whose weights are already borrowed, if it fits; otherwise decides on a new plan.
   void plan_rest_again(const TopK& rest) {
     layer_.clock.leave_chunk(Phase::plan);
     if (borrowing_ && layer_.schedule.decide_backward(rest, borrowing_bytes(again_passes()), step_.decision))
@@ -204,7 +206,7 @@ class BackwardPass {
     if (layer_.recompute() == Recompute::whole) compute_forward();
   }
 
-  // All that forward computed, as frameworks do that know nothing of the experts within.
+  // Recomputes the whole forward pass, like frameworks that cannot recompute a part of the experts' work.
   void compute_forward() {
     ChunkInFlight& now = *in_flight_;
     now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};
@@ -216,8 +218,8 @@ class BackwardPass {
     layer_.clock.enter(Phase::dispatch);
   }
 
-  // All positions of the chunk. Owners add to the caller's gradients, everyone else to what will be sent to
-  // the owner.
+  // Collects the groups of all the chunk's positions. Gradients of owned experts are added to the caller's
+  // tensors, all others to the buffers to be sent to the owners.
   void collect_groups(bool again) {
     const auto away = layer_.transfer.away();
     layer_.groups.clear();
@@ -248,7 +250,7 @@ class BackwardPass {
   ConstRows grad_output_;
   const MoeGradients& gradients_;
   bool borrowing_ = false;
-  bool rest_is_planned_ = false;  // then the present chunk is of the rest
+  bool rest_is_planned_ = false;  // if true, the current chunk belongs to the rest
   std::int64_t rest_begin_ = 0;   // the first token of the rest
   std::size_t rest_chunks_begun_ = 0;
   std::optional<ChunkInFlight> in_flight_;

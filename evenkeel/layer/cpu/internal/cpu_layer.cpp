@@ -23,7 +23,7 @@ void require_rule(const ChunkRule& rule) {
     throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
 }
 
-// Returns the layer that a CPU can run; throws for any other.
+// Returns the layer if a CPU can run it; throws otherwise.
 const LayerParts& checked(const LayerParts& layer) {
   const MemoryOptions& memory = layer.options.cpu().memory;
   require_rule(memory.rule);
@@ -43,7 +43,7 @@ std::shared_ptr<const ExpertFfn> given_or_cpu(const LayerParts& layer) {
   return given;
 }
 
-// Has planned a step of no tokens, so that it takes no memory in a later one.
+// Plans a step without tokens, so that the planner does not allocate in later steps.
 std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const LayerPlacement& placement) {
   std::unique_ptr<Planner> planner = make_planner(options);
   StepPlan plan;
@@ -51,13 +51,13 @@ std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const Layer
   return planner;
 }
 
-// Unlike CPUs, or sums in nodes, only cost the promise of equal bits.
+// Different CPUs and sum_in_nodes only cost the guarantee of equal bits.
 BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn, const CpuOptions& options) {
   BitwiseReport report = ffn.bitwise();
   const Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
   if (const int rank = first_to_differ(comm, arithmetic).front(); rank >= 0) {
     report.holds = false;
-    report.reason = fmt::format("the CPU of rank {} multiplies to other bits than that of rank 0", rank);
+    report.reason = fmt::format("matrix products on rank {}'s CPU round differently than on rank 0's", rank);
   }
   if (options.sum_in_nodes) {
     report.holds = false;
@@ -66,7 +66,7 @@ BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn, const CpuOpt
   return report;
 }
 
-// Ranks with unlike CPUs may need unlike bytes, but must choose alike.
+// Ranks with different CPUs may need different bytes but must decide alike, so all use the maximum.
 BudgetShape agreed(BudgetShape budget, Communicator& comm) {
   ChunkShape& chunk = budget.chunk;
   std::int64_t* const theirs[] = {&chunk.saved_bytes,
@@ -114,8 +114,8 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       owned_gradients(static_cast<std::size_t>(layer.shape.num_experts)),
       split_experts(owned_gradients.size()) {
   if (layer.arena.is_bounded()) set_bytes_aside();
-  // So that no step takes memory for its first operation or its deal.
-  groups.reserve(2 * owned_gradients.size());  // one is two where its own run is left out
+  // Reserve now, so that no step allocates.
+  groups.reserve(2 * owned_gradients.size());  // leaving out its own run splits a group in two
   result_rows.reserve(owned_gradients.size());
   stream.reserve();
   StepPlan any;
@@ -128,7 +128,7 @@ std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer) {
   return std::make_unique<CpuLayer>(layer);
 }
 
-// The promise of a budget: what every step needs is claimed, and the choices of states have their places.
+// Keeps the promise of a budget: claims what every step needs, and allocates the states' choices.
 void CpuLayer::set_bytes_aside() {
   Arena& arena = parts.arena;
   const int states = budget.states_in_flight;
@@ -136,7 +136,7 @@ void CpuLayer::set_bytes_aside() {
   if (!parts.options.with_backward) return;
   const std::int64_t each = state_bytes(budget.chunk, parts.options.max_tokens);
   if (arena.largest_gap_bytes() < arena.claimed_step_bytes() + each * states)
-    throw InvalidArgument("arena", "states of its other layers keep what this layer needs",
+    throw InvalidArgument("arena", "states of other layers hold the memory that this layer needs",
                           "all layers made before the first step");
   choices = arena.allocate(each * states, "choices of states", Lifetime::held);
   for (int i = 0; i < states; ++i) pool.set_aside(choices.data() + i * each);

@@ -28,10 +28,10 @@
 
 namespace evenkeel::internal {
 
-// PhaseClock knows the phase that a rank is in, and adds the thread's CPU time to the phase entered last.
+// Tracks the current phase of a rank, and adds the thread's CPU time to it.
 class PhaseClock {
  public:
-  // `on_phase`, if any, is told of every phase when it ends.
+  // `on_phase`, if set, is called at the end of every phase.
   explicit PhaseClock(std::function<void(const TimedPhase&)> on_phase) : on_phase_(std::move(on_phase)) {}
 
   void start(bool backward) {
@@ -42,9 +42,9 @@ class PhaseClock {
     since_ = thread_cpu_seconds();
   }
   void enter(Phase phase) { enter(phase, moment_.chunk); }
-  // The next chunk of the pass begins with this phase.
+  // Begins the next chunk of the pass with this phase.
   void enter_chunk(Phase phase) { enter(phase, statistics_.chunks++); }
-  // A phase that is of no chunk.
+  // Enters a phase that belongs to no chunk.
   void leave_chunk(Phase phase) { enter(phase, -1); }
   StepStatistics stop() {
     account();
@@ -74,7 +74,7 @@ class PhaseClock {
   StepMoment moment_;
   double since_ = 0;
   double wall_start_ = 0;
-  double wall_since_ = 0;  // where phases are told of
+  double wall_since_ = 0;  // only updated if on_phase_ is set
 };
 
 class CpuLayer final : public LayerBackend {
@@ -91,7 +91,7 @@ class CpuLayer final : public LayerBackend {
   const BitwiseReport& bitwise() const override { return bits; }
   std::int64_t least_budget() const override { return evenkeel::least_budget(budget); }
 
-  // Where a token's row begins.
+  // The address of a token's row.
   auto* row(const auto& of, std::int64_t token) const {
     return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
   }
@@ -109,12 +109,12 @@ class CpuLayer final : public LayerBackend {
   WeightTransfer transfer;
   const BudgetShape budget;
   StepSchedule schedule;
-  // What passes and their chunks fill before they read it; reused, so that no step allocates.
-  std::vector<ExpertGroup> groups;  // of one call of the products
+  // Scratch that each pass or chunk fills before it reads it; reused, so that no step allocates.
+  std::vector<ExpertGroup> groups;  // for one call of the products
   ResultRows result_rows;
   std::vector<GradientParts> owned_gradients;  // [E]
   std::vector<std::uint8_t> split_experts;     // [E]
-  Buffer choices;                              // of states in flight, where the arena has a budget
+  Buffer choices;                              // of states in flight, if the arena has a budget
   StepPool pool;
 
  private:

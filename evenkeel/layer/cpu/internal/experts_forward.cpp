@@ -20,15 +20,15 @@ ExpertsForward::ExpertsForward(CpuLayer& layer, const StepDecision& decision, co
   workspace_ = layer.parts.arena.allocate(decision.workspace.forward, "products");
 }
 
-// Messages read and write the buffers, which must not go before they are done.
+// Posted messages use the buffers, so they must finish before the buffers are freed.
 ExpertsForward::~ExpertsForward() {
   try {
     layer_.stream.synchronize();
-  } catch (...) {  // on the way out of what failed first
+  } catch (...) {  // an earlier error is already being thrown
   }
 }
 
-// Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
+// For experts that the step's plan splits, only a few results of this rank's own tokens are held at a time.
 void ExpertsForward::open_results(const StepPlan& plan) {
   for (ExpertId expert : indices<ExpertId>(layer_.parts.shape.num_experts))
     layer_.split_experts[expert.offset()] = plan.splits(expert, layer_.parts.placement) ? 1 : 0;
@@ -57,7 +57,8 @@ void ExpertsForward::compute_rest_and_sum(std::span<const float> weights, void* 
   layer_.stream.synchronize();
 }
 
-// Of the next tokens, when what they wait for is here; false if there are none.
+// Computes the results of the next range of tokens and waits for their results from elsewhere; false if no
+// tokens are left.
 bool ExpertsForward::compute_range() {
   if (!layer_.result_rows.next_range(own_rows_.as<std::int32_t>())) return false;
   layer_.clock.enter(Phase::compute);

@@ -1,4 +1,4 @@
-// The experts' work in forward on the rows of a chunk, and how its results come to their sums.
+// Computes the experts on the rows of a chunk in forward, and sums the results per token.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace evenkeel::internal {
 
 class ExpertsForward {
  public:
-  // Of a chunk of the step that was decided so; `hidden` is the row of its first token. Activations go to
-  // `saved`, if it has any. All must stay.
+  // For one chunk of the step that `decision` describes. `hidden` is the row of the chunk's first token.
+  // Activations go to `saved`, if it has any. All arguments must outlive this object.
   ExpertsForward(CpuLayer& layer, const StepDecision& decision, const Dispatched& dispatched,
                  const void* hidden, const SavedActivations& saved);
   ~ExpertsForward();
   ExpertsForward(const ExpertsForward&) = delete;
   ExpertsForward& operator=(const ExpertsForward&) = delete;
 
-  // The results that other ranks wait for, and those that are held until their tokens' sums.
+  // Computes the results that other ranks wait for, and those held until their tokens are summed.
   void compute_waiting();
-  // Collective. Sends them home, meanwhile computes the rest a range of tokens at a time, and writes the
-  // sums.
+  // Collective. Sends those results back, meanwhile computes the rest for one range of tokens at a time, and
+  // writes the sums.
   void compute_rest_and_sum(std::span<const float> weights, void* output);
-  // The rest alone, for what it saves.
+  // Computes only the rest, to save its activations.
   void compute_rest() {
     while (compute_range()) {
     }

@@ -1,4 +1,4 @@
-// The forward pass of a layer on the CPU; layer/internal/step_story.h has the order of its calls.
+// The forward pass of a layer on the CPU; layer/internal/step_story.h has the order of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -15,11 +15,11 @@ namespace {
 
 class ForwardPass {
  public:
-  // `step` will hold what backward wants. All must stay until the pass is run.
+  // `step` will hold what backward needs. All arguments must outlive the pass.
   ForwardPass(CpuLayer& layer, SavedStep& step, ConstRows hidden, const TopK& top_k, Rows output)
       : layer_(layer), step_(step), hidden_(hidden), top_k_(top_k), output_(output) {}
 
-  // On the step: its plan and its chunks.
+  // Decides the step's plan and its chunks together with the other ranks.
   void agree() {
     layer_.schedule.decide_forward(top_k_, *layer_.planner, step_.decision);
     layer_.clock.statistics().planning_seconds = layer_.schedule.planning_seconds();
@@ -79,7 +79,7 @@ class ForwardPass {
   }
 
  private:
-  // A chunk on its way. Its buffers go in the reverse order of their coming.
+  // The chunk being processed. Its buffers are freed in reverse order of allocation.
   struct ChunkInFlight {
     std::int64_t first_token;
     TopK top_k;

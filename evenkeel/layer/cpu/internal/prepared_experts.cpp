@@ -48,7 +48,7 @@ std::int64_t PreparedExperts::bytes_each(std::span<const Pass> passes) const {
   return bytes;
 }
 
-// Weights prepared for forward begin with those that recompute wants, and serve both passes.
+// Weights prepared for forward begin with the bytes that recompute needs, so native experts use one copy.
 const std::byte* PreparedExperts::of(ExpertId expert, Pass pass) const {
   const bool is_native = std::ranges::binary_search(natives_.experts, expert);
   if (is_native && pass == Pass::recompute) pass = Pass::forward;

@@ -1,8 +1,8 @@
-// The weights that a rank multiplies with, in the order in which the products want them: those at home, and
-// those that it borrows for a pass.
+// The weights that a rank multiplies with, packed as the products need them: native weights, and those
+// borrowed for a pass.
 //
-// Borrowed ones are packed once, as they arrive, and stay packed for all chunks of the pass; the plain
-// tensors do not.
+// Borrowed weights are packed once, as they arrive, and stay packed for all chunks of the pass; the plain
+// tensors are not kept.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@
 
 namespace evenkeel::internal {
 
-// For what passes borrowed weights are wanted. In backward: with nothing to compute again, by chunk, or all
-// at once.
+// The passes for which borrowed weights are prepared. In backward: without recomputing, with recomputing by
+// chunk, or with recomputing the whole forward.
 inline constexpr Pass kForward[] = {Pass::forward};
 inline constexpr Pass kBackward[] = {Pass::backward};
 inline constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
@@ -29,26 +29,26 @@ inline constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
 
 class PreparedExperts {
  public:
-  // With space for borrowing all experts there are, so that no step allocates.
+  // Reserves space for borrowing all experts, so that no step allocates.
   PreparedExperts(const ExpertFfn& ffn, Arena& arena, const LayerPlacement& placement, RankId me,
                   bool with_backward);
 
-  // `weights` in the order of placement.natives(me), whole; the tensors must stay as they are until the next
-  // call.
+  // `weights` are complete and in the order of placement.natives(me). The tensors must stay unchanged until
+  // the next call.
   void set_natives(std::span<const ExpertWeights> weights);
 
-  // Collective. Carries out the plan's transfers and prepares what arrives for each of `passes`, which must
-  // stay.
+  // Collective. Carries out the plan's transfers and prepares the arriving weights for each of `passes`,
+  // which must stay valid until give_back().
   void borrow(const StepPlan& plan, std::span<const Pass> passes, WeightTransfer& transfer);
   void give_back();
-  // Bytes that one borrowed expert takes.
+  // Bytes of one borrowed expert.
   std::int64_t bytes_each(std::span<const Pass> passes) const;
 
-  // Of an expert at home or borrowed; null for a pass that was not asked for.
+  // The prepared weights of a native or borrowed expert; null if they were not prepared for `pass`.
   const std::byte* of(ExpertId expert, Pass pass) const;
 
  private:
-  // Prepared one behind the other, each for all the passes.
+  // Consecutive prepared experts, each prepared for all passes.
   struct Packed {
     std::vector<ExpertId> experts;
     std::span<const Pass> passes;
@@ -59,7 +59,7 @@ class PreparedExperts {
 
   const ExpertFfn& ffn_;
   Arena& arena_;
-  std::vector<ExpertParts> parts_;  // [E] the caller's tensors; empty where foreign
+  std::vector<ExpertParts> parts_;  // [E] the caller's tensors; empty for foreign experts
   Packed natives_, borrowed_;
   std::unique_ptr<MemoryRange> native_memory_;
   Buffer borrowed_memory_;

@@ -1,5 +1,4 @@
-// A step between its forward and its backward pass: its plan, its tokens' choices, and the chunks that were
-// kept.
+// A step between its forward and its backward pass: its plan, its tokens' choices, and the kept chunks.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +16,17 @@
 
 namespace evenkeel::internal {
 
-// The activations that forward saved of a chunk: of all its positions, or of none.
+// The activations that forward saved for a chunk: of all its positions or of none.
 class SavedActivations {
  public:
-  // Of none.
+  // Saves none.
   SavedActivations() = default;
   SavedActivations(Arena& arena, const Dispatched& dispatched, const ChunkShape& shape, Lifetime lifetime)
       : buffer_(arena.allocate(saved_bytes(shape, dispatched.positions_here), "saved activations", lifetime)),
         bytes_each_(shape.saved_bytes) {}
 
   bool any() const { return bytes_each_ > 0; }
-  // Of a position; null where none were saved.
+  // The activations of a position; null if none were saved.
   std::byte* at(std::int64_t position) const {
     return any() ? buffer_.data() + position * bytes_each_ : nullptr;
   }
@@ -39,7 +38,7 @@ class SavedActivations {
   std::int64_t bytes_each_ = 0;
 };
 
-// A chunk whose rows and tables stayed.
+// A chunk whose rows and tables were kept for backward.
 struct KeptChunk {
   std::int64_t first_token = 0;
   Dispatched dispatched;
@@ -51,22 +50,23 @@ class SavedStep final : public StepState {
   const StepPlan& plan() const override { return decision.plan; }
   std::span<const Chunk> chunks() const override { return decision.chunks; }
 
-  StepDecision decision;        // of the forward pass, then of what backward computes again
-  std::vector<KeptChunk> kept;  // the first chunks
-  Buffer own_choices;           // where the layer has no memory set aside for them
+  StepDecision decision;        // of the forward pass, later of the recomputed part of backward
+  std::vector<KeptChunk> kept;  // the step's first chunks
+  Buffer own_choices;           // used if the layer has set no memory aside for choices
   std::byte* choices = nullptr;
 };
 
-// Where a layer's steps come from and go back to, so that the vectors inside are used again.
+// A pool of a layer's steps, so that their vectors are reused.
 class StepPool {
  public:
-  // Memory for the choices of one step. Where some is set aside, as many steps are alive at most.
+  // Adds memory for the choices of one step. Once called, the number of live steps is limited to the number
+  // of calls.
   void set_aside(std::byte* choices) {
     free_choices_.push_back(choices);
     limited_ = true;
   }
 
-  // Null where as many are alive as may be.
+  // Returns null if the limit of live steps is reached.
   SavedStep* take() {
     if (limited_ && free_choices_.empty()) return nullptr;
     if (free_.empty()) {
@@ -89,9 +89,9 @@ class StepPool {
   }
 
  private:
-  std::vector<std::unique_ptr<SavedStep>> free_;  // has memory for every step there is
+  std::vector<std::unique_ptr<SavedStep>> free_;  // has capacity for every existing step
   std::size_t steps_ = 0;
-  std::vector<std::byte*> free_choices_;  // never more than at the beginning
+  std::vector<std::byte*> free_choices_;  // never exceeds the number of set_aside() calls
   bool limited_ = false;
 };
 

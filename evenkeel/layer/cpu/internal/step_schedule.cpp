@@ -25,7 +25,8 @@ void require_experts(const TopK& top_k, int num_experts) {
 
 }  // namespace
 
-// Of what is cut, a unit is at most one token of a rank: the smallest such multiple of the number of blocks.
+// A step is cut in units of at most one token per rank: units_ is the smallest multiple of kStepBlocks that
+// ensures this.
 StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement,
                            const BudgetShape& shape, const MemoryOptions& options, bool cuts)
     : comm_(comm),
@@ -86,7 +87,7 @@ void StepSchedule::gather_memories(std::int64_t tokens, std::int64_t borrowed) {
       .wait();
 }
 
-// As many as every rank has memory to count.
+// The most blocks for which every rank has memory for the block table.
 int StepSchedule::num_blocks() const {
   static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
   const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
@@ -134,7 +135,7 @@ void StepSchedule::gather_counts(const TopK& top_k, const char* name) {
   counts_.sum_loads();
 }
 
-// Of a step that is one chunk, the counts are at hand.
+// Counts are gathered again only if the step has several chunks.
 const StepPlan& StepSchedule::plan_chunk(const TopK& part, const StepDecision& step) {
   if (step.chunks.size() > 1)
     gather_counts(part, "counts of a chunk");

@@ -1,5 +1,5 @@
-// What a step's decision follows from, gathered from all ranks, so that all make the same one; and the plans
-// of its chunks.
+// Gathers the inputs of a step's decision from all ranks, so that all decide the same, and makes the plans of
+// its chunks.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,21 @@ namespace evenkeel::internal {
 
 class StepSchedule {
  public:
-  // Chunks are cut only where `cuts`; otherwise a step is one chunk. Arguments passed by reference must stay.
+  // Steps are cut into chunks only if `cuts`; otherwise a step is one chunk. Arguments passed by reference
+  // must outlive this object.
   StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement, const BudgetShape& shape,
                const MemoryOptions& options, bool cuts);
 
   // Collective.
   void decide_forward(const TopK& top_k, Planner& planner, StepDecision& decision);
-  // Collective. Whether on every rank what it asks about fits.
+  // Collective. Whether `fits_here` is true on every rank.
   bool fits_everywhere(bool fits_here);
-  // Collective. Of what backward has to compute again; the decision is that of forward. Where this rank holds
-  // `borrowed` bytes for the step's plan already, under that plan alone: false if it does not fit.
+  // Collective. Decides how backward recomputes `rest`; `decision` comes in as that of forward. If this rank
+  // already holds `borrowed` bytes for the step's plan, only that plan is tried: false if it does not fit.
   bool decide_backward(const TopK& rest, std::optional<std::int64_t> borrowed, StepDecision& decision);
 
   std::int64_t units() const { return units_; }
-  // A chunk's part of a rank's tokens.
+  // The part of a rank's tokens that belongs to the chunk.
   TopK part_of(const Chunk& chunk, const TopK& all) const {
     const std::int64_t first = chunk.first_token(all.tokens, units_);
     return all.part(first, chunk.end_token(all.tokens, units_) - first);
@@ -46,8 +47,8 @@ class StepSchedule {
   // CPU time of the last decision.
   double planning_seconds() const { return planning_seconds_; }
 
-  // Collective, for the chunks in order: the plan of the next one, of which this rank has the tokens `part`,
-  // and, in counts(), its counts.
+  // Collective; call for each chunk in order. Returns the plan of the next chunk, in which this rank has the
+  // tokens `part`, and sets counts() to the chunk's counts.
   const StepPlan& plan_chunk(const TopK& part, const StepDecision& step);
   const Counts& counts() const { return counts_; }
 
@@ -71,9 +72,9 @@ class StepSchedule {
   StepDecider decider_;
   CpuStream stream_;
   std::vector<RankMemory> memories_;
-  bool covered_ = true;                  // the step's plan is that of what is cut, no more
-  Counts counts_;                        // of the step, then of its present chunk
-  std::vector<std::int32_t> one_block_;  // the least table of a step: no larger than its counts
+  bool covered_ = true;                  // the step's plan covers exactly the tokens being cut
+  Counts counts_;                        // of the step, then of its current chunk
+  std::vector<std::int32_t> one_block_;  // the smallest table of a step: no larger than its counts
   ChunkShares shares_;
   StepPlan chunk_plan_;
   double planning_seconds_ = 0;

@@ -1,4 +1,4 @@
-// A layer's memory, and what ranks tell each other before the first step.
+// Sets up a layer's memory, and shares addresses between the ranks before the first step.
 #include "evenkeel/layer/cuda/internal/gpu_layer.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ cuda::ExpertLayout layout_of(const ExpertShape& e) {
   return layout;
 }
 
-// The tensors of a block of memory; null where an expert has none.
+// The tensors within a block of memory; null for parts that the expert does not have.
 template <class Number>
 std::array<Number*, 4> parts_of(const cuda::ExpertLayout& layout, Number* block) {
   std::array<Number*, 4> parts{};
@@ -47,14 +47,14 @@ std::array<Number*, 4> parts_of(const cuda::ExpertLayout& layout, Number* block)
   return parts;
 }
 
-// An arena without a budget has room for any cut.
+// Without a budget any cut fits.
 constexpr std::int64_t kUnboundedBytes = std::numeric_limits<std::int64_t>::max();
 
-// Returns the layer that a GPU can run; throws for any other.
+// Returns the layer if a GPU can run it; throws otherwise.
 const LayerParts& checked(const LayerParts& layer, const CudaStream& stream, const GpuOptions& gpu) {
   if (layer.shape.expert.type != DataType::bf16)
-    throw Unsupported("a layer on a GPU of " + std::string(name_of(layer.shape.expert.type)) +
-                      " rows; it takes bf16");
+    throw Unsupported("a layer on a GPU takes bf16 rows, not " +
+                      std::string(name_of(layer.shape.expert.type)));
   if (layer.arena.gpu() != stream.gpu())
     throw InvalidArgument("arena", "is not on the stream's GPU", fmt::format("one on GPU {}", stream.gpu()));
   if (gpu.borrow_slots < 0)
@@ -63,7 +63,7 @@ const LayerParts& checked(const LayerParts& layer, const CudaStream& stream, con
   return layer;
 }
 
-// On the stream's GPU, which becomes the thread's current one.
+// Makes the products on the stream's GPU, which becomes the thread's current GPU.
 std::shared_ptr<const CudaExpertFfn> make_ffn(CudaStream& stream, const ExpertShape& shape) {
   static_cast<void>(stream.native());
   return make_cuda_expert_ffn(shape);
@@ -72,10 +72,10 @@ std::shared_ptr<const CudaExpertFfn> make_ffn(CudaStream& stream, const ExpertSh
 }  // namespace
 
 const StepPlan& GpuState::plan() const {
-  throw Unsupported("the plan of a step on a GPU: it stays there; report() says what was decided");
+  throw Unsupported("the plan of a step on a GPU stays there; use report()");
 }
 std::span<const Chunk> GpuState::chunks() const {
-  throw Unsupported("the chunks of a step on a GPU: they stay there; report() says how many");
+  throw Unsupported("the chunks of a step on a GPU stay there; report() has their number");
 }
 
 GpuLayer::GpuLayer(const LayerParts& layer, CudaStream& stream, const GpuOptions& options)
@@ -96,13 +96,13 @@ GpuLayer::~GpuLayer() {
 void GpuLayer::await_others() noexcept {
   barrier_.await_others();
   for (const int gpu : std::set<int>(gpus_.begin(), gpus_.end())) cuda::await_gpu(gpu);
-  cuda::await_gpu(stream_.gpu());  // the thread's current GPU again
+  cuda::await_gpu(stream_.gpu());  // last, so that this is the thread's current GPU again
 }
 
 void GpuLayer::set_up() {
   open_peers();
   Arena& arena = parts_.arena;
-  // Ranks must decide alike, so that the tightest decides for all.
+  // All ranks must decide alike, so the smallest budget decides for all.
   std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : kUnboundedBytes};
   parts_.comm.all_reduce(budget, Reduction::min, words_, "budget").wait();
   fit(budget[0]);
@@ -112,21 +112,20 @@ void GpuLayer::set_up() {
   meet_peers();
   for (std::size_t slot = buffers_.states.size(); slot-- > 0;)
     free_.push_back(std::make_unique<GpuState>(slot));
-  // A row's bits are its numbers' alone, where all ranks have the same kernels.
+  // If all ranks use the same kernels, a row's result depends only on that row.
   const Digest kernels[] = {{"kernels", static_cast<std::uint64_t>(ffn_->kernels())}};
   const int unlike = first_to_differ(parts_.comm, kernels).front();
   bits_.holds = unlike < 0;
-  if (unlike >= 0)
-    bits_.reason = fmt::format("the GPU of rank {} has other kernels than that of rank 0", unlike);
+  if (unlike >= 0) bits_.reason = fmt::format("rank {}'s GPU runs other kernels than rank 0's", unlike);
 }
 
-// Kernels of this rank's GPU read the memory of all others'.
+// Lets kernels on this rank's GPU read the memory of all other ranks' GPUs.
 void GpuLayer::open_peers() {
   gpus_ = gather(stream_.gpu());
   for (std::size_t rank = 0; rank < gpus_.size(); ++rank)
     if (!cuda::open_memory(gpus_[rank], stream_.gpu()))
       throw Unsupported(
-          fmt::format("a layer across GPUs {} and {} (ranks {} and {}): neither reads the other's memory",
+          fmt::format("a layer across GPUs {} and {} (ranks {} and {}): they cannot read each other's memory",
                       gpus_[rank], stream_.gpu(), rank, parts_.comm.rank().value()));
   static_cast<void>(stream_.native());
 }
@@ -163,7 +162,7 @@ BufferShape GpuLayer::shape_for(int slots, int chunks, int slices, std::int64_t 
   shape.layout = layout_of(parts_.shape.expert);
   shape.workspace_bytes = ffn_->forward_workspace_bytes(shape.route.num_groups(), positions);
   if (parts_.options.with_backward) {
-    // Which pointers are null is what the size depends on.
+    // The size depends on which pointers are null, so any non-null pointer will do.
     static float some;
     DeviceBackward call;
     call.grad_input = &some;
@@ -174,7 +173,7 @@ BufferShape GpuLayer::shape_for(int slots, int chunks, int slices, std::int64_t 
   return shape;
 }
 
-// Of the rank with the most: ranks have unlike numbers of experts at home, and must decide alike.
+// The most bytes that any rank needs. Ranks have different numbers of native experts but must decide alike.
 std::int64_t GpuLayer::most_bytes(int slots, int chunks, std::int64_t positions) const {
   const auto slices = static_cast<int>(parts_.options.max_tokens / 64);
   BufferShape shape = shape_for(slots, chunks, 2 * chunks + slices, positions);
@@ -186,7 +185,7 @@ std::int64_t GpuLayer::most_bytes(int slots, int chunks, std::int64_t positions)
   return lay_out(shape, nullptr).bytes;
 }
 
-// Slots first: fewer of them where the finest cut does not fit beside them.
+// Chooses the number of slots first, and halves it while no cut fits beside them.
 void GpuLayer::fit(std::int64_t budget) {
   const int ranks = parts_.comm.size();
   const std::int64_t max_tokens = parts_.options.max_tokens;
@@ -224,7 +223,7 @@ void GpuLayer::set_planner(const PlannerOptions& options) {
   planner_ = std::make_unique<cuda::CudaPlanner>(homes_, rules);
 }
 
-// Every rank learns where the others keep what it reads.
+// Shares the addresses of the memory that ranks read from each other.
 void GpuLayer::meet_peers() {
   for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(buffers_.outbox[turn]), buffers_.outboxes[turn]);
   PeerView mine;
@@ -254,8 +253,8 @@ void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
   barrier_.sync(stream_);
 }
 
-// A rank's own experts add to the caller's tensors, all others to blocks that are their owners' to read. The
-// device is told where they are once.
+// Gradients of owned experts are added to the caller's tensors, all others to blocks that their owners read.
+// Uploads the addresses only when they change.
 void GpuLayer::set_gradients(std::span<const ExpertGradients> gradients) {
   if (shown_gradients_ && std::ranges::equal(gradients, *shown_gradients_)) return;
   const auto own = parts_.natives();

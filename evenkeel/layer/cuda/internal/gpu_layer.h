@@ -1,5 +1,5 @@
-// The part of a layer that carries out its steps on a GPU: its memory, its tables and its place among the
-// ranks. A step's launches are in gpu_step.cpp.
+// The part of a layer that carries out its steps on a GPU: its memory, its tables and the addresses shared
+// with other ranks. A step's launches are in gpu_step.cpp.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace evenkeel::internal {
 
-// A step whose plan and choices are on the device, in the buffers of its slot.
+// A step whose plan and choices are on the device, in the StateBuffers of index slot().
 class GpuState final : public StepState {
  public:
   explicit GpuState(std::size_t slot) : slot_(slot) {}
@@ -73,7 +73,7 @@ class GpuLayer final : public LayerBackend {
     return {top_k.experts.data(), top_k.tokens, buffers.before, buffers.rank_in_slice};
   }
   cuda::ChunkWork work(const cuda::StateBuffers& buffers, const TopK& top_k, int chunk) const;
-  // The groups whose weights are at hand in a round: natives and the first slots, or the next slots.
+  // The groups of a round: the natives and the first slots in round 0, the next slots in later rounds.
   DeviceGroups groups(int round) const;
   std::span<std::byte> workspace() const {
     return {buffers_.workspace, static_cast<std::size_t>(buffer_shape_.workspace_bytes)};
@@ -86,19 +86,19 @@ class GpuLayer final : public LayerBackend {
   const GpuOptions options_;
   std::shared_ptr<const CudaExpertFfn> ffn_;
   cuda::PlacementTables tables_;
-  CudaStream side_;  // weights travel beside tokens
+  CudaStream side_;  // copies weights in parallel with tokens
   CpuStream words_;
   BitwiseReport bits_;
   std::int64_t least_budget_ = 0;
   cuda::BufferShape buffer_shape_;
   Buffer memory_;
   cuda::LayerBuffers buffers_;
-  cuda::PlacementView homes_;  // on the device
+  cuda::PlacementView homes_;  // in device memory
   std::unique_ptr<cuda::CudaPlanner> planner_;
   std::vector<std::unique_ptr<GpuState>> free_;
-  std::optional<std::vector<ExpertGradients>> shown_gradients_;  // the ones that the device was told of
+  std::optional<std::vector<ExpertGradients>> shown_gradients_;  // the ones last uploaded to the device
   std::vector<int> gpus_;                                        // by rank
-  cuda::StreamBarrier barrier_;  // the first to end: until then others may read what is above
+  cuda::StreamBarrier barrier_;  // destroyed first: until then other ranks may read the members above
 };
 
 }  // namespace evenkeel::internal

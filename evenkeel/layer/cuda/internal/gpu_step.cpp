@@ -1,4 +1,4 @@
-// A step's launches.
+// The kernel launches of a step.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ DeviceGroups GpuLayer::groups(int round) const {
   return groups;
 }
 
-// Launches that order_forward() and order_backward() both call. Each has more of its own below.
+// The launches that order_forward() and order_backward() share; the classes below add their own.
 class GpuLayer::Step {
  public:
   Step(GpuLayer& layer, const GpuState& state)
@@ -65,7 +65,7 @@ class GpuLayer::Step {
     cuda::receive(chunk_, layer_.stream_);
     cuda::gather_rows(chunk_, cuda::TokenRows::hidden, columns(), layer_.buffers_.rows, layer_.stream_);
   }
-  // With a round's groups, whose weights are here by then.
+  // Calls run() with the groups of a round, after their weights have arrived.
   template <class Run>
   void run_round(int round, const Run& run) {
     weights_.reset();
@@ -84,7 +84,7 @@ class GpuLayer::Step {
     cuda::borrow_weights(chunk_, layer_.buffer_shape_.layout, round, layer_.buffers_.places, stream);
   }
 
-  std::optional<Fork> weights_;  // while they travel beside tokens
+  std::optional<Fork> weights_;  // set while weights are copied in parallel with tokens
 };
 
 class GpuLayer::ForwardStep : public Step {
@@ -99,7 +99,7 @@ class GpuLayer::ForwardStep : public Step {
     cuda::count_slices(layer_.route(), layer_.slices(state_, top_k_), layer_.buffers_.block_counts,
                        layer_.stream_);
   }
-  // The only agreement between ranks: counts gathered, plan made by each from the same.
+  // The only agreement between ranks: each gathers the counts and makes the same plan from them.
   void plan() {
     const cuda::Peers peers{layer_.buffers_.outboxes[0], layer_.buffers_.views};
     cuda::gather_counts(layer_.route(), peers, state_.counts, layer_.stream_);

@@ -1,12 +1,13 @@
-// The order in which a rank hands a step to its stream, and where all ranks' streams meet; apart from the
-// launches themselves.
+// The order in which a rank submits a step to its stream, and the barriers of all ranks' streams; separate
+// from the launches themselves.
 //
-// Why it holds  What a rank reads of another was written before a barrier that both passed, and is written
-//               again only after a later one: the tensors of a call, counts and outboxes before the barrier
-//               that follows deal(), results before the one that follows run_experts(). combine() of a chunk
-//               still reads outboxes while others deal the next, so that these take turns.
-// Rounds        Of a chunk's experts, as many at a time as there are places for what is borrowed. The first
-//               round of a step is sent its weights beside the tokens, of a later chunk it has them.
+// Correctness   Data that another rank reads is written before a barrier that both pass, and overwritten only
+//               after a later barrier. The tensors of a call, counts and outboxes are written before the
+//               barrier after deal(), results before the barrier after run_experts(). combine() still reads
+//               a chunk's outboxes while other ranks deal the next chunk, so two outboxes alternate.
+// Rounds        Each round runs the experts whose borrowed weights are in the slots. In the step's first
+//               chunk the first round's weights are copied in parallel with the tokens; in later chunks they
+//               are already in the slots.
 #pragma once
 
 #include "evenkeel/exchange/cuda/weight_copies.h"
@@ -14,7 +15,7 @@
 
 namespace evenkeel::cuda {
 
-// A pass as layer/internal/step_story.h tells it, made of launches.
+// A pass for layer/internal/step_story.h, made of launches.
 template <class Launches>
 class OrderedPass {
  public:
@@ -48,7 +49,7 @@ class OrderedPass {
     step_.sync();
   }
   void combine() { step_.combine(chunk_); }
-  void give_back() {}  // slots are filled anew
+  void give_back() {}  // nothing to free: the next step overwrites the slots
   void return_gradients() { step_.return_gradients(); }
 
  private:
