@@ -139,7 +139,7 @@ std::string Method::description() const {
 }
 
 std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
-  // A name of what cannot be compared here is refused by whoever knows why.
+  // A usual method that is not possible here gets its error later, from the code that knows the reason.
   Known all = known;
   all.seconds = all.unlike_links = all.two_levels = all.budget = true;
   all.backward = false;
@@ -162,12 +162,12 @@ std::vector<Method> usual_methods(const Known& known) {
     methods.push_back(parse_method(parts));
     methods.back().name = name;
   };
-  // At least a copy a rank, and equally many physical experts on every rank.
+  // At least one copy per rank, and equally many physical experts on every rank.
   int copies = known.num_ranks + (known.num_ranks - known.num_experts % known.num_ranks) % known.num_ranks;
   while (copies + known.num_ranks <= known.num_experts / 8) copies += known.num_ranks;
   add("ep", "ep");
   if (known.seconds) add("fsdp", "fsdp");
-  if (known.num_ranks > 1) add("eplb", fmt::format("eplb:{}", copies));  // an expert is on a rank once
+  if (known.num_ranks > 1) add("eplb", fmt::format("eplb:{}", copies));  // a rank holds an expert only once
   add("moetuner", "moetuner");
   add("robust", "robust");
   add("llep", "llep");

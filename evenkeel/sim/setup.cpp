@@ -54,7 +54,7 @@ std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::st
   return machine;
 }
 
-// The links of the machine, where nobody described the topology's.
+// Adds the machine's links if nobody described the topology's.
 Topology with_links(Topology topology, const SimRequest& request, const Machine& machine,
                     std::vector<std::string>& notes) {
   Topology::Description description = topology.description();
@@ -79,7 +79,8 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
   return Topology(std::move(description));
 }
 
-// What require_links() takes (cost/spill_costs.h); on other machines links are timed, and not planned by.
+// True if require_links() (cost/spill_costs.h) accepts the topology. On other machines links are timed, but
+// plans do not use them.
 bool planners_know_links(const Topology::Description& topology) {
   return topology.links.empty() && topology.speeds.empty() && topology.capacities.empty() &&
          topology.devices_per_rank == 1;
