@@ -82,9 +82,9 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
   if (request.machine.model && steps->assignments_per_step() > kMostAssignments)
     throw InvalidArgument("recordings",
                           fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
-                          "counts of tokens: shares and averages say nothing of sizes, so without a model");
+                          "token counts; shares or averages, only without a model");
   if (const std::int64_t left = steps->tokens_left_out(); left > 0)
-    all.notes.push_back(fmt::format("{} tokens behind the last whole step are left out", left));
+    all.notes.push_back(fmt::format("{} tokens after the last whole step are left out", left));
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);
   const Known known{.num_experts = experts,
                     .num_ranks = shape.ranks,

@@ -39,7 +39,7 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
       break;
     case Step::level_links:
       if (!knows_links)
-        throw InvalidArgument("methods", "level-links, but nothing is known of links, or all are alike",
+        throw InvalidArgument("methods", "level-links, but links are unknown or all alike",
                               "level, or a topology whose links within nodes and across differ");
       add(Kind::level, true);
       break;
@@ -47,7 +47,7 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
       break;
     case Step::best:
       if (!setup.layer || !setup.machine)
-        throw InvalidArgument("methods", "best needs sizes and rates, which predict the fastest",
+        throw InvalidArgument("methods", "best needs sizes and rates to predict the fastest",
                               "level, or a model and a machine");
       add(Kind::ep, false);
       add(Kind::least_loaded, false);
@@ -128,10 +128,10 @@ bool covers(const StepPlan& plan, const LayerTokens& tokens) {
 Nodes nodes_for(const Method& method, const SimSetup& setup) {
   if (!method.two_levels) return {};
   if (method.memory != Method::Memory::unlimited)
-    throw InvalidArgument("methods", method.name + ": a step in two levels is not cut to a budget",
+    throw InvalidArgument("methods", method.name + ": two-levels does not work with a budget",
                           "two-levels without memfine and budget");
   if (method.step == Method::Step::slots)
-    throw InvalidArgument("methods", method.name + ": slots are filled in one level",
+    throw InvalidArgument("methods", method.name + ": slots do not work with two-levels",
                           "two-levels without slots");
   Nodes nodes(setup.topology.description().node_of_rank);
   if (!nodes.two_levels())

@@ -41,10 +41,10 @@ constexpr std::array<Part<Homes>, 5> kHomes = {{
 constexpr std::array<Part<Step>, 6> kSteps = {{
     {"ep", Step::ep, "nothing moves"},
     {"llep", Step::llep, "each step's excess moves as LLEP moves it"},
-    {"level", Step::level, "each step's excess moves to the level"},
+    {"level", Step::level, "each step's excess moves until ranks are level"},
     {"level-links", Step::level_links, "each step's excess moves where links allow"},
     {"slots", Step::slots, "{} borrowed experts a rank stay from step to step", Number::needed},
-    {"best", Step::best, "each step as it is predicted to be fastest"},
+    {"best", Step::best, "each step the way that is predicted to be fastest"},
 }};
 constexpr std::array<Part<Memory>, 2> kMemories = {{
     {"memfine", Memory::memfine, "in MemFine's chunks, or more where these do not fit"},
@@ -90,7 +90,7 @@ class MethodParser {
     } else if (name == "two-levels") {
       once(method_.two_levels, part, Number::none, number);
     } else {
-      refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
+      refuse(part, part == "fsdp" ? "cannot be combined with other parts" : "is no part of a method");
     }
   }
 
@@ -133,7 +133,7 @@ std::string Method::description() const {
   std::string text = of(kHomes, homes, copies);
   if (copies > 0 && homes != Homes::eplb) text += fmt::format(", with {} copies of popular experts", copies);
   text += "; " + of(kSteps, step, slots);
-  if (two_levels) text += "; what several ranks of a node want crosses the link to it once";
+  if (two_levels) text += "; a row that several ranks of a node want crosses the link once";
   if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
   return text;
 }

@@ -236,7 +236,7 @@ std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape 
                             fmt::format("1..{}", experts));
     if (cut.tokens)
       throw InvalidArgument("step_tokens",
-                            fmt::format("{} has loads, whose steps are its own", recording.name),
+                            fmt::format("{} has loads, already divided into steps", recording.name),
                             "a trace, or to leave it out");
     const std::span<const RoutingProfile> own = recording.steps;
     steps =

@@ -77,7 +77,8 @@ class Setter {
   void set_link(SimRequest& machine, const std::string& value) const {
     require_levels(machine.topology);
     if (!machine.topology_has_links)
-      throw InvalidArgument(argument_, "link, but no topology says what links are", "a topology with links");
+      throw InvalidArgument(argument_, "link, but the topology does not describe links",
+                            "a topology with links");
     Topology::Description all = machine.topology.description();
     (machine.topology.num_nodes() > 1 ? all.across : all.within).gigabytes_per_s =
         parse_number(argument_, value, bandwidth_range.least, bandwidth_range.most);
@@ -135,9 +136,10 @@ std::string bottleneck_of(const Sweep& sweep) {
   for (const SweepPoint& point : sweep.points) {
     const SimPhase part = largest_part(point);
     if (part == before) continue;
-    text += fmt::format(
-        "{}at {} {} takes the most of a step of plain EP ({:.0f} %)", text.empty() ? "" : "; ", point.value,
-        part == SimPhase::plan ? "starting layers (counts, plan, messages)" : name_of(part), share(point));
+    text += fmt::format("{}at {} {} takes the largest part of plain EP's step ({:.0f} %)",
+                        text.empty() ? "" : "; ", point.value,
+                        part == SimPhase::plan ? "starting layers (counts, plan, messages)" : name_of(part),
+                        share(point));
     before = part;
   }
   return text;

@@ -145,7 +145,7 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
   if (misfits > 0 || misfits_before > 0) {
     // A step that does not fit cannot run, so this decides.
     sum.answer = misfits > 0 ? Answer::does_not_pay : Answer::pays;
-    sum.sentence = fmt::format("{} of {} steps do not fit, of plain EP {}; {}{}", misfits,
+    sum.sentence = fmt::format("{} of {} steps do not fit (plain EP: {}); {}{}", misfits,
                                comparison_.num_steps, misfits_before, figure, cost_of(sum));
   } else if (before == after) {
     sum.answer = Answer::does_not_pay;
@@ -194,10 +194,9 @@ std::string Judge::cost_of(const MethodSummary& sum) const {
     cost += fmt::format(", {} of weights{} a step", size_text(*sum.weight_bytes),
                         comparison_.backward ? " and gradients" : "");
   if (sum.moved_bytes > 0)
-    cost += fmt::format(", and {} a step of experts that move to new homes", size_text(sum.moved_bytes));
+    cost += fmt::format(", and {} a step for experts that move to new homes", size_text(sum.moved_bytes));
   if (sum.copy_bytes.value_or(0) > 0)
-    cost +=
-        fmt::format(", with {} of copies on a rank, which its peak leaves out", size_text(*sum.copy_bytes));
+    cost += fmt::format(", with {} of copies on a rank (not in its peak)", size_text(*sum.copy_bytes));
   if (sum.recomputed > 0) cost += fmt::format(", with {:.0f} % computed twice", 100 * sum.recomputed);
   return cost;
 }
