@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-// The rows of the fullest rank of all steps and layers, of a step with as many assignments as are asked for.
+// Rows of the fullest rank over all steps and layers, scaled to the assignments of a step of `serving`.
 std::int64_t fullest_rows(const ServingModel& serving, std::span<const RoutingProfile> steps,
                           const Topology& topology, const Placement& placement) {
   double most = 1;
