@@ -38,8 +38,9 @@ std::vector<RoutingCase> recorded_cases(const ServingModel& serving, const std::
                           "counts [steps, layers, experts], a trace, or a server's recording of steps");
   if (steps.front().num_experts() != experts)
     throw InvalidArgument(
-        "counts", fmt::format("{} is of {} experts", name, steps.front().num_experts()),
-        fmt::format("one of the model's {}; of a trace, convert --num-experts says it", experts));
+        "counts", fmt::format("{} has {} experts", name, steps.front().num_experts()),
+        fmt::format("a recording of the model's {} experts; for a trace, set them with convert --num-experts",
+                    experts));
   const int ranks = static_cast<int>(serving.setup().parallel.expert);
   const Topology topology = Topology::uniform(1, ranks);
   const Placement contiguous =

@@ -184,10 +184,9 @@ std::vector<std::string> ServingModel::notes() const {
       !setup_.expert_bytes)
     notes.push_back(
         fmt::format("the checkpoint is quantized ({}), and its weights are counted with {} bytes: "
-                    "--bytes weight=N or --expert-bytes SIZE says what they take",
+                    "give their size by --bytes weight=N or --expert-bytes SIZE",
                     type, matrix_bytes()));
-  if (!model().prediction_layers.empty())
-    notes.emplace_back("layers that predict further tokens are not counted");
+  if (!model().prediction_layers.empty()) notes.emplace_back("multi-token-prediction layers are not counted");
   const auto is_state = [](const CacheShape& cache) { return cache.unit == CacheShape::Unit::state; };
   if (std::ranges::any_of(model().caches,
                           [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))

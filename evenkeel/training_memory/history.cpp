@@ -34,13 +34,14 @@ void validate(const RecordedCounts& counts, const ModelDescription& model) {
     fail("is not [steps, layers] of rows, nor [steps, layers, experts] of assignments");
   if (shape[0] < 1) fail("has no steps");
   if (shape[1] != model.num_layers && shape[1] != model.num_moe_layers())
-    fail(fmt::format("is of {} layers; the model has {}, {} of them with experts", shape[1], model.num_layers,
+    fail(fmt::format("has {} layers; the model has {}, {} of them with experts", shape[1], model.num_layers,
                      model.num_moe_layers()));
   if (shape.size() == 3 && shape[2] != model.experts.count)
-    fail(fmt::format("is of {} experts; the model has {}", shape[2], model.experts.count));
+    fail(fmt::format("has {} experts; the model has {}", shape[2], model.experts.count));
   constexpr std::int64_t most_rows_read = std::int64_t{1} << 32;
   for (const std::int64_t count : counts.values)
-    if (count < 0 || count > most_rows_read) fail(fmt::format("has {}, which is no number of rows", count));
+    if (count < 0 || count > most_rows_read)
+      fail(fmt::format("has {}, which is not a number of rows", count));
 }
 
 // Assignments of the fullest rank, with contiguous experts.

@@ -37,7 +37,7 @@ void require_whole_experts(const Parallelism& parallel) {
   throw InvalidArgument(
       "parallel",
       fmt::format(
-          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, no multiple of ep={} x etp={} = {}, "
+          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, not a multiple of ep={} x etp={} = {}, "
           "so that they cannot hold whole copies of the experts",
           parallel.tensor, parallel.context, parallel.data, devices, parallel.expert, parallel.expert_tensor,
           parallel.expert_parts()),
@@ -93,7 +93,7 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
     throw InvalidArgument("recompute",
                           setup.full_recompute
-                              ? "parts of a layer beside all of it"
+                              ? "parts of a layer beside full recomputation"
                               : "parts of a layer, which the paper's Table 2 does not tell apart",
                           "parts without full recomputation, of the tensors that frameworks keep");
   require_parts(model, setup.selective);
