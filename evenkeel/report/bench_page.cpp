@@ -40,7 +40,7 @@ bool is_over_numbers(const Series& series) {
   });
 }
 
-// Speed-up over the parameter, of each scenario.
+// Speed-up over the ablation's parameter, for each scenario.
 Json curves_of(const Series& series) {
   std::map<std::string, std::map<std::string, Json>> points;  // by scenario and planner
   for (const SeriesRow& row : series.rows) {
@@ -67,7 +67,7 @@ Json curves_of(const Series& series) {
           {"panels", std::move(panels)}};
 }
 
-// A panel for each planner, and one for what is possible.
+// One panel per planner, and one for the ideal.
 Json bars_of(const Series& series) {
   Json panels = Json::array();
   const auto add = [&](const std::string& name, const auto& speedup_of) {
@@ -142,7 +142,7 @@ std::string name_of_line(const CurveRow& row) {
   return row.candidate.budget.is_given() && !row.asked ? name + ", ample" : name;
 }
 
-// Time over the budgets that were asked for; what does not fit is a gap.
+// Time over the requested budgets; a budget that is too small leaves a gap.
 Json panel_of(const Curve& curve) {
   std::map<std::string, Json> points;
   for (const CurveRow& row : curve.rows) {

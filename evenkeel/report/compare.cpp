@@ -57,12 +57,12 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.4g}", seconds * 1e3);
 }
 
-// 2.44, 24.4, 244, 2,440.
+// Three significant digits: 2.44, 24.4, 244, 2,440.
 std::string three_digits(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : grouped(value);
 }
 
-// Names that a table has room for; below it they stand in full, in the same order.
+// A name short enough for the table. The full names are listed below it, in the same order.
 std::string short_name(const Method& method) {
   constexpr std::size_t most = 18;
   return method.name.size() <= most ? method.name : method.name.substr(0, most - 1) + "…";

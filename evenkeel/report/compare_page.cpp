@@ -1,4 +1,4 @@
-// The page of `evenkeel compare`: plain EP beside the method that gains the most.
+// The page of `evenkeel compare`: plain EP and the method that gains the most.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using internal::drawn;
 using internal::Json;
 using internal::or_null;
 
-// What keeps a page small.
+// Limits that keep a page small.
 constexpr std::size_t kMostSteps = 512;
 constexpr std::size_t kMostRanks = 128;
 constexpr std::size_t kMostInHistogram = 8192;
@@ -46,7 +46,7 @@ class ComparePage {
   }
 
  private:
-  // The one that pays the most, or where none does the last.
+  // The method that pays the most; the last one if none pays.
   std::size_t best() const {
     std::size_t best = all_.summaries.size() - 1;
     const auto gain = [&](std::size_t m) {
@@ -65,7 +65,7 @@ class ComparePage {
   }
   const MethodResult& result(std::size_t m) const { return comparison_.methods[m]; }
   const std::string& name(std::size_t m) const { return result(m).method.name; }
-  // Plain EP, and the other where there is one.
+  // Plain EP, and the other method if there is one.
   std::vector<std::size_t> both() const {
     return after_ == 0 ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, after_};
   }
@@ -75,7 +75,7 @@ class ComparePage {
       labels.push_back(fmt::format("{}", all_.layers.number_of(row)));
     return labels;
   }
-  // One of so many steps is drawn.
+  // Draw only every n-th step.
   std::size_t every() const {
     return internal::pool_of(static_cast<std::size_t>(comparison_.num_steps), kMostSteps);
   }
@@ -278,7 +278,7 @@ class ComparePage {
     return section;
   }
 
-  // Both show the layer's step that is least even under plain EP.
+  // Both pictures show the layer and step that is least even under plain EP.
   std::string of_picture(const char* what) const {
     const PlanPicture& picture = result(0).picture;
     return fmt::format("{} layer {} of step {}, the least even one.", what,

@@ -1,4 +1,4 @@
-// Time over budget, of `evenkeel bench --over-budget`.
+// Reports time over budget (`evenkeel bench --over-budget`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// Small shares with a decimal.
+// Small shares get a decimal.
 std::string fine_percent(double share) {
   return share < 0.0995 ? fmt::format("{:.1f} %", 100 * share) : internal::percent(share);
 }
@@ -45,7 +45,7 @@ std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
   return cells;
 }
 
-// The planner's rows under the budgets asked for.
+// The planner's rows for the requested budgets.
 void put_picture(Page& page, const Curve& curve) {
   constexpr int width = 60;
   constexpr double precision = 1e6;

@@ -40,7 +40,7 @@ std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousan
   return static_cast<std::int64_t>(std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
 }
 
-// One change, as something to type.
+// One change, as options to type.
 std::string sentence(const Advice& advice, std::int64_t ratio_thousandths) {
   using Change = Advice::Change;
   switch (advice.change) {
@@ -86,7 +86,7 @@ std::string verdict_of(const MemoryReport& report) {
 
 namespace {
 
-// How many devices the layout takes, of what, and what of the experts each holds.
+// The devices of the layout, and which part of the experts each holds.
 void put_layout(Page& page, const Parallelism& parallel) {
   page.put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
            parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
@@ -118,7 +118,7 @@ void put_headline(Page& page, const MemoryReport& report) {
            grouped(report.memory.even_received()), grouped(worst));
 }
 
-// Of the layers of a stage.
+// What the layers of a stage keep.
 std::string kept_text(const MemoryModel& memory, int stage) {
   const MemorySetup& setup = memory.setup();
   if (!setup.extra.every_layer) {
@@ -178,9 +178,9 @@ Table stage_table(const std::vector<StageFit>& stages) {
   return table;
 }
 
-// Each step by itself where there are few, else blocks of steps, as many as a hundred columns hold.
+// Begins of the shown blocks: single steps if there are few, otherwise blocks that fit a hundred columns.
 std::vector<std::int64_t> block_begins(const ChunkHistory& history) {
-  constexpr std::int64_t few = 18;  // of at most three characters, beside the layers' names
+  constexpr std::int64_t few = 18;  // columns of at most three characters, beside the layers' names
   const std::int64_t steps = history.steps();
   const std::int64_t digits = std::ssize(fmt::format("{}", history.first_step + steps - 1));
   const std::int64_t blocks =
@@ -198,7 +198,7 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
   return static_cast<double>(sum) / static_cast<double>((end - begin) * (end_layer - begin_layer));
 }
 
-// A row a layer, a column a step; of many steps the mean of a block of them.
+// One row per layer, one column per step; with many steps the mean of a block of steps.
 Table chunk_table(const ChunkHistory& history) {
   const std::vector<std::int64_t> begins = block_begins(history);
   const std::size_t blocks = begins.size() - 1;

@@ -22,7 +22,7 @@ Json phases_of(const CandidateFigures& of) {
   return phases;
 }
 
-// One figure of every planner of every comparison.
+// Formats one figure of one planner in one comparison.
 using Cell = std::function<std::string(const CandidateFigures&, const Accuracy&, double ideal)>;
 
 std::vector<std::string> line(const std::string& figure, const std::vector<Comparison>& comparisons,

@@ -42,8 +42,8 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-// In a script element no name may say where that ends: JSON has "<" in strings alone, where "\u003c" is the
-// same.
+// A name must not be able to close the script element. In JSON "<" occurs only in strings, where "\u003c" is
+// equal.
 std::string for_script(const Json& json) {
   std::string text;
   for (const char letter : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {

@@ -15,14 +15,14 @@ namespace evenkeel::internal {
 
 namespace {
 
-// What keeps a page small.
+// Limits that keep a page small.
 constexpr std::size_t kMostDrawn = 4;            // recordings
-constexpr std::size_t kMostColumns = 256;        // of a heat map
-constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, of which each layer has a band
+constexpr std::size_t kMostColumns = 256;        // per heat map
+constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, up to which layers have bands
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks compute against the mean of all, by step.
+// Rank loads relative to their mean, by step.
 struct Band {
   std::vector<double> least, median, p95, most;
 
@@ -33,7 +33,7 @@ struct Band {
     p95.push_back(quantile(loads, 0.95));
     most.push_back(loads.back());
   }
-  // Columns of several steps: the least and the most of any of them.
+  // Pools several steps into a column: the least and the most of any of them.
   Json json(std::size_t pool) const {
     const auto lowest = [&] {
       std::vector<double> negated(least);
@@ -49,11 +49,11 @@ struct Band {
   }
 };
 
-// A recording's steps under one placement.
+// The steps of one recording under one placement.
 struct Steps {
-  std::vector<double> levels;               // max/mean, by step in the mean of layers
+  std::vector<double> levels;               // max/mean by step, mean over layers
   std::vector<std::vector<double>> ratios;  // max/mean [layers][steps]
-  Band all;                                 // of the ranks of all layers
+  Band all;                                 // ranks' loads summed over all layers
   std::vector<Band> by_layer;
 };
 
@@ -61,7 +61,7 @@ double ratio_of(const std::vector<double>& loads, const Topology& topology) {
   return std::ranges::max(loads) > 0 ? max_over_mean(loads, topology) : kNone;
 }
 
-// Each against the mean; a layer without load has none.
+// Divides each load by the mean; clears a layer without load.
 void over_mean(std::vector<double>& loads) {
   const double mean = mean_of(loads);
   for (double& load : loads) load = mean > 0 ? load / mean : 0;
@@ -107,7 +107,7 @@ Json heat_of(const Steps& steps, const std::string& name, std::size_t pool) {
   return {{"name", name}, {"values", std::move(rows)}};
 }
 
-// Of every layer its own band, where that keeps the page small.
+// True if every layer gets its own band, which must keep the page small.
 bool has_layer_bands(std::size_t layers, std::size_t steps, std::size_t pool) {
   return layers * ((steps + pool - 1) / pool) <= kMostLayerNumbers;
 }
