@@ -184,8 +184,8 @@ Json table_of(const Curves& curves) {
           {"id", "budgets"},
           {"title", "All budgets"},
           {"caption",
-           "Time: critical path / that of the planner without a budget, medians and where they lie at "
-           "95 % from 6 rounds on."},
+           "Time: critical path / the planner's without a budget; medians, with their bounds at 95 % "
+           "confidence from 6 rounds on."},
           {"columns",
            Json::array({column("scenario", "scenario", ""), column("planner", "planner", ""),
                         column("budget", "budget", "bytes"), column("share", "of ep's peak", "share"),
@@ -215,8 +215,10 @@ std::string to_html(const Curves& curves, const PageOrigin& origin) {
       {{"kind", "curves"},
        {"id", "time"},
        {"title", "Time over budget"},
-       {"caption", fmt::format("{} without a budget takes 1. A budget that is too small has no point.",
-                               name_of(curves.scenarios.front().reference.candidate.planner.kind))},
+       {"caption",
+        fmt::format(
+            "The time of {} without a budget is 1. A budget that is too small has no point in the chart.",
+            name_of(curves.scenarios.front().reference.candidate.planner.kind))},
        {"x", {{"label", "budget, of ep's peak without one"}, {"unit", "share"}, {"log", true}}},
        {"y", {{"label", "time"}, {"unit", "ratio"}, {"zero", true}}},
        {"line", {{"y", 1}, {"label", "without a budget"}}},

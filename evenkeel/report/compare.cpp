@@ -37,7 +37,7 @@ std::string judged_on(const ComparedRecordings& all) {
 }
 
 std::string first_placed_on(const ComparedRecordings& all) {
-  if (all.comparison.same_data) return "the same data, so figures of placements flatter them";
+  if (all.comparison.same_data) return "the same data, so placements look better than they are";
   if (!all.placed_from.empty()) return fmt::format("{}", fmt::join(all.placed_from, ", "));
   return steps_text(0, all.comparison.first_judged - 1, all.recordings);
 }
@@ -45,7 +45,7 @@ std::string first_placed_on(const ComparedRecordings& all) {
 std::string placed_on(const ComparedRecordings& all) {
   std::string first = first_placed_on(all);
   if (!all.comparison.place_every) return first;
-  return fmt::format("{}; with @{} anew after every {}, from these", first, *all.comparison.place_every,
+  return fmt::format("{}; with @{} made anew after every {}, from these", first, *all.comparison.place_every,
                      counted(*all.comparison.place_every, "step", "steps"));
 }
 

@@ -101,8 +101,8 @@ std::string heat_maps(const Topology& topology, std::span<const double> before, 
   const std::string pair = cells.unit == "rank" || cells.unit == "node"
                                ? fmt::format("pair of {}s", cells.unit)
                                : fmt::format("pair of blocks of {}", cells.unit);
-  return text + fmt::format("  a cell is a {}; blank from {:.4g}, █ to {:.4g}; · stays\n", pair, scale.least,
-                            scale.most);
+  return text + fmt::format("  a cell is a {}; blank from {:.4g}, █ to {:.4g}; · stays within it\n", pair,
+                            scale.least, scale.most);
 }
 
 }  // namespace evenkeel

@@ -99,7 +99,7 @@ void put_headline(Page& page, const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   page.put("{}\n", internal::verdict_of(report));
   if (stage.choice.chunks > 1)
-    page.put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
+    page.put("chunks are a feature of MemFine's and evenkeel's layers; for other trainers use --bins 1\n");
   const ModelDescription& model = report.memory.model();
   page.put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
            weights_text(model.parameters()), model.num_layers, model.num_moe_layers(), model.experts.count,
@@ -234,7 +234,7 @@ std::vector<std::string> notes_of(const ModelDescription& model) {
   const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
   if (const auto first = std::ranges::find_if(model.weights, is_other); first != model.weights.end())
     notes.push_back(fmt::format(
-        "{} of no known kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
+        "{} of unknown kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
         "they keep for backward is not counted",
         counted(std::ranges::count_if(model.weights, is_other), "tensor is", "tensors are"), first->name,
         weights_text(model.parameters(WeightKind::other))));
@@ -242,7 +242,8 @@ std::vector<std::string> notes_of(const ModelDescription& model) {
   if (std::ranges::any_of(model.caches,
                           [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))
     notes.emplace_back(
-        "layers with linear attention or a state space keep for backward what attention would: that is not "
+        "layers with linear attention or a state space are counted as keeping what attention keeps: they are "
+        "not "
         "modelled");
   return notes;
 }

@@ -84,7 +84,7 @@ std::string on_links_text(const PredictedSteps& links) {
   if (links.without_links)
     text += fmt::format("\n  planned as if links were alike: {}", said(*links.without_links));
   if (!links.planned.row_bytes_across)
-    text += "\n  without the way of rows, since the loads do not say where tokens are";
+    text += "\n  without the transfer of rows, since the loads do not say where tokens are";
   return text + "\n";
 }
 

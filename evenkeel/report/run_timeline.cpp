@@ -115,13 +115,12 @@ ChromeTrace timeline_of(const RunReport& report) {
   const ExperimentSetup& setup = report.setup;
   const Figures& figures = report.checked.figures;
   ChromeTrace trace;
-  trace.about = {
-      {"batch", report.batch},
-      {"layer", internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward)},
-      {"steps", "the last one measured under each planner; each begins at 0"},
-      {"clock",
-       "a slice is as long as it took by the clock, with waits for other ranks and for a core; its "
-       "thread's CPU time is tdur"}};
+  trace.about = {{"batch", report.batch},
+                 {"layer", internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward)},
+                 {"steps", "the last one measured under each planner; each begins at 0"},
+                 {"clock",
+                  "a slice shows wall-clock time, including waits for other ranks and for a core; its "
+                  "thread's CPU time is tdur"}};
   for (std::size_t i = 0; i < figures.timelines.size(); ++i)
     StepTrace(trace, figures.timelines[i]).add_as(internal::planner_of(figures.candidates[i]));
   return trace;

@@ -249,7 +249,7 @@ class Split(CompareTest):
 
     def test_of_one_step_alone_both_are_that_one_and_it_is_said(self):
         self.assertEqual(self.judged(self.trace(), "--ranks", RANKS, "--step-tokens", 400), {
-            "placed_on": "the same data, so figures of placements flatter them", "judged_on": "step 0 of t.npz",
+            "placed_on": "the same data, so placements look better than they are", "judged_on": "step 0 of t.npz",
             "same_data": True, "steps": 1,
         })  # fmt: skip
 
@@ -267,7 +267,7 @@ class Split(CompareTest):
         self.trace()
         words = ["t.npz", "--ranks", RANKS, *self.machine(), "--methods", "eplb:4,level"]
         said = self.compare(*words, "--place-every", 5, "--csv", "s.csv")
-        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 anew after every 5 steps, from these")
+        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 made anew after every 5 steps, from these")
         moved = [float(row["moved_bytes"]) for row in self.rows("s.csv") if row["method"] == "eplb:4@5"]
         for step, each in enumerate(moved):
             (self.assertGreater if step in (5, 10, 15) else self.assertEqual)(each, 0, step)
@@ -276,7 +276,7 @@ class Split(CompareTest):
             self.assertEqual(self.methods(said)[name]["moved_bytes"], 0)
         self.trace("other.npz", seed=7)
         both = self.compare(*words, "--place-every", 5, "--place-from", "other.npz")
-        self.assertEqual(both["placed_on"], "other.npz; with @5 anew after every 5 steps, from these")
+        self.assertEqual(both["placed_on"], "other.npz; with @5 made anew after every 5 steps, from these")
 
     def test_several_traces_are_one_behind_the_other(self):
         self.trace(), self.trace("u.npz", seed=9)

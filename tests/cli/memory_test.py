@@ -222,7 +222,7 @@ class Memory(CommandTest):
             self.shown(*words)
         text = self.shown(*QWEN, "ep=8", "--recompute", "moe_act")
         for part in ["its layers kept but for moe_act",
-                     "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"]:  # fmt: skip
+                     "chunks are a feature of MemFine's and evenkeel's layers; for other trainers use --bins 1"]:  # fmt: skip
             self.assertIn(part, text)
 
     def test_what_is_wrong_is_refused_with_its_kind(self):

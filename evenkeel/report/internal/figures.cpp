@@ -138,7 +138,7 @@ void put_places(Page& page, const RankPlaces& where) {
   if (where.comm != nullptr) page.put("ranks are processes, on MPI\n");
   if (const std::size_t nodes = count_nodes(where); nodes > 0)
     page.put("{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
-             where.two_levels ? "; what several ranks of one want crosses the link to it once" : "");
+             where.two_levels ? "; a row that several ranks of one want crosses the link to it once" : "");
 }
 
 Json json_of_control(const RoundRatio& control) {

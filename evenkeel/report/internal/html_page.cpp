@@ -85,7 +85,7 @@ std::string html_page(const Json& document) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'\">\n"
       "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n"
-      "<noscript>The page is drawn by a script, which this browser does not run. Its numbers stand in it as "
+      "<noscript>The page is drawn by a script, which this browser does not run. It contains its numbers as "
       "JSON.</noscript>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n<!--\n{}-->\n<script>\n{}</script>\n"
       "<script>\n{}{}</script>\n</body>\n</html>\n",

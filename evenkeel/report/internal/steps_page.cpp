@@ -149,7 +149,7 @@ class RecordingSections {
       series.push_back({{"name", placement->name}, {"points", std::move(points)}});
     }
     add("curves", "by-layer", "Layers over the whole recording",
-        "What the fullest rank computes of each layer, against the mean of the ranks. 1 is even.",
+        "Load of the fullest rank in each layer, relative to the mean of the ranks. 1 is even.",
         {{"x", {{"label", "layer"}, {"whole", true}}},
          {"y", {{"label", "max/mean load"}, {"unit", "ratio"}}},
          {"line", {{"y", 1}, {"label", "even"}}},
@@ -167,13 +167,12 @@ class RecordingSections {
       heat.push_back(heat_of(steps, placement->name, pool));
       add_bands(bands, steps, placement->name, labels, pool);
     }
-    const std::string columns =
-        pool == 1 ? "" : fmt::format(" A column is {} steps, the worst of them.", pool);
+    const std::string columns = pool == 1 ? "" : fmt::format(" A column shows the worst of {} steps.", pool);
     const std::string layers = has_layer_bands(labels.size(), count, pool)
-                                   ? " Of all layers, or of the one that is chosen."
-                                   : " Of all layers, whichever is chosen.";
+                                   ? " For all layers, or for the chosen one."
+                                   : " Always for all layers.";
     add("histogram", "steps", "How uneven steps are",
-        fmt::format("{} by their max/mean load, in the mean of layers.",
+        fmt::format("{} by their max/mean load, averaged over layers.",
                     counted(static_cast<std::int64_t>(count), "step", "steps")),
         {{"unit", "ratio"}, {"x", "max/mean load of a step"}, {"y", "steps"}, {"series", std::move(spread)}});
     add("heat", "layers", "Layers and steps",
@@ -186,7 +185,8 @@ class RecordingSections {
          {"least", 1},
          {"panels", std::move(heat)}});
     add("band", "ranks", "Load of ranks over steps",
-        "What a rank computes of a layer, against the mean of the ranks. Most is what the others wait for." +
+        "Load of a rank in a layer, relative to the mean of the ranks. The others wait for the rank with the "
+        "most." +
             columns + layers,
         {{"unit", "ratio"},
          {"x", "step"},
@@ -223,7 +223,7 @@ void add_recordings(Json& page, std::span<const Recording> recordings, const Two
   }
   if (recordings.size() > kMostDrawn)
     page["notes"].push_back(
-        fmt::format("{} more recordings are in the tables alone", recordings.size() - kMostDrawn));
+        fmt::format("{} more recordings are only in the tables", recordings.size() - kMostDrawn));
   if (most_steps > 1)
     page["filters"] = {
         {"layers", labels_of(widest(recordings.first(std::min(recordings.size(), kMostDrawn))))},
@@ -247,7 +247,7 @@ void add_traffic(Json& page, const PlacementQuality& before, const PlacementQual
       {{"kind", "matrix"},
        {"id", "traffic"},
        {"title", "Who sends to whom"},
-       {"caption", caption + " What stays on its rank is left out."},
+       {"caption", caption + " Traffic within a rank is left out."},
        {"unit", "count"},
        {"panels", Json::array({panel(placements.before, before), panel(placements.after, after)})}});
 }

@@ -46,7 +46,7 @@ std::string said_by(const std::vector<std::string>& options) {
 
 std::string mean_over(const Verdict& verdict) {
   if (verdict.gain) return fmt::format("{} blocks", Recording::num_blocks);
-  return verdict.of_steps ? "recordings, of steps where they have them" : "recordings";
+  return verdict.of_steps ? "recordings (over their steps, if known)" : "recordings";
 }
 
 Json json_of(const Gain& gain) {
