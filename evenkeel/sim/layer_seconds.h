@@ -50,7 +50,7 @@ struct PhaseSpan {
   bool backward = false;
   int chunk = -1;
   double begin = 0, end = 0;
-  double bytes = 0;  // of transfers: sent by the rank; of weights: borrowed by it
+  double bytes = 0;  // bytes that the rank sends, or of weights that it borrows
 };
 
 // What one chunk moves and computes.

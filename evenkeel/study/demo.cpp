@@ -65,7 +65,7 @@ Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run,
   return placement;
 }
 
-// Measures in half of plain ep's worst peak on the last text. In one chunk, ep could not run in that.
+// Measures in half of plain ep's worst peak on the last text. In that, ep needs several chunks.
 void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const Batch& batch,
                      const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
   const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;

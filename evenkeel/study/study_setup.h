@@ -28,7 +28,7 @@ using NamedProgress = std::function<RoundProgress(const std::string& what)>;
 
 // The planners beside plain ep, all with the set-up's budget. The inputs are left unset.
 ExperimentSetup experiment_of(const StudySetup& setup);
-// Other candidates of the same layer. `inputs` must outlive the result.
+// The same layer with other candidates. `inputs` must outlive the result.
 ExperimentSetup experiment_of(const StudySetup& setup, const LayerInputs& inputs, const Candidate& reference,
                               std::vector<Candidate> candidates, int rounds);
 // Inputs for batches of up to `tokens` tokens over all ranks. Throws Unsupported, before any of it is made,

@@ -1,4 +1,4 @@
-// Changes that would make a step fit that does not fit. Each is enough alone, and is found by asking the
+// Changes that would make a step fit if it does not. Each is enough alone, and is found by asking the
 // model again.
 #pragma once
 

@@ -30,7 +30,7 @@ struct MactChoice {
 // `received` is the fullest rank's; all ranks run with the count that it needs. `bins` ascend from at least
 // 1. Throws InvalidArgument if there are no bins, if they do not ascend, or if `received` is below 0.
 MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins);
-// Chooses only the bin, if the chunks that a step needs are known; 0: no count is enough.
+// Chooses the bin for a known number of chunks; 0 means that no count is enough.
 MactChoice choose_bin(std::int64_t least_chunks, std::span<const std::int64_t> bins);
 
 }  // namespace evenkeel

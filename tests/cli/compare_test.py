@@ -390,7 +390,9 @@ class Methods(CompareTest):
         said = self.compare(self.trace(), "--ranks", RANKS, "--methods", "slots,eplb:8+level,ep,all,joint+llep")
         self.assertEqual(list(self.methods(said)), ["ep", "slots", "eplb:8+level", "all", "joint+llep"])
         what = {name: method["what"] for name, method in self.methods(said).items()}
-        self.assertEqual(what["eplb:8+level"], "8 copies of popular experts; each step's excess moves until ranks are level")
+        self.assertEqual(
+            what["eplb:8+level"], "8 copies of popular experts; each step's excess moves until ranks are level"
+        )
         self.assertEqual(what["slots"], "experts in order; 2 borrowed experts a rank stay from step to step")
 
     def test_parts_may_be_in_any_order(self):
@@ -550,8 +552,8 @@ class Refusals(CompareTest):
             (["--top-k", 3], "--top-k: 3, but t.npz has 2 a token; allowed: 1..2"),
         ]:  # fmt: skip
             self.refused([*self.here, *words], message)
-        self.refused(["c.npz", "--ranks", RANKS, "--step-tokens", 10], "--step-tokens: c.npz has loads, whose steps are "
-                     "its own; allowed: a trace, or to leave it out")  # fmt: skip
+        self.refused(["c.npz", "--ranks", RANKS, "--step-tokens", 10], "--step-tokens: c.npz has loads, already "
+                     "divided into steps; allowed: a trace, or to leave it out")  # fmt: skip
         self.refused(["c.npz", "--ranks", RANKS, "--top-k", 9], "--top-k: 9, but c.npz has 8 experts; allowed: 1..8")
 
     def test_a_csv_that_cannot_be_written_or_is_read(self):
