@@ -18,7 +18,7 @@ std::string to_text(const CalibrationReport& report) {
   table.add({"overlap of products and weights", fmt::format("{:.0f} %", 100 * machine.overlap)});
   table.add({"from rank to rank", fmt::format("{:.1f} GB/s", 1e-9 * machine.link_bytes_per_second)});
   table.add({"a message's latency", fmt::format("{:.1f} us", 1e6 * machine.link_seconds)});
-  table.add({"half as fast far below", fmt::format("{:.0f} KiB", machine.ramp_bytes / 1024)});
+  table.add({"messages are half as fast far below", fmt::format("{:.0f} KiB", machine.ramp_bytes / 1024)});
   table.add({"one more chunk", fmt::format("{:.0f} us", 1e6 * machine.chunk_seconds)});
   page.put(table);
   page.put("written to {}\n", report.file);
