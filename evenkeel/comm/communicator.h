@@ -1,5 +1,5 @@
 // How ranks communicate: matched messages between pairs of ranks, and the few collectives that a layer needs.
-// This page holds for every backend. What a backend promises in addition is in the header that starts it
+// This holds for every backend. What a backend promises in addition is in the header that starts it
 // (thread/run_ranks.h, mpi/mpi_ranks.h, nccl/nccl_ranks.h).
 //
 // Order     Messages from rank a to rank b arrive in the order in which both issued them on one communicator;

@@ -137,7 +137,7 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
   for (std::size_t candidate = 0; candidate < accuracy.size(); ++candidate) {
     const std::string_view planner = name_of(setup.candidates[candidate].planner.kind);
     const double error = accuracy[candidate].max_rel_error;
-    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // denormal in f32
+    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // close to f32 underflow
     if (!vanishes && !(error <= most_error(setup.shape.expert.type)))
       throw Unsupported(
           fmt::format("the step under {} is wrong on this machine: its largest error is {:.3g} of the "
