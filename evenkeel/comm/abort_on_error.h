@@ -1,4 +1,4 @@
-// An error on one rank becomes an error on all.
+// Turns an error on one rank into an error on all ranks.
 #pragma once
 
 #include <exception>
@@ -7,8 +7,8 @@
 
 namespace evenkeel {
 
-// Returns the result of `body`. An exception from `body` ends the communicator, with its message as the cause
-// for every other rank, and is thrown on.
+// Returns the result of `body`. If `body` throws, aborts the communicator with the exception's message as the
+// cause for every other rank, and rethrows.
 template <class Body>
 auto abort_on_error(Communicator& comm, const Body& body) {
   try {
@@ -17,7 +17,7 @@ auto abort_on_error(Communicator& comm, const Body& body) {
     comm.abort(error.what());
     throw;
   } catch (...) {
-    comm.abort("something that is no std::exception was thrown");
+    comm.abort("an exception of unknown type was thrown");
     throw;
   }
 }

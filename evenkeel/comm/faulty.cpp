@@ -42,7 +42,7 @@ void FaultyCommunicator::stay_silent(const char* name) {
     sleep_seconds(1e-3);
   }
   throw InjectedFault(
-      fmt::format("nobody missed {} number {} for {:.3g} s", name, trap_->met, longest.count()));
+      fmt::format("no rank timed out in {} number {} within {:.3g} s", name, trap_->met, longest.count()));
 }
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// A communicator that fails on purpose, to prove that what stands on it fails well.
+// A communicator that fails on purpose, to test how its users handle failures.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// The exception that an injected failure throws: no evenkeel::Error, as if from code that the library does
-// not know.
+// The exception that an injected failure throws. It is not an evenkeel::Error, as if it came from foreign
+// code.
 class InjectedFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -19,18 +19,18 @@ class InjectedFault : public std::runtime_error {
 struct Fault {
   enum class Kind {
     fail,     // throw InjectedFault instead of posting the operation
-    silence,  // never post it: sleep until the others give up, then throw their cause
+    silence,  // never post it: sleep until the other ranks give up, then throw their cause
     delay,    // sleep `seconds`, then post it
   };
   Kind kind = Kind::fail;
-  std::string operation{};  // the name it strikes at: "dispatch", "split"; empty: any
-  int at = 1;               // strikes at the at-th operation of that name, counted from 1; 0: at each
-  double seconds = 60;      // of delay; of silence, before it ends with InjectedFault
+  std::string operation{};  // operation that fails: "dispatch", "split"; empty: any
+  int at = 1;               // fails at the at-th operation of that name, counted from 1; 0: at each
+  double seconds = 60;      // delay: how long; silence: how long before it throws InjectedFault
 };
 
 class FaultyCommunicator final : public ForwardingCommunicator {
  public:
-  // `inner` must outlive this. Communicators split from this one share its fault, and its count.
+  // `inner` must outlive this. Communicators split from this one share its fault and its operation count.
   FaultyCommunicator(Communicator& inner, Fault fault)
       : ForwardingCommunicator(inner), trap_(std::make_shared<Trap>(Trap{std::move(fault), 0})) {}
 

@@ -1,5 +1,4 @@
-// The base of communicators that stand before another one: every operation is handed on to it, between
-// two hooks.
+// Base of communicators that wrap another one: every operation is forwarded between two hooks.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@
 
 namespace evenkeel {
 
-// Bytes that operations send to other ranks and receive from them. Messages to oneself move within a rank:
-// they are not counted. A collective counts as its bytes sent to each other rank, and as much received.
+// Bytes that operations exchange with other ranks. Messages to oneself are not counted. A collective counts
+// its bytes once for each other rank, sent and received.
 struct MessageTraffic {
   std::int64_t messages_sent = 0;
   std::int64_t messages_received = 0;
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
-  std::int64_t bytes_sent_between_nodes = 0;  // of those sent, to ranks of other nodes, where nodes are known
+  std::int64_t bytes_sent_between_nodes = 0;  // part of bytes_sent to other nodes, if nodes are known
 
   MessageTraffic& operator+=(const MessageTraffic& other);
 };
@@ -40,17 +39,17 @@ class ForwardingCommunicator : public Communicator {
   void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
 
  protected:
-  // `inner` must outlive this, or is a split communicator, which this owns.
+  // `inner` must outlive this.
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
   explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner)
       : owned_(std::move(inner)), inner_(*owned_) {}
 
   Communicator& inner() const { return inner_; }
-  // By rank; empty where they are not known.
+  // The node of each rank; empty if unknown.
   const std::vector<int>& nodes() const { return nodes_; }
   void set_nodes(std::vector<int> node_of_rank) { nodes_ = std::move(node_of_rank); }
 
-  // Before an operation is posted, and after it: end() returns the operation's event, or one behind it.
+  // Called before and after an operation is posted. end() returns the operation's event or a later one.
   virtual void begin(const char* name, Stream& stream) = 0;
   virtual Event end(Event posted, const MessageTraffic&, Stream&) { return posted; }
 

@@ -1,4 +1,4 @@
-// A value of every rank, on every rank's host.
+// Gathers values of every rank into the host memory of every rank.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace evenkeel {
 
-// Collective, and blocks. As many values of each rank, in rank order; `name` as in all_gather().
+// Collective; blocks. Every rank gives the same number of values; the result is in rank order. `name` is as
+// in all_gather().
 template <class Value>
 std::vector<Value> gather(Communicator& comm, std::span<const Value> mine, const char* name) {
   static_assert(std::is_trivially_copyable_v<Value>);

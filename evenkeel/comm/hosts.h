@@ -7,8 +7,8 @@
 
 namespace evenkeel {
 
-// Collective. The host of each rank, as its system names it, numbered from 0 in the order of the ranks: what
-// CpuOptions::node_of_rank (layer/moe_layer.h) wants.
+// Collective. Returns the host of each rank. Hosts are told apart by the name that the system gives them, and
+// are numbered from 0 in rank order. CpuOptions::node_of_rank (layer/moe_layer.h) takes the result.
 std::vector<int> host_of_rank(Communicator& comm);
 
 }  // namespace evenkeel

@@ -14,7 +14,7 @@ namespace evenkeel {
 
 namespace {
 
-// The rank with the least, where another has more; -1 where all have the same.
+// The rank with the smallest count; -1 if all counts are equal.
 int least_of(const std::vector<std::int64_t>& counts) {
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
   return *least == *most ? -1 : static_cast<int>(least - counts.begin());
@@ -27,13 +27,14 @@ void Progress::find_blame(double seconds) {
   const int blamed = least_of(counts);
   const std::string why =
       blamed < 0
-          ? fmt::format("{} did not end within {:.3g} s, though all ranks are in it; the links between them?",
-                        name_, seconds)
+          ? fmt::format(
+                "{} did not end within {:.3g} s, though all ranks take part; check the links between them",
+                name_, seconds)
           : fmt::format("{} did not end within {:.3g} s: rank {} has handed over {} operations, others {}",
                         name_, seconds, blamed, counts[static_cast<std::size_t>(blamed)],
                         *std::max_element(counts.begin(), counts.end()));
-  // All know the same, and nobody may go on: control ends as well, once all have the counts. Who has them is
-  // not to be told by another's abort what to say.
+  // All ranks now have the same counts and must stop. Abort control only after every rank has the counts, so
+  // that each throws this message and not another rank's abort.
   try {
     CpuStream last;
     mine_->barrier(last, name_).wait();

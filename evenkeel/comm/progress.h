@@ -1,5 +1,5 @@
-// Who keeps the others waiting, where ranks wait on devices that cannot tell: each counts what it has handed
-// over, and when a wait has lasted too long they compare.
+// Finds the rank that keeps the others waiting, for ranks that wait on devices. Each rank counts the
+// operations it has handed over; when a wait lasts too long, the ranks compare their counts.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace evenkeel {
 
 class Progress {
  public:
-  // Collective; `control` is a communicator on the ranks' hosts, and must outlive this.
+  // Collective. `control` is a communicator on the ranks' hosts, and must outlive this.
   explicit Progress(Communicator& control) : control_(control), mine_(control.split(0)) {}
 
   void handed_over(const char* name) {
@@ -23,9 +23,9 @@ class Progress {
   // Throws if any rank has aborted control.
   void throw_if_aborted() { control_.throw_if_aborted(name_); }
 
-  // For a wait of `seconds` that should have ended: always ends in a CommError, the same on all ranks that
-  // ask. A rank that does not ask as well within control's deadline is to blame; where all do, the one that
-  // has handed over least, or nobody where they agree.
+  // Call after a wait of `seconds` that should have ended. Always throws CommError, the same on all ranks
+  // that call it. A rank that does not call it within control's deadline is blamed. If all call it, the rank
+  // that has handed over the fewest operations is blamed, or no rank if the counts are equal.
   [[noreturn]] void find_blame(double seconds);
 
   // Aborts control with a cause, and throws it.
@@ -33,7 +33,7 @@ class Progress {
 
  private:
   Communicator& control_;
-  std::unique_ptr<Communicator> mine_;  // so that nothing else is matched with our question
+  std::unique_ptr<Communicator> mine_;  // used only here, so that nothing else matches its messages
   const char* name_ = "set-up";
   std::int64_t count_ = 0;
 };

@@ -11,12 +11,12 @@ namespace evenkeel {
 
 namespace {
 
-// Times what a stream does between two points: where it is started and where it is stopped.
+// Measures the time that a stream spends between start() and stop().
 class Stopwatch {
  public:
   bool idle() const { return !start_.queued && !stop_.queued; }
   void start(CpuStream& stream) { start_.post(stream); }
-  // The time is added to a record.
+  // Adds the time to a record.
   Event stop(CpuStream& stream, std::vector<OperationRecord>& records, std::size_t record) {
     records_ = &records;
     record_ = record;
@@ -69,7 +69,7 @@ class RecordingCommunicator::Recorder {
  public:
   std::vector<OperationRecord>& records() { return records_; }
 
-  // The next operation, timed where its stream is the CPU's.
+  // Begins the next operation; it is timed if its stream is a CpuStream.
   void begin(const char* name, Stream& stream) {
     const auto found = std::ranges::find(records_, name, &OperationRecord::name);
     current_ = static_cast<std::size_t>(found - records_.begin());
@@ -92,8 +92,8 @@ class RecordingCommunicator::Recorder {
   }
 
   std::vector<OperationRecord> records_;
-  std::vector<std::unique_ptr<Stopwatch>> watches_;  // as many as were ever under way at once
-  std::size_t current_ = 0;                          // between begin() and end()
+  std::vector<std::unique_ptr<Stopwatch>> watches_;  // as many as were ever in use at once
+  std::size_t current_ = 0;                          // valid between begin() and end()
   Stopwatch* watch_ = nullptr;
 };
 

@@ -1,10 +1,11 @@
-// A communicator that counts what passes through it, by the names of operations.
+// A communicator that counts calls, bytes and time by operation name.
 //
 //   RecordingCommunicator recorded(comm);
 //   ... use `recorded` in place of `comm` ...
 //   for (const OperationRecord& each : recorded.records()) ...
 //
-// Allocates on the first use of a name only. For the rank's own thread, like what it wraps.
+// Allocates only on the first use of a name. Used by the rank's own thread only, like the wrapped
+// communicator.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,12 @@
 
 namespace evenkeel {
 
-// The operations of one rank under one name.
+// All operations of one rank that have one name.
 struct OperationRecord : MessageTraffic {
   std::string name;
   std::int64_t calls = 0;
-  // Spent by the rank's thread in carrying the operation out, on a CpuStream: copying uses the CPU, waiting
-  // for peers does not. Their clocks differ a little.
+  // Time that the rank's thread spent on the operation, on a CpuStream. Copying uses CPU time; waiting for
+  // peers does not. The two clocks differ a little.
   double wall_seconds = 0;
   double cpu_seconds = 0;
   double wait_seconds() const { return std::max(0.0, wall_seconds - cpu_seconds); }
@@ -32,16 +33,16 @@ struct OperationRecord : MessageTraffic {
 
 class RecordingCommunicator final : public ForwardingCommunicator {
  public:
-  // `inner` must outlive this. With the node of each rank, bytes between nodes are counted too.
+  // `inner` must outlive this. If `node_of_rank` is given, bytes between nodes are counted too.
   explicit RecordingCommunicator(Communicator& inner, std::vector<int> node_of_rank = {});
   ~RecordingCommunicator() override;
 
-  // In order of first use, together with those of all communicators split from this one.
+  // In order of first use. Communicators split from this one share the records.
   std::span<const OperationRecord> records() const;
-  // Zeros where nothing had that name.
+  // All zeros if no operation had that name.
   OperationRecord record(std::string_view name) const;
   OperationRecord total() const;
-  // Sets all figures to zero; names stay.
+  // Sets all counts and times to zero; names stay.
   void reset();
 
   std::unique_ptr<Communicator> split(int color) override;

@@ -40,7 +40,7 @@ bool is_over_numbers(const Series& series) {
   });
 }
 
-// Speed-up over the parameter, of each scenario.
+// Speed-up over the ablation's parameter, for each scenario.
 Json curves_of(const Series& series) {
   std::map<std::string, std::map<std::string, Json>> points;  // by scenario and planner
   for (const SeriesRow& row : series.rows) {
@@ -67,7 +67,7 @@ Json curves_of(const Series& series) {
           {"panels", std::move(panels)}};
 }
 
-// A panel for each planner, and one for what is possible.
+// One panel per planner, and one for the ideal.
 Json bars_of(const Series& series) {
   Json panels = Json::array();
   const auto add = [&](const std::string& name, const auto& speedup_of) {
@@ -142,7 +142,7 @@ std::string name_of_line(const CurveRow& row) {
   return row.candidate.budget.is_given() && !row.asked ? name + ", ample" : name;
 }
 
-// Time over the budgets that were asked for; what does not fit is a gap.
+// Time over the requested budgets; a budget that is too small leaves a gap.
 Json panel_of(const Curve& curve) {
   std::map<std::string, Json> points;
   for (const CurveRow& row : curve.rows) {
@@ -184,8 +184,8 @@ Json table_of(const Curves& curves) {
           {"id", "budgets"},
           {"title", "All budgets"},
           {"caption",
-           "Time: critical path / that of the planner without a budget, medians and where they lie at "
-           "95 % from 6 rounds on."},
+           "Time: critical path / the planner's without a budget; medians, with their bounds at 95 % "
+           "confidence from 6 rounds on."},
           {"columns",
            Json::array({column("scenario", "scenario", ""), column("planner", "planner", ""),
                         column("budget", "budget", "bytes"), column("share", "of ep's peak", "share"),
@@ -215,8 +215,10 @@ std::string to_html(const Curves& curves, const PageOrigin& origin) {
       {{"kind", "curves"},
        {"id", "time"},
        {"title", "Time over budget"},
-       {"caption", fmt::format("{} without a budget takes 1. A budget that is too small has no point.",
-                               name_of(curves.scenarios.front().reference.candidate.planner.kind))},
+       {"caption",
+        fmt::format(
+            "The time of {} without a budget is 1. A budget that is too small has no point in the chart.",
+            name_of(curves.scenarios.front().reference.candidate.planner.kind))},
        {"x", {{"label", "budget, of ep's peak without one"}, {"unit", "share"}, {"log", true}}},
        {"y", {{"label", "time"}, {"unit", "ratio"}, {"zero", true}}},
        {"line", {{"y", 1}, {"label", "without a budget"}}},

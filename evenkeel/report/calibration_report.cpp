@@ -13,14 +13,13 @@ std::string to_text(const CalibrationReport& report) {
   internal::Page page;
   page.put("{}\n{} ranks on {} cores of {}\n\n", on.layer, on.ranks, on.cores, on.cpu);
   Table table({"products of many rows", fmt::format("{:.0f} GFLOP/s", 1e-9 * machine.flops_per_second)});
-  table.add({"half of it at an inner dimension of", fmt::format("{:.0f}", machine.inner_half)});
-  table.add(
-      {"weights, where rows are few", fmt::format("{:.1f} GB/s", 1e-9 * machine.weight_bytes_per_second)});
-  table.add({"hidden of the shorter of both", fmt::format("{:.0f} %", 100 * machine.overlap)});
+  table.add({"half that rate at an inner dimension of", fmt::format("{:.0f}", machine.inner_half)});
+  table.add({"weights, with few rows", fmt::format("{:.1f} GB/s", 1e-9 * machine.weight_bytes_per_second)});
+  table.add({"overlap of products and weights", fmt::format("{:.0f} %", 100 * machine.overlap)});
   table.add({"from rank to rank", fmt::format("{:.1f} GB/s", 1e-9 * machine.link_bytes_per_second)});
   table.add({"a message's latency", fmt::format("{:.1f} us", 1e6 * machine.link_seconds)});
-  table.add({"half as fast far below", fmt::format("{:.0f} KiB", machine.ramp_bytes / 1024)});
-  table.add({"one chunk more", fmt::format("{:.0f} us", 1e6 * machine.chunk_seconds)});
+  table.add({"messages are half as fast far below", fmt::format("{:.0f} KiB", machine.ramp_bytes / 1024)});
+  table.add({"one more chunk", fmt::format("{:.0f} us", 1e6 * machine.chunk_seconds)});
   page.put(table);
   page.put("written to {}\n", report.file);
   return std::move(page).text();

@@ -1,12 +1,13 @@
-// A timeline as trace events in Chrome's JSON object format, which ui.perfetto.dev and chrome://tracing open.
+// Writes a timeline as trace events in Chrome's JSON object format, which ui.perfetto.dev and
+// chrome://tracing open.
 //
-// Rows       A process for each rank, in their order: one row for each of its threads, and its counters.
-// Times      Seconds, 0 or more. They are written in microseconds, rounded to eighths: an eighth is exact in
-//            binary, so that slices which touch do so after a reader's arithmetic, too.
-// Slices     Those of one thread nest or do not overlap; the outer one comes first.
-// Flows      Arrows from one slice to another: of two that touch at an arrow's end, the later one. Perfetto
-//            turns an arrow round whose second slice begins before the first.
-// Source     "Trace Event Format" (Google), of which M, X, s, f and C are used.
+// Rows      One process per rank, in order: a row for each of its threads, and its counters.
+// Times     Seconds, 0 or more. They are written in microseconds, rounded to eighths. Eighths are exact in
+//           binary, so that slices which touch still touch after a reader's arithmetic.
+// Slices    Slices of one thread nest or do not overlap; the outer one comes first.
+// Flows     Arrows from one slice to another. If two slices touch at an arrow's end, it belongs to the later
+//           one. Perfetto reverses an arrow whose second slice begins before the first.
+// Source    "Trace Event Format" (Google); uses M, X, s, f and C.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ struct ChromeTrace {
     std::string name;
     std::vector<std::string> threads;  // at least one
   };
-  // Processes and threads are named by their places.
+  // Processes and threads are given by index.
   struct Slice {
     std::size_t process = 0;
     std::size_t thread = 0;
@@ -48,7 +49,7 @@ struct ChromeTrace {
     Point from;
     Point to;  // not before `from`
   };
-  // The value from `seconds` on.
+  // The counter has this value from `seconds` on.
   struct Counter {
     std::size_t process = 0;
     std::string name;
@@ -60,10 +61,10 @@ struct ChromeTrace {
   std::vector<Slice> slices = {};
   std::vector<Flow> flows = {};
   std::vector<Counter> counters = {};
-  Args about = {};  // the trace as a whole
+  Args about = {};  // describes the whole trace
 };
 
-// One event a line, in ASCII.
+// One event per line, in ASCII.
 std::string to_chrome_trace(const ChromeTrace& trace);
 
 }  // namespace evenkeel

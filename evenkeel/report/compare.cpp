@@ -37,7 +37,7 @@ std::string judged_on(const ComparedRecordings& all) {
 }
 
 std::string first_placed_on(const ComparedRecordings& all) {
-  if (all.comparison.same_data) return "the same data, so figures of placements flatter them";
+  if (all.comparison.same_data) return "the same data, so placements look better than they are";
   if (!all.placed_from.empty()) return fmt::format("{}", fmt::join(all.placed_from, ", "));
   return steps_text(0, all.comparison.first_judged - 1, all.recordings);
 }
@@ -45,7 +45,7 @@ std::string first_placed_on(const ComparedRecordings& all) {
 std::string placed_on(const ComparedRecordings& all) {
   std::string first = first_placed_on(all);
   if (!all.comparison.place_every) return first;
-  return fmt::format("{}; with @{} anew after every {}, from these", first, *all.comparison.place_every,
+  return fmt::format("{}; with @{} made anew after every {}, from these", first, *all.comparison.place_every,
                      counted(*all.comparison.place_every, "step", "steps"));
 }
 
@@ -57,12 +57,12 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.4g}", seconds * 1e3);
 }
 
-// 2.44, 24.4, 244, 2,440.
+// Three significant digits: 2.44, 24.4, 244, 2,440.
 std::string three_digits(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : grouped(value);
 }
 
-// Names that a table has room for; below it they stand in full, in the same order.
+// A name short enough for the table. The full names are listed below it, in the same order.
 std::string short_name(const Method& method) {
   constexpr std::size_t most = 18;
   return method.name.size() <= most ? method.name : method.name.substr(0, most - 1) + "…";

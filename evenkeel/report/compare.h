@@ -1,4 +1,4 @@
-// The result of `evenkeel compare`: what each method would do, for people, for programs, and step by step.
+// Reports `evenkeel compare`: what each method would do, as text, JSON, CSV and a timeline.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace evenkeel {
 
 std::string to_text(const ComparedRecordings& compared);
 std::string to_json(const ComparedRecordings& compared);
-// A line a step and method, behind a line of names.
+// A line of column names, then one line per step and method.
 std::string to_csv(const ComparedRecordings& compared);
 std::string to_html(const ComparedRecordings& compared, const PageOrigin& origin);
-// Of each method, the layer's step that is least even under plain EP, in predicted seconds.
+// For each method, the layer and step that is least even under plain EP, in predicted seconds.
 ChromeTrace timeline_of(const ComparedRecordings& compared);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// The page of `evenkeel compare`: plain EP beside the method that gains the most.
+// The page of `evenkeel compare`: plain EP and the method that gains the most.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using internal::drawn;
 using internal::Json;
 using internal::or_null;
 
-// What keeps a page small.
+// Limits that keep a page small.
 constexpr std::size_t kMostSteps = 512;
 constexpr std::size_t kMostRanks = 128;
 constexpr std::size_t kMostInHistogram = 8192;
@@ -46,7 +46,7 @@ class ComparePage {
   }
 
  private:
-  // The one that pays the most, or where none does the last.
+  // The method that pays the most; the last one if none pays.
   std::size_t best() const {
     std::size_t best = all_.summaries.size() - 1;
     const auto gain = [&](std::size_t m) {
@@ -65,7 +65,7 @@ class ComparePage {
   }
   const MethodResult& result(std::size_t m) const { return comparison_.methods[m]; }
   const std::string& name(std::size_t m) const { return result(m).method.name; }
-  // Plain EP, and the other where there is one.
+  // Plain EP, and the other method if there is one.
   std::vector<std::size_t> both() const {
     return after_ == 0 ? std::vector<std::size_t>{0} : std::vector<std::size_t>{0, after_};
   }
@@ -75,7 +75,7 @@ class ComparePage {
       labels.push_back(fmt::format("{}", all_.layers.number_of(row)));
     return labels;
   }
-  // One of so many steps is drawn.
+  // Draw only every n-th step.
   std::size_t every() const {
     return internal::pool_of(static_cast<std::size_t>(comparison_.num_steps), kMostSteps);
   }
@@ -154,13 +154,14 @@ class ComparePage {
     add(true, "transfers", "weights moved", "count");
     add(true, "ideal", "of ideal", "share");
     add(true, "p99", "max/mean, 99 %", "ratio");
-    return {{"kind", "table"},
-            {"id", "methods"},
-            {"title", "All methods"},
-            {"caption",
-             "Figures of a step. Bytes, weights and steps that do not fit are means or counts of all steps."},
-            {"columns", std::move(columns)},
-            {"rows", std::move(rows)}};
+    return {
+        {"kind", "table"},
+        {"id", "methods"},
+        {"title", "All methods"},
+        {"caption",
+         "Figures per step. Bytes and weights are means over all steps; steps that do not fit are a count."},
+        {"columns", std::move(columns)},
+        {"rows", std::move(rows)}};
   }
 
   Json histogram() const {
@@ -174,7 +175,8 @@ class ComparePage {
     Json section = {
         {"kind", "histogram"},  {"id", "levels"}, {"title", "How uneven steps are"}, {"unit", "ratio"},
         {"x", "max/mean load"}, {"y", "steps"},   {"series", std::move(series)}};
-    if (result(0).steps.size() > kMostInHistogram) section["caption"] = "A part of the steps, evenly spread.";
+    if (result(0).steps.size() > kMostInHistogram)
+      section["caption"] = "Only some of the steps, evenly spread.";
     return section;
   }
 
@@ -194,7 +196,7 @@ class ComparePage {
             {"id", "layers"},
             {"title", "Where it is uneven"},
             {"caption", are_steps ? "max/mean load of each layer in each step."
-                                  : "max/mean load of each layer, in the mean of equal runs of steps."},
+                                  : "max/mean load of each layer, averaged over equal runs of steps."},
             {"unit", "ratio"},
             {"row", "layer"},
             {"column", are_steps ? "step" : "run of steps"},
@@ -216,7 +218,7 @@ class ComparePage {
     return {{"kind", "band"},
             {"id", "ranks"},
             {"title", "Load of ranks over steps"},
-            {"caption", "Of all layers together, against the mean of ranks."},
+            {"caption", "Load summed over all layers, relative to the mean of the ranks."},
             {"unit", "ratio"},
             {"x", "step"},
             {"y", "load / mean"},
@@ -244,8 +246,9 @@ class ComparePage {
       }
       panels.push_back({{"name", name(m)}, {"values", std::move(rows)}});
     }
-    std::string caption = "Rows, results and weights of all layers in a step, in the mean.";
-    if (shown < ranks * groups) caption += fmt::format(" Of {} ranks the first {}.", ranks * groups, shown);
+    std::string caption = "Bytes of rows, results and weights per step, over all layers; mean over steps.";
+    if (shown < ranks * groups)
+      caption += fmt::format(" The first {1} of {0} ranks are shown.", ranks * groups, shown);
     return {{"kind", "matrix"},
             {"id", "pairs"},
             {"title", "Who sends to whom"},
@@ -278,7 +281,7 @@ class ComparePage {
     return section;
   }
 
-  // Both show the layer's step that is least even under plain EP.
+  // Both pictures show the layer and step that is least even under plain EP.
   std::string of_picture(const char* what) const {
     const PlanPicture& picture = result(0).picture;
     return fmt::format("{} layer {} of step {}, the least even one.", what,

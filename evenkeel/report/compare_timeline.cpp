@@ -1,5 +1,5 @@
-// Steps of `evenkeel compare` as a timeline: of each method, the layer's step that is least even under plain
-// EP.
+// Steps of `evenkeel compare` as a timeline: for each method, the layer and step that is least even under
+// plain EP.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::size_t kStep = 0, kWeights = 1;  // threads: weights travel beside other phases
+constexpr std::size_t kStep = 0, kWeights = 1;  // threads: weights travel in parallel to other phases
 
 class MethodTrace {
  public:
@@ -40,7 +40,8 @@ class MethodTrace {
 
  private:
   std::size_t process(int rank) const { return first_ + static_cast<std::size_t>(rank); }
-  // From where the lender is when weights begin to travel to the borrower's products with them.
+  // The arrow goes from the start of the transfer on the lender to the borrower's products with these
+  // weights.
   void add_flow(const Transfer& transfer) {
     const auto of = [&](int rank, SimPhase phase) {
       return std::ranges::find_if(picture_.spans, [&](const PhaseSpan& span) {

@@ -1,4 +1,4 @@
-// Time over budget, of `evenkeel bench --over-budget`.
+// Reports time over budget (`evenkeel bench --over-budget`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// Small shares with a decimal.
+// Small shares get a decimal.
 std::string fine_percent(double share) {
   return share < 0.0995 ? fmt::format("{:.1f} %", 100 * share) : internal::percent(share);
 }
@@ -45,7 +45,7 @@ std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
   return cells;
 }
 
-// The planner's rows under the budgets asked for.
+// The planner's rows for the requested budgets.
 void put_picture(Page& page, const Curve& curve) {
   constexpr int width = 60;
   constexpr double precision = 1e6;
@@ -57,7 +57,7 @@ void put_picture(Page& page, const Curve& curve) {
     most = std::max(most, row.figures->time.median);
   }
   if (rows.empty()) return;
-  page.put("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
+  page.put("\n  {}: budget as a share of ep's peak, and its time / its time without a budget\n",
            internal::planner_of(curve.reference));
   const auto in_parts = [&](double ratio) { return static_cast<std::int64_t>(ratio * precision); };
   for (const CurveRow* row : rows) {
@@ -125,10 +125,10 @@ std::string to_text(const Curves& curves) {
            internal::kCriticalPath);
   for (const Curve& curve : curves.scenarios) put_curve(page, curve);
   page.put(
-      "\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"
-      "  95 %: the median lies there, with so much confidence from 6 rounds on\n"
-      "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward\n"
-      "  whole: all of the step computed again at once, unchunked; moves: weight transfers\n");
+      "\n  time: critical path / the first row's, median; A/A: spread of that row over itself\n"
+      "  95 %: bounds of the median at 95 % confidence, from 6 rounds on\n"
+      "  of ep: share of its worst rank's peak without a budget; again: assignments recomputed in backward\n"
+      "  whole: the whole step recomputed at once, unchunked; moves: weight transfers\n");
   return std::move(page).text();
 }
 

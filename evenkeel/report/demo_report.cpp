@@ -1,4 +1,4 @@
-// The report of `evenkeel demo`.
+// Reports `evenkeel demo`.
 #include <fmt/format.h>
 
 #include "evenkeel/base/bytes.h"

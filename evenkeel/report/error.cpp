@@ -15,7 +15,7 @@ namespace {
 
 using internal::Json;
 
-// Between the first quotes, or nothing.
+// The text between the first pair of quotes; empty if there is none.
 std::string quoted(const std::string& text) {
   const std::size_t begin = text.find('\'');
   if (begin == std::string::npos) return "";
@@ -54,7 +54,7 @@ std::string to_json(const ErrorReport& error, const std::string& meant) {
 std::string meant_word(const Error& error) {
   std::vector<std::string> candidates;
   const std::string allowed = text_of(error, "allowed");
-  // Where ; separates them, commas are part of what is allowed.
+  // If ; separates the allowed values, commas are part of them.
   for (std::string part : split(allowed, allowed.find(';') == std::string::npos ? ',' : ';')) {
     for (const std::string_view lead : {" ", "or "})
       if (part.starts_with(lead)) part.erase(0, lead.size());
@@ -63,10 +63,10 @@ std::string meant_word(const Error& error) {
   const std::string word = quoted(text_of(error, "why"));
   std::string found = nearest(word, candidates);
   if (!found.empty() || word.find(':') == std::string::npos) return found;
-  // "concentratd:0.9:1", where concentrated:F:N is one: by what stands before the parameters.
+  // In "concentratd:0.9:1" the word to compare with concentrated:F:N is the part before the parameters.
   for (std::string& candidate : candidates) candidate.resize(std::min(candidate.find(':'), candidate.size()));
   const std::string head = word.substr(0, word.find(':'));
-  // Where that is right, it is the parameters that are not.
+  // If that word is correct, the mistake is in the parameters.
   return std::ranges::find(candidates, head) != candidates.end() ? "" : nearest(head, candidates);
 }
 

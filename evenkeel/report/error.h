@@ -15,15 +15,16 @@ struct ErrorReport {
   std::vector<Error::Field> data = {};
 };
 
-// Without ends of lines and tabs.
+// Replaces line ends and tabs.
 std::string one_line(std::string text);
-// The message on one line and visible, with the word that was probably meant, if there is one.
+// The message on one printable line. `meant`, if not empty, is the word that was probably meant.
 std::string to_text(const ErrorReport& error, const std::string& meant = "");
 std::string to_json(const ErrorReport& error, const std::string& meant = "");
 
-// One of the error's data, or nothing.
+// A field of the error's data; empty if there is none of that name.
 std::string text_of(const Error& error, std::string_view name);
-// Of an error that quotes a word and lists what would be allowed; empty where none is near.
+// For an error that quotes a word and lists the allowed ones: the nearest allowed word; empty if none is
+// near.
 std::string meant_word(const Error& error);
 
 }  // namespace evenkeel

@@ -30,7 +30,8 @@ Json json_of(const Recording& recording, const RecordingJudgement& judged) {
           {"steps", std::move(steps)}};
 }
 
-// With the rule for copies, where that is not the plain one, and the nodes that it depends on.
+// The name; with the dispatch rule for copies if it is not the default, and the number of nodes it depends
+// on.
 std::string label_of(const NamedPlacement& placement, int num_nodes) {
   if (placement.dispatch == Dispatch::even) return placement.name;
   return fmt::format("{} ({}, {} node{})", placement.name, name_of(placement.dispatch), num_nodes,

@@ -1,4 +1,4 @@
-// The result of `evenkeel evaluate`: placements judged on recordings, and whether the most level one pays.
+// Reports `evenkeel evaluate`: placements judged on recordings, and whether the most level one pays.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace evenkeel {
 
 std::string to_text(const Evaluation& evaluation);
 std::string to_json(const Evaluation& evaluation);
-// Of the placement that the verdict is on, against what runs now.
+// The page of the placement that the verdict is about, compared with the current one.
 std::string to_html(const Evaluation& evaluation, const Topology& topology, const PageOrigin& origin);
-// The verdict alone, as it stands in the other.
+// The verdict alone, as in to_json(Evaluation).
 std::string to_json(const Verdict& verdict);
 
 }  // namespace evenkeel

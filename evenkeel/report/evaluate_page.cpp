@@ -16,7 +16,7 @@ namespace {
 using internal::column;
 using internal::Json;
 
-// Of the steps of the worst recording, where all tell theirs apart.
+// Figures of the steps of the worst recording; only if all recordings are divided into steps.
 Json tiles_of_steps(const JudgedPlacement& before, const JudgedPlacement& after) {
   Json tiles = Json::array();
   const auto has_steps = [](const RecordingJudgement& judgement) { return judgement.steps.has_value(); };

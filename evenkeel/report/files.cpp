@@ -66,13 +66,13 @@ std::vector<std::string> notes_of(const Permutation& permutation) {
   const PermutedCheckpoint& done = permutation.done;
   std::vector<std::string> notes;
   if (!done.kept_layers.empty())
-    notes.push_back(fmt::format("layers {} keep their order; the placement is not for them",
+    notes.push_back(fmt::format("layers {} keep their order: the placement does not cover them",
                                 to_text(LayerNumbers(done.kept_layers))));
   if (!done.other_weights.empty())
-    notes.push_back(fmt::format("copied as they are; if they hold weights, then in the old order: {}",
+    notes.push_back(fmt::format("copied unchanged (any weights in them keep the old order): {}",
                                 fmt::join(done.other_weights, ", ")));
   if (!done.leftovers.empty())
-    notes.push_back(fmt::format("left by runs that were killed, unless one is at work; can be deleted: {}",
+    notes.push_back(fmt::format("left by killed runs; delete them if no run is active: {}",
                                 fmt::join(done.leftovers, ", ")));
   return notes;
 }

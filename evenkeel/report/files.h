@@ -1,4 +1,4 @@
-// The results of `evenkeel convert` and `evenkeel permute`: files, and how they were made.
+// Reports `evenkeel convert` and `evenkeel permute`: the files, and how they were made.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Permutation {
 
 std::string to_text(const Permutation& permutation);
 std::string to_json(const Permutation& permutation);
-// Notes for a person, a sentence each.
+// Notes for a person, one sentence each.
 std::vector<std::string> notes_of(const Permutation& permutation);
 
 }  // namespace evenkeel

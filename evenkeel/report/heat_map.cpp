@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostCells = 32;
 constexpr std::array<std::string_view, 5> kShades = {" ", "░", "▒", "▓", "█"};
 
-// Which cell each rank is in, and what a cell is called.
+// The cell of each rank, and the name of a cell.
 struct Cells {
   std::vector<int> of_rank;
   int count = 0;
@@ -47,7 +47,7 @@ std::vector<double> sums_of(const Cells& cells, std::span<const double> traffic)
   return sums;
 }
 
-// The scale of all cells but the diagonal, of both pictures.
+// One scale for both pictures, over all cells but the diagonal.
 struct Scale {
   double least = std::numeric_limits<double>::infinity();
   double most = 0;
@@ -101,8 +101,8 @@ std::string heat_maps(const Topology& topology, std::span<const double> before, 
   const std::string pair = cells.unit == "rank" || cells.unit == "node"
                                ? fmt::format("pair of {}s", cells.unit)
                                : fmt::format("pair of blocks of {}", cells.unit);
-  return text + fmt::format("  a cell is a {}; blank from {:.4g}, █ to {:.4g}; · stays\n", pair, scale.least,
-                            scale.most);
+  return text + fmt::format("  a cell is a {}; blank from {:.4g}, █ to {:.4g}; · stays within it\n", pair,
+                            scale.least, scale.most);
 }
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Traffic between ranks as a picture of characters: darker is more.
+// Traffic between ranks drawn with characters: darker means more.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Two matrices [P, P] beside each other on one scale, row by sender; at most 100 columns. Above 32 ranks a
-// cell is a pair of nodes, or of blocks of ranks. What stays in a cell's own rank or block is a dot.
+// Draws two matrices [P, P] side by side on one scale, rows by sender, in at most 100 columns. Above 32 ranks
+// a cell is a pair of nodes or of blocks of ranks. Traffic within a rank or block is a dot.
 std::string heat_maps(const Topology& topology, std::span<const double> before, std::span<const double> after,
                       const std::string& before_name, const std::string& after_name);
 

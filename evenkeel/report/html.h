@@ -1,17 +1,17 @@
-// Pages of results (docs/pages.md): to_html() stands beside each result's to_text() and to_json().
+// Pages of results (docs/pages.md). Each result has to_html() beside to_text() and to_json().
 #pragma once
 
 #include <string>
 
 namespace evenkeel {
 
-// What a page says of itself.
+// How a page was made.
 struct PageOrigin {
-  std::string command;    // the line that made it
+  std::string command;    // the command line that made it
   std::string made_with;  // "evenkeel 0.1.0"
 };
 
-// Throws Unsupported where this build has no pages: for whoever would learn it only after long work.
+// Throws Unsupported if this build has no pages. Call it before long work.
 void require_pages();
 
 }  // namespace evenkeel

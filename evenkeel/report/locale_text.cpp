@@ -28,7 +28,7 @@ std::string locale_name() {
 
 bool find_utf8() {
   const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
-  if (locale == nullptr) return ends_with_utf8(locale_name());  // not installed here; its name says enough
+  if (locale == nullptr) return ends_with_utf8(locale_name());  // not installed here: judge by its name
   const bool utf8 = ends_with_utf8(::nl_langinfo_l(CODESET, locale));
   ::freelocale(locale);
   return utf8;
@@ -39,13 +39,13 @@ bool characters_are_utf8() {
   return utf8;
 }
 
-// The characters that pictures are drawn with, and a plain character for each, so that columns stay.
+// The characters of pictures, each with a plain replacement of the same width.
 constexpr std::array<std::pair<std::string_view, char>, 22> kPlain = {
     {{"█", '#'}, {"▉", '#'}, {"▊", '#'}, {"▋", '#'}, {"▌", '#'}, {"▍", '-'}, {"▎", '-'}, {"▏", '-'},
      {"░", '.'}, {"▒", '+'}, {"▓", '*'}, {"·", '-'}, {"▁", '.'}, {"▂", '.'}, {"▃", ':'}, {"▄", ':'},
      {"▅", '+'}, {"▆", '+'}, {"▇", '*'}, {"│", '|'}, {"┤", '|'}, {"┄", '-'}}};
 
-// Of text that printable() has seen.
+// For text that went through printable().
 std::string ascii(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {

@@ -5,8 +5,8 @@
 
 namespace evenkeel {
 
-// Text that printable() has seen, in ASCII where the locale's characters are not UTF-8: pictures keep their
-// columns, and other characters are escapes.
+// Converts text that went through printable(). If the locale's characters are not UTF-8, the result is ASCII:
+// pictures keep their columns, and other characters are escaped.
 std::string in_this_locale(std::string text);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// The result of `evenkeel memory`: what a device holds while a model trains, whether it fits, and with how
-// many chunks; or layouts of so many devices.
+// Reports `evenkeel memory`: what a device holds while a model trains, whether it fits, and with how many
+// chunks; or the layouts of a number of devices.
 #pragma once
 
 #include <cstdint>
@@ -22,40 +22,40 @@ struct MemoryReport {
   const DeviceMemory& device;
   ReceivedRows given_received = {};
   std::int64_t device_bytes = 0;        // M_GPU
-  std::string device_name = {};         // a preset's, or empty
+  std::string device_name = {};         // name of a preset; empty if none
   std::int64_t ratio_thousandths = 0;   // alpha
-  std::string_view cross_entropy = {};  // as the option has it
-  std::string pipeline_layout = {};     // as the option has it
-  bool paper = false;                   // the table names the paper's rows and equations
+  std::string_view cross_entropy = {};  // as in the option
+  std::string pipeline_layout = {};     // as in the option
+  bool paper = false;                   // name the paper's rows and equations in the table
   Fit fit = {};
   std::int64_t longest_sequence = 0;
-  std::vector<Advice> advice = {};  // where it does not fit
-  // Of the layer's arena, for this shape; null where the layer cannot run it.
+  std::vector<Advice> advice = {};  // if it does not fit
+  // Of the layer's arena for this shape; empty if the layer cannot run it.
   std::optional<std::int64_t> least_budget = {};
   std::optional<ChunkHistory> history = {};
 };
 
-// What is not counted of a model, and tensors of no kind: a sentence each.
+// What is not counted of a model, and tensors of unknown kinds; one sentence each.
 std::vector<std::string> notes_of(const ModelDescription& model);
-// Of a model, which must live as long: what fits, how long a sequence may be, and what would help.
+// Whether the model fits, how long a sequence may be, and what would help. `memory` must outlive the result.
 MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received);
 std::string to_text(const MemoryReport& report);
 std::string to_json(const MemoryReport& report);
 std::string to_html(const MemoryReport& report, const PageOrigin& origin);
-// Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.
+// Throws Infeasible if a stage does not fit, with its bytes, the available bytes and what would make it fit.
 void require_fit(const MemoryReport& report);
 
-// Best first.
+// Layouts, best first.
 struct LayoutsReport {
   std::span<const LayoutFit> layouts;
   std::int64_t devices = 0;
-  std::int64_t available_bytes = 0;  // of each
+  std::int64_t available_bytes = 0;  // per device
 };
 
 std::string to_text(const LayoutsReport& report);
 std::string to_json(const LayoutsReport& report);
 std::string to_html(const LayoutsReport& report, const PageOrigin& origin);
-// Throws Infeasible where no layout fits.
+// Throws Infeasible if no layout fits.
 void require_fit(const LayoutsReport& report);
 
 }  // namespace evenkeel

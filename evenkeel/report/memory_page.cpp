@@ -1,4 +1,4 @@
-// The page of `evenkeel memory` for a model in training.
+// The page of `evenkeel memory` for training.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using internal::column;
 using internal::Json;
 using internal::tile;
 
-constexpr std::size_t kMostSteps = 512;  // of a heat map
+constexpr std::size_t kMostSteps = 512;  // per heat map
 
 Json summary_of(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();

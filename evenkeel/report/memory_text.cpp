@@ -40,7 +40,7 @@ std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousan
   return static_cast<std::int64_t>(std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
 }
 
-// One change, as something to type.
+// One change, as options to type.
 std::string sentence(const Advice& advice, std::int64_t ratio_thousandths) {
   using Change = Advice::Change;
   switch (advice.change) {
@@ -86,7 +86,7 @@ std::string verdict_of(const MemoryReport& report) {
 
 namespace {
 
-// How many devices the layout takes, of what, and what of the experts each holds.
+// The devices of the layout, and which part of the experts each holds.
 void put_layout(Page& page, const Parallelism& parallel) {
   page.put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
            parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
@@ -99,7 +99,7 @@ void put_headline(Page& page, const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   page.put("{}\n", internal::verdict_of(report));
   if (stage.choice.chunks > 1)
-    page.put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
+    page.put("chunks are a feature of MemFine's and evenkeel's layers; for other trainers use --bins 1\n");
   const ModelDescription& model = report.memory.model();
   page.put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
            weights_text(model.parameters()), model.num_layers, model.num_moe_layers(), model.experts.count,
@@ -118,7 +118,7 @@ void put_headline(Page& page, const MemoryReport& report) {
            grouped(report.memory.even_received()), grouped(worst));
 }
 
-// Of the layers of a stage.
+// What the layers of a stage keep.
 std::string kept_text(const MemoryModel& memory, int stage) {
   const MemorySetup& setup = memory.setup();
   if (!setup.extra.every_layer) {
@@ -178,9 +178,9 @@ Table stage_table(const std::vector<StageFit>& stages) {
   return table;
 }
 
-// Each step by itself where there are few, else blocks of steps, as many as a hundred columns hold.
+// Begins of the shown blocks: single steps if there are few, otherwise blocks that fit a hundred columns.
 std::vector<std::int64_t> block_begins(const ChunkHistory& history) {
-  constexpr std::int64_t few = 18;  // of at most three characters, beside the layers' names
+  constexpr std::int64_t few = 18;  // columns of at most three characters, beside the layers' names
   const std::int64_t steps = history.steps();
   const std::int64_t digits = std::ssize(fmt::format("{}", history.first_step + steps - 1));
   const std::int64_t blocks =
@@ -198,7 +198,7 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
   return static_cast<double>(sum) / static_cast<double>((end - begin) * (end_layer - begin_layer));
 }
 
-// A row a layer, a column a step; of many steps the mean of a block of them.
+// One row per layer, one column per step; with many steps the mean of a block of steps.
 Table chunk_table(const ChunkHistory& history) {
   const std::vector<std::int64_t> begins = block_begins(history);
   const std::size_t blocks = begins.size() - 1;
@@ -234,7 +234,7 @@ std::vector<std::string> notes_of(const ModelDescription& model) {
   const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
   if (const auto first = std::ranges::find_if(model.weights, is_other); first != model.weights.end())
     notes.push_back(fmt::format(
-        "{} of no known kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
+        "{} of unknown kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
         "they keep for backward is not counted",
         counted(std::ranges::count_if(model.weights, is_other), "tensor is", "tensors are"), first->name,
         weights_text(model.parameters(WeightKind::other))));
@@ -242,7 +242,8 @@ std::vector<std::string> notes_of(const ModelDescription& model) {
   if (std::ranges::any_of(model.caches,
                           [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))
     notes.emplace_back(
-        "layers with linear attention or a state space keep for backward what attention would: that is not "
+        "layers with linear attention or a state space are counted as keeping what attention keeps: they are "
+        "not "
         "modelled");
   return notes;
 }

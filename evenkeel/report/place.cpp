@@ -21,7 +21,7 @@ using internal::grouped;
 using internal::Json;
 using internal::Page;
 
-// In a table; of steps there may be thousands.
+// Rows of a table. There may be thousands of steps.
 constexpr std::size_t kMostRecordings = 16;
 
 const char* solver_name(const PlaceResult& result) {
@@ -118,7 +118,7 @@ void put_recordings(Page& page, const std::string& head, const char* before,
   page.put("\n");
 }
 
-// What is level over a whole recording is not in each of its steps.
+// A placement that is level over a recording need not be level in each step.
 void put_steps(Page& page, const Placing& placing) {
   if (placing.judged.steps.empty()) return;
   const std::string before = name_before(placing);
@@ -148,7 +148,7 @@ std::string meaning_of(const std::string& objective, const Placing& placing) {
                                                             : "all pairs / (GB/s), summed over layers";
 }
 
-// A share of what was reached; beside a bound of 0 any would be all of it.
+// The gap as a share of what was reached. Empty for a bound of 0, where it would always be 100 %.
 std::string gap_of(double reached, double bound) {
   if (reached > 0 && bound <= 0) return "";
   return fmt::format("{:.2f} %", reached > 0 ? 100 * (reached - bound) / reached : 0.0);
@@ -166,7 +166,7 @@ void put_objectives(Page& page, const Placing& placing) {
   for (const auto& [name, problem] : result.bound_of) page.put("  bound of {}: {}\n", name, problem);
 }
 
-// The copies are counted: a placement that was moved need not have those that were asked for.
+// Counts the copies: an incremental placement can have another number than requested.
 std::string copies_of(const Placement& placement) {
   std::vector<int> copies;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
@@ -190,7 +190,8 @@ std::string shape_of(const Placing& placing) {
                      topology.num_nodes() == 1 ? "" : "s");
 }
 
-// Of several recordings the worst before and the worst after: no traffic has the mean of their sum.
+// For several recordings, the worst before and the worst after. Their sum is not shown, as no real traffic
+// has its mean.
 std::string headline_of(const PlaceResult& result) {
   double before = result.before.max_over_mean_mean, after = result.after.max_over_mean_mean;
   if (!result.per_recording.empty()) before = after = 0;
@@ -202,7 +203,7 @@ std::string headline_of(const PlaceResult& result) {
                      result.per_recording.empty() ? "" : " of the worst recording", before, after);
 }
 
-// Nobody waits for the mean of steps, but for each of them. Of several recordings the worst ones.
+// Ranks wait in every step, not in the mean of steps. For several recordings, the worst ones.
 std::string median_step_of(const std::vector<NamedSteps>& recordings) {
   if (recordings.empty()) return "";
   double before = 0, after = 0;
@@ -233,7 +234,7 @@ void put_summary(Page& page, const Placing& placing) {
   page.put("\n");
 }
 
-// What a server that was started otherwise would serve.
+// What a server would have that was started with other options.
 void put_served(Page& page, const Placing& placing) {
   if (placing.served.empty()) return;
   Table table({"SGLang started with", "--dispatch", "max/mean load"});
@@ -293,7 +294,7 @@ std::string to_json(const Placing& placing) {
   if (judged.verdict) json["verdict"] = internal::json_of(*judged.verdict);
   if (judged.judged_verdict) json["judged_verdict"] = internal::json_of(*judged.judged_verdict);
   if (json.contains("per_recording") || json.contains("judged"))
-    json["measured_on"] = name_of(JudgedData::made_from);  // all but what was judged
+    json["measured_on"] = name_of(JudgedData::made_from);  // applies to all but `judged`
   return internal::line_of(std::move(json), placing.axes);
 }
 

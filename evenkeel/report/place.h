@@ -1,4 +1,4 @@
-// The result of `evenkeel place`: the placement it made, against what was there before.
+// Reports `evenkeel place`: the placement it made, compared with the one before.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ struct Placing {
   const PlaceOptions& options;
   const PlaceResult& result;
   const Topology& topology;
-  std::int64_t assignments = 0;                  // of the profile, all layers together
-  std::string output = {};                       // path of what was written, or nothing
-  std::vector<NamedQuality> per_recording = {};  // of several that it was made from
+  std::int64_t assignments = 0;                  // of the profile, over all layers
+  std::string output = {};                       // path of the written file; empty if none
+  std::vector<NamedQuality> per_recording = {};  // if it was made from several recordings
   std::map<std::string, double> served = {};     // for SGLang with copies: max/mean by each rule of dispatch
-  std::optional<CopyChoice> copies = {};         // where the number of copies was to be chosen
-  std::optional<HeldOut> held_out = {};          // where the recordings have blocks
+  std::optional<CopyChoice> copies = {};         // if the number of copies was to be chosen
+  std::optional<HeldOut> held_out = {};          // if the recordings have blocks
   JudgedPlacing judged = {};
-  std::map<std::string, std::string> axes = {};  // how numbers that nobody named were read, by file
+  std::map<std::string, std::string> axes = {};  // how unnamed arrays were read, by file
 };
 
 std::string to_text(const Placing& placing);
 std::string to_json(const Placing& placing);
-// On the recordings that it was made from, and on others where it was judged on some.
+// The page shows the recordings that the placement was made from, and the others if it was judged on some.
 std::string to_html(const Placing& placing, const PlacedRecordings& recordings, const PageOrigin& origin);
 
 }  // namespace evenkeel

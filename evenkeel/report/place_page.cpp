@@ -117,7 +117,7 @@ std::string to_html(const Placing& placing, const PlacedRecordings& recordings, 
   if (judged.verdict)
     sections.push_back(internal::verdict_section(*judged.verdict, "own-verdict", "Verdict on its own data"));
   sections.push_back(summary_of(placing, before.name));
-  // What it was judged on counts, where there is such data.
+  // Show the judged data if there is any.
   const std::span<const Recording> shown = recordings.others.empty() ? recordings.own : recordings.others;
   internal::add_recordings(page, shown, placements);
   internal::add_traffic(page, result.before, result.after, placements,
@@ -125,7 +125,7 @@ std::string to_html(const Placing& placing, const PlacedRecordings& recordings, 
                             ? "Transitions of the profile from one layer to the next, over all layers."
                             : "Assignments of the profile from the token's rank, one way.");
   if (placing.copies) sections.push_back(copies_of(*placing.copies));
-  // Steps of one recording are drawn already.
+  // The steps of a single recording are already drawn.
   if (placing.per_recording.size() == recordings.own.size())
     sections.push_back(recordings_table("made-from", "Recordings it was made from", placing.per_recording));
   if (!judged.judged.empty())

@@ -40,10 +40,10 @@ Json transfers_of(const StepPlan& plan) {
   return transfers;
 }
 
-// The assignments that each transfer's weights serve.
+// The number of assignments that each transfer's weights serve.
 std::vector<std::int64_t> moved_by_transfer(const StepPlan& plan) {
   std::vector<std::int64_t> moved;
-  std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // of the expert of the transfers at hand
+  std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // [P] assignments of the current expert
   std::optional<ExpertId> at_hand;
   for (const Transfer& t : plan.transfers()) {
     if (at_hand != t.expert) {
@@ -84,7 +84,7 @@ std::string on_links_text(const PredictedSteps& links) {
   if (links.without_links)
     text += fmt::format("\n  planned as if links were alike: {}", said(*links.without_links));
   if (!links.planned.row_bytes_across)
-    text += "\n  without the way of rows, since the loads do not say where tokens are";
+    text += "\n  without the transfer of rows, since the loads do not say where tokens are";
   return text + "\n";
 }
 
@@ -111,7 +111,7 @@ Json fields_of(const PlannedStep& step) {
   return fields;
 }
 
-// A column of the table of layers, of numbers that have a mean and a worst.
+// A column of the layer table: a figure with a mean and a worst value.
 struct Figure {
   const char* key;
   const char* head;
@@ -136,7 +136,7 @@ constexpr std::array<Figure, 8> kFigures = {{
     {"predicted_seconds_under_ep", "under ep", shown_ms},
 }};
 
-// In that order; the last three where a step on links is predicted.
+// In the order of the columns. The last three are set if step times on links are predicted.
 std::vector<double> figures_of(const PlannedStep& step, std::optional<double> borrowed_bytes) {
   const std::vector<std::int64_t> moved = moved_by_transfer(step.plan);
   std::vector<double> figures = {
@@ -148,7 +148,7 @@ std::vector<double> figures_of(const PlannedStep& step, std::optional<double> bo
   return figures;
 }
 
-// The layers under one planner, and of each figure their mean and the largest.
+// One planner's figures for all layers, and for each figure its mean and largest value.
 struct PlannerFigures {
   std::string planner;
   std::vector<int> layers = {};

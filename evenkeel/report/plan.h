@@ -1,4 +1,4 @@
-// The result of `evenkeel plan`: one step plan, beside the plain one, or those of several layers.
+// Reports `evenkeel plan`: one step plan compared with the plain one, or those of several layers.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct PlannedStep {
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
   std::optional<PredictedSteps> on_links = {};
-  std::map<std::string, std::string> axes = {};  // how loads that nobody named were read, by file
+  std::map<std::string, std::string> axes = {};  // how unnamed arrays were read, by file
 };
 
 struct PlannedLayer {
@@ -30,8 +30,8 @@ struct PlannedLayer {
 };
 
 struct PlannedLayers {
-  std::vector<PlannedLayer> steps = {};       // by planner, then by layer; one or more
-  std::optional<double> borrowed_bytes = {};  // that an expert borrowed makes travel, where it is known
+  std::vector<PlannedLayer> steps = {};       // by planner, then by layer; at least one
+  std::optional<double> borrowed_bytes = {};  // bytes that one borrowed expert sends, if known
   std::map<std::string, std::string> axes = {};
 };
 

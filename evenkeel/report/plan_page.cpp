@@ -108,7 +108,7 @@ Json table_of(const PlannedLayers& layers) {
 }  // namespace
 
 Json internal::plan_panel(const std::string& name, const StepPlan& plan) {
-  // Who lends: an expert's weights reach a rank from one other.
+  // The lending rank: a rank gets an expert's weights from exactly one other rank.
   std::map<std::pair<ExpertId, RankId>, int> lender;
   Json transfers = Json::array();
   for (const Transfer& t : plan.transfers()) {

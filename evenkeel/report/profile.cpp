@@ -12,7 +12,7 @@ namespace {
 using internal::Json;
 
 struct LayerImbalance {
-  int number = 0;  // in the model, where it is known
+  int number = 0;  // layer number in the model, if known
   std::int64_t assignments = 0;
   Imbalance experts;
   std::optional<Imbalance> ranks;

@@ -1,5 +1,4 @@
-// The result of `evenkeel profile`: how uneven the experts of each layer are, and ranks that would share
-// them.
+// Reports `evenkeel profile`: how uneven the experts of each layer are, and the ranks that would share them.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +14,11 @@ namespace evenkeel {
 
 struct ProfileReport {
   RoutingProfile profile;
-  std::vector<std::string> traces;     // what was added up
-  std::optional<std::int64_t> tokens;  // none where a file holds counts alone
-  std::optional<int> ranks;            // of contiguous homes
-  std::string output;                  // path of what was written, or nothing
-  // How numbers that nobody named were read, by file.
+  std::vector<std::string> traces;     // the files that were added up
+  std::optional<std::int64_t> tokens;  // empty if a file has only counts
+  std::optional<int> ranks;            // with contiguous homes
+  std::string output;                  // path of the written file; empty if none
+  // How unnamed arrays were read, by file.
   std::map<std::string, std::string> axes = {};
 };
 

@@ -15,7 +15,7 @@ namespace {
 using internal::column;
 using internal::Json;
 
-// Those measured, plain ep among them.
+// All measured candidates, with plain ep among them.
 std::vector<const CandidateFigures*> with_reference(const Figures& figures) {
   std::vector<const CandidateFigures*> all;
   for (const CandidateFigures& of : figures.candidates) all.push_back(&of);
@@ -24,7 +24,7 @@ std::vector<const CandidateFigures*> with_reference(const Figures& figures) {
   return all;
 }
 
-// The last planner against ep, as the text has it.
+// The last planner compared with ep, as in the text.
 Json summary_of(const RunReport& report) {
   const Figures& figures = report.checked.figures;
   const CandidateFigures& ep = figures.reference;

@@ -16,7 +16,7 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// A whole number where it is one: ranks may have unlike numbers of tokens.
+// An integer if possible: ranks may have different numbers of tokens.
 Json tokens_per_rank(const RunReport& report) {
   const int ranks = report.setup.placement.num_ranks();
   if (report.tokens % ranks == 0) return report.tokens / ranks;
@@ -55,8 +55,8 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
   return json;
 }
 
-// One where all are equal, as they are of outputs where bits are; gradients are added up in each plan's
-// order.
+// One line if all checksums are equal, as those of outputs are when bits are equal. Gradients are summed in
+// each plan's order, so theirs may differ.
 void put_checksums(Page& page, const RunReport& report) {
   const std::vector<Accuracy>& accuracy = report.checked.accuracy;
   const bool alike = std::ranges::all_of(

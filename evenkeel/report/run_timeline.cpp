@@ -19,7 +19,7 @@ double start_of(const CandidateTimeline& step) {
   return start;
 }
 
-// Adds one candidate's step, which begins at 0.
+// Adds one candidate's step; it begins at 0.
 class StepTrace {
  public:
   StepTrace(ChromeTrace& trace, const CandidateTimeline& step)
@@ -60,7 +60,7 @@ class StepTrace {
                              since_start(phase.end), phase.cpu_seconds, std::move(args)});
   }
 
-  // All bytes, and those of the buffers of each name.
+  // Adds all bytes, and the bytes of buffers by name.
   void add_memory(std::size_t rank) {
     const StepRecord& record = step_.ranks[rank];
     const std::size_t points = record.in_use.size();
@@ -80,12 +80,12 @@ class StepTrace {
   }
 
   void add_counter(std::size_t rank, std::string name, std::size_t point, std::int64_t bytes) {
-    // A record begins before the ranks have met for the step.
+    // A record begins before the ranks' barrier at the start of the step.
     const double seconds = std::max(0.0, since_start(step_.ranks[rank].seconds[point]));
     trace_.counters.push_back({first_process_ + rank, std::move(name), seconds, bytes});
   }
 
-  // From the phase in which a rank lends weights to the one that the borrower begins with all of its own.
+  // From the phase in which a rank lends weights to the borrower's phase that begins when it has all of them.
   void add_flow(const Transfer& transfer) {
     const double lends = weights_of(transfer.from).begin;
     const double arrives = weights_of(transfer.to).end;
@@ -95,7 +95,7 @@ class StepTrace {
                             {first_process_ + transfer.to.offset(), 0, since_start(arrives)}});
   }
 
-  // Every forward pass has such a phase, and others behind it.
+  // Every forward pass has such a phase, with others after it.
   const TimedPhase& weights_of(RankId rank) const {
     return *std::ranges::find(step_.ranks[rank.offset()].phases, StepMoment{.phase = Phase::transfer},
                               &TimedPhase::moment);
@@ -115,13 +115,12 @@ ChromeTrace timeline_of(const RunReport& report) {
   const ExperimentSetup& setup = report.setup;
   const Figures& figures = report.checked.figures;
   ChromeTrace trace;
-  trace.about = {
-      {"batch", report.batch},
-      {"layer", internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward)},
-      {"steps", "the last one measured under each planner; each begins at 0"},
-      {"clock",
-       "a slice is as long as it took by the clock, with waits for other ranks and for a core; its "
-       "thread's CPU time is tdur"}};
+  trace.about = {{"batch", report.batch},
+                 {"layer", internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward)},
+                 {"steps", "the last one measured under each planner; each begins at 0"},
+                 {"clock",
+                  "a slice shows wall-clock time, including waits for other ranks and for a core; its "
+                  "thread's CPU time is tdur"}};
   for (std::size_t i = 0; i < figures.timelines.size(); ++i)
     StepTrace(trace, figures.timelines[i]).add_as(internal::planner_of(figures.candidates[i]));
   return trace;

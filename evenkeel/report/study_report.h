@@ -1,4 +1,4 @@
-// Measured experiments as they are shown to people and to programs.
+// Text, JSON and pages of measured experiments.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace evenkeel {
 
-// One layer on one batch, under several planners.
+// One layer and one batch, under several planners.
 struct RunReport {
   ExperimentSetup setup;
   std::optional<std::int64_t> layer;     // its number in the trace or the placement
-  std::optional<std::string> placement;  // the file of the homes
+  std::optional<std::string> placement;  // the file with the homes
   std::string batch;
   std::int64_t tokens = 0;
   CheckedFigures checked;
-  std::map<std::string, std::string> axes = {};  // how a trace that nobody named was read, by file
-  std::optional<std::string> timeline = {};      // the file of timeline_of()
+  std::map<std::string, std::string> axes = {};  // how an unnamed trace was read, by file
+  std::optional<std::string> timeline = {};      // the file written from timeline_of()
 };
 std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);
@@ -43,7 +43,7 @@ std::string to_html(const Curves& curves, const PageOrigin& origin);
 
 struct CalibrationReport {
   Calibration calibration;
-  std::string file;  // that it was written to
+  std::string file;  // the file that was written
 };
 std::string to_text(const CalibrationReport& report);
 std::string to_json(const CalibrationReport& report);

@@ -1,4 +1,4 @@
-// The result of `evenkeel compare --over`: how far each method pays.
+// Reports `evenkeel compare --over`: over which range each method pays.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace evenkeel {
 
 std::string to_text(const Sweep& sweep);
-// With the comparison of each value.
+// Includes the comparison of each value.
 std::string to_json(const Sweep& sweep);
 std::string to_html(const Sweep& sweep, const PageOrigin& origin);
 

@@ -8,24 +8,24 @@
 
 namespace evenkeel {
 
-// Columns as wide as their widest cell. The first is set left, the others right. Cells are shown as
-// printable() has them.
+// Columns are as wide as their widest cell. The first is left-aligned, the others right-aligned. Cells go
+// through printable().
 class Table {
  public:
   explicit Table(std::vector<std::string> head) { add(std::move(head)); }
   void add(std::vector<std::string> row);
-  // One line a row, each indented by `indent`.
+  // One line per row, each indented by `indent`.
   std::string text(int indent = 2) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A bar whose length is to `width` as value is to whole, in eighths of a column.
+// A bar of value / whole x width columns, in steps of an eighth of a column.
 std::string bar(std::int64_t value, std::int64_t whole, int width);
 // Columns that the text takes on a terminal.
 std::size_t display_width(std::string_view text);
-// With blanks behind it, so that it takes at least `width` columns.
+// Adds blanks at the end, up to `width` columns.
 std::string padded(std::string text, std::size_t width);
 
 // Loads of each rank before and after, as bars on one scale.

@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-// The rows of the fullest rank of all steps and layers, of a step with as many assignments as are asked for.
+// Rows of the fullest rank over all steps and layers, scaled to the assignments of a step of `serving`.
 std::int64_t fullest_rows(const ServingModel& serving, std::span<const RoutingProfile> steps,
                           const Topology& topology, const Placement& placement) {
   double most = 1;
@@ -38,8 +38,9 @@ std::vector<RoutingCase> recorded_cases(const ServingModel& serving, const std::
                           "counts [steps, layers, experts], a trace, or a server's recording of steps");
   if (steps.front().num_experts() != experts)
     throw InvalidArgument(
-        "counts", fmt::format("{} is of {} experts", name, steps.front().num_experts()),
-        fmt::format("one of the model's {}; of a trace, convert --num-experts says it", experts));
+        "counts", fmt::format("{} has {} experts", name, steps.front().num_experts()),
+        fmt::format("a recording of the model's {} experts; for a trace, set them with convert --num-experts",
+                    experts));
   const int ranks = static_cast<int>(serving.setup().parallel.expert);
   const Topology topology = Topology::uniform(1, ranks);
   const Placement contiguous =

@@ -12,10 +12,10 @@ namespace evenkeel {
 namespace {
 
 __extension__ using Wide = __int128;
-constexpr std::int64_t row_alignment = 128;  // of each expert's rows, in DeepGEMM's contiguous layout
+constexpr std::int64_t row_alignment = 128;  // each expert's rows, in DeepGEMM's contiguous layout
 constexpr std::int64_t most_tokens = std::int64_t{1} << 32;
 constexpr std::int64_t most_copies = std::int64_t{1} << 20;
-constexpr std::int64_t state_bytes = 4;  // of a number in a recurrent state
+constexpr std::int64_t state_bytes = 4;  // a number in a recurrent state
 
 std::int64_t narrow(Wide number) {
   return static_cast<std::int64_t>(std::min(number, Wide{most_bytes}));
@@ -32,7 +32,7 @@ MemorySetup layout_setup(const ServingSetup& setup) {
                           "tp, pp, ep, dp and etp of a model that is served");
   MemorySetup layout{.parallel = parallel, .bytes = {.gradient = 0, .optimizer = 0}};
   layout.extra.replicated = true;
-  layout.extra.kept_tensors = true;  // key heads are repeated where there are fewer than devices
+  layout.extra.kept_tensors = true;  // key heads are repeated if there are fewer of them than devices
   return layout;
 }
 
@@ -84,7 +84,7 @@ std::int64_t ServingModel::expert_bytes() const {
     return narrow(divide_up(*stored, setup_.parallel.expert_tensor));
   const Wide weights = model().expert_parameters();
   const bool mxfp4 = model().quantization == "mxfp4" && !setup_.weight_bytes;
-  const Wide bytes = mxfp4 ? divide_up(weights * 17, 32)  // 4 bits, and 8 for every 32 weights
+  const Wide bytes = mxfp4 ? divide_up(weights * 17, 32)  // 4 bits each, and 8 bits for every 32 weights
                            : weights * matrix_bytes();
   return narrow(
       divide_up(setup_.expert_bytes ? Wide{*setup_.expert_bytes} : bytes, setup_.parallel.expert_tensor));
@@ -112,7 +112,7 @@ std::int64_t ServingModel::cache_bytes(const CacheShape& cache) const {
   switch (cache.unit) {
     case CacheShape::Unit::cached:
       return narrow(numbers * (cache.tokens == 0 ? own_bytes() : setup_.cache_bytes.value_or(own_bytes())));
-    case CacheShape::Unit::index_key:  // in fp8, with an f32 scale for every 128 numbers
+    case CacheShape::Unit::index_key:  // fp8, with an f32 scale for every 128 numbers
       return narrow(numbers + 4 * divide_up(numbers, 128));
     case CacheShape::Unit::state:
       return narrow(numbers * state_bytes);
@@ -132,7 +132,7 @@ std::int64_t ServingModel::sequence_bytes(int stage) const {
 
 std::int64_t ServingModel::assignments() const {
   const Parallelism& parallel = setup_.parallel;
-  // Where the devices hold several copies of the experts, each copy takes its part of the tokens.
+  // If the devices hold several copies of the experts, each copy takes its share of the tokens.
   const std::int64_t copies = parallel.stage_devices() / parallel.expert_parts();
   return narrow(divide_up(Wide{parallel.data} * setup_.tokens, copies) * model().experts.top_k);
 }
@@ -145,7 +145,7 @@ std::int64_t ServingModel::worst_rows() const {
   const RoutedExperts& experts = model().experts;
   const Wide tokens = Wide{assignments()} / experts.top_k;
   const std::int64_t here = std::min(experts.top_k, local_experts());
-  // `fewest` copies of most experts, one more of the others.
+  // Most experts have `fewest` copies, the others one more.
   const std::int64_t all = experts.count + setup_.redundant_experts;
   const std::int64_t fewest = all / experts.count;
   const Wide slots_of_fewest = Wide{experts.count - all % experts.count} * fewest;
@@ -155,7 +155,8 @@ std::int64_t ServingModel::worst_rows() const {
 
 std::int64_t ServingModel::slots_for_any_routing() const {
   const std::int64_t hot = std::min(model().experts.top_k, local_experts());
-  // Hot experts side by side, cut into equal parts: so many meet in one part.
+  // Worst case: all hot experts are consecutive. When they are cut into equal parts, one part touches this
+  // many.
   return narrow(divide_up(hot, setup_.parallel.expert)) + 1;
 }
 
@@ -183,10 +184,9 @@ std::vector<std::string> ServingModel::notes() const {
       !setup_.expert_bytes)
     notes.push_back(
         fmt::format("the checkpoint is quantized ({}), and its weights are counted with {} bytes: "
-                    "--bytes weight=N or --expert-bytes SIZE says what they take",
+                    "give their size by --bytes weight=N or --expert-bytes SIZE",
                     type, matrix_bytes()));
-  if (!model().prediction_layers.empty())
-    notes.emplace_back("layers that predict further tokens are not counted");
+  if (!model().prediction_layers.empty()) notes.emplace_back("multi-token-prediction layers are not counted");
   const auto is_state = [](const CacheShape& cache) { return cache.unit == CacheShape::Unit::state; };
   if (std::ranges::any_of(model().caches,
                           [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))

@@ -16,9 +16,9 @@ namespace evenkeel {
 
 namespace {
 
-constexpr int kMostRuns = 64;  // of steps, in a heat map
+constexpr int kMostRuns = 64;  // steps are averaged into at most so many columns of a heat map
 
-// The homes that experts had, and which they get: bytes of the copies that are new, [P, P] from their owners.
+// Bytes of the new copies when experts move from `before` to `after`: [P, P], sent by their owners.
 std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
                                 const std::vector<LayerPlacement>& after, double expert_bytes) {
   const auto ranks = static_cast<std::size_t>(before.front().num_ranks());
@@ -31,7 +31,7 @@ std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
   return bytes;
 }
 
-// Of the rank with the most, over all layers.
+// Bytes of copies over all layers, on the rank with the most.
 double copy_bytes(const std::vector<LayerPlacement>& homes, double expert_bytes) {
   std::vector<int> copies(static_cast<std::size_t>(homes.front().num_ranks()));
   for (const LayerPlacement& layer : homes)
@@ -39,7 +39,7 @@ double copy_bytes(const std::vector<LayerPlacement>& homes, double expert_bytes)
   return std::ranges::max(copies) * expert_bytes;
 }
 
-// One method over all steps. Each group has its own replay: its slots are its own.
+// One method over all steps. Each group has its own replay, since it has its own slots.
 class MethodRun {
  public:
   MethodRun(const SimSetup& setup, const GroupShape& shape, const Method& method,
@@ -75,11 +75,11 @@ class MethodRun {
     layer_parts_ = {};
     layer_most_ = layer_total_ = 0;
   }
-  // `pictured`: the step, where this layer of it is to be shown.
+  // `pictured` is the step's number if this layer is to be shown, else empty.
   void run(int layer, int group, const LayerTokens& tokens, std::optional<int> pictured);
   void end_layer(int layer, int step);
   void end_step();
-  // New homes before a step, and what moving to them adds to it.
+  // Adds the cost of moving experts to new homes to the next step.
   void move_to(const std::vector<LayerPlacement>& homes, StepFigures& next) const;
   void place(const std::vector<LayerPlacement>& homes) {
     for (LayerReplay& replay : replays_) replay.place(homes);
@@ -95,11 +95,11 @@ class MethodRun {
   const SimSetup& setup_;
   int num_steps_;
   MethodResult result_;
-  std::deque<LayerReplay> replays_;  // by group
+  std::deque<LayerReplay> replays_;  // one per group
   std::optional<GatheredLayer> gathered_;
-  std::vector<double> within_;  // [P, P] 1 between two ranks of a node
+  std::vector<double> within_;  // [P, P] 1 if both ranks are on one node
   StepFigures step_;
-  std::vector<double> rank_loads_;  // of all groups, all layers of the step
+  std::vector<double> rank_loads_;  // ranks of all groups; sums over the layers of the step
   std::int64_t assignments_ = 0, recomputed_ = 0;
   double layer_seconds_ = 0;
   PhaseSeconds layer_parts_{};
@@ -193,7 +193,7 @@ void MethodRun::move_to(const std::vector<LayerPlacement>& homes, StepFigures& n
   next.parts[static_cast<std::size_t>(SimPhase::wait)] += seconds;
 }
 
-// Of the first group.
+// Taken from the first group.
 void MethodRun::take_picture(int step, int layer, const LayerOutcome& outcome) {
   const LayerPlacement& homes = replays_.front().homes(layer);
   const auto ranks = static_cast<std::size_t>(outcome.plan.num_ranks());
@@ -209,7 +209,7 @@ void MethodRun::take_picture(int step, int layer, const LayerOutcome& outcome) {
   picture.fullest = outcome.fullest;
 }
 
-// The layer's step that is least even under plain EP so far.
+// Finds the layer and step that are least even under plain EP.
 class LeastEven {
  public:
   LeastEven(int num_experts, int num_ranks)

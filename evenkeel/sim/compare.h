@@ -1,13 +1,13 @@
-// What methods would do on recorded routing: every step and layer is replayed under each, on a machine.
+// Compares methods on recorded routing: every step and layer is replayed under each method, on a machine.
 //
-// Data       steps before `first_judged` are what placements are made from; the others are replayed. Where
-//            placements come from a recording of their own, all are. Where both are the same steps, the
-//            result says so.
-// Renewed    with `place_every` placements are made anew after so many steps, from these steps, as servers
-//            do; the experts that move travel over the links before the next step, which takes longer.
-// Figures    a step's seconds are the sum over its layers, of each the slowest group's. max/mean is of rank
-//            loads, in the mean of layers. Bytes are what passes between ranks, weights and rows.
-// Cost       for each method, step, layer and group: a plan, and O(assignments + P^2).
+// Data      Placements are made from the steps before `first_judged`; the other steps are replayed. If
+//           placements come from a recording of their own, all steps are replayed. If both use the same
+//           steps, the result says so.
+// Renewed   With `place_every`, placements are made anew after that many steps, from these steps, as servers
+//           do. Experts that move travel over the links before the next step, which takes longer by that.
+// Figures   A step's seconds are the sum over its layers; each layer counts with its slowest group. max/mean
+//           is of rank loads, averaged over layers. Bytes are those of weights and rows sent between ranks.
+// Cost      For each method, step, layer and group: one plan, and O(assignments + P^2).
 #pragma once
 
 #include <cstdint>
@@ -22,54 +22,55 @@
 
 namespace evenkeel {
 
-// One step of one method.
+// Results of one method for one step.
 struct StepFigures {
   double max_over_mean = 1;     // of rank loads, mean of layers
-  double seconds = 0;           // 0 where the machine is not known
-  PhaseSeconds parts{};         // of these, by phase, in the mean of ranks of the slowest group
-  double bytes_within = 0;      // nodes; bytes are 0 where the layer is not known
+  double seconds = 0;           // 0 if the machine is not known
+  PhaseSeconds parts{};         // seconds by phase: mean over the ranks of the slowest group
+  double bytes_within = 0;      // within nodes; bytes are 0 if the layer is not known
   double bytes_across = 0;      // between nodes
-  std::int64_t rows = 0;        // that forward sends to other ranks
-  double weight_bytes = 0;      // of both, borrowed weights and their gradients
-  double moving_seconds = 0;    // of `seconds`, in which experts moved to new homes
-  double moved_bytes = 0;       // of experts that a new placement moved before this step
-  std::int64_t transfers = 0;   // of weights, of all layers
+  std::int64_t rows = 0;        // sent to other ranks in forward
+  double weight_bytes = 0;      // part of the bytes: borrowed weights and their gradients
+  double moving_seconds = 0;    // part of `seconds`: moving experts to new homes
+  double moved_bytes = 0;       // bytes of experts that a new placement moved before this step
+  std::int64_t transfers = 0;   // weight transfers, all layers
   std::int64_t peak_bytes = 0;  // of the worst rank in the worst layer
-  int chunks = 1;               // of the layer with the most, forward
-  double recomputed = 0;        // the part of all assignments
-  int layers_as_planned = 0;    // in which work moved
-  int layers_given_up = 0;      // in which it would have moved, but for memory, slots or predicted time
-  // Of all layers together, rank loads over their mean: least, median, 95th percentile, most.
+  int chunks = 1;               // in forward, in the layer with the most chunks
+  double recomputed = 0;        // share of all assignments
+  int layers_as_planned = 0;    // layers in which work moved
+  int layers_given_up = 0;      // layers whose plan was dropped: memory, slots or predicted time
+  // Rank loads summed over all layers, divided by their mean: least, median, 95th percentile, most.
   double load_least = 1, load_median = 1, load_p95 = 1, load_most = 1;
 };
 
-// One layer's step as a picture: the one that is least even under plain EP.
+// A picture of one layer in one step: the one that is least even under plain EP.
 struct PlanPicture {
   int step = 0;
-  int layer = 0;                 // row of the recording
-  std::vector<std::int64_t> at;  // [P, P] assignments, by the rank that computes and the owner's
+  int layer = 0;                 // row in the recording
+  std::vector<std::int64_t> at;  // [P, P] assignments, by computing rank and owner
   std::vector<Transfer> transfers;
-  std::vector<PhaseSpan> spans;  // where the machine is known
-  StepBytes fullest;             // rank; where the layer is known
+  std::vector<PhaseSpan> spans;  // empty if the machine is not known
+  StepBytes fullest;             // of the fullest rank; empty if the layer is not known
 };
 
 struct MethodResult {
   Method method;
   std::vector<StepFigures> steps;
-  // Over all steps: where the layer is known, bytes between the ranks of each pair in all groups, [G][P, P].
+  // Bytes between each pair of ranks, summed over all steps: [G][P, P] for G groups. Empty if the layer is
+  // not known.
   std::vector<std::vector<double>> pair_bytes;
-  // max/mean by layer, in up to 64 runs of steps: [L][runs].
+  // max/mean by layer, averaged over up to 64 runs of consecutive steps: [L][runs].
   std::vector<std::vector<double>> heat;
   PlanPicture picture;
-  // Weights of copies on the rank that has the most, over all layers; where the layer is known.
+  // Weight bytes of copies over all layers, on the rank with the most; 0 if the layer is not known.
   double copy_bytes = 0;
-  // Tokens of a step over all ranks from which on it is predicted to be faster than plain EP at this routing;
-  // nothing where it never is, or nothing predicts it.
+  // Tokens per step, over all ranks, from which on the method is predicted to be faster than plain EP at this
+  // routing. Empty if it never is, or if times cannot be predicted.
   std::optional<double> break_even_tokens = {};
 };
 
 struct CompareOptions {
-  std::vector<Method> methods;  // of which `ep` is the first
+  std::vector<Method> methods;  // the first is `ep`
   int first_judged = 0;
   std::optional<int> place_every = {};
 };
@@ -77,22 +78,23 @@ struct CompareOptions {
 struct Comparison {
   std::vector<MethodResult> methods;
   int first_judged = 0;
-  int num_steps = 0;  // that were replayed
+  int num_steps = 0;  // number of replayed steps
   std::optional<int> place_every = {};
-  bool same_data = false;     // placements were made from the steps that were replayed
-  int independent_parts = 0;  // of the steps that were replayed: sequences, or a file's own steps
+  bool same_data = false;     // placements were made from the replayed steps
+  int independent_parts = 0;  // among the replayed steps: sequences, or a file's own steps
   bool has_bytes = false, has_seconds = false;
   bool backward = false;
-  double assignments_per_step = 0;  // of a layer, mean of the steps that were replayed
-  double tokens_per_step = 0;       // mean; assignments where nobody says how many a token makes
+  double assignments_per_step = 0;  // per layer, mean over the replayed steps
+  double tokens_per_step = 0;       // mean; counts assignments if top-k is not known
   GroupShape shape;
 };
 
-// Steps done of all.
+// Called with the number of steps done and the number of all steps.
 using SimProgress = std::function<void(int done, int of)>;
 
-// `place_from`: what placements are made from, instead of the steps before the first that is judged. Throws
-// InvalidArgument for methods that the set-up cannot carry out, and what place() throws.
+// `place_from` gives the recording from which placements are made, instead of the steps before the first
+// judged one. Throws InvalidArgument for methods that the set-up does not support, and whatever place()
+// throws.
 Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& setup,
                    const CompareOptions& options, StepSource* place_from = nullptr,
                    const SimProgress& progress = {});

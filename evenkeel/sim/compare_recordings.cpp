@@ -8,10 +8,10 @@ namespace evenkeel {
 
 namespace {
 
-// Where sizes count, a step has no more assignments than any machine's.
+// Upper bound for the assignments of a step if sizes matter: beyond any machine.
 constexpr double kMostAssignments = 1e12;
 
-// Refuses what would have no effect.
+// Throws for options that would have no effect.
 void require_effect(const CompareOptions& options, bool has_place_from, int num_judged) {
   const bool places = std::ranges::any_of(options.methods, &Method::is_placed);
   const auto refuse = [](const char* argument) {
@@ -28,8 +28,8 @@ void require_effect(const CompareOptions& options, bool has_place_from, int num_
         num_judged > 1 ? fmt::format("1..{}", num_judged - 1) : "to leave it out");
 }
 
-// Plain EP first; behind each method that is placed, where that is asked for, the same placed anew:
-// "eplb@50".
+// Plain EP comes first. If `place_every` is given, each placed method is followed by a renewed one
+// ("eplb@50").
 std::vector<Method> methods_of(const CompareRequest& request, const Known& known) {
   std::vector<Method> asked =
       request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known);
@@ -82,9 +82,9 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
   if (request.machine.model && steps->assignments_per_step() > kMostAssignments)
     throw InvalidArgument("recordings",
                           fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
-                          "counts of tokens: shares and averages say nothing of sizes, so without a model");
+                          "token counts; shares or averages, only without a model");
   if (const std::int64_t left = steps->tokens_left_out(); left > 0)
-    all.notes.push_back(fmt::format("{} tokens behind the last whole step are left out", left));
+    all.notes.push_back(fmt::format("{} tokens after the last whole step are left out", left));
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);
   const Known known{.num_experts = experts,
                     .num_ranks = shape.ranks,

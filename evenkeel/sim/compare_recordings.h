@@ -1,5 +1,5 @@
-// The whole of `evenkeel compare`: recordings and what is known of model and machine in, figures and verdicts
-// out.
+// All of `evenkeel compare`: takes recordings and what is known of model and machine, returns figures and
+// verdicts.
 //
 //   const ComparedRecordings compared = compare_recordings(
 //       recordings, {}, {.machine = {.topology = preset_topology("8xh100"), .topology_has_links = true,
@@ -21,9 +21,9 @@ namespace evenkeel {
 struct CompareRequest {
   SimRequest machine;
   StepCut cut = {};
-  std::string methods = {};  // "ep,eplb:32+level,all" (method.h); empty: the usual ones
+  std::string methods = {};  // "ep,eplb:32+level,all" (method.h); empty: usual_methods()
   std::optional<int> place_every = {};
-  std::optional<int> slots = {};  // of all methods that keep some
+  std::optional<int> slots = {};  // for all methods with slots
 };
 
 struct ComparedRecordings {
@@ -37,13 +37,13 @@ struct ComparedRecordings {
   LayerNumbers layers = {};
   std::vector<std::string> notes = {};
 
-  // Nothing where no method of that name was compared.
+  // Returns null if no method of that name was compared.
   const MethodSummary* summary_of(const std::string& method) const;
 };
 
-// Without `place_from`, placements are made from the first half of the steps and the others are replayed; of
-// one step alone both are that one, and the result says so. Throws as read_recording's options, steps_of(),
-// sim_setup() and compare() do; InvalidArgument where recordings are of unlike layers or experts, and for
+// Without `place_from`, placements are made from the first half of the steps, and the other half is replayed.
+// A single step serves for both, and the result says so. Throws what read_recording(), steps_of(),
+// sim_setup() and compare() throw. Throws InvalidArgument if recordings differ in layers or experts, and for
 // options without effect.
 ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                                       std::span<const Recording> place_from, const CompareRequest& request,

@@ -18,7 +18,7 @@ const LayerOutcome& GatheredLayer::run(const LayerTokens& tokens) {
   outcome_.pair_bytes.assign(took_.size() * took_.size(), 0);
   outcome_.chunks.assign(1, {0, 1, setup_.backward});
   outcome_.reason = StepReason::nothing_moves;
-  // Each rank sends its part of all weights to every other one.
+  // Each rank sends its share of all weights to every other rank.
   const double part = experts / ranks * sizes.sent_weight_bytes;
   const double gathered = exchange_seconds(part, outcome_.moved.weights);
   outcome_.seconds = setup_.machine->chunk_seconds;

@@ -1,11 +1,11 @@
-// "Just do not use expert parallelism": every rank computes its own tokens, and gathers the weights of all
-// experts for each layer, forward and again in backward, while the layer before is computed. Gradients are
-// summed and scattered.
+// The alternative without expert parallelism (FSDP). Every rank computes its own tokens. It gathers the
+// weights of all experts for each layer, in forward and again in backward, while the previous layer is
+// computed. Gradients are reduced and scattered.
 //
-// Seconds  of a pass, what takes longer: the slowest rank's products, or all weights on their way.
-// Memory   two layers' weights, of which one is on its way, and in training one layer's gradients in f32 and
-//          the activations that backward wants.
-// Source   fully sharded data parallelism: Zhao et al., PyTorch FSDP, VLDB 2023.
+// Seconds   Of a pass: the slower of the slowest rank's products and the transfer of all weights.
+// Memory    The weights of two layers, one of them in transit; in training also one layer's gradients in f32
+//           and the activations saved for backward.
+// Source    Fully sharded data parallelism: Zhao et al., PyTorch FSDP, VLDB 2023.
 #pragma once
 
 #include "evenkeel/sim/layer_replay.h"
@@ -14,7 +14,7 @@ namespace evenkeel {
 
 class GatheredLayer {
  public:
-  // The set-up knows layer and machine; it must outlive this.
+  // `setup` must know layer and machine, and must outlive this.
   explicit GatheredLayer(const SimSetup& setup);
   const LayerOutcome& run(const LayerTokens& tokens);
 

@@ -1,4 +1,4 @@
-// The homes that a method gives experts, made from recorded steps.
+// The homes that a method gives to experts, made from recorded steps.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// By layer, from steps [begin, end). Robust homes are level on each of up to 8 equal parts of them. Throws
-// InvalidArgument and Infeasible as place() does.
+// Returns the homes of each layer, made from steps [begin, end). Robust homes are level on each of up to 8
+// equal parts of these steps. Throws InvalidArgument and Infeasible as place() does.
 std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, int begin, int end,
                                       const Topology& topology);
 

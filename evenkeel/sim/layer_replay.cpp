@@ -39,7 +39,7 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
       break;
     case Step::level_links:
       if (!knows_links)
-        throw InvalidArgument("methods", "level-links, but nothing is known of links, or all are alike",
+        throw InvalidArgument("methods", "level-links, but links are unknown or all alike",
                               "level, or a topology whose links within nodes and across differ");
       add(Kind::level, true);
       break;
@@ -47,7 +47,7 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
       break;
     case Step::best:
       if (!setup.layer || !setup.machine)
-        throw InvalidArgument("methods", "best needs sizes and rates, which predict the fastest",
+        throw InvalidArgument("methods", "best needs sizes and rates to predict the fastest",
                               "level, or a model and a machine");
       add(Kind::ep, false);
       add(Kind::least_loaded, false);
@@ -67,8 +67,8 @@ MemoryOptions memory_options(const Method& method, const SimSetup& setup) {
   return options;
 }
 
-// Of a count whose tokens are not known, how many come before `end` of so many units. What does not divide
-// comes sooner for some experts and later for others, so that no unit gets all of it.
+// Where tokens are not known: how many of `count` come before unit `end` of `units`. The remainder of the
+// division comes sooner for some experts and later for others, so that no unit gets all remainders.
 std::int64_t share_of(std::int64_t count, std::size_t expert, std::int64_t end, std::int64_t units) {
   constexpr double kGolden = 0.6180339887498949;
   const double place = static_cast<double>(expert) * kGolden;
@@ -76,7 +76,7 @@ std::int64_t share_of(std::int64_t count, std::size_t expert, std::int64_t end, 
   return (count * end + sooner) / units;
 }
 
-// Tokens [begin, end) / units of every rank.
+// Takes units [chunk.begin, chunk.end) of every rank's tokens.
 void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, LayerTokens& part) {
   const int ranks = all.num_ranks();
   part.top_k = all.top_k;
@@ -119,7 +119,7 @@ void require_slots(const Method& method, const SimSetup& setup, const LayerPlace
                           fmt::format("1..{} slots", homes.num_experts()));
 }
 
-// The plan is that of these tokens, no more.
+// True if the plan is for exactly these tokens.
 bool covers(const StepPlan& plan, const LayerTokens& tokens) {
   const auto loads = plan.rank_loads();
   return std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == tokens.counts.total();
@@ -128,10 +128,10 @@ bool covers(const StepPlan& plan, const LayerTokens& tokens) {
 Nodes nodes_for(const Method& method, const SimSetup& setup) {
   if (!method.two_levels) return {};
   if (method.memory != Method::Memory::unlimited)
-    throw InvalidArgument("methods", method.name + ": a step in two levels is not cut to a budget",
+    throw InvalidArgument("methods", method.name + ": two-levels does not work with a budget",
                           "two-levels without memfine and budget");
   if (method.step == Method::Step::slots)
-    throw InvalidArgument("methods", method.name + ": slots are filled in one level",
+    throw InvalidArgument("methods", method.name + ": slots do not work with two-levels",
                           "two-levels without slots");
   Nodes nodes(setup.topology.description().node_of_rank);
   if (!nodes.two_levels())
@@ -199,7 +199,7 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
     slots.plan(tokens.counts, decision_.plan);
     take_whole(!slots.sent().empty(), decision_);
     carry_out(homes, tokens, decision_, slots.sent(), outcome_, with_spans);
-    // Slots are there whether something lies in them or not.
+    // Unused slots take memory too.
     for (std::size_t rank = 0; rank < outcome_.peaks.size(); ++rank) {
       const auto used = std::ranges::count(decision_.plan.transfers(), RankId(rank), &Transfer::to);
       outcome_.peaks[rank].forward += (method_.slots - used) * setup_.layer->chunk.forward_weight_bytes;
@@ -215,7 +215,7 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
   return outcome_;
 }
 
-// As one chunk, which is kept.
+// Takes all tokens as one chunk, and keeps its activations for backward.
 void LayerReplay::take_whole(bool moves, StepDecision& decision) const {
   decision.chunks.assign(1, {0, 1, setup_.backward});
   decision.reason = reason_of_plan(moves);
@@ -239,7 +239,7 @@ void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const La
                    decision);
 }
 
-// As ranks count their tokens before they decide.
+// Counts tokens in blocks, as ranks do before they decide.
 BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerTokens& tokens) {
   const int ranks = tokens.num_ranks(), experts = homes.num_experts();
   const int blocks = memory(homes).num_blocks(std::ranges::min(memories_, {}, &RankMemory::table).table);
@@ -266,7 +266,8 @@ BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerToke
   return table;
 }
 
-// What was not kept, in the memory that there is when all that was kept is gone.
+// Decides chunks for the tokens that were not kept. Tries first with the borrowed weights and gradients still
+// held, then, if that does not fit, after they are freed.
 void LayerReplay::decide_rest(const LayerPlacement& homes, const LayerTokens& tokens,
                               const StepDecision& forward) {
   const LayerMemory memory = this->memory(homes);
@@ -293,7 +294,7 @@ void LayerReplay::decide_rest(const LayerPlacement& homes, const LayerTokens& to
   }
 }
 
-// The traffic of a decision's chunks, each under its part of the plan.
+// Counts the traffic of a decision's chunks, each under its part of the plan.
 void LayerReplay::count_chunks(const LayerPlacement& homes, const LayerTokens& tokens,
                                const StepDecision& decision, std::int64_t units, Chunks& chunks) {
   chunks.traffic.resize(decision.chunks.size());
@@ -366,7 +367,8 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   for (std::size_t c = 0; c < decision.chunks.size(); ++c) work_.push_back(work(forward_, c, false));
   outcome.seconds = clock.forward(work_, transfers, homes, spans);
   if (setup_.backward) {
-    // Kept chunks, the last one first; then what is computed again, whose plan may have become plain EP.
+    // Kept chunks first, the last one first. Then the recomputed chunks, whose plan may have fallen back to
+    // plain EP.
     work_.clear();
     for (std::size_t c = decision.chunks.size(); c-- > 0;)
       if (decision.chunks[c].kept) work_.push_back(work(forward_, c, false));
@@ -387,7 +389,7 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   if (!setup_.machine) outcome.seconds = 0;
 }
 
-// Bytes by pair; none where no gradient travels.
+// Bytes of gradients by pair of ranks; empty if none travels.
 std::vector<double> LayerReplay::gradients_home(const StepPlan& plan, const LayerPlacement& homes) const {
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
   std::vector<double> bytes;

@@ -1,5 +1,5 @@
-// One layer's steps carried out without computing: the planners, slots and the decision of step/ are the real
-// ones; what they move and hold is counted, and what it takes is predicted.
+// Carries out one layer's steps without computing. Planners, slots and the decision of step/ are the real
+// ones; bytes moved and held are counted, and seconds are predicted.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace evenkeel {
 
-// The layer, and the machine that it is on. Without a layer, loads and transfers are all that is known;
-// without rates of its links or products, everything but seconds.
+// The layer and the machine it runs on. Without a layer only loads and transfers are known. Without rates of
+// links or products everything but seconds is known.
 struct SimLayer {
   LayerSizes sizes;
   ChunkShape chunk;
@@ -32,46 +32,46 @@ struct SimSetup {
   std::optional<Machine> machine = {};
   bool backward = false;
   std::optional<std::int64_t> budget = {};  // of a rank's arena
-  std::int64_t most_tokens = 1;             // of a rank in a step
-  PlannerOptions planner = {};              // kind aside, what planners are given
-  MemoryOptions memory = {};                // its cost is the machine, where that is known
+  std::int64_t most_tokens = 1;             // most tokens of a rank in a step
+  PlannerOptions planner = {};              // options of planners; the kind is set by the method
+  MemoryOptions memory = {};                // its cost is `machine`, if known
 };
 
 struct LayerOutcome {
   StepReason reason = StepReason::as_planned;
   StepPlan plan;
   std::vector<Chunk> chunks;
-  std::vector<Transfer> sent;   // weights that travel in a pass
-  std::int64_t recomputed = 0;  // assignments that backward computes again
-  // Where the layer is known.
-  std::int64_t rows = 0;           // that forward sends to other ranks
+  std::vector<Transfer> sent;   // borrowed weights of one pass
+  std::int64_t recomputed = 0;  // assignments that backward recomputes
+  // Set if the layer is known.
+  std::int64_t rows = 0;           // sent to other ranks in forward
   std::vector<Peaks> peaks;        // by rank
   std::vector<double> pair_bytes;  // [P, P]
   LayerSeconds::Moved moved;
-  // Where the machine is.
+  // Set if the machine is known.
   double seconds = 0;
   PhaseSeconds parts{};
-  // Where they are asked for.
+  // Set on request.
   std::vector<PhaseSpan> spans;
-  StepBytes fullest;  // rank
+  StepBytes fullest;  // bytes of the fullest rank
 };
 
 class LayerReplay {
  public:
-  // A method's steps in layers of these homes, by layer. `setup` must outlive it. Throws InvalidArgument for
-  // a method that this set-up cannot carry out.
+  // Replays a method in layers with these homes, given by layer. `setup` must outlive it. Throws
+  // InvalidArgument for a method that this set-up does not support.
   LayerReplay(const SimSetup& setup, const Method& method, std::vector<LayerPlacement> homes);
-  LayerReplay(const LayerReplay&) = delete;  // the decider refers to its bytes
+  LayerReplay(const LayerReplay&) = delete;  // the decider refers to its members
   LayerReplay& operator=(const LayerReplay&) = delete;
 
-  // Other homes from now on; what lies in slots is gone.
+  // Changes the homes and empties the slots.
   void place(std::vector<LayerPlacement> homes);
   const LayerPlacement& homes(int layer) const { return homes_[static_cast<std::size_t>(layer)]; }
-  // Carries out a layer of the next step. Valid until the next call.
+  // Carries out one layer of the next step. The result is valid until the next call.
   const LayerOutcome& run(int layer, const LayerTokens& tokens, bool with_spans = false);
 
  private:
-  // The chunks of a pass, each with its plan and what it moves.
+  // The chunks of a pass, each with its plan and traffic.
   struct Chunks {
     std::vector<StepPlan> plans;
     std::vector<Traffic> traffic;
@@ -93,9 +93,9 @@ class LayerReplay {
 
   const SimSetup& setup_;
   Method method_;
-  Nodes nodes_;                                     // in two levels
+  Nodes nodes_;                                     // set for two-levels
   std::vector<LayerPlacement> homes_;               // by layer
-  std::vector<std::unique_ptr<Planner>> planners_;  // whose fastest plan is taken
+  std::vector<std::unique_ptr<Planner>> planners_;  // the fastest plan is taken
   std::vector<std::optional<HeldSlots>> slots_;     // by layer
   std::optional<LayerSeconds> seconds_;
   MemoryOptions options_;
@@ -106,9 +106,9 @@ class LayerReplay {
   ForeignLoads foreign_;
   std::vector<std::int32_t> table_numbers_;
   std::vector<RankMemory> memories_;
-  int blocks_ = 1;                // that the step was counted in
-  std::vector<int> rest_blocks_;  // and what backward computes again, each time
-  LayerTokens part_, rest_;       // of a chunk, and of what is computed again
+  int blocks_ = 1;                // number of blocks in which the step was counted
+  std::vector<int> rest_blocks_;  // the same for what backward recomputes, per decision
+  LayerTokens part_, rest_;       // tokens of one chunk, and of what is recomputed
   StepDecision decision_, rest_decision_;
   Chunks forward_, rest_chunks_;
   std::vector<ChunkWork> work_;

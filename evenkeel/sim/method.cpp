@@ -42,10 +42,10 @@ constexpr std::array<Part<Homes>, 5> kHomes = {{
 constexpr std::array<Part<Step>, 6> kSteps = {{
     {"ep", Step::ep, "nothing moves"},
     {"llep", Step::llep, "each step's excess moves as LLEP moves it"},
-    {"level", Step::level, "each step's excess moves to the level"},
+    {"level", Step::level, "each step's excess moves until ranks are level"},
     {"level-links", Step::level_links, "each step's excess moves where links allow"},
     {"slots", Step::slots, "{} borrowed experts a rank stay from step to step", Number::needed},
-    {"best", Step::best, "each step as it is predicted to be fastest"},
+    {"best", Step::best, "each step the way that is predicted to be fastest"},
 }};
 constexpr std::array<Part<Memory>, 2> kMemories = {{
     {"memfine", Memory::memfine, "in MemFine's chunks, or more where these do not fit"},
@@ -94,7 +94,7 @@ class MethodParser {
     } else if (name == "node-sums") {
       once(method_.node_sums, part, Number::none, number);
     } else {
-      refuse(part, part == "fsdp" ? "is a method by itself" : "is no part of a method");
+      refuse(part, part == "fsdp" ? "cannot be combined with other parts" : "is no part of a method");
     }
   }
 
@@ -137,14 +137,14 @@ std::string Method::description() const {
   std::string text = of(kHomes, homes, copies);
   if (copies > 0 && homes != Homes::eplb) text += fmt::format(", with {} copies of popular experts", copies);
   text += "; " + of(kSteps, step, slots);
-  if (two_levels) text += "; what several ranks of a node want crosses the link to it once";
-  if (node_sums) text += ", and so do its results";
+  if (two_levels) text += "; a row that several ranks of a node want crosses the link once";
+  if (node_sums) text += ", and returns as one sum";
   if (memory != Memory::unlimited) text += "; " + of(kMemories, memory, 0);
   return text;
 }
 
 std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
-  // A name of what cannot be compared here is refused by whoever knows why.
+  // A usual method that is not possible here gets its error later, from the code that knows the reason.
   Known all = known;
   all.seconds = all.unlike_links = all.two_levels = all.budget = true;
   all.backward = false;
@@ -167,12 +167,12 @@ std::vector<Method> usual_methods(const Known& known) {
     methods.push_back(parse_method(parts));
     methods.back().name = name;
   };
-  // At least a copy a rank, and equally many physical experts on every rank.
+  // At least one copy per rank, and equally many physical experts on every rank.
   int copies = known.num_ranks + (known.num_ranks - known.num_experts % known.num_ranks) % known.num_ranks;
   while (copies + known.num_ranks <= known.num_experts / 8) copies += known.num_ranks;
   add("ep", "ep");
   if (known.seconds) add("fsdp", "fsdp");
-  if (known.num_ranks > 1) add("eplb", fmt::format("eplb:{}", copies));  // an expert is on a rank once
+  if (known.num_ranks > 1) add("eplb", fmt::format("eplb:{}", copies));  // a rank holds an expert only once
   add("moetuner", "moetuner");
   add("robust", "robust");
   add("llep", "llep");

@@ -1,17 +1,17 @@
-// A method that is compared: where experts live, how a step is evened out, and in which memory.
+// A method to compare: where experts live, how a step is balanced, and in which memory it runs.
 //
-//   "eplb:32+level"     32 copies placed by load, and level over them
-//   "moetuner+llep"     MoETuner's homes, and the excess moved each step as LLEP moves it
+//   "eplb:32+level"     32 copies placed by load, balanced by level
+//   "moetuner+llep"     MoETuner's homes; each step's excess moves as LLEP moves it
 //
-// Names   Parts joined by +, at most one of each kind.
-//   homes    contiguous, eplb:R (R copies), moetuner (two stages, where traffic is known), joint, robust
+// Names     Parts joined by +, at most one of each kind.
+//   homes    contiguous, eplb:R (R copies), moetuner (two stages, if traffic is known), joint, robust
 //            (level on every one of several parts of the recording); joint:R, robust:R with R copies
-//   step     ep (nothing moves), llep, level, level-links (where a machine has unlike links), slots:S (S
-//            borrowed experts a rank stay from step to step), best (of ep, llep, level and level-links
-//            what is predicted to be fastest)
-//   memory   memfine (chunks of 1, 2, 4 or 8 parts, computed again in backward), budget (as the layer
-//            decides in so many bytes)
-//   ways     two-levels (what several ranks of another node want crosses the link to it once; no budget), and
+//   step     ep (nothing moves), llep, level, level-links (if the machine has unlike links), slots:S (each
+//            rank keeps S borrowed experts from step to step), best (the predicted fastest of ep, llep,
+//            level and level-links)
+//   memory   memfine (chunks of 1, 2, 4 or 8 parts, recomputed in backward), budget (chunks as the layer
+//            decides within a byte budget)
+//   routes   two-levels (a row that several ranks of another node want crosses the link once; no budget);
 //            with it node-sums (each node adds a token's results before they leave it: sum_in_nodes)
 //   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
@@ -29,38 +29,39 @@ struct Method {
   enum class Step { ep, llep, level, level_links, slots, best };
   enum class Memory { unlimited, memfine, budget };
 
-  std::string name;  // as it was asked for
+  std::string name;  // as the caller wrote it
   Homes homes = Homes::contiguous;
-  int copies = 0;  // of eplb, joint and robust
+  int copies = 0;  // for eplb, joint and robust
   Step step = Step::ep;
-  int slots = 0;  // of slots
+  int slots = 0;  // for slots
   Memory memory = Memory::unlimited;
   bool two_levels = false;
   bool node_sums = false;  // with two_levels
   bool fsdp = false;
-  bool renews = false;  // is placed anew again and again, where a comparison does that
+  bool renews = false;  // is placed anew periodically (CompareOptions::place_every)
 
   bool is_placed() const { return homes != Homes::contiguous; }
   std::string description() const;
 };
 
-// Throws InvalidArgument about `argument` for what is no method, naming the parts there are.
+// Throws InvalidArgument about `argument` if `text` is not a method; the error lists the possible parts.
 Method parse_method(std::string_view text, const std::string& argument = "methods");
 
-// What is known decides what can be compared.
+// What is known; it decides which methods can be compared.
 struct Known {
   int num_experts = 1;
   int num_ranks = 1;
-  bool seconds = false;  // a model and a machine
+  bool seconds = false;  // model and machine are known
   bool unlike_links = false;
-  bool two_levels = false;  // several nodes, one of several ranks
+  bool two_levels = false;  // several nodes, at least one with several ranks
   bool backward = false;
   bool budget = false;
 };
-// ep, fsdp, eplb (a copy a rank at least), moetuner, robust, llep, level, level-links, two-levels, slots (2 a
-// rank), memfine, and all: robust+best+budget, without backward with the copies of eplb.
+// ep, fsdp, eplb (at least one copy per rank), moetuner, robust, llep, level, level-links, two-levels, slots
+// (2 per rank), memfine, and all: robust+best+budget, without backward also with the copies of eplb.
 std::vector<Method> usual_methods(const Known& known);
-// "ep,all,eplb:16+level": names of usual methods, and combinations. Throws InvalidArgument as parse_method().
+// Parses "ep,all,eplb:16+level": names of usual methods, and combinations. Throws InvalidArgument as
+// parse_method().
 std::vector<Method> parse_methods(std::string_view text, const Known& known,
                                   const std::string& argument = "methods");
 

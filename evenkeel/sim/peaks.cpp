@@ -9,11 +9,11 @@ namespace evenkeel {
 
 namespace {
 
-// What a rank has to do with other ranks' experts under a plan.
+// What a rank does for other ranks' experts under a plan.
 struct Foreign {
-  std::int64_t borrowed = 0;   // weights
-  std::int64_t gradients = 0;  // that it sends to owners
-  bool awaits = false;         // gradients of its own
+  std::int64_t borrowed = 0;   // weights it borrows
+  std::int64_t gradients = 0;  // gradients it sends to owners
+  bool awaits = false;         // receives gradients for its own experts
 };
 
 std::vector<Foreign> foreign_of(const StepPlan& plan, const LayerPlacement& homes) {
@@ -40,7 +40,7 @@ class RankPeaks {
     shape_.workspace = step.workspace;
   }
 
-  // Adds the bytes at each point of the step; those of backward begin at `backward_begin`.
+  // Appends the bytes at each point of the step. The points of backward start at `backward_begin`.
   Peaks add_points(std::vector<std::int64_t>& points, std::size_t& backward_begin) {
     const std::size_t begin = points.size();
     points_ = &points;
@@ -58,7 +58,7 @@ class RankPeaks {
  private:
   void note(std::int64_t bytes) { points_->push_back(bytes); }
 
-  // The tokens' choices wait for backward. Under a budget they have their place in any case.
+  // Bytes of the tokens' choices, which are kept for backward. Under a budget their space is always reserved.
   std::int64_t choices() const {
     if (!memory_.with_backward()) return 0;
     if (memory_.budget) return state_bytes(shape_, memory_.shape.max_tokens);
@@ -66,7 +66,7 @@ class RankPeaks {
     for (const RankLoads& loads : step_.loads) tokens += loads[rank_.offset()].tokens;
     return state_bytes(shape_, tokens);
   }
-  // One block is counted in memory of the layer's own.
+  // A table of one block lies in the layer's own memory, outside the arena.
   std::int64_t table(int blocks) const {
     return memory_.cuts() && blocks > 1 ? block_table_bytes(shape_, blocks) : 0;
   }
@@ -87,8 +87,8 @@ class RankPeaks {
     }
   }
 
-  // Kept chunks go from the last to the first, then what is computed again. Gradients that come home arrive
-  // one at a time.
+  // Kept chunks run from the last to the first, then what is recomputed. Gradients that come home arrive one
+  // at a time.
   void backward() {
     const auto kept =
         static_cast<std::size_t>(std::ranges::find(step_.chunks, false, &Chunk::kept) - step_.chunks.begin());
@@ -111,13 +111,13 @@ class RankPeaks {
   }
 
   bool whole() const { return memory_.options.recompute == Recompute::whole; }
-  // Of what is borrowed in backward, weights and gradients.
+  // Weights and gradients of borrowed experts in backward.
   std::int64_t away_bytes(const Foreign& part, bool again) const {
     const std::int64_t besides = whole() ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
     return part.borrowed * (shape_.backward_weight_bytes + (again ? besides : 0)) +
            part.gradients * shape_.gradient_bytes;
   }
-  // A rank that computes nothing takes no workspace in backward.
+  // A rank without rows in the chunk takes no workspace in backward.
   std::int64_t again_bytes(const ChunkLoad& load) const {
     ChunkShape shape = shape_;
     if (load.positions_here == 0) shape.workspace.backward = shape.workspace.recompute = 0;

@@ -19,7 +19,7 @@ SimLayer sim_layer(const SimRequest& request, const GroupShape& shape, const Ste
   ModelDescription model = *request.model;
   if (model.dtype_bytes == 0) {
     model.dtype_bytes = 2;
-    notes.push_back("the model's config does not say the type of its numbers: bfloat16 is taken");
+    notes.push_back("the model's config gives no number type: bfloat16 is assumed");
   }
   const ExpertSizes expert = expert_sizes(model, request.expert_bytes, recording, steps.num_experts());
   SimLayer layer;
@@ -48,20 +48,20 @@ std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::st
   const DevicePreset& device = device_preset(request.device);
   const Machine machine = device_machine(device);
   notes.push_back(
-      fmt::format("{} ({}): that {:g} % of the datasheet's products and memory is reached, and that a "
-                  "chunk's messages take {:g} us, are assumptions; a file of costs has measured rates",
+      fmt::format("{} ({}): assumes {:g} % of the datasheet's compute and memory rates, and {:g} us for a "
+                  "chunk's messages; a file of costs has measured rates",
                   device.name, device.summary, 100 * assumed_share_of_peak, machine.chunk_seconds * 1e6));
   return machine;
 }
 
-// The links of the machine, where nobody described the topology's.
+// Adds the machine's links if nobody described the topology's.
 Topology with_links(Topology topology, const SimRequest& request, const Machine& machine,
                     std::vector<std::string>& notes) {
   Topology::Description description = topology.description();
   const bool says_links =
       !description.links.empty() || description.within != Link{} || description.across != Link{};
   if (request.topology_has_links && says_links) {
-    notes.push_back("links are taken to reach what the topology says of them; presets say published peaks");
+    notes.push_back("links are assumed to reach the topology's figures; presets have published peaks");
     return topology;
   }
   description.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
@@ -73,13 +73,14 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
           fmt::format("{} GB/s and {} us", bandwidth_range.text(), latency_range.text()));
   if (topology.num_nodes() > 1 && !request.machine)
     notes.push_back(
-        fmt::format("{} knows no network: links between nodes are taken to be as fast as those within, "
+        fmt::format("{} has no network figures: links between nodes are assumed as fast as those within, "
                     "unless a topology says otherwise",
                     request.device));
   return Topology(std::move(description));
 }
 
-// What require_links() takes (cost/spill_costs.h); on other machines links are timed, and not planned by.
+// True if require_links() (cost/spill_costs.h) accepts the topology. On other machines links are timed, but
+// plans do not use them.
 bool planners_know_links(const Topology::Description& topology) {
   return topology.links.empty() && topology.speeds.empty() && topology.capacities.empty() &&
          topology.devices_per_rank == 1;
@@ -106,8 +107,8 @@ Topology group_topology(const Topology& topology, const GroupShape& shape) {
   group.node_of_rank.resize(ranks);
   const auto refuse = [&] {
     throw InvalidArgument("topology",
-                          fmt::format("{} ranks are {} groups of {}, which it makes unlike",
-                                      topology.num_ranks(), shape.groups, shape.ranks),
+                          fmt::format("{} ranks make {} groups of {}, and these differ", topology.num_ranks(),
+                                      shape.groups, shape.ranks),
                           "nodes and ranks that are alike in all groups of expert parallelism");
   };
   if (!all.links.empty() || !all.speeds.empty() || !all.capacities.empty()) refuse();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kBatches = 40;
 
-// The tokens of a trace in steps.
+// Cuts the tokens of a trace into steps of `of_step` tokens.
 std::vector<TokenRange> windows(std::int64_t tokens, std::int64_t of_step) {
   std::vector<TokenRange> steps;
   for (std::int64_t begin = 0; begin + of_step <= tokens; begin += of_step)
@@ -110,7 +110,7 @@ class TraceSteps final : public StepSource {
   }
 
  private:
-  // Of a token's experts in a layer, those that count.
+  // Keeps the first *top_k_ of each token's experts.
   std::span<const std::int32_t> first_of_each(std::span<const std::int32_t> ids) {
     const auto all = static_cast<std::size_t>(trace_.info().top_k), k = static_cast<std::size_t>(*top_k_);
     if (k == all) return ids;
@@ -125,12 +125,12 @@ class TraceSteps final : public StepSource {
   GroupShape shape_;
   std::vector<TokenRange> steps_;
   std::vector<std::int32_t> counted_;
-  std::vector<std::int32_t> read_;  // of the open step, [tokens, layers, k]
+  std::vector<std::int32_t> read_;  // [tokens, layers, k] of the open step
   std::int64_t tokens_ = 0;
 };
 
-// Loads that come from all ranks alike: of what does not divide by them, each expert gives one to ranks of
-// its own.
+// Loads that come evenly from all ranks. If an expert's load does not divide by the ranks, the remainder goes
+// to one rank each; the next expert continues with the following ranks.
 class LoadSteps final : public StepSource {
  public:
   LoadSteps(std::span<const RoutingProfile> steps, GroupShape shape, std::optional<int> top_k)
@@ -187,7 +187,7 @@ class LoadSteps final : public StepSource {
   }
 
  private:
-  // Of each expert, what every rank has, and from which rank on so many have one more.
+  // Sets, for each expert: the load of every rank, the remainder, and the rank at which the remainder starts.
   void share_out(std::span<const std::int64_t> loads, std::int64_t all) {
     even_.clear();
     rest_.clear();
@@ -236,7 +236,7 @@ std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape 
                             fmt::format("1..{}", experts));
     if (cut.tokens)
       throw InvalidArgument("step_tokens",
-                            fmt::format("{} has loads, whose steps are its own", recording.name),
+                            fmt::format("{} has loads, already divided into steps", recording.name),
                             "a trace, or to leave it out");
     const std::span<const RoutingProfile> own = recording.steps;
     steps =
@@ -247,7 +247,7 @@ std::unique_ptr<StepSource> steps_of_one(const Recording& recording, GroupShape 
   return steps;
 }
 
-// One recording behind the other.
+// Several recordings, one after the other.
 class JoinedSteps final : public StepSource {
  public:
   explicit JoinedSteps(std::vector<std::unique_ptr<StepSource>> parts) : parts_(std::move(parts)) {

@@ -1,12 +1,12 @@
-// The steps that are replayed: which experts the tokens of every rank chose, layer by layer.
+// The replayed steps: which experts the tokens of every rank chose, layer by layer.
 //
-// Trace     a step is a batch of whole sequences, or a window of so many tokens. Its tokens are dealt to the
-//           ranks in order, equally many to each.
-// Loads     a step is the recording's own. Who sent what is not known: every expert's load is taken to come
-//           from all ranks alike.
-// Groups    More ranks than experts are several groups of expert parallelism, side by side. Each is asked
-//           for by itself, and has its part of the step's tokens.
-// Memory    one step of a trace; loads are those of the recording.
+// Trace     A step is a batch of whole sequences, or a window of a fixed number of tokens. Its tokens are
+//           dealt to the ranks in order, equally many to each.
+// Loads     A step is one of the recording's own. The senders are not known, so every expert's load is
+//           assumed to come evenly from all ranks.
+// Groups    If there are more ranks than experts, the ranks form several expert-parallel groups. Each group
+//           is read separately, and has its part of the step's tokens.
+// Memory    One step of a trace. Loads are those of the recording.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace evenkeel {
 
-// One layer of one step, of the ranks of one group.
+// One layer of one step, for the ranks of one group.
 struct LayerTokens {
   int top_k = 1;
-  std::vector<std::int64_t> first_token;  // [P + 1] of the ranks
-  std::vector<std::int32_t> experts;      // [tokens, k]; empty where only loads are known
+  std::vector<std::int64_t> first_token;  // [P + 1] first token of each rank
+  std::vector<std::int32_t> experts;      // [tokens, k]; empty if only loads are known
   Counts counts;
 
   bool has_tokens() const { return !experts.empty(); }
@@ -38,9 +38,9 @@ struct LayerTokens {
 
 struct GroupShape {
   int ranks = 1;   // of one group
-  int groups = 1;  // side by side
+  int groups = 1;  // number of groups
 };
-// The largest groups into which the ranks divide evenly and in which every rank has an expert.
+// The largest groups such that all have equally many ranks and every rank has an expert.
 GroupShape group_shape(int num_ranks, int num_experts);
 
 class StepSource {
@@ -50,25 +50,25 @@ class StepSource {
   int num_layers() const { return num_layers_; }
   int num_experts() const { return num_experts_; }
   int num_steps() const { return num_steps_; }
-  // Of a token in a layer; nothing where only loads are known.
+  // Experts per token in a layer; empty if only loads are known.
   std::optional<int> top_k() const { return top_k_; }
-  // Assignments of a layer in a step, over all ranks, in the mean of steps and layers.
+  // Assignments of a layer in a step, over all ranks; mean over steps and layers.
   double assignments_per_step() const { return assignments_per_step_; }
 
-  // The most tokens that a rank brings to a step.
+  // The most tokens of any rank in a step.
   std::int64_t most_tokens() const { return most_tokens_; }
-  // Of a trace in windows, behind the last whole one.
+  // For a trace in windows: tokens after the last whole window.
   std::int64_t tokens_left_out() const { return tokens_left_out_; }
-  // Parts of steps [begin, end) whose routing does not depend on each other (placement/evaluate/blocks.h):
-  // the sequences of a trace that says them, else all of it is one; a file's own steps.
+  // Number of parts of steps [begin, end) whose routing is independent (placement/evaluate/blocks.h): for a
+  // trace its sequences, or 1 if these are not known; otherwise the file's own steps.
   virtual int independent_parts(int begin, int end) const = 0;
 
-  // Turns to a step.
+  // Selects a step.
   virtual void open(int step) = 0;
-  // A layer of the open step, of one group.
+  // Reads a layer of the open step, for one group.
   virtual void read(int layer, int group, LayerTokens& tokens) = 0;
-  // The routing of steps [begin, end), from which placements are made: with transitions where tokens are
-  // known and they are wanted.
+  // The routing of steps [begin, end), from which placements are made. Includes transitions if `transitions`
+  // is set and tokens are known.
   virtual RoutingProfile profile(int begin, int end, bool transitions) = 0;
 
  protected:
@@ -80,17 +80,17 @@ class StepSource {
 };
 
 struct StepCut {
-  // Of a trace: tokens of a step over all ranks. Without it, 40 batches of whole sequences, or where there
-  // are fewer sequences as many windows.
+  // For a trace: tokens per step, over all ranks. If not given, the trace makes 40 batches of whole
+  // sequences, or 40 windows if it has fewer sequences.
   std::optional<std::int64_t> tokens = {};
-  // Of a trace: of a token's experts the first so many count. Of loads: how many experts a token has, by
+  // For a trace: only the first `top_k` of each token's experts count. For loads: the experts per token, from
   // which tokens are counted.
   std::optional<int> top_k = {};
 };
 
-// Of recordings one behind the other; they must outlive it. Throws ParseError for a recording without
-// assignments; InvalidArgument for recordings of unlike layers or experts, more tokens a step than there are,
-// and what is said of tokens where only loads are known.
+// Steps of recordings, one after the other; the recordings must outlive the result. Throws ParseError for a
+// recording without assignments. Throws InvalidArgument for recordings that differ in layers or experts, for
+// more tokens per step than there are, and for a token option if only loads are known.
 std::unique_ptr<StepSource> steps_of(std::span<const Recording> recordings, GroupShape shape,
                                      const StepCut& cut = {});
 

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 namespace {
 
-// Where a request is given a value, which is of `argument`.
+// Sets one number of a request. Errors name `argument`.
 class Setter {
  public:
   Setter(std::string_view over, std::string argument) : argument_(std::move(argument)) {
@@ -77,7 +77,8 @@ class Setter {
   void set_link(SimRequest& machine, const std::string& value) const {
     require_levels(machine.topology);
     if (!machine.topology_has_links)
-      throw InvalidArgument(argument_, "link, but no topology says what links are", "a topology with links");
+      throw InvalidArgument(argument_, "link, but the topology does not describe links",
+                            "a topology with links");
     Topology::Description all = machine.topology.description();
     (machine.topology.num_nodes() > 1 ? all.across : all.within).gigabytes_per_s =
         parse_number(argument_, value, bandwidth_range.least, bandwidth_range.most);
@@ -117,7 +118,7 @@ SweptMethod swept(const Sweep& sweep, const std::string& name) {
   return method;
 }
 
-// Of plain EP. Weights travel beside other phases.
+// The largest phase of plain EP's step. Weights are excluded: they travel in parallel to other phases.
 SimPhase largest_part(const SweepPoint& point) {
   PhaseSeconds parts = point.compared.summaries.front().parts;
   parts[static_cast<std::size_t>(SimPhase::weights)] = 0;
@@ -135,9 +136,10 @@ std::string bottleneck_of(const Sweep& sweep) {
   for (const SweepPoint& point : sweep.points) {
     const SimPhase part = largest_part(point);
     if (part == before) continue;
-    text += fmt::format(
-        "{}at {} {} takes the most of a step of plain EP ({:.0f} %)", text.empty() ? "" : "; ", point.value,
-        part == SimPhase::plan ? "starting layers (counts, plan, messages)" : name_of(part), share(point));
+    text += fmt::format("{}at {} {} takes the largest part of plain EP's step ({:.0f} %)",
+                        text.empty() ? "" : "; ", point.value,
+                        part == SimPhase::plan ? "starting layers (counts, plan, messages)" : name_of(part),
+                        share(point));
     before = part;
   }
   return text;
@@ -150,7 +152,7 @@ Sweep sweep(std::span<const Recording> recordings, std::span<const Recording> pl
             const SimProgress& progress) {
   const Setter setter(over, argument);
   Sweep made{.over = setter.name(), .points = {}, .methods = {}, .bottleneck = {}};
-  std::vector<CompareRequest> requests;  // so that a bad value is known before work begins
+  std::vector<CompareRequest> requests;  // so that a bad value throws before work begins
   for (const std::string& value : setter.values()) requests.push_back(setter.with(request, value));
   const int count = static_cast<int>(requests.size());
   for (int i = 0; i < count; ++i) {

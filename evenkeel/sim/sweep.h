@@ -1,10 +1,10 @@
-// One comparison for each of several values of a number: how far each method pays.
+// One comparison for each of several values of a number. It shows over which range each method pays.
 //
-//   ranks                 nodes stay as large as they are; fewer ranks are one node
-//   step-tokens, top-k    as StepCut has them
+//   ranks                 the size of nodes is kept; fewer ranks form one node
+//   step-tokens, top-k    as in StepCut
 //   budget                bytes
-//   link                  GB/s between nodes, or of a machine of one node within it
-//   slots                 of all methods that keep some
+//   link                  GB/s between nodes; for a single node, within it
+//   slots                 for all methods with slots
 //   imbalance-threshold, min-segment   of planners
 #pragma once
 
@@ -19,12 +19,12 @@
 namespace evenkeel {
 
 struct SweepPoint {
-  std::string value;  // as it was asked for
+  std::string value;  // as the caller wrote it
   ComparedRecordings compared;
 };
 
-// How far a method pays, in the order of values: the first at which it does, the last before it stops, and
-// the one at which it has stopped.
+// Where a method pays, in the order of values: the first value at which it pays, the last before it stops
+// paying, and the value at which it no longer pays.
 struct SweptMethod {
   std::string name;
   std::optional<std::string> pays_from = {};
@@ -36,13 +36,13 @@ struct SweptMethod {
 struct Sweep {
   std::string over;
   std::vector<SweepPoint> points;
-  std::vector<SweptMethod> methods;  // that all points have, ep aside
-  // Which part of plain EP's step becomes the largest, and from which value on.
+  std::vector<SweptMethod> methods;  // methods of all points, without ep
+  // Which phase of plain EP's step is the largest, and from which value on.
   std::string bottleneck;
 };
 
-// `over` is "NAME=VALUE,VALUE,...". Throws InvalidArgument, naming `argument`, for another name, values that
-// the number cannot have, or a machine whose ranks or links cannot be told anew; and what
+// `over` is "NAME=VALUE,VALUE,...". Throws InvalidArgument, naming `argument`, for an unknown name, for
+// values out of range, and for a machine whose ranks or links cannot be changed; and whatever
 // compare_recordings() throws.
 Sweep sweep(std::span<const Recording> recordings, std::span<const Recording> place_from,
             const CompareRequest& request, std::string_view over, const std::string& argument = "over",

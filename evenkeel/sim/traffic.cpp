@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int32_t kNowhere = 0;  // of an expert without assignments, which nobody asks
+constexpr std::int32_t kNowhere = 0;  // for experts without assignments; never read
 
 void sum_of_ranks(const LayerTokens& chunk, const StepPlan& plan, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
@@ -69,7 +69,7 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
   sum_of_ranks(chunk, plan, traffic);
 }
 
-// Experts with one segment have their rank; the pieces of the others, by source.
+// Stores the rank of each expert with one segment, and the pieces of the others by source rank.
 void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
   rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), kNowhere);
@@ -93,7 +93,7 @@ void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   }
 }
 
-// In the order of the deal, put behind each other by source.
+// Deals the expert's assignments, then sorts the pieces by source rank.
 void TrafficCounter::deal_split(const Counts& counts, ExpertId expert, std::span<const Segment> segments,
                                 std::size_t ranks) {
   split_.begin(segments, ranks);
@@ -126,7 +126,7 @@ void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) con
   }
 }
 
-// A token's row goes to a rank once.
+// A token's row is sent to a rank only once.
 void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
   const auto k = static_cast<std::size_t>(chunk.top_k);
@@ -152,13 +152,13 @@ void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic
   }
 }
 
-// From the next rank of the node, what does not come over the link.
+// Rows that do not cross the link are taken to come from the next rank of the node.
 void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traffic& traffic) const {
   const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
   const std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
   for (int node = 0; node < nodes_.num_nodes(); ++node) {
     double all = 0,
-           unwanted = 1;  // rows to the node's ranks, and the share of tokens that none of them wants
+           unwanted = 1;  // rows to the node's ranks; share of tokens wanted by none of them
     for (const RankId rank : nodes_.members(node)) {
       all += static_cast<double>(rows[rank.offset()]);
       unwanted *= 1 - static_cast<double>(rows[rank.offset()]) /
@@ -179,7 +179,8 @@ void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traf
   }
 }
 
-// A token's row, which wanted_by_ says where to: within the node straight, elsewhere by a gateway.
+// Counts the row of one token, for the ranks in wanted_by_: direct within the node, through a gateway
+// elsewhere.
 void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
   for (int node = 0; node < nodes_.num_nodes(); ++node) {
@@ -198,7 +199,7 @@ void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
   }
 }
 
-// Of a rank's own tokens, those at experts that the step's plan splits.
+// Counts each rank's own tokens at experts that the step's plan splits.
 void TrafficCounter::count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
                                  Traffic& traffic) const {
   for (ExpertId expert : indices<ExpertId>(whole.num_experts())) {

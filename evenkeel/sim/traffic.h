@@ -1,10 +1,10 @@
-// What a chunk of a step puts on each rank and sends between them, dealt token by token as the layer deals.
+// What a chunk of a step puts on each rank and sends between ranks, dealt token by token as the layer does.
 //
-// Exact     rows, positions and all that chunk_buffers.h counts with, where tokens are known. Where only
-//           loads are, a rank is taken to send another one a row for each assignment, up to all its tokens:
-//           more than where tokens go to a rank for several experts. In two levels the ranks of a node are
-//           then taken to want tokens independently of each other.
-// Cost      O(assignments + P E + P x split experts), and reuses its memory.
+// Exact     Rows, positions and all that chunk_buffers.h counts, if tokens are known. If only loads are
+//           known, a rank is assumed to send one row per assignment to another rank, up to the number of its
+//           tokens. That is too many where a token goes to a rank for several experts. In two levels, the
+//           ranks of a node are then assumed to want tokens independently.
+// Cost      O(assignments + P E + P x split experts); reuses its memory.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@ namespace evenkeel {
 
 struct Traffic {
   std::vector<ChunkLoad> loads;         // [P]
-  std::vector<std::int64_t> rows;       // [P, P] by the token's rank, the diagonal stays
-  std::vector<std::int64_t> positions;  // the same
-  // In two levels, [P, P] by who sends: rows to whom they reach first, and those that are passed on.
+  std::vector<std::int64_t> rows;       // [P, P] by source rank; the diagonal stays on the rank
+  std::vector<std::int64_t> positions;  // [P, P] likewise
+  // In two levels, [P, P] by sender: rows to the rank they reach first, and rows that are passed on.
   std::vector<std::int64_t> direct, passed_on;
 };
 
 class TrafficCounter {
  public:
-  // With nodes, in two levels.
+  // If `nodes` is given, rows travel in two levels.
   explicit TrafficCounter(Nodes nodes = {}) : nodes_(std::move(nodes)) {}
 
-  // `chunk` has the tokens of the chunk and their counts, `plan` is the chunk's; `whole` is the step's, which
-  // says which experts are split.
+  // `chunk` has the chunk's tokens and counts. `plan` is the chunk's plan. `whole` is the step's plan, which
+  // tells which experts are split.
   void count(const LayerTokens& chunk, const StepPlan& whole, const StepPlan& plan,
              const LayerPlacement& homes, Traffic& traffic);
 
  private:
-  // The next `count` of a rank's assignments to a split expert are computed by `rank`.
+  // `rank` computes the next `count` of a source's assignments to a split expert.
   struct Piece {
     std::int32_t rank;
     std::int64_t count;
@@ -55,7 +55,7 @@ class TrafficCounter {
   };
   struct Cursor {
     std::span<const Piece> pieces;
-    std::int64_t done = 0;  // of the first
+    std::int64_t done = 0;  // assignments done of the first piece
 
     std::int32_t next() {
       if (done == pieces.front().count) {
@@ -80,17 +80,17 @@ class TrafficCounter {
                    Traffic& traffic) const;
 
   Nodes nodes_;
-  std::vector<std::uint32_t> wanted_by_;  // [nodes] ranks that want the token's row, as bits by place
+  std::vector<std::uint32_t> wanted_by_;  // [nodes] ranks that want the token's row, one bit per place
   SplitDeal split_;
-  std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its place in dealt_
+  std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its index in dealt_
   std::vector<ExpertId> dealt_;           // experts that several ranks compute
-  std::vector<Run> runs_;                 // of the other experts
-  std::vector<Move> moves_;               // of one that is dealt
-  std::vector<std::size_t> from_;         // [P + 1] of these, where each source's begin
+  std::vector<Run> runs_;                 // the other experts
+  std::vector<Move> moves_;               // of one expert of dealt_
+  std::vector<std::size_t> from_;         // [P + 1] begin of each source's moves
   std::vector<Piece> pieces_;             // by expert of dealt_, then by source
   std::vector<std::size_t> piece_begin_;  // [dealt experts x P + 1]
   std::vector<Cursor> cursors_;           // by expert of dealt_, of one source
-  std::vector<std::int64_t> seen_;        // [P] the last token whose row went there
+  std::vector<std::int64_t> seen_;        // [P] the last token whose row went to the rank
 };
 
 }  // namespace evenkeel

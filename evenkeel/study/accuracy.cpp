@@ -21,7 +21,7 @@ class TensorError {
  public:
   explicit TensorError(const char* name) : name_(name) {}
 
-  // Throws Unsupported where an element is no number, so that no error can be given.
+  // Adds one element. Throws Unsupported if a value is not finite, since no error can be given then.
   void see(double reference, double measured) {
     if (!(std::isfinite(reference) && std::isfinite(measured)))
       throw Unsupported(
@@ -44,7 +44,7 @@ class TensorError {
   std::int64_t seen_ = 0;
 };
 
-// measured(i) beside expected[i].
+// Compares measured(i) with expected[i].
 template <class Measured>
 void compare_tensor(const char* name, std::span<const double> expected, const Measured& measured,
                     Accuracy& worst) {
@@ -53,7 +53,7 @@ void compare_tensor(const char* name, std::span<const double> expected, const Me
   error.add_to(worst);
 }
 
-// One tensor of all experts' gradients; experts without tokens have no reference, and must have zeros.
+// Compares one gradient tensor of all experts. Experts without tokens have no reference, and must have zeros.
 void compare_gradients(const char* name, const DenseResult& reference,
                        std::vector<double> DenseResult::Expert::*part, const Tensor& measured,
                        Accuracy& worst) {
@@ -111,7 +111,7 @@ DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
                         setup.backward ? rows(setup.inputs->grad_output) : ConstRows{});
 }
 
-// Output of the same layer on one rank, under ep.
+// Output of the same layer on one rank, with planner ep.
 std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch& batch) {
   ExperimentSetup alone = setup;
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
@@ -128,7 +128,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   return output;
 }
 
-// Far beyond what rounding can do, even in bf16 where results of both signs add up to little.
+// Far above rounding errors, even in bf16 where positive and negative results nearly cancel.
 double most_error(DataType type) {
   return type == DataType::f32 ? 1e-2 : 1.0;
 }
@@ -137,7 +137,7 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
   for (std::size_t candidate = 0; candidate < accuracy.size(); ++candidate) {
     const std::string_view planner = name_of(setup.candidates[candidate].planner.kind);
     const double error = accuracy[candidate].max_rel_error;
-    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // below what f32 holds in full
+    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // close to f32 underflow
     if (!vanishes && !(error <= most_error(setup.shape.expert.type)))
       throw Unsupported(
           fmt::format("the step under {} is wrong on this machine: its largest error is {:.3g} of the "
@@ -145,8 +145,8 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
                       planner, error));
     if (accuracy[candidate].bitwise_equal == false)
       throw Unsupported(
-          fmt::format("the step under {} is wrong on this machine: its output has other bits than "
-                      "one rank under ep gives, which this CPU passed the test for; please report it",
+          fmt::format("the step under {} is wrong on this machine: its output is not bit-equal to "
+                      "one rank's under ep, though this CPU passed that test; please report it",
                       planner));
   }
 }

@@ -1,5 +1,5 @@
-// How far a step's results are from the dense fp64 evaluation, and whether their bits are what one rank
-// gives.
+// How far a step's results are from the dense fp64 evaluation, and whether they equal one rank's results bit
+// for bit.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@ namespace evenkeel {
 
 struct Accuracy {
   double max_abs_error = 0;
-  // The largest, over tensors, of max|error| / max|reference|; 0 where both are 0. Tensors are the output
-  // and, with backward, the gradients of hidden rows, of router weights, and of gate_up, down and the biases
-  // of all experts.
+  // Largest max|error| / max|reference| of any tensor; 0 if both are 0. The tensors are the output and, with
+  // backward, the gradients of hidden rows, of router weights, and of gate_up, down and the biases of all
+  // experts.
   double max_rel_error = 0;
-  // Against the same layer on one rank under ep. Nothing where this machine does not promise equal bits.
+  // Compared with the same layer on one rank with planner ep. Empty if this machine does not promise equal
+  // bits.
   std::optional<bool> bitwise_equal;
-  // Of the bytes of all these tensors (base/hash.h): equal where all bits are.
+  // Hash of the bytes of all these tensors (base/hash.h); equal if all bits are equal.
   std::uint64_t checksum = 0;
 };
 
 struct CheckedFigures {
   Figures figures;
-  std::vector<Accuracy> accuracy;  // by candidate; none but on the first rank
+  std::vector<Accuracy> accuracy;  // by candidate; empty except on the first rank
 };
 
-// Throws Unsupported where a result is no number, or is wrong: far from the dense evaluation, or of other
-// bits though equal bits are promised.
+// Throws Unsupported if a result is not finite or is wrong: too far from the dense evaluation, or not
+// bit-equal where equal bits are promised.
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
                                  const RoundProgress& progress = {});
 

@@ -66,7 +66,7 @@ std::vector<TokenRange> chosen_ranges(const TraceInfo& info, const TraceWindow& 
   return ranges;
 }
 
-// first_token of ranks that share what `ranges` hold.
+// Deals whole ranges to the ranks, in order. Returns first_token.
 std::vector<std::int64_t> dealt_whole(const std::vector<TokenRange>& ranges, int num_ranks) {
   std::vector<std::int64_t> first = {0};
   std::size_t next = 0;

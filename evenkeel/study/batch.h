@@ -1,5 +1,4 @@
-// The tokens of a step and what their router says, over all ranks: the same tokens however many ranks share
-// them.
+// The tokens of a step and their routing, over all ranks. The tokens do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -38,31 +37,31 @@ struct Batch {
   TopK top_k_of(std::int64_t begin, std::int64_t tokens) const;
 };
 
-// That any rank brings to a step of any batch; 1 at least.
+// The most tokens of any rank in any batch; at least 1.
 std::int64_t most_tokens(const std::vector<Batch>& batches);
 
-// Of a named workload (routing/workload.h).
+// A batch of a named workload (routing/workload.h).
 Batch batch_of_workload(const std::string& name, const WorkloadShape& shape, std::uint64_t seed);
 
-// Which tokens of a trace.
+// Selects tokens of a trace.
 struct TraceWindow {
   LayerId layer;
-  // Sequences [begin, end) in steps; without, all of the trace.
+  // Every step-th sequence of [begin, end). If not given, the whole trace.
   struct Sequences {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t step = 1;
   };
   std::optional<Sequences> sequences;
-  // For each rank. Without: the chosen sequences whole, or the first kTokensPerRank for each rank that there
-  // are.
+  // Tokens per rank. If not given: all of the chosen sequences; without chosen sequences, up to
+  // kTokensPerRank tokens per rank.
   std::optional<std::int64_t> tokens_per_rank;
 };
 inline constexpr std::int64_t kTokensPerRank = 1024;
 
-// Ranks get the window's tokens in order: sequences whole where the window is made of whole ones, else equal
-// numbers of tokens. Router weights are the trace's, or equal where it has none. Errors name the options of
-// `evenkeel run`.
+// Deals the window's tokens to the ranks in order. Whole sequences stay on one rank if the window consists of
+// whole sequences; otherwise all ranks get equally many tokens. Router weights are the trace's, or equal if
+// it has none. Errors name the options of `evenkeel run`.
 Batch batch_of_trace(TraceReader& trace, const TraceWindow& window, int num_ranks);
 
 }  // namespace evenkeel

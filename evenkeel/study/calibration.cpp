@@ -19,15 +19,15 @@ namespace evenkeel {
 
 namespace {
 
-// How much is measured.
+// How much to measure.
 struct Effort {
   int repeats = 9;
   std::int64_t many_rows = 512;
-  std::int64_t weight_bytes = std::int64_t{256} << 20;  // beyond what caches hold
+  std::int64_t weight_bytes = std::int64_t{256} << 20;  // larger than the caches
 };
 constexpr Effort kQuick = {.repeats = 3, .many_rows = 128, .weight_bytes = std::int64_t{48} << 20};
 
-// A machine on which something takes no time at all would be a defect of the measurement.
+// No measured time is below this: a time of 0 would be a measurement error.
 constexpr double kLeastSeconds = 1e-9;
 constexpr std::int64_t kMessages[] = {4 << 10, 256 << 10, 8 << 20};  // bytes
 constexpr int kManyChunks = 32;
@@ -36,7 +36,7 @@ constexpr std::int64_t kNarrow = 16;
 constexpr int kNarrower = 4;
 constexpr double kSomeInnerHalf = 100;
 
-// Of this thread's CPU time; the first call warms up.
+// CPU time of this thread. The first call warms up and does not count.
 template <class Work>
 double median_seconds(int repeats, const Work& work) {
   std::vector<double> seconds;
@@ -49,7 +49,7 @@ double median_seconds(int repeats, const Work& work) {
   return quantile(seconds, 0.5);
 }
 
-// Weights beyond what caches hold, in the order in which the products want them.
+// Weights larger than the caches, in the order in which the products use them.
 struct ManyExperts {
   std::shared_ptr<const ExpertFfn> ffn;
   ExpertModel model;
@@ -80,7 +80,7 @@ ExpertWork work_of(const ExpertShape& shape) {
           .bytes = static_cast<double>(shape.weight_bytes())};
 }
 
-// Of one row, of many, and of as many as make reading and multiplying take about as long.
+// Times one row, many rows, and a row count at which reading and multiplying take about equally long.
 std::vector<ProductTime> measure_products(const ManyExperts& experts, int thread, const Effort& effort) {
   const ExpertShape& shape = experts.ffn->shape();
   const Tensor input = seeded_tensor(shape.type, effort.many_rows * shape.hidden, 1, 1.0);
@@ -106,7 +106,7 @@ std::vector<ProductTime> measure_products(const ManyExperts& experts, int thread
   return {few, time_of(all, std::llround(std::clamp(between, few.rows, many.rows))), many};
 }
 
-// On as many threads as ranks that can compute at a time.
+// Runs on as many threads as ranks can compute at a time.
 std::vector<ProductTime> product_times(const MoeShape& layer, int ranks, const Effort& effort) {
   const ManyExperts experts(layer, effort.weight_bytes);
   std::vector<std::vector<ProductTime>> times(static_cast<std::size_t>(std::min(ranks, usable_cores())));
@@ -119,23 +119,24 @@ std::vector<ProductTime> product_times(const MoeShape& layer, int ranks, const E
   return all;
 }
 
-// Where nothing is known yet. With times of one shape alone `inner_half` is 0, since they cannot show it.
+// The starting point of the fit. For times of a single shape `inner_half` is 0, since they do not determine
+// it.
 Machine start_of(double inner_half) {
   return {.inner_half = inner_half, .overlap = 0.5};
 }
 
-// Of the layer's experts, and of narrower ones, which show what short inner dimensions cost.
+// Uses the layer's experts, and narrower ones, which show the cost of short inner dimensions.
 Machine calibrate_products(const MoeShape& layer, int ranks) {
   std::vector<ProductTime> times = product_times(layer, ranks, Effort{});
   MoeShape narrow = layer;
   narrow.expert.hidden = std::max<std::int64_t>(layer.expert.hidden / kNarrower, 1);
   narrow.expert.intermediate = std::max<std::int64_t>(layer.expert.intermediate / kNarrower, 1);
-  narrow.num_experts *= kNarrower * kNarrower;  // no more of their weights in caches
+  narrow.num_experts *= kNarrower * kNarrower;  // as many bytes as before, so the caches hold no larger share
   for (const ProductTime& time : product_times(narrow, ranks, Effort{})) times.push_back(time);
   return fit_products(start_of(kSomeInnerHalf), times);
 }
 
-// Messages from memory that no cache has.
+// Sends messages from memory that is in no cache.
 void calibrate_link(const Effort& effort, Machine& machine) {
   const std::int64_t most = std::ranges::max(kMessages);
   const std::int64_t slices = std::min<std::int64_t>(effort.weight_bytes / most, 1 + effort.repeats);
@@ -166,7 +167,7 @@ void calibrate_link(const Effort& effort, Machine& machine) {
   machine.nic_seconds = machine.link_seconds;
 }
 
-// Tokens that spread over all ranks, at one expert each.
+// Tokens spread over all ranks, all at one expert per rank.
 Batch spread_batch(const LayerPlacement& placement, int top_k) {
   const int ranks = placement.num_ranks();
   std::vector<std::int32_t> first_native;
@@ -212,7 +213,7 @@ std::string cpu_name() {
 
 Calibration calibrate(const MoeShape& layer, int ranks) {
   Calibration calibration;
-  MoeShape few = layer;  // as there are at least in what is measured
+  MoeShape few = layer;  // at least this many experts are measured
   few.num_experts = std::min(layer.num_experts, 2);
   require_memory({few, LayerPlacement::contiguous(few.num_experts, 1)}, 0);
   calibration.machine = calibrate_products(layer, ranks);

@@ -1,4 +1,4 @@
-// The ways to carry out a layer's steps that are compared: each a planner, and the memory that it may take.
+// The candidates for running a layer's steps that are compared: each is a planner and a memory budget.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace evenkeel {
 
-// The memory that a layer may take, and how it makes do with that.
+// The memory that a layer may use, and how it stays within that.
 struct Budget {
   std::int64_t bytes = Arena::kNoBudget;  // of each rank's arena
   MemoryOptions memory;
 
   bool is_given() const { return bytes != Arena::kNoBudget; }
-  // Whether steps may be cut or computed again at all.
+  // True if steps may be cut into chunks or recomputed.
   bool cuts() const;
 
   friend bool operator==(const Budget&, const Budget&) = default;
 };
 
-// As options say them: "auto"; "exact", "mact" or a number.
+// The words used by options: "auto"; "exact", "mact" or a number.
 std::string_view name_of(Recompute recompute);
 std::string name_of(const ChunkRule& rule);
 
-// A budget as it is asked for: in bytes, or as a share of what plain ep takes.
+// A requested budget: in bytes, or as a share of what plain ep takes.
 struct AskedBudget {
   std::int64_t bytes = 0;
-  std::int64_t share_thousandths_of_percent = 0;  // 0: bytes are given
+  std::int64_t share_thousandths_of_percent = 0;  // 0: `bytes` is used
 
-  // At least a byte.
+  // At least one byte.
   std::int64_t bytes_of(std::int64_t whole) const;
 };
 
@@ -44,9 +44,9 @@ struct Candidate {
   bool is_plain() const { return planner.kind == PlannerOptions::Kind::ep; }
 };
 
-// Plain ep, which others are measured against.
+// Plain ep, the usual reference.
 Candidate plain_ep(const Budget& budget = {});
-// Each planner under one budget.
+// One candidate per planner, all with this budget.
 std::vector<Candidate> candidates_of(const std::vector<PlannerOptions>& planners, const Budget& budget);
 
 }  // namespace evenkeel

@@ -23,7 +23,7 @@ class CurveMeasurement {
   }
 
   Curve take(const std::vector<AskedBudget>& budgets) {
-    // Plain ep takes several times as long as the others and is far from them: few rounds say enough.
+    // Plain ep takes several times as long as the others, so a few rounds are enough.
     const int few = std::min(setup_.pairs, 3);
     const Figures free = measured(plain_ep(within(Arena::kNoBudget)), few, "ep, no budget");
     curve_.reference = free.reference;
@@ -64,7 +64,7 @@ class CurveMeasurement {
       curve_.rows.push_back({candidate, std::nullopt, curve_.reference.least_budget, {}, asked});
     }
   }
-  // The whole step computed again at once, unchunked.
+  // Rows in which backward recomputes the whole step at once, unchunked.
   void add_whole(int few) {
     const Budget whole = within(Arena::kNoBudget, Recompute::whole);
     add(measured(plain_ep(whole), few, "ep, whole"), false);

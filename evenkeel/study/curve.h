@@ -1,10 +1,10 @@
-// The time that a step takes over the bytes that it may have.
+// How the time of a step depends on its memory budget.
 //
-// Reference  The planner without a budget; every time is a ratio to it, of the same round.
-// Rows       Without a budget: plain ep, and with backward also plain ep and the planner that recompute the
-//            whole step at once, unchunked. In twice the bytes that the reference takes. Then in each budget:
-//            the planner, and plain ep, which chunks alone relieve.
-// Shares     Of the worst rank's peak under plain ep without a budget, on the same routing.
+// Reference The planner without a budget. Every time is a ratio to the reference of the same round.
+// Rows      Without a budget: plain ep; with backward also plain ep and the planner, both recomputing the
+//           whole step at once, unchunked. Then the planner in twice the bytes of the reference. Then for
+//           each budget: the planner, and plain ep, which can only save memory by chunking.
+// Shares    Relative to the worst rank's peak under plain ep without a budget, on the same routing.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace evenkeel {
 
 struct CurveRow {
   Candidate candidate;
-  // Nothing where the budget is below the least.
+  // Empty if the budget is below the least.
   std::optional<CandidateFigures> figures;
   std::int64_t least_budget = 0;
-  RoundRatio control;  // of the rounds that this row was measured in
-  bool asked = false;  // one of the budgets asked for
+  RoundRatio control;  // of the rounds in which this row was measured
+  bool asked = false;  // one of the requested budgets
 };
 
 struct Curve {
   std::string scenario;
   CandidateFigures reference;
-  CandidateFigures ep;  // without a budget
+  CandidateFigures ep;  // plain ep without a budget
   std::vector<CurveRow> rows;
 
   double share_of_ep(std::int64_t bytes) const {
@@ -41,7 +41,7 @@ struct Curves {
   std::vector<Curve> scenarios;
 };
 
-// Of the set-up's first planner, by the costs of its budget.
+// Uses the set-up's first planner, and the costs in its budget.
 Curves measure_curves(const StudySetup& setup, const std::vector<std::string>& scenarios,
                       const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
 

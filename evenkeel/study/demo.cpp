@@ -14,20 +14,21 @@ namespace {
 
 using Kind = PlannerOptions::Kind;
 
-constexpr int kLayer = 4;  // the one whose weights are shipped
-// The batches are small, and so are the pieces worth moving.
+constexpr int kLayer = 4;  // the layer whose weights are shipped
+// The batches are small, so small segments are worth moving.
 constexpr std::int64_t kMinSegment = 64;
 // The figures under a budget need fewer rounds.
 constexpr int kBudgetRounds = 7;
 
-// 16 sequences of 256 tokens each. The trace has 32 of python, cpp, prose, data and asm, in this order.
+// Each selection has 16 sequences of 256 tokens. The trace has 32 sequences each of python, cpp, prose, data
+// and asm, in this order.
 struct Selection {
   const char* name;
   TraceWindow::Sequences sequences;
 };
 constexpr Selection kSelections[] = {{"mixed text", {0, 160, 10}}, {"asm alone", {128, 160, 2}}};
 
-// Move work where that is predicted to pay: mixed text is too even for it.
+// Moves work only if that is predicted to pay: mixed text is nearly even.
 std::vector<Candidate> candidates_for(std::initializer_list<Kind> kinds, const SpillCosts& costs,
                                       const Budget& budget = {}) {
   std::vector<Candidate> candidates;
@@ -49,7 +50,7 @@ RoutingProfile profile_of(TraceReader& trace, const TraceWindow::Sequences& sequ
   return profile;
 }
 
-// Homes from other sequences of the same text: those of odd number, while even ones run.
+// Places experts by other sequences of the same text: the odd ones, while the even ones run.
 Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run, int num_ranks,
                           DemoText& text) {
   const Topology topology = Topology::uniform(1, num_ranks);
@@ -64,7 +65,7 @@ Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run,
   return placement;
 }
 
-// In half of what plain ep took at its worst on the last text, where ep in one chunk could not run.
+// Measures in half of plain ep's worst peak on the last text. In that, ep needs several chunks.
 void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const Batch& batch,
                      const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
   const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;
@@ -89,7 +90,7 @@ Demo measure_demo(const DemoSetup& setup, const NamedProgress& progress) {
   const std::vector<Candidate> planners = candidates_for({Kind::ep, Kind::least_loaded, Kind::level}, costs);
 
   Demo demo{trace->info().name, kLayer, experiment, {}, {}, {}};
-  demo.setup.inputs = nullptr;  // they do not outlive this
+  demo.setup.inputs = nullptr;  // `inputs` dies before `demo`
   demo.setup.candidates = planners;
   Batch batch;
   for (const Selection& selection : kSelections) {

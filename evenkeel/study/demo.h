@@ -1,5 +1,5 @@
-// The gain of balancing and placing on the shipped trace and trained layer, for mixed text and for one
-// domain, and the same steps in half the memory.
+// What balancing and placing gain on the shipped trace and trained layer, for mixed text and for one domain;
+// and the same steps in half the memory.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@ struct DemoSetup {
   std::string data = "data/tiny-moe";  // a folder
   int ranks = 8;
   int rounds = 21;
-  std::optional<Machine> cost = std::nullopt;  // measured where there is none
+  std::optional<Machine> cost = std::nullopt;  // measured if not given
 };
 
-// Of one kind of text.
+// Results for one kind of text.
 struct DemoText {
   std::string name;
   CheckedFigures contiguous;  // ep, least-loaded and level
-  // Homes chosen from other sequences of the same text: level. The mean of all layers' max/mean load, before
-  // and after.
+  // Planner level, with homes chosen from other sequences of the same text. Below: max/mean load, averaged
+  // over all layers, before and after.
   CheckedFigures placed;
   double contiguous_max_over_mean = 0;
   double placed_max_over_mean = 0;
@@ -35,7 +35,7 @@ struct Demo {
   int layer = 0;
   ExperimentSetup setup;  // of the first measurement
   std::vector<DemoText> texts;
-  // ep and level on the last text, in half of what ep takes there.
+  // ep and level on the last text, in half of ep's peak there.
   Budget budget;
   CheckedFigures budgeted;
 };

@@ -20,12 +20,12 @@ namespace {
 using internal::Measurement;
 using internal::StepSamples;
 
-// Plain ep reads its budget alone, so its other options make no difference.
+// Plain ep depends only on its budget, so its other options make no difference.
 bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
   return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
 }
 
-// A candidate that is the reference is not measured a third time.
+// A candidate equal to the reference is not measured again.
 Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
                    const StepSamples& samples) {
   const auto of_slot = [&](std::size_t slot) {

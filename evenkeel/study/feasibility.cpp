@@ -1,4 +1,4 @@
-// Whether an experiment fits into the memory that there is, before anything of it is made.
+// Checks whether an experiment fits into memory, before any of it is made.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string text_of(double bytes) {
 
 }  // namespace
 
-// In double: sizes that the options allow have more bytes than an integer holds.
+// Computed in double: sizes that the options allow can exceed an integer.
 void require_memory(const ExperimentSetup& setup, std::int64_t tokens) {
   const ExpertShape& expert = setup.shape.expert;
   const double elements =
@@ -40,7 +40,7 @@ void require_memory(const ExperimentSetup& setup, std::int64_t tokens) {
   const double weights = elements * type_bytes;
   const double packed = weights * passes * static_cast<double>(budgets_of(setup).size());
   const double gradients = setup.backward ? elements * sizeof(float) : 0;
-  // Inputs and results, of the type; what the router says of each token.
+  // Inputs and results in the layer's type, and the router's output for each token.
   const double rows =
       static_cast<double>(tokens) * (static_cast<double>(expert.hidden) * 2 * passes * type_bytes +
                                      static_cast<double>(setup.shape.top_k) * 8);
@@ -55,7 +55,7 @@ void require_memory(const ExperimentSetup& setup, std::int64_t tokens) {
 }
 
 void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
-  const std::int64_t tokens = std::max<std::int64_t>(max_tokens, 1);  // as layers are made
+  const std::int64_t tokens = std::max<std::int64_t>(max_tokens, 1);  // layers use at least 1 too
   const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
   for (const Budget& budget : budgets_of(setup)) {
     if (!budget.is_given()) continue;

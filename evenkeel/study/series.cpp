@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kBalanced = "balanced";
 
-// Those that leave some of so many experts for the rest of the assignments.
+// All scenarios that leave some of `num_experts` for the rest of the assignments.
 std::vector<std::string> scenarios_of(std::int64_t num_experts) {
   std::vector<std::string> names = {std::string(kBalanced)};
   for (const char* layout : {"", ":spread"})
@@ -26,19 +26,19 @@ std::vector<std::string> scenarios_of(std::int64_t num_experts) {
   return names;
 }
 
-// One layer and what is run on it.
+// One layer and the scenarios to run on it.
 struct Point {
   StudySetup setup;
   std::string value;
   std::vector<std::string> scenarios;
 };
 
-// The values that an ablation gives to its parameter.
+// The values that an ablation uses for its parameter.
 struct Ablation {
   std::vector<std::int64_t> values;
   std::function<void(StudySetup&, std::int64_t)> set;
   bool in_thousandths = false;
-  bool mild = false;  // looks where routing is nearly even: thresholds matter there
+  bool mild = false;  // uses nearly even routing, where thresholds matter
 
   // The paper's ablations concentrate on 4 experts.
   std::vector<std::string> scenarios() const {
@@ -81,7 +81,7 @@ Ablation ablation_of(const StudySetup& setup, const std::string& parameter) {
   throw InvalidArgument("--ablation", fmt::format("'{}'", parameter), std::string(ablation_names()));
 }
 
-// "balanced" comes first where it is among them.
+// "balanced" is the first row, if it is among the scenarios.
 void add_peak_ratios(std::vector<SeriesRow>& rows) {
   if (rows.front().scenario != kBalanced) return;
   const Figures& even = rows.front().figures;
@@ -137,7 +137,7 @@ std::vector<std::string> scenario_names(const StudySetup& setup, const std::stri
   if (names.empty())
     throw InvalidArgument(
         "--scenarios",
-        fmt::format("no scenario of {} experts has a name with '{}' in it", setup.shape.num_experts, filter),
+        fmt::format("with {} experts, no scenario name contains '{}'", setup.shape.num_experts, filter),
         fmt::format("part of one of: {}", fmt::join(all, ", ")));
   return names;
 }

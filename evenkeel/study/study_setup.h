@@ -1,5 +1,5 @@
-// The set-up that the benchmarks' measurements have in common: a seeded layer with homes in the order of
-// experts, the planners that run it, and how often.
+// The set-up shared by the benchmarks: a seeded layer with homes in the order of experts, its planners, and
+// the number of rounds.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ struct StudySetup {
   MoeShape shape;
   std::uint64_t seed = 1;
   int ranks = 8;
-  std::int64_t tokens = 2048;  // for each rank
+  std::int64_t tokens = 2048;  // per rank
   int pairs = 41;
   bool backward = false;
-  std::vector<PlannerOptions> planners;  // one at least
+  std::vector<PlannerOptions> planners;  // at least one
   Budget budget;
   RankPlaces where = {};
 };
 
-// By the name of the measurement under way: its progress.
+// Returns the progress callback for the measurement named `what`.
 using NamedProgress = std::function<RoundProgress(const std::string& what)>;
 
-// The planners beside plain ep, all in the budget; without inputs.
+// The planners beside plain ep, all with the set-up's budget. The inputs are left unset.
 ExperimentSetup experiment_of(const StudySetup& setup);
-// Other candidates of the same layer. `inputs` must outlive what is returned.
+// The same layer with other candidates. `inputs` must outlive the result.
 ExperimentSetup experiment_of(const StudySetup& setup, const LayerInputs& inputs, const Candidate& reference,
                               std::vector<Candidate> candidates, int rounds);
-// For batches of up to so many tokens over all ranks. Throws Unsupported, before anything of it is made,
-// where the machine has not enough memory.
+// Inputs for batches of up to `tokens` tokens over all ranks. Throws Unsupported, before any of it is made,
+// if the machine has too little memory.
 LayerInputs seeded_inputs(const StudySetup& setup, std::int64_t tokens);
 // A seeded batch of a named workload.
 Batch scenario_batch(const StudySetup& setup, const std::string& scenario);

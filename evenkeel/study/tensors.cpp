@@ -32,7 +32,7 @@ void in_parallel(std::int64_t count, const Body& body) {
   std::int64_t part = 1;
   try {
     for (; part < parts; ++part) others.emplace_back(body, count * part / parts, count * (part + 1) / parts);
-  } catch (const std::system_error&) {  // no more threads to be had: what is left is done here
+  } catch (const std::system_error&) {  // no more threads available: this thread does the rest
     body(count * part / parts, count);
   }
   body(0, count / parts);
@@ -48,7 +48,7 @@ void fill(const Tensor& tensor, const Value& value) {
   });
 }
 
-// make(elements, inputs of a row; 0 for biases)
+// Calls make(elements, inputs per row) for each tensor; inputs is 0 for biases.
 template <class Make>
 ExpertModel make_experts(const ExpertShape& shape, int num_experts, const Make& make) {
   ExpertModel model{shape, num_experts, {}, {}, {}, {}};
@@ -134,7 +134,7 @@ ExpertModel trained_experts(const TrainedLayer& trained, DataType type) {
 
 namespace {
 
-// `which` rows: 0 for those that forward reads, 1 for the gradients of its output.
+// `which` is 0 for the rows that forward reads, 1 for the gradients of its output.
 Tensor seeded_rows(const ExpertShape& shape, std::int64_t tokens, std::uint64_t seed, std::uint64_t which) {
   return seeded_tensor(shape.type, tokens * shape.hidden, 4 * seed + (1u << 30) + which, std::sqrt(3.0));
 }

@@ -1,4 +1,5 @@
-// Numbers for layers to compute with: seeded, the same on every machine and for any number of ranks.
+// Numbers for layers to compute with. They come from a seed, and are the same on every machine and for any
+// number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,11 @@
 
 namespace evenkeel {
 
-// Numbers of a type that is known at run time.
+// Numbers whose type is known only at run time.
 class Tensor {
  public:
   Tensor() = default;
-  // Not initialised.
+  // Elements are not initialised.
   Tensor(DataType type, std::int64_t count);
 
   DataType type() const { return type_; }
@@ -37,7 +38,7 @@ class Tensor {
 
 // Uniform in (-amplitude, amplitude); element i depends on (seed, i) alone.
 Tensor seeded_tensor(DataType type, std::int64_t count, std::uint64_t seed, double amplitude);
-// `values` over and over, rounded to the type.
+// Repeats `values` up to `count`, rounded to the type.
 Tensor repeated_tensor(DataType type, std::int64_t count, std::span<const float> values);
 
 // The weights of all experts of a layer, shared by the ranks.
@@ -51,23 +52,23 @@ struct ExpertModel {
 };
 
 ExpertModel zero_experts(const ExpertShape& shape, int num_experts);
-// Scaled so that inputs of variance 1 give outputs of about that size.
+// Scaled so that inputs of variance 1 give outputs of variance about 1.
 ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint64_t seed);
 
-// Those of a file, rounded to the type.
+// The experts of a file, rounded to the type.
 ExpertModel trained_experts(const TrainedLayer& trained, DataType type);
 
-// The tensors that a layer's steps read, over all ranks.
+// The tensors that a layer's steps read, for all ranks.
 struct LayerInputs {
   ExpertModel experts;
   Tensor hidden;       // [tokens, D]
-  Tensor grad_output;  // the same, with backward
+  Tensor grad_output;  // [tokens, D]; only with backward
 };
 
-// Rows of variance 1.
+// Seeded inputs whose rows have variance 1.
 LayerInputs seeded_inputs(const ExpertShape& shape, int num_experts, std::int64_t tokens, std::uint64_t seed,
                           bool backward);
-// The file's experts and, where it has any, rows, over and over; the rest seeded.
+// The file's experts, and its rows if it has any, repeated; the rest is seeded.
 LayerInputs trained_inputs(const TrainedLayer& trained, DataType type, std::int64_t tokens,
                            std::uint64_t seed, bool backward);
 

@@ -10,10 +10,11 @@ namespace internal {
 
 namespace {
 
-// Gradients of borrowed weights are summed in f32 before they go home; scores are turned to f32 for the loss.
+// Gradients of borrowed weights are summed in f32 before they go home. Scores are converted to f32 for the
+// loss.
 constexpr std::int64_t f32_bytes = 4;
 
-// Beside what layers keep.
+// Rows that a stage has besides those that its layers keep.
 class StageRows {
  public:
   StageRows(const MemoryModel& memory, int stage, OneLayer one)
@@ -53,8 +54,8 @@ class StageRows {
                                   (setup_.bytes.weight + f32_bytes))});
   }
 
-  // A layer's weights, and those of what is computed next on their way: another layer, the embedding or the
-  // head. The gradients of one with their copy that is summed and scattered.
+  // Weights: one layer, and whatever is computed next and is being gathered (another layer, the embedding or
+  // the head). Gradients: those of one of them, and the copy that is reduced and scattered.
   void add_gathered_layers() {
     const Wide layer = memory_.largest_layer(stage_);
     const Wide table = divide_up(Wide{model_.vocabulary} * model_.hidden, setup_.parallel.tensor);
@@ -116,14 +117,15 @@ Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t recei
   const Wide bytes = numbers * setup.micro_batch * row.bytes_per_number;
   const std::int64_t shares = setup.parallel.tensor * setup.parallel.context;
   const std::int64_t granule = setup.extra.allocation_granule;
-  // Eq. 2 multiplies by m_g before it divides; whole tensors are rounded one by one.
+  // Eq. 2 multiplies by m_g before it divides. With a granule, each tensor is rounded up separately.
   if (granule == 0)
     return internal::divide_up(bytes * row.copies, shares) + Wide{row.constant_bytes} * row.copies;
   return row.copies * (internal::round_up(internal::divide_up(bytes, shares), granule) +
                        internal::round_up(row.constant_bytes, granule));
 }
 
-// The kinds of layer that a stage has, where they are told apart: what one layer takes is the larger's.
+// The kinds of layer on a stage. They differ only with kept_tensors; a single layer then counts as the larger
+// kind.
 std::vector<OneLayer> kinds_of_layer(const MemoryModel& memory, int stage) {
   const bool both = memory.setup().extra.kept_tensors && memory.has_experts(stage) &&
                     memory.piece_layers(stage, MemoryModel::Part::dense) > 0;
@@ -134,12 +136,12 @@ std::vector<OneLayer> kinds_of_layer(const MemoryModel& memory, int stage) {
 std::int64_t rows_that_fit(const std::vector<ActiveRow>& rows, const MemorySetup& setup, Wide bytes,
                            std::int64_t received) {
   Wide fixed = 0;
-  Wide of_received = 0;  // times t c
+  Wide of_received = 0;  // multiplied by t c
   for (const ActiveRow& row : rows) {
     fixed += bytes_of(row, setup, row.of_all_chunks ? received : 0, 1);
     if (row.of_received == 0 || row.of_all_chunks) continue;
     of_received += Wide{row.of_received} * row.copies * setup.micro_batch * row.bytes_per_number;
-    // The bytes that rounding may add, whatever the rows.
+    // The most bytes that rounding can add, for any number of rows.
     fixed += Wide{row.copies} * setup.extra.allocation_granule;
   }
   const Wide left = bytes - fixed;

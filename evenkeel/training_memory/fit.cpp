@@ -14,7 +14,7 @@ using internal::Wide;
 
 namespace {
 
-// Beyond this no sequence is looked for.
+// The longest sequence that is tried.
 constexpr std::int64_t longest = std::int64_t{1} << 40;
 
 bool fits_with(const MemoryModel& memory, std::int64_t sequence, ReceivedRows received,
@@ -25,7 +25,8 @@ bool fits_with(const MemoryModel& memory, std::int64_t sequence, ReceivedRows re
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
 
-// 0 for none: active memory never grows with chunks, and ends to shrink with one row or token a chunk.
+// Returns 0 if no count is enough. Active memory never grows with chunks, and stops shrinking at one row or
+// token a chunk.
 std::int64_t fewest_chunks(const MemoryModel& memory, const StageFit& stage, std::int64_t received,
                            const DeviceMemory& device) {
   const auto fit_in = [&](std::int64_t chunks) {
@@ -68,7 +69,7 @@ StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, 
   result.most_received =
       memory.most_received(stage, device.available_bytes, result.static_bytes, result.received);
   result.choice = choose_chunks(memory, result, result.received, device);
-  if (result.choice.least_chunks > 0)  // what is counted of a chunk's tokens is less in more chunks
+  if (result.choice.least_chunks > 0)  // bytes per chunk token shrink with more chunks
     result.most_received =
         std::max(result.most_received, narrow(divide_up(Wide{result.received}, result.choice.least_chunks)));
   result.active_bytes = total_bytes(memory.active_items(stage, result.received, result.choice.chunks));

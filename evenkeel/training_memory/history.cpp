@@ -17,7 +17,7 @@ int stage_of(const MemoryModel& memory, std::int64_t layer) {
   return 0;
 }
 
-// By column of the history: all layers of the model have one, or those with experts.
+// The stage of each column of the history. Columns are all layers of the model, or those with experts.
 std::vector<int> stages_of(const MemoryModel& memory, std::int64_t columns) {
   const ModelDescription& model = memory.model();
   std::vector<int> stages;
@@ -34,16 +34,17 @@ void validate(const RecordedCounts& counts, const ModelDescription& model) {
     fail("is not [steps, layers] of rows, nor [steps, layers, experts] of assignments");
   if (shape[0] < 1) fail("has no steps");
   if (shape[1] != model.num_layers && shape[1] != model.num_moe_layers())
-    fail(fmt::format("is of {} layers; the model has {}, {} of them with experts", shape[1], model.num_layers,
+    fail(fmt::format("has {} layers; the model has {}, {} of them with experts", shape[1], model.num_layers,
                      model.num_moe_layers()));
   if (shape.size() == 3 && shape[2] != model.experts.count)
-    fail(fmt::format("is of {} experts; the model has {}", shape[2], model.experts.count));
+    fail(fmt::format("has {} experts; the model has {}", shape[2], model.experts.count));
   constexpr std::int64_t most_rows_read = std::int64_t{1} << 32;
   for (const std::int64_t count : counts.values)
-    if (count < 0 || count > most_rows_read) fail(fmt::format("has {}, which is no number of rows", count));
+    if (count < 0 || count > most_rows_read)
+      fail(fmt::format("has {}, which is not a number of rows", count));
 }
 
-// The rank that has the most, of ranks with contiguous experts.
+// Assignments of the fullest rank, with contiguous experts.
 std::int64_t fullest(std::span<const std::int64_t> experts, std::int64_t ranks) {
   const std::int64_t count = std::ssize(experts);
   std::int64_t most = 0;
@@ -80,7 +81,7 @@ ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& me
   const std::vector<int> stages = stages_of(memory, history.layers);
   ChunkHistory chosen{.layers = history.layers, .first_step = history.first_step};
   for (std::size_t at = 0; at < history.rows.size(); ++at) {
-    // In the paper's unit: for each sequence of the micro-batch, before t and c divide.
+    // Convert to the paper's unit: rows per sequence of the micro-batch, before they are divided by t and c.
     const std::int64_t shares = parallel.tensor * parallel.context;
     const std::int64_t shared = history.rows[at] > most_rows / shares ? most_rows : history.rows[at] * shares;
     const std::int64_t received = (shared + memory.setup().micro_batch - 1) / memory.setup().micro_batch;

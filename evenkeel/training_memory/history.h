@@ -11,11 +11,11 @@
 
 namespace evenkeel {
 
-// Counts as a file has them: [steps, layers] rows of the fullest rank, or [steps, layers, experts] of
-// assignments, which ranks with equal parts of the experts receive.
+// Counts as in a file: [steps, layers] rows of the fullest rank, or [steps, layers, experts] assignments. In
+// the latter, each rank receives those of an equal part of the experts.
 struct RecordedCounts {
   std::string file;
-  std::string array;  // its name there
+  std::string array;  // the array's name in the file
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> values;
 };
@@ -29,9 +29,9 @@ struct ReceivedHistory {
   std::int64_t steps() const { return layers == 0 ? 0 : std::ssize(rows) / layers; }
 };
 
-// Throws ParseError if layers or experts are not those of the model, or a count is none.
+// Throws ParseError if layers or experts differ from the model's, or a value is not a valid count.
 ReceivedHistory received_history(const RecordedCounts& counts, const MemoryModel& memory);
-// The steps in begin..end-1.
+// The steps [begin, end).
 ReceivedHistory cut(const ReceivedHistory& history, std::int64_t begin, std::int64_t end);
 
 struct ChunkHistory {
@@ -45,7 +45,7 @@ struct ChunkHistory {
   }
 };
 
-// Of each layer by the stage that has it.
+// Chooses the chunks of each layer with the memory of its stage.
 ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& memory, const Fit& fit,
                            const DeviceMemory& device);
 

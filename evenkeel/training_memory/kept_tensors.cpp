@@ -1,6 +1,6 @@
-// The tensors that a training framework keeps of a layer for backward, one by one: those of Megatron-Core
-// with fused attention, norms, permutation and activation, and with router weights multiplied in between the
-// experts' products. Tensors are named by what they go into.
+// The tensors that a training framework keeps per layer for backward. They are those of Megatron-Core with
+// fused attention, norms, permutation and activation, and with router weights applied between the experts'
+// products. Each tensor is named by what reads it.
 #include <algorithm>
 
 #include "evenkeel/training_memory/internal/active_rows.h"
@@ -9,7 +9,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::int64_t score_bytes = 4;  // of the router, in f32
+constexpr std::int64_t score_bytes = 4;  // bytes of a router score, f32
 
 class KeptTensors {
  public:
@@ -37,11 +37,11 @@ class KeptTensors {
   struct Tensor {
     std::int64_t of_token = 0;
     std::int64_t of_received = 0;
-    bool again = false;      // computed again in backward, one layer at a time
-    std::int64_t bytes = 0;  // of a number; 0: the activations'
+    bool again = false;      // recomputed in backward, one layer at a time
+    std::int64_t bytes = 0;  // bytes per number; 0: as the activations
   };
 
-  // Turns to the layers with this part; false where there are none, or what they keep is another layer's.
+  // Selects the layers with this part. False if there are none, or if only the other kind of layer keeps it.
   bool has(MemoryModel::Part part) {
     layers_ = memory_.piece_layers(stage_, part);
     in_one_layer_ = (part != MemoryModel::Part::experts || one_ == OneLayer::with_experts) &&
@@ -74,7 +74,7 @@ class KeptTensors {
     add("qkv_input", {.of_token = model_.hidden, .again = again});
     if (shape.latent) return add_latent(*shape.latent);
     const std::int64_t queries = shape.heads * shape.head_dim;
-    // Each tensor-parallel device has a key head at least.
+    // Each tensor-parallel device has at least one key head.
     const std::int64_t keys = std::max(shape.kv_heads, setup_.parallel.tensor) * shape.head_dim;
     if (shape.query_key_norm != AttentionShape::QueryKeyNorm::none)
       add("query_key_norm", {.of_token = queries + keys});
@@ -84,7 +84,7 @@ class KeptTensors {
     add("output_input", {.of_token = queries});
   }
 
-  // The compressed queries, and keys and values, each before and after its norm; then those of every head.
+  // Compressed queries, keys and values, each before and after its norm; then those of every head.
   void add_latent(const LatentAttention& latent) {
     const std::int64_t heads = model_.attention.heads;
     const bool again = setup_.selective.mla_up_proj;
@@ -101,7 +101,7 @@ class KeptTensors {
     const std::int64_t width = model_.expert_row_width();
     const std::int64_t inner = experts.intermediate / setup_.parallel.expert_tensor;
     add("router_input", {.of_token = model_.hidden, .again = selective.layernorm});
-    // As the router makes them, and as probabilities.
+    // The router's scores, and their probabilities.
     add("router_scores", {.of_token = 2 * experts.count, .again = selective.moe, .bytes = score_bytes});
     add("expert_input", {.of_received = width, .again = selective.moe});
     add("expert_hidden", {.of_received = gate_and_up_width(model_, inner), .again = selective.moe});
@@ -125,9 +125,9 @@ class KeptTensors {
   const MemorySetup& setup_;
   int stage_;
   OneLayer one_;
-  std::int64_t layers_ = 0;    // that have the tensors being added, of one piece of the pipeline
-  bool in_one_layer_ = false;  // whether the one layer, whose gradients are there, has them
-  ActiveRow gradients_;        // of all tensors of the one layer, in the activations' type
+  std::int64_t layers_ = 0;    // in one piece of the pipeline, with the tensors being added
+  bool in_one_layer_ = false;  // whether the layer that holds gradients has these tensors
+  ActiveRow gradients_;        // for all tensors of that layer, in the activations' type
   std::vector<ActiveRow> rows_;
 };
 

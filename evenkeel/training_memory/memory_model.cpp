@@ -30,21 +30,21 @@ void require_degrees(const Parallelism& parallel) {
                           fmt::format("at most {} devices", most_devices));
 }
 
-// That the devices of a stage together hold whole copies of its experts.
+// Throws unless the devices of a stage together hold whole copies of its experts.
 void require_whole_experts(const Parallelism& parallel) {
   const std::int64_t devices = parallel.stage_devices();
   if (devices % parallel.expert_parts() == 0) return;
   throw InvalidArgument(
       "parallel",
       fmt::format(
-          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, no multiple of ep={} x etp={} = {}, "
+          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, not a multiple of ep={} x etp={} = {}, "
           "so that they cannot hold whole copies of the experts",
           parallel.tensor, parallel.context, parallel.data, devices, parallel.expert, parallel.expert_tensor,
           parallel.expert_parts()),
       fmt::format("dp={} or a multiple, or ep x etp that divides {}", parallel.least_data(), devices));
 }
 
-// That the model has what backward is to compute again.
+// Throws unless the model has the parts that backward should recompute.
 void require_parts(const ModelDescription& model, const SelectiveRecompute& selective) {
   const auto require = [](bool has, const char* part, const char* lack) {
     if (!has)
@@ -93,13 +93,13 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
     throw InvalidArgument("recompute",
                           setup.full_recompute
-                              ? "parts of a layer beside all of it"
+                              ? "parts of a layer beside full recomputation"
                               : "parts of a layer, which the paper's Table 2 does not tell apart",
                           "parts without full recomputation, of the tensors that frameworks keep");
   require_parts(model, setup.selective);
 }
 
-// Cut as evenly as layers allow.
+// Cuts the layers as evenly as possible.
 std::vector<PipelinePiece> even_pieces(const ModelDescription& model, const Parallelism& parallel) {
   std::vector<PipelinePiece> pieces(static_cast<std::size_t>(parallel.pipeline * parallel.virtual_stages));
   const std::int64_t number = std::ssize(pieces);
@@ -165,7 +165,7 @@ MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     parts.dense |= weight.kind == WeightKind::dense;
   }
   layers_.resize(static_cast<std::size_t>(setup_.parallel.pipeline));
-  for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {  // dealt to the stages in turns
+  for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {  // dealt to the stages in turn
     auto& layers = layers_[piece % layers_.size()];
     layers.insert(layers.end(), pieces_[piece].begin(), pieces_[piece].end());
   }

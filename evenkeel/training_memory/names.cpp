@@ -46,8 +46,7 @@ ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
   for (const std::string& name : without) {
     const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
     if (term == named_terms.end() || !(terms.*term->on) || named(name))
-      throw InvalidArgument("--without", fmt::format("'{}'", name),
-                            "a term that is counted without being named");
+      throw InvalidArgument("--without", fmt::format("'{}'", name), "a term that is counted by default");
     terms.*term->on = false;
   }
   if (terms.expert_outputs && !terms.kept_tensors)
@@ -95,22 +94,22 @@ namespace {
 
 constexpr std::size_t most_symbols = 1 << 16;
 
-// "(tt|)*2" is "tt|tt|".
+// Expands repeats: "(tt|)*2" becomes "tt|tt|".
 std::string without_repeats(const std::string& argument, const std::string& text) {
   const auto fail = [&](const char* why) -> void {
     throw InvalidArgument(argument, fmt::format("'{}' {}", text, why),
                           "layers of each piece (3,4,4,3), or Megatron-Core's E, t, m, L and | with (..)*N");
   };
-  std::vector<std::size_t> open;  // parentheses: where what they hold begins
+  std::vector<std::size_t> open;  // where the content of each open parenthesis begins
   std::string all;
-  std::size_t last = 0;  // where what a * would repeat begins
+  std::size_t last = 0;  // begin of the text that a * would repeat
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char symbol = text[i];
     if (symbol == ',' || symbol == ' ') continue;
     if (symbol == '(') {
       open.push_back(all.size());
     } else if (symbol == ')') {
-      if (open.empty()) fail("closes what is not open");
+      if (open.empty()) fail("closes a ( that is not open");
       last = open.back();
       open.pop_back();
     } else if (symbol == '*') {
@@ -122,13 +121,13 @@ std::string without_repeats(const std::string& argument, const std::string& text
       for (std::int64_t n = 1; n < times; ++n) all += part;
       i = digits - 1;
     } else if (std::string_view("EtmL|").find(symbol) == std::string_view::npos) {
-      fail("has another symbol");
+      fail("has an unknown symbol");
     } else {
       last = all.size();
       all += symbol;
     }
   }
-  if (!open.empty()) fail("does not close what it opens");
+  if (!open.empty()) fail("does not close its (");
   return all;
 }
 

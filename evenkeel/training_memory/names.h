@@ -1,5 +1,5 @@
-// Names of the parts of a memory set-up: degrees of parallelism, the terms beside the paper's, and
-// the parts of a layer that backward computes again.
+// Names of the parts of a memory set-up: degrees of parallelism, extra terms, and the parts of a layer that
+// backward recomputes.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ inline constexpr std::array<std::pair<std::string_view, std::int64_t Parallelism
      {"vp", &Parallelism::virtual_stages},
      {"cp", &Parallelism::context},
      {"etp", &Parallelism::expert_tensor}}};
-// "tp=2,pp=4", without what is 1.
+// "tp=2,pp=4"; degrees of 1 are left out.
 std::string to_text(const Parallelism& parallel);
 
-// A term that frameworks hold beside the paper's.
+// A term that frameworks hold and the paper leaves out.
 struct NamedTerm {
   std::string_view name;
   bool ExtraTerms::*on;
-  bool usual;       // in every framework
-  bool beside_all;  // of those that all of the paper's terms can stand beside
+  bool usual;       // held by every framework
+  bool beside_all;  // compatible with all of the paper's terms
 };
-// How the optimizer and weights are sharded is the trainer's choice, and so is where router weights scale;
-// the others are there in every framework.
+// Not usual are sharding of the optimizer and weights, and scaling by router weights outside the experts'
+// kernels: these are the trainer's choice.
 inline constexpr std::array<NamedTerm, 11> named_terms = {
     {{"replicated", &ExtraTerms::replicated, true, true},
      {"sharded-optimizer", &ExtraTerms::sharded_optimizer, false, true},
@@ -44,16 +44,16 @@ inline constexpr std::array<NamedTerm, 11> named_terms = {
      {"layer-gradients", &ExtraTerms::layer_gradients, true, false},
      {"fsdp", &ExtraTerms::fully_sharded, false, false},
      {"expert-outputs", &ExtraTerms::expert_outputs, false, false}}};
-// "logits,fsdp": names of terms, or "all". Throws InvalidArgument.
+// Parses "logits,fsdp": names of terms, or "all". Throws InvalidArgument.
 std::vector<std::string> parse_terms(const std::string& argument, const std::string& text);
-// Of those that are on.
+// Names of the terms that are on.
 std::vector<std::string_view> names_of(const ExtraTerms& terms);
 
 // How the loss treats the scores over the vocabulary.
 enum class CrossEntropy { plain, fused, chunked };
 inline constexpr std::array<const char*, 3> cross_entropies = {"plain", "fused", "chunked"};
-// The usual terms, or with `paper` none, with those that are named and without the others. Throws
-// InvalidArgument for a term of one that the other does not count.
+// The usual terms (with `paper` none), plus those in `with`, minus those in `without`. Throws InvalidArgument
+// for a term in `without` that is not counted, and for terms that need kept_tensors without it.
 ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
                          const std::vector<std::string>& without, bool paper, CrossEntropy cross_entropy);
 
@@ -69,9 +69,9 @@ inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute:
 void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup);
 std::string recompute_text(const MemorySetup& setup);
 
-// Pieces of the pipeline: their layers ("3,4,4,3": the embedding is in the first, the head and layers for
-// further tokens in the last), or as Megatron-Core's --pipeline-model-parallel-layout writes them
-// ("Et*3|(tt|)*29m|L"). Throws InvalidArgument.
+// Pieces of the pipeline, in one of two forms. Their layers ("3,4,4,3"): the embedding is in the first piece,
+// the head and the multi-token-prediction layers in the last. Or Megatron-Core's
+// --pipeline-model-parallel-layout ("Et*3|(tt|)*29m|L"). Throws InvalidArgument.
 std::vector<PipelinePiece> parse_pipeline(const std::string& argument, const std::string& text,
                                           std::int64_t prediction_layers);
 

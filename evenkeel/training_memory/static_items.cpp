@@ -1,4 +1,4 @@
-// Eq. 1, by what the weights are for.
+// Eq. 1, split by what the weights are for.
 #include <algorithm>
 #include <array>
 
@@ -11,8 +11,8 @@ namespace {
 
 using internal::Wide;
 
-// What a device holds of a weight before data parallelism cuts it: Eq. 1 divides everything but experts by t;
-// tensors that all heads or experts share are whole where that term is on.
+// The shape of a weight on one device, before data parallelism cuts it. Eq. 1 divides everything but experts
+// by t. With the term `replicated`, tensors that all heads or experts share are whole.
 std::vector<std::int64_t> here(const Weight& weight, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
   if (weight.kind == WeightKind::experts || setup.extra.replicated)
@@ -20,7 +20,7 @@ std::vector<std::int64_t> here(const Weight& weight, const MemorySetup& setup) {
   return {internal::narrow(internal::divide_up(Wide{weight.numbers()}, parallel.tensor))};
 }
 
-// On how many devices of a stage the same numbers are.
+// The number of devices in a stage that hold the same numbers of this weight.
 std::int64_t sharers(const Weight& weight, const Parallelism& parallel) {
   return weight.kind == WeightKind::experts ? parallel.stage_devices() / parallel.expert_parts()
                                             : parallel.data * parallel.context;
@@ -32,8 +32,8 @@ struct Sum {
   Wide trained = 0;
   Wide states = 0;
 
-  // FSDP cuts the first axis, so that a device holds whole rows, and of experts that are fewer than devices
-  // the next; optimizer states alone are cut as one piece.
+  // FSDP cuts the first axis, so a device holds whole rows. If there are fewer experts than devices, it cuts
+  // the next axis. Optimizer states alone are cut as one flat piece.
   void add(const Weight& weight, const MemorySetup& setup) {
     std::vector<std::int64_t> shape = here(weight, setup);
     const std::int64_t number = sharers(weight, setup.parallel);
@@ -78,7 +78,7 @@ std::int64_t MemoryModel::largest_layer(int stage) const {
 
 std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   std::array<Sum, weight_kinds.size()> sums;
-  // A head that is the embedding is one with it only where both are on one device.
+  // A tied head shares the embedding's weights only if both are on one device.
   const bool own_head = model_.tied_embeddings && has_head(stage) && !has_embedding(stage);
   for (const Weight& weight : model_.weights) {
     if (holds(stage, weight)) sums[static_cast<std::size_t>(weight.kind)].add(weight, setup_);

@@ -50,7 +50,7 @@ class Beside(CompareTest):
         self.assertEqual(
             level["answers"], [self.methods(point)["level"]["verdict"]["answer"] for point in swept["comparisons"]]
         )
-        self.assertRegex(swept["bottleneck"], r"^at 2 \w+ takes the most of a step of plain EP \(\d+ %\)")
+        self.assertRegex(swept["bottleneck"], r"^at 2 \w+ takes the largest part of plain EP's step \(\d+ %\)")
 
 
 if __name__ == "__main__":

@@ -249,7 +249,7 @@ class Split(CompareTest):
 
     def test_of_one_step_alone_both_are_that_one_and_it_is_said(self):
         self.assertEqual(self.judged(self.trace(), "--ranks", RANKS, "--step-tokens", 400), {
-            "placed_on": "the same data, so figures of placements flatter them", "judged_on": "step 0 of t.npz",
+            "placed_on": "the same data, so placements look better than they are", "judged_on": "step 0 of t.npz",
             "same_data": True, "steps": 1,
         })  # fmt: skip
 
@@ -267,7 +267,7 @@ class Split(CompareTest):
         self.trace()
         words = ["t.npz", "--ranks", RANKS, *self.machine(), "--methods", "eplb:4,level"]
         said = self.compare(*words, "--place-every", 5, "--csv", "s.csv")
-        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 anew after every 5 steps, from these")
+        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 made anew after every 5 steps, from these")
         moved = [float(row["moved_bytes"]) for row in self.rows("s.csv") if row["method"] == "eplb:4@5"]
         for step, each in enumerate(moved):
             (self.assertGreater if step in (5, 10, 15) else self.assertEqual)(each, 0, step)
@@ -276,7 +276,7 @@ class Split(CompareTest):
             self.assertEqual(self.methods(said)[name]["moved_bytes"], 0)
         self.trace("other.npz", seed=7)
         both = self.compare(*words, "--place-every", 5, "--place-from", "other.npz")
-        self.assertEqual(both["placed_on"], "other.npz; with @5 anew after every 5 steps, from these")
+        self.assertEqual(both["placed_on"], "other.npz; with @5 made anew after every 5 steps, from these")
 
     def test_several_traces_are_one_behind_the_other(self):
         self.trace(), self.trace("u.npz", seed=9)
@@ -365,7 +365,7 @@ class Machines(CompareTest):
     def test_a_device_s_rates_are_assumed_and_said(self):
         self.trace()
         said = self.compare("t.npz", "--ranks", RANKS, *self.machine()[:2], "--device", "h100")
-        self.assertTrue(said["notes"][0].startswith("h100 (H100 SXM): that 50 % of the datasheet's products"))
+        self.assertTrue(said["notes"][0].startswith("h100 (H100 SXM): assumes 50 % of the datasheet's compute"))
         preset = self.compare("t.npz", "--topology", "4xh100", *self.machine()[:2])
         self.assertEqual(preset["notes"][0], said["notes"][0])
 
@@ -390,7 +390,9 @@ class Methods(CompareTest):
         said = self.compare(self.trace(), "--ranks", RANKS, "--methods", "slots,eplb:8+level,ep,all,joint+llep")
         self.assertEqual(list(self.methods(said)), ["ep", "slots", "eplb:8+level", "all", "joint+llep"])
         what = {name: method["what"] for name, method in self.methods(said).items()}
-        self.assertEqual(what["eplb:8+level"], "8 copies of popular experts; each step's excess moves to the level")
+        self.assertEqual(
+            what["eplb:8+level"], "8 copies of popular experts; each step's excess moves until ranks are level"
+        )
         self.assertEqual(what["slots"], "experts in order; 2 borrowed experts a rank stay from step to step")
 
     def test_parts_may_be_in_any_order(self):
@@ -427,7 +429,7 @@ class Refusals(CompareTest):
             ("ep+ep", "'ep+ep': 'ep' is the second part of its kind"),
             ("joint+robust", "'joint+robust': 'robust' is the second part of its kind"),
             ("eplb+ep", "'eplb+ep': 'eplb' needs a number, as in eplb:8"),
-            ("fsdp+ep", "'fsdp+ep': 'fsdp' is a method by itself"),
+            ("fsdp+ep", "'fsdp+ep': 'fsdp' cannot be combined with other parts"),
             ("slots:70000", "'slots:70000' needs a whole number in 1..65536"),
             ("eplb:0", "'eplb:0' needs a whole number in 1..65536"),
             ("eplb:-4", "'eplb:-4' needs a whole number in 1..65536"),
@@ -441,11 +443,11 @@ class Refusals(CompareTest):
         for given, message in [
             ("ep,ep", "'ep' twice; allowed: each method once"),
             ("fsdp", "fsdp needs sizes and rates; allowed: a model and a machine"),
-            ("best", "best needs sizes and rates, which predict the fastest; allowed: level, or a model and a machine"),
+            ("best", "best needs sizes and rates to predict the fastest; allowed: level, or a model and a machine"),
             ("memfine", "memfine needs a budget, and a model that says how large rows are; allowed: a budget beside it"),
             ("llep+budget",
              "llep+budget needs a budget, and a model that says how large rows are; allowed: a budget beside it"),
-            ("level-links", "level-links, but nothing is known of links, or all are alike; allowed: level, or a "
+            ("level-links", "level-links, but links are unknown or all alike; allowed: level, or a "
                             "topology whose links within nodes and across differ"),
             ("slots:9", "slots:9, but there are 8 experts; allowed: 1..8 slots"),
             ("eplb:4+slots:2", "eplb:4+slots:2, but slots need one home for each expert; allowed: slots over homes "
@@ -534,7 +536,7 @@ class Refusals(CompareTest):
         self.refused([trace, "--topology", "bad.json"], "--topology: gives speeds, but steps are planned and timed for "
                      "ranks that are alike; allowed: a topology without speeds")  # fmt: skip
         self.write("bad.json", {"format": "evenkeel.topology.v1", "node_of_rank": [0] * 9 + [1] * 7})
-        self.refused([trace, "--topology", "bad.json"], "--topology: 16 ranks are 2 groups of 8, which it makes unlike; "
+        self.refused([trace, "--topology", "bad.json"], "--topology: 16 ranks make 2 groups of 8, and these differ; "
                      "allowed: nodes and ranks that are alike in all groups of expert parallelism")  # fmt: skip
 
     def test_options_that_would_have_no_effect(self):
@@ -550,8 +552,8 @@ class Refusals(CompareTest):
             (["--top-k", 3], "--top-k: 3, but t.npz has 2 a token; allowed: 1..2"),
         ]:  # fmt: skip
             self.refused([*self.here, *words], message)
-        self.refused(["c.npz", "--ranks", RANKS, "--step-tokens", 10], "--step-tokens: c.npz has loads, whose steps are "
-                     "its own; allowed: a trace, or to leave it out")  # fmt: skip
+        self.refused(["c.npz", "--ranks", RANKS, "--step-tokens", 10], "--step-tokens: c.npz has loads, already "
+                     "divided into steps; allowed: a trace, or to leave it out")  # fmt: skip
         self.refused(["c.npz", "--ranks", RANKS, "--top-k", 9], "--top-k: 9, but c.npz has 8 experts; allowed: 1..8")
 
     def test_a_csv_that_cannot_be_written_or_is_read(self):

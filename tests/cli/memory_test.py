@@ -222,7 +222,7 @@ class Memory(CommandTest):
             self.shown(*words)
         text = self.shown(*QWEN, "ep=8", "--recompute", "moe_act")
         for part in ["its layers kept but for moe_act",
-                     "chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1"]:  # fmt: skip
+                     "chunks are a feature of MemFine's and evenkeel's layers; for other trainers use --bins 1"]:  # fmt: skip
             self.assertIn(part, text)
 
     def test_what_is_wrong_is_refused_with_its_kind(self):
@@ -296,10 +296,10 @@ class Memory(CommandTest):
         alone = self.write("alone.json", nemotron | {"moe_shared_expert_intermediate_size": 8})
         self.assert_refused(["memory", "--model", alone], 4, "Unsupported", "(--model DIR: ", "evenkeel.memory(model)")
         for shape, value, part in [
-            ([2, 3], 1, "is of 3 layers; the model has 8"),
+            ([2, 3], 1, "has 3 layers; the model has 8"),
             ([0, 8], 1, "has no steps"),
-            ([1, 8], -1, "has -1, which is no number of rows"),
-            ([1, 8, 4], 1, "is of 4 experts; the model has 32"),
+            ([1, 8], -1, "has -1, which is not a number of rows"),
+            ([1, 8, 4], 1, "has 4 experts; the model has 32"),
             ([8], 1, "[steps, layers]"),
         ]:
             with self.subTest(shape=shape):

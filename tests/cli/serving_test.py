@@ -210,9 +210,9 @@ class Serving(CommandTest):
         ]:  # fmt: skip
             with self.subTest(words=words[3:]):
                 self.assertEqual(self.assert_refused(words, 2, "InvalidArgument", option, part)["argument"], option)
-        for counts, part in [("rows.npz", "is of 4 experts"), (TINY / "routing_step50.npz", "is of 32 experts")]:
+        for counts, part in [("rows.npz", "has 4 experts"), (TINY / "routing_step50.npz", "has 32 experts")]:
             words = [*served, "--parallel", "ep=2", "--counts", counts]
-            self.assert_refused(words, 2, "InvalidArgument", "--counts", part, "one of the model's 128")
+            self.assert_refused(words, 2, "InvalidArgument", "--counts", part, "a recording of the model's 128 experts")
         (self.folder / "whole.npz").write_bytes(npz("counts", [1, 128], [1] * 128))
         self.assert_refused(
             [*served, "--counts", "whole.npz"], 2, "InvalidArgument", "--counts", "does not say its steps"

@@ -156,7 +156,7 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   EXPECT_LT(moved.max_over_mean.median, all.summaries[0].max_over_mean.median);
   EXPECT_GT(moved.moved_bytes, 0);
   EXPECT_EQ(moved.answer, MethodSummary::Answer::does_not_pay);
-  EXPECT_THAT(moved.sentence, ::testing::HasSubstr("of experts that move to new homes"));
+  EXPECT_THAT(moved.sentence, ::testing::HasSubstr("for experts that move to new homes"));
 }
 
 // What lies in a slot is borrowed, not held besides.
@@ -196,10 +196,9 @@ TEST(Comparison, OfWhatDoesNotFitIsRefused) {
             "methods: memfine needs a budget, and a model that says how large rows are; allowed: a budget "
             "beside it");
   request.methods = "level-links";
-  EXPECT_EQ(
-      said(request),
-      "methods: level-links, but nothing is known of links, or all are alike; allowed: level, or a topology "
-      "whose links within nodes and across differ");
+  EXPECT_EQ(said(request),
+            "methods: level-links, but links are unknown or all alike; allowed: level, or a topology "
+            "whose links within nodes and across differ");
   request = {.machine = {.topology = Topology::uniform(1, 8)}, .methods = "fsdp"};
   EXPECT_EQ(said(request), "methods: fsdp needs sizes and rates; allowed: a model and a machine");
   request = request_of("8xh100", 16, 2);

@@ -25,9 +25,9 @@ TEST(Method, IsPartsJoined) {
   EXPECT_EQ(method.step, Method::Step::level);
   EXPECT_EQ(method.memory, Method::Memory::budget);
   EXPECT_EQ(method.name, "eplb:32+level+budget");
-  EXPECT_EQ(
-      method.description(),
-      "32 copies of popular experts; each step's excess moves to the level; in chunks that fit the budget");
+  EXPECT_EQ(method.description(),
+            "32 copies of popular experts; each step's excess moves until ranks are level; in chunks that "
+            "fit the budget");
   EXPECT_EQ(parse_method("slots:4").slots, 4);
   EXPECT_TRUE(parse_method("fsdp").fsdp);
   EXPECT_FALSE(parse_method("contiguous+llep").is_placed());
@@ -52,7 +52,7 @@ TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
   EXPECT_EQ(said("fast"), std::string("methods: 'fast' is no part of a method") + kAllowed);
   EXPECT_EQ(said(""), std::string("methods: '' is no part of a method") + kAllowed);
   EXPECT_EQ(said("level+fsdp"),
-            std::string("methods: 'level+fsdp': 'fsdp' is a method by itself") + kAllowed);
+            std::string("methods: 'level+fsdp': 'fsdp' cannot be combined with other parts") + kAllowed);
   EXPECT_EQ(said("llep+level"),
             std::string("methods: 'llep+level': 'level' is the second part of its kind") + kAllowed);
   EXPECT_EQ(said("eplb"), std::string("methods: 'eplb' needs a number, as in eplb:8") + kAllowed);

@@ -121,7 +121,7 @@ TEST(Steps, OfLoadsAreTheFilesOwnAndComeFromAllRanksAlike) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               steps_of(std::span(&recording, 1), {1, 1}, {.tokens = 3});
             }),
-            "step_tokens: loads has loads, whose steps are its own; allowed: a trace, or to leave it out");
+            "step_tokens: loads has loads, already divided into steps; allowed: a trace, or to leave it out");
 }
 
 TEST(Steps, OfSeveralRecordingsFollowEachOther) {

@@ -94,7 +94,7 @@ TEST(Sweep, OfWhatCannotBeIsRefusedBeforeAnythingRuns) {
   EXPECT_EQ(said("ranks=8,0"), "over: '0'; allowed: a whole number in 1..65536");
   EXPECT_EQ(said("ranks=8,6"), "over: 6 ranks; allowed: whole nodes of 4");
   EXPECT_EQ(said("link=3"),
-            "over: link, but no topology says what links are; allowed: a topology with links");
+            "over: link, but the topology does not describe links; allowed: a topology with links");
   EXPECT_EQ(said("step-tokens=many"), "over: 'many'; allowed: a whole number, 1 or more");
 }
 

@@ -260,9 +260,9 @@ TEST(ParsePipeline, TakesLayersOfEachPieceOrMegatronsLetters) {
        {std::pair("", "--pipeline-layout: "),
         {"3,,4", "--pipeline-layout: "},
         {"3,-1", "-1"},
-        {"Et)|L", "'Et)|L' closes what is not open"},
-        {"E(t|L", "does not close what it opens"},
-        {"Ex|L", "has another symbol; allowed: layers of each piece (3,4,4,3), or"},
+        {"Et)|L", "'Et)|L' closes a ( that is not open"},
+        {"E(t|L", "does not close its ("},
+        {"Ex|L", "has an unknown symbol; allowed: layers of each piece (3,4,4,3), or"},
         {"*3t|L", "repeats too much, or nothing"},
         {"E(t*60000)*60000|L", "repeats too much, or nothing"},
         {"Et*0|L", "0"},
@@ -374,15 +374,15 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
           "pp=9 with vp=2 makes more stages than the model has layers, 16");
   refused({.parallel = {.expert = 257}}, "ep=257, but the model has 256 experts; allowed: 1..256");
   refused({.sequence = 0}, "sequence: 0; allowed: 1 or more");
-  refused({.selective = {.moe = true}}, "recompute: parts of a layer beside all of it");
+  refused({.selective = {.moe = true}}, "recompute: parts of a layer beside full recomputation");
   refused({.parallel = {.expert_tensor = 3}}, "etp=3 does not divide the width of an expert, 2048");
   refused(
       {.parallel = {.expert = 8, .data = 4}},
-      "tp=1 x cp=1 x dp=4 makes 4 devices a pipeline stage, no multiple of ep=8 x etp=1 = 8, so that they "
+      "tp=1 x cp=1 x dp=4 makes 4 devices a pipeline stage, not a multiple of ep=8 x etp=1 = 8, so that they "
       "cannot hold whole copies of the experts; allowed: dp=8 or a multiple, or ep x etp that divides 4");
   refused(
       {.parallel = {.tensor = 2, .expert = 4, .data = 3, .context = 2, .expert_tensor = 2}},
-      "makes 12 devices a pipeline stage, no multiple of ep=4 x etp=2 = 8, so that they cannot hold whole "
+      "makes 12 devices a pipeline stage, not a multiple of ep=4 x etp=2 = 8, so that they cannot hold whole "
       "copies of the experts; allowed: dp=2 or a multiple, or ep x etp that divides 12");
 }
 

@@ -1,4 +1,4 @@
-// Checks of an operation's arguments that every backend makes.
+// Argument checks that every backend makes.
 #pragma once
 
 #include <fmt/format.h>

@@ -46,7 +46,7 @@ Cause find_blame(const Witness& witness, int rank, const char* operation, double
       return blame(witness, rank, peer, fmt::format("ended before it answered in {}", operation));
   }
   const std::string action = fmt::format("did not answer in {} within {:.3g} s", operation, deadline_seconds);
-  std::vector<int> met = {rank};  // in this order
+  std::vector<int> met = {rank};  // in the order of the search
   std::vector<int> further = awaited;
   for (std::size_t next = 1;; ++next) {
     for (int peer : further)

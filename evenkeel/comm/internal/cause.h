@@ -7,8 +7,8 @@ namespace evenkeel::internal {
 
 struct Cause {
   int peer = -1;      // the rank to blame
-  int other = -1;     // the one that `peer` itself blames, where two disagree
-  int found_by = -1;  // the rank that told the others
+  int other = -1;     // the rank that the error on `peer` itself names, if two ranks disagree
+  int found_by = -1;  // the rank that reported it to the others
   std::string message;
 };
 

@@ -1,9 +1,9 @@
-// A communicator whose collectives are messages too: checks arguments, and turns calls into operations of its
-// backend.
+// A communicator whose collectives consist of messages. It checks arguments and turns calls into operations
+// of the backend.
 //
-// Group      size(), and what an Operation needs of its ranks.
-// Operation  Filled by send(), receive(), meet() and reduce(), which returns space for every rank's values.
-//            In use from when it is posted until it is carried out or cancelled.
+// Group     Has size() and what an Operation needs to know of the ranks.
+// Operation Is filled by send(), receive(), meet() and reduce(); reduce() returns space for every rank's
+//           values. It is in use from its posting until it is carried out or cancelled.
 #pragma once
 
 #include <algorithm>
@@ -20,22 +20,21 @@
 
 namespace evenkeel::internal {
 
-// Collectives are matched apart from messages: their order and that of messages are independent.
+// Messages and collectives are matched independently of each other.
 enum class Channel : std::uint8_t { messages, collectives };
 
-// The part of a communicator that split() makes on this rank.
+// The new communicator that split() makes on this rank.
 struct Part {
   int color = 0;
-  std::vector<int> members;  // by their rank in what is split
-  int me = 0;                // among them
-  std::int64_t number = 0;   // the largest that any rank of what is split proposed
+  std::vector<int> members;  // their ranks in the parent
+  int me = 0;                // this rank's index in `members`
+  std::int64_t number = 0;   // the largest that any rank of the parent proposed
 };
 
 template <class Group, class Operation>
 class MessageCommunicator : public Communicator {
  public:
-  // With as many operations as a layer has pending at once; who has more makes them when they are first
-  // wanted.
+  // Starts with as many operations as a layer usually has pending at once; more are made on demand.
   MessageCommunicator(std::shared_ptr<Group> group, int me) : group_(std::move(group)), me_(me) {
     constexpr int kUsual = 4;
     for (int i = 0; i < kUsual; ++i) operations_.push_back(std::make_unique<Operation>(*group_, me_));
@@ -117,7 +116,7 @@ class MessageCommunicator : public Communicator {
 
   std::shared_ptr<Group> group_;
   int me_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // no fewer than were ever pending at once
+  std::vector<std::unique_ptr<Operation>> operations_;  // the most that were pending at once, or kUsual
 };
 
 }  // namespace evenkeel::internal

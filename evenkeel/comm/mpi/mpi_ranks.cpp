@@ -32,7 +32,7 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
     root().check(name);
     auto* const cpu = dynamic_cast<CpuStream*>(&stream);
     if (cpu == nullptr)
-      throw InvalidArgument("stream", "is of a kind that ranks on MPI do not know", "a CpuStream");
+      throw InvalidArgument("stream", "is of a kind that MPI ranks do not support", "a CpuStream");
     cpu->reserve();
     MpiOperation& operation = idle_operation();
     operation.begin(name, channel);
@@ -42,7 +42,7 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
   Event post(MpiOperation& operation, Stream& stream) override {
     try {
       operation.publish();
-    } catch (const std::exception& error) {  // of which a part may be under way
+    } catch (const std::exception& error) {  // some messages may be under way already
       root().abort_for("failed", error.what());
       root().let_go();
       throw;
@@ -60,14 +60,14 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
         part.me);
   }
 
-  // Messages of a communicator go by two of MPI's tags.
+  // Each communicator uses two MPI tags.
   void require_tag(std::int64_t number) const {
-    constexpr int kLeast = 32767;  // that any MPI has
+    constexpr int kLeast = 32767;  // the least that MPI guarantees
     int* most = nullptr;
     int known = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
     if (const int tags = known != 0 ? *most : kLeast; 2 * number + 1 > tags)
-      throw Unsupported(fmt::format("this MPI tells {} communicators apart, and this is one more", tags / 2));
+      throw Unsupported(fmt::format("this MPI supports at most {} communicators", tags / 2));
   }
 
   MpiRoot& root() const { return *group().root; }
@@ -82,14 +82,14 @@ void run_body(const std::shared_ptr<MpiRoot>& root, const std::function<void(Com
   comm.emplace(std::make_shared<MpiGroup>(root, std::move(members)), root->rank());
   try {
     body(*comm);
-    comm.reset();  // with operations that a stream of the caller's still has
+    comm.reset();  // cancels operations left in the caller's streams
     root->end();
   } catch (const std::exception& error) {
     root->abort_for("failed", error.what());
     root->let_go();
     throw;
   } catch (...) {
-    root->abort_for("failed", "with an exception of no known type");
+    root->abort_for("failed", "with an exception of unknown type");
     root->let_go();
     throw;
   }
@@ -112,15 +112,16 @@ void run_mpi_ranks(const std::function<void(Communicator&)>& body, const MpiOpti
   static bool runs = false;
   if (runs)
     throw Unsupported(
-        "run_mpi_ranks runs already in this process; split() its communicator for a part of it");
+        "run_mpi_ranks is already running in this process; split() its communicator for a subset of ranks");
   internal::Session::require();
   const MPI_Comm parent =
       options.communicator == nullptr ? MPI_COMM_WORLD : MPI_Comm_f2c(*options.communicator);
   int between_groups = 0;
   if (parent != MPI_COMM_NULL) MPI_Comm_test_inter(parent, &between_groups);
   if (parent == MPI_COMM_NULL || between_groups != 0)
-    throw InvalidArgument("communicator", between_groups != 0 ? "is one between groups" : "is MPI_COMM_NULL",
-                          "the handle of a communicator of one group");
+    throw InvalidArgument("communicator",
+                          between_groups != 0 ? "is an inter-communicator" : "is MPI_COMM_NULL",
+                          "the handle of an intra-communicator");
   runs = true;
   struct Ended {
     ~Ended() { runs = false; }

@@ -8,11 +8,11 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Between processes of one build.
+// Read only by processes of the same build.
 struct Head {
   std::uint64_t messages;
   std::int32_t kind, peer, other, found_by, silent, waits;
-  std::uint32_t awaited, cause, last_message;  // bytes that follow
+  std::uint32_t awaited, cause, last_message;  // sizes in bytes of the parts that follow
 };
 
 template <class Values>

@@ -18,7 +18,7 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 }  // namespace
 
 MpiOperation::MpiOperation(MpiGroup& group, int me) : group_(group), root_(*group.root), me_(me) {
-  // Operations are used in turn: with space from the start, a rarely large one does not allocate late.
+  // Operations are reused in turn. Reserving now keeps one that is rarely large from allocating late.
   const std::size_t usual = 64 + 2 * static_cast<std::size_t>(group.size());
   pieces_.reserve(usual);
   requests_.reserve(usual);
@@ -108,14 +108,14 @@ bool MpiOperation::test() {
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, ended_.data(),
                                 statuses_.data());
   if (code != MPI_ERR_IN_STATUS) require_success(code, root_.rank(), "MPI_Testsome");
-  int failed = MPI_SUCCESS;  // thrown when all are counted
+  int failed = MPI_SUCCESS;  // thrown after all pieces are counted
   for (int i = 0; i < (count == MPI_UNDEFINED ? 0 : count); ++i) {
     const MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
     const int of_piece = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
     finish(pieces_[static_cast<std::size_t>(ended_[static_cast<std::size_t>(i)])], status);
     if (of_piece != MPI_SUCCESS && of_piece != MPI_ERR_TRUNCATE) failed = of_piece;
   }
-  require_success(failed, root_.rank(), "a message of MPI's");
+  require_success(failed, root_.rank(), "MPI_Testsome");
   return open_ == 0;
 }
 

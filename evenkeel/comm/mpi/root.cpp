@@ -21,7 +21,7 @@ namespace {
 constexpr int kNoticeTag = 0;
 constexpr unsigned kPollsBeforeYielding = 2000;
 constexpr unsigned kPollsToANotice = 16;
-// What a rank sent before it left may be seen after that it left.
+// Messages that a rank sent before its `left` notice may become visible this much later.
 constexpr std::chrono::milliseconds kUntilGone{100};
 
 std::chrono::duration<double> since(MpiRoot::Clock::time_point start) {
@@ -32,14 +32,14 @@ MpiRoot::Clock::duration ticks(double seconds) {
   return std::chrono::duration_cast<MpiRoot::Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// How long others have to answer a question.
+// How long the other ranks have to answer a question.
 double grace_seconds(double deadline_seconds) {
   return std::max(1.0, deadline_seconds / 4);
 }
 
 }  // namespace
 
-// While it lasts, others learn whom this rank waits for.
+// While it lives, this rank tells others whom it waits for.
 class MpiRoot::Wait {
  public:
   Wait(MpiRoot& root, const Awaited* awaited)
@@ -52,14 +52,14 @@ class MpiRoot::Wait {
 
   double seconds() const { return since(start_).count(); }
   bool is_too_long() { return waited_.look() >= limit_; }
-  // After a look at what is there, which found something or did not.
+  // Call after polling; `found` says whether anything had arrived.
   void pause(bool found) {
     root_.pause(polls_);
     const double now = thread_cpu_seconds();
     if (found)
       cpu_ = now;
     else
-      thread_polling_seconds += now - cpu_;  // which puts the clock back to cpu_
+      thread_polling_seconds += now - cpu_;  // so thread_cpu_seconds() reads cpu_ again
   }
 
  private:
@@ -85,13 +85,13 @@ MpiRoot::~MpiRoot() {
   for (unsigned polls = 0; !Session::closed() && !mail_->outgoing.empty(); pause(polls)) {
     mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
     if (!mail_->outgoing.empty() && waited.look() > ticks(deadline_seconds_))
-      Session::close(fmt::format("rank {} does not take what it is told", mail_->outgoing.front().peer));
+      Session::close(
+          fmt::format("rank {} does not receive the notices sent to it", mail_->outgoing.front().peer));
   }
   const bool arrives = !Session::closed() && !std::ranges::all_of(mail_->incoming, &Message::has_ended);
   if (Session::closed() || arrives)
-    static_cast<void>(mail_.release());  // MPI may still read and write what is in it
-  // Of a root that was aborted, notices may still be on their way: a communicator in its place would get
-  // them.
+    static_cast<void>(mail_.release());  // MPI may still read or write the buffers in it
+  // After an abort, notices may still be on their way. A communicator that reuses these could receive them.
   if (Session::closed() || aborted()) return;
   MPI_Comm_free(&bytes_);
   MPI_Comm_free(&notices_);
@@ -106,7 +106,7 @@ MPI_Comm MpiRoot::duplicate(MPI_Comm parent) const {
   return made;
 }
 
-// Ranks that have the same name of a host.
+// The number of ranks with this rank's host name.
 int MpiRoot::ranks_here() const {
   char name[MPI_MAX_PROCESSOR_NAME] = {};
   int length = 0;
@@ -120,7 +120,7 @@ int MpiRoot::ranks_here() const {
   return static_cast<int>(std::ranges::count(all, mine));
 }
 
-// In the set-up nobody can say which rank is late, and none can answer: all have as long as elsewhere.
+// During set-up nobody can tell which rank is late, so all ranks wait as long as a later wait could take.
 void MpiRoot::wait_for_all(MPI_Request request) const {
   const double longest = deadline_seconds_ + grace_seconds(deadline_seconds_);
   const Clock::time_point start = Clock::now();
@@ -161,7 +161,7 @@ void MpiRoot::wait(MpiOperation& operation) {
   std::size_t open = operation.open();
   for (unsigned polls = 0;; ++polls) {
     const bool done = operation.test();
-    // When it is done too: what came may be of a rank whose bytes were gone already.
+    // Also when done: a message may have come from a rank whose bytes were already invalid.
     if (done || polls % kPollsToANotice == 0) take_notices();
     if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
       blame_someone(operation.name());
@@ -196,7 +196,7 @@ void MpiRoot::end() {
   peers_[static_cast<std::size_t>(rank_)].told = peers_[static_cast<std::size_t>(rank_)].sent;
   tell_all({.kind = Notice::Kind::left});
   wait_for_everyone([this](int peer) { return has_all_of(peer); });
-  // Where a rank found a message too many, none ends well.
+  // If any rank received a message too many, all ranks fail.
   tell_all({.kind = Notice::Kind::ended});
   wait_for_everyone(
       [this](int peer) { return peer == rank_ || peers_[static_cast<std::size_t>(peer)].ended; });
@@ -242,8 +242,8 @@ bool MpiRoot::Message::has_ended() {
   return ended != 0;
 }
 
-// False where none has come. Nothing waits for the message here: where its sender dies, a large one never
-// ends.
+// Starts receiving the next message; false if none has come. It does not wait for the bytes: if the sender
+// dies, a large message never completes.
 bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const {
   Session::require_open(rank_);
   int found = 0, size = 0;
@@ -262,7 +262,7 @@ bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const 
 void MpiRoot::take_notices() {
   while (begin_receiving(notices_, kNoticeTag, mail_->incoming)) {
   }
-  // Each peer's in their order.
+  // Notices of one peer are handled in order.
   for (auto each = mail_->incoming.begin(); each != mail_->incoming.end();) {
     const bool is_next = std::none_of(mail_->incoming.begin(), each,
                                       [&](const Message& before) { return before.peer == each->peer; });
@@ -333,7 +333,7 @@ void MpiRoot::abort_for(const char* action, std::string_view why) noexcept {
   Cause cause{rank_, -1, rank_, {}};
   try {
     cause.message = fmt::format("rank {} {}: {}", rank_, action, why);
-  } catch (const std::exception&) {  // no memory for words: the rank's number still gets through
+  } catch (const std::exception&) {  // out of memory: the text is lost, the rank's number is not
   }
   abort(std::move(cause));
 }
@@ -360,7 +360,7 @@ void MpiRoot::blame_someone(const char* name) {
   });
   std::vector<int> absent;
   awaited_->list_absent(absent);
-  if (cause_ || absent.empty()) return;  // others spoke first, or came after all
+  if (cause_ || absent.empty()) return;  // another rank has reported, or all have arrived meanwhile
   const Cause cause = find_blame(*this, rank_, name, deadline_seconds_);
   const bool silent = !has_answered(cause.peer);
   if (const int speaks = speaker(); speaks != rank_) {
@@ -370,7 +370,7 @@ void MpiRoot::blame_someone(const char* name) {
   abort(cause, silent);
 }
 
-// The lowest rank that waits, as this one does.
+// The lowest rank that waits too; it reports for all.
 int MpiRoot::speaker() const {
   for (int peer = 0; peer < rank_; ++peer)
     if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits)
@@ -436,7 +436,7 @@ bool MpiRoot::is_settled() const {
   return std::ranges::all_of(absent, [this](int peer) { return peer == silent_; });
 }
 
-// Messages that no operation of this rank expects: the last of them, or null.
+// Receives messages that no operation of this rank expects. Returns the last one, or null.
 const MpiRoot::Message* MpiRoot::take_unclaimed() {
   const Message* last = nullptr;
   while (begin_receiving(bytes_, MPI_ANY_TAG, mail_->unclaimed)) last = &mail_->unclaimed.back();

@@ -12,7 +12,7 @@ namespace evenkeel::internal {
 namespace {
 
 struct State {
-  bool ours = false;  // to end
+  bool ours = false;  // this process started it and must end it
   bool closed = false;
   std::string why;
 

@@ -15,7 +15,7 @@ namespace {
 using internal::Library;
 using internal::Root;
 
-// Those of `slices` that oneself is the other side of, in order.
+// The bytes of those slices whose peer is this rank, in order.
 auto of_oneself(const auto& slices, RankId me) {
   std::vector<decltype(slices.front().bytes)> mine;
   for (const auto& slice : slices)
@@ -25,7 +25,7 @@ auto of_oneself(const auto& slices, RankId me) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  // `control` has exactly this communicator's ranks; `owned` is it where nobody else keeps it.
+  // `control` has exactly this communicator's ranks. `owned` holds it if nobody else does.
   NcclCommunicator(std::shared_ptr<Root> root, Communicator& control, std::unique_ptr<Communicator> owned)
       : root_(std::move(root)), owned_(std::move(owned)), control_(control), comm_(root_->add(control)) {}
   ~NcclCommunicator() override { root_->remove(comm_); }
@@ -126,7 +126,7 @@ class NcclCommunicator final : public Communicator {
         out.size() == in.size() &&
         std::equal(out.begin(), out.end(), in.begin(), [](auto a, auto b) { return a.size() == b.size(); });
     if (!same)
-      throw InvalidArgument("receives", "messages to oneself do not agree with those from oneself",
+      throw InvalidArgument("receives", "do not match the messages that this rank sends to itself",
                             "the same sizes in the same order");
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (out[i].data() != in[i].data()) stream.copy(in[i].data(), out[i].data(), out[i].size());

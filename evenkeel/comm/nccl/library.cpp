@@ -21,9 +21,8 @@ void* open_library() {
   for (const char* name : {"libnccl.so.2", EVENKEEL_NCCL_BUILT_WITH})
     if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
   throw Unsupported(
-      "NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu13` brings it, and "
-      "EVENKEEL_NCCL_LIBRARY says "
-      "where it is");
+      "NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu13` installs it, "
+      "and EVENKEEL_NCCL_LIBRARY can name its file");
 }
 
 template <class Function>

@@ -1,18 +1,19 @@
-// One rank a GPU, through NCCL: bytes move from GPU to GPU, over NVLink or the network.
+// One rank per GPU, over NCCL: bytes move from GPU to GPU, over NVLink or the network.
 //
-// Control   NCCL moves bytes and knows no more. How ranks find each other, why they stop and which one keeps
-//           the others waiting goes through `control`, a communicator of the same ranks on their hosts:
-//           threads, MPI.
-// Streams   All operations take a CudaStream of the rank's GPU, and are handed over when they are called. The
-//           ranks must call in one order over all communicators of a root that share a GPU's streams: NCCL's
-//           kernels wait on the GPU for their peers.
-// Sizes     What a message has must be known to the host, on both sides, and agree: NCCL does not check it.
+// Control   NCCL only moves bytes. `control`, a communicator of the same ranks on their hosts (threads or
+//           MPI), does the rest: how ranks find each other, why they stop, and which one keeps the others
+//           waiting.
+// Streams   All operations take a CudaStream of the rank's GPU, and are handed over when they are called. If
+//           several communicators of a root share a GPU's streams, all ranks must issue calls on them in one
+//           common order: NCCL's kernels wait on the GPU for their peers.
+// Sizes     The host must know the size of a message on both sides, and the two must agree: NCCL does not
+//           check it.
 // Sums      all_reduce gathers and then reduces in rank order, so that all ranks get the same bits.
-// Deadline  A wait on the host that outlasts the deadline asks the ranks, through control, how far they are:
-//           who does not answer within control's own deadline is to blame; where all answer, the one that
-//           handed over least.
-// Errors    As of every communicator: the first cause, on every rank, and no way back. A wait looks at
-//           control and at NCCL's own errors while it waits; aborting ends NCCL's kernels that are under way.
+// Deadline  A wait on the host that outlasts the deadline asks the ranks, through control, how many
+//           operations they have handed over. A rank that does not answer within control's own deadline is
+//           blamed; if all answer, the one that handed over the fewest.
+// Errors    As for every communicator: the first cause on every rank, and it cannot be undone. A wait polls
+//           control and NCCL's own errors; aborting stops NCCL's running kernels.
 #pragma once
 
 #include <memory>
@@ -22,11 +23,12 @@
 namespace evenkeel {
 
 struct NcclOptions {
-  double deadline_seconds = 30;  // how long a wait on the host may last before the ranks ask each other
+  double deadline_seconds = 30;  // how long a wait on the host may last before the ranks compare progress
 };
 
-// Collective. `control` must outlive what this returns. Throws Unsupported, with the reason, where the GPU or
-// NCCL itself (libnccl.so.2; the variable EVENKEEL_NCCL_LIBRARY may say which) cannot be used.
+// Collective. `control` must outlive the result. Throws Unsupported, with the reason, if the GPU or NCCL
+// cannot be used. NCCL is loaded from libnccl.so.2, or from the file named by the variable
+// EVENKEEL_NCCL_LIBRARY.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control, int gpu,
                                                      const NcclOptions& options = {});
 

@@ -35,10 +35,10 @@ ncclComm_t Root::add(Communicator& control) {
   EVENKEEL_CUDA_CALL(cudaSetDevice, gpu_);
   ncclUniqueId id{};
   if (control.rank().value() == 0 && library_.get_unique_id(&id) != ncclSuccess)
-    progress_.fail("NCCL has no address to meet at (ncclGetUniqueId)", 0);
+    progress_.fail("NCCL could not create an id for the communicator (ncclGetUniqueId)", 0);
   const std::vector<ncclUniqueId> ids = gather(control, id, "set-up of NCCL");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;  // so that every call can be given up
+  config.blocking = 0;  // so that every call can be aborted
   ncclComm_t comm = nullptr;
   const ncclResult_t result =
       library_.init_rank(&comm, control.size(), ids.front(), control.rank().value(), &config);
@@ -49,7 +49,7 @@ ncclComm_t Root::add(Communicator& control) {
 
 void Root::remove(ncclComm_t comm) noexcept {
   const auto found = std::find(comms_.begin(), comms_.end(), comm);
-  if (found == comms_.end()) return;  // aborted
+  if (found == comms_.end()) return;  // already aborted
   try {
     handed_over(library_.finalize(comm), comm, "ncclCommFinalize");
   } catch (const std::exception&) {
@@ -82,7 +82,7 @@ void Root::wait_for(ncclComm_t comm, const char* call) {
   }
 }
 
-// Whoever waits, for whatever: the ranks may have stopped, NCCL may have, or it takes too long.
+// Polled by every wait: throws if the ranks have stopped, NCCL has failed, or the wait is too long.
 void Root::look(double seconds) {
   try {
     progress_.throw_if_aborted();

@@ -35,7 +35,7 @@ void check(int ranks, const ThreadOptions& options) {
   }
 }
 
-// Returns what the body threw, once everybody else knows. Throws nothing itself, also without memory: that
+// Returns what the body threw, after all other ranks were told. Never throws, not even without memory: that
 // would end the process.
 std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
                            const std::function<void(Communicator&)>& body) noexcept {
@@ -50,14 +50,14 @@ std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
       world.abort_for(rank, "failed", error.what());
     } catch (...) {
       failure = std::current_exception();
-      world.abort_for(rank, "failed", "with an exception of no known type");
+      world.abort_for(rank, "failed", "with an exception of unknown type");
     }
   }
   if (const char* left = world.mailbox(rank).left_unfinished; left != nullptr && !world.aborted()) {
     world.abort_for(rank, "ended, and left unfinished", left);
     try {
       throw CommError(rank, left, 0, world.cause().message);
-    } catch (...) {  // with what was thrown here, or for want of memory
+    } catch (...) {  // the error above, or std::bad_alloc
       failure = std::current_exception();
     }
   }
@@ -65,7 +65,7 @@ std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
   return failure;
 }
 
-// run_ranks() throws this where only `made` threads could be started.
+// The exception of run_ranks() if only `made` threads could be started.
 std::exception_ptr why_not_started(int ranks, int made, const std::exception& error) noexcept {
   try {
     if (const auto* refused = dynamic_cast<const std::system_error*>(&error))

@@ -1,4 +1,4 @@
-// A comparison as JSON, by itself or as one of several.
+// A comparison as JSON, alone or as one of several.
 #pragma once
 
 #include "evenkeel/report/internal/json.h"

@@ -1,4 +1,4 @@
-// Degrees of parallelism by name.
+// The degrees of parallelism, by name, as JSON.
 #pragma once
 
 #include "evenkeel/report/internal/json.h"

@@ -22,7 +22,7 @@ Json phases_of(const CandidateFigures& of) {
   return phases;
 }
 
-// One figure of every planner of every comparison.
+// Formats one figure of one planner in one comparison.
 using Cell = std::function<std::string(const CandidateFigures&, const Accuracy&, double ideal)>;
 
 std::vector<std::string> line(const std::string& figure, const std::vector<Comparison>& comparisons,
@@ -138,8 +138,8 @@ void put_places(Page& page, const RankPlaces& where) {
   if (where.comm != nullptr) page.put("ranks are processes, on MPI\n");
   if (const std::size_t nodes = count_nodes(where); nodes > 0)
     page.put("{}{}{}\n", counted(static_cast<std::int64_t>(nodes), "node", "nodes"),
-             where.two_levels ? "; what several ranks of one want crosses the link to it once" : "",
-             where.sum_in_nodes ? ", and so do its results" : "");
+             where.two_levels ? "; a row that several ranks of one want crosses the link to it once" : "",
+             where.sum_in_nodes ? ", and returns as one sum" : "");
 }
 
 Json json_of_control(const RoundRatio& control) {

@@ -1,4 +1,4 @@
-// The parts that reports of measured experiments have in common: how figures, layers and budgets are said.
+// What reports of measured experiments share: how they write figures, layers and budgets.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace evenkeel::internal {
 
-// A sentence on what the critical path is, for under every table that shows it.
+// Explains the critical path; put below every table that shows it.
 inline constexpr std::string_view kCriticalPath =
     "critical path: the largest CPU time of any rank in each phase, summed over phases; no overlap";
 
@@ -24,47 +24,47 @@ std::string layer_line(const MoeShape& shape, int ranks, bool backward);
 std::string layer_line(const StudySetup& setup);
 // "budget 12.0 MiB a rank (least budget 3.1 MiB), chunks exact, recompute auto"
 std::string budget_line(const Budget& budget, std::int64_t least_budget);
-// The costs by which predicted seconds decide whether work moves, in two lines.
+// The costs that decide whether moving work is predicted to pay, in two lines.
 std::string costs_lines(const SpillCosts& costs);
 
 std::string planner_of(const CandidateFigures& of);
 // "12 %"
 std::string percent(double share);
 std::string milliseconds(double ms);
-// "-" for no answer.
+// "yes" or "no"; "-" for an unknown answer.
 std::string yes_or_no(const std::optional<bool>& answer);
 
-// These of a candidate's figures, by their keys in JSON.
+// The candidate's figures with these JSON keys.
 Json json_of(const CandidateFigures& of, std::span<const std::string_view> keys, double ideal = 1);
 inline Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view> keys,
                     double ideal = 1) {
   return json_of(of, std::span(keys.begin(), keys.size()), ideal);
 }
-// What nodes send each other.
+// Bytes that nodes send each other.
 inline constexpr std::array<std::string_view, 4> kBetweenNodes = {
     "bytes_between_nodes", "dispatch_bytes_between_nodes", "transfer_bytes_between_nodes",
     "most_bytes_of_a_node"};
 // "threads" or "mpi".
 std::string_view backend_of(const RankPlaces& where);
-// 0 where they are not known.
+// 0 if nodes are not known.
 std::size_t count_nodes(const RankPlaces& where);
-// Where ranks are, if they are no threads, and if their nodes are known.
+// Where ranks run, if they are processes or their nodes are known.
 void put_places(Page& page, const RankPlaces& where);
-// control_ratio and control_spread.
+// JSON with control_ratio and control_spread.
 Json json_of_control(const RoundRatio& control);
-// budget, least_budget, chunks and recompute.
+// JSON with budget, least_budget, chunks and recompute.
 Json json_of(const Budget& budget, std::int64_t least_budget);
-// ranks, tokens_per_rank, layer and pairs.
+// JSON with ranks, tokens_per_rank, layer and pairs.
 Json json_of(const StudySetup& setup);
 
-// Planners beside each other, for one batch or several: `in_chunks` with what the cutting of steps came to.
+// Planners compared on one or more batches. `in_chunks` adds the results of cutting steps into chunks.
 struct Comparison {
   std::string name;
   const CheckedFigures& checked;
 };
 void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks,
                      bool on_nodes = false);
-// The load of each rank under ep, and under the last planner.
+// The load of each rank under ep and under the last planner.
 void put_loads(Page& page, const Comparison& comparison);
 
 }  // namespace evenkeel::internal

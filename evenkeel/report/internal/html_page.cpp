@@ -42,8 +42,8 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-// In a script element no name may say where that ends: JSON has "<" in strings alone, where "\u003c" is the
-// same.
+// A name must not be able to close the script element. In JSON "<" occurs only in strings, where "\u003c" is
+// equal.
 std::string for_script(const Json& json) {
   std::string text;
   for (const char letter : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
@@ -85,7 +85,7 @@ std::string html_page(const Json& document) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'\">\n"
       "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n"
-      "<noscript>The page is drawn by a script, which this browser does not run. Its numbers stand in it as "
+      "<noscript>The page is drawn by a script, which this browser does not run. It contains its numbers as "
       "JSON.</noscript>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n<!--\n{}-->\n<script>\n{}</script>\n"
       "<script>\n{}{}</script>\n</body>\n</html>\n",

@@ -1,4 +1,4 @@
-// One JSON object, as a report gives it.
+// JSON objects of reports.
 #pragma once
 
 #include <map>
@@ -12,19 +12,19 @@ namespace evenkeel::internal {
 
 using Json = nlohmann::ordered_json;
 
-// On one line, in ASCII alone: a terminal obeys U+009B too, and no locale minds. Text that is not UTF-8 gets
-// replacement characters.
+// One line of pure ASCII: a terminal also interprets U+009B, and no locale changes ASCII. Invalid UTF-8
+// becomes replacement characters.
 std::string line_of(const Json& json);
-// With `axes` besides, how arrays that nobody named were read, by file; without that key where there is none.
+// Adds the key `axes`: how unnamed arrays were read, by file. No key is added if it is empty.
 std::string line_of(Json json, const std::map<std::string, std::string>& axes);
 
-// A number that is not known is null.
+// null if the number is not known.
 template <class Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// By row, where they are known.
+// Layer numbers by row; null if they are not known.
 inline Json numbers_or_null(const LayerNumbers& layers) {
   return layers.known() ? Json(layers.numbers()) : Json(nullptr);
 }

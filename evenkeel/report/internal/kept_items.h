@@ -1,4 +1,4 @@
-// The items and sentences that the text, the JSON and the page of `evenkeel memory` have in common.
+// Items and sentences shared by the text, the JSON and the page of `evenkeel memory`.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace evenkeel::internal {
 
-// Of a stage: the model's, or what was measured.
+// Static items of a stage: the model's, or the measured one.
 inline std::vector<StaticItem> static_items(const MemoryReport& report, const StageFit& stage) {
   if (!report.device.static_bytes) return report.memory.static_items(stage.stage);
   return {{.name = "given", .weight_bytes = *report.device.static_bytes}};
 }
 
-// Whether it fits, and what of how much it takes.
+// Whether it fits, and the bytes it takes of those available.
 std::string verdict_of(const MemoryReport& report);
-// What would make it fit, each as something to type.
+// What would make it fit, each as an option to type.
 std::vector<std::string> advice_of(const MemoryReport& report);
 
-// Whether it changes how the devices are laid out.
+// True if the advice changes the layout of devices.
 inline bool is_of_devices(const Advice& advice) {
   using Change = Advice::Change;
   return advice.change >= Change::tensor && advice.change <= Change::devices;

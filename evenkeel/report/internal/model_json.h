@@ -1,4 +1,4 @@
-// What the reports of a device's memory say of the model.
+// What the memory reports say of the model.
 #pragma once
 
 #include "evenkeel/model/model_description.h"

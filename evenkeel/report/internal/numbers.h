@@ -7,7 +7,7 @@
 
 namespace evenkeel::internal {
 
-// "1.234", of so many places.
+// "1.234", with that many decimals.
 std::string fixed(double value, int places = 3);
 // "1,234,567". Fractions are rounded.
 std::string grouped(std::int64_t number);

@@ -1,5 +1,5 @@
-// A result for a person: lines and tables, one below the other. Text among their values, such as the name of
-// a file, is shown as printable() has it, so that it makes no lines of its own.
+// A text result for a person: lines and tables, one below the other. Text values such as file names go
+// through printable(), so that they cannot add lines.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ class Page {
     fmt::format_to(std::back_inserter(text_), format, shown(values)...);
   }
   void put(const Table& table) { text_ += table.text(); }
-  // Whole lines of our own making, in which names are printable already.
+  // Adds whole lines made by our own code; names in them must already be printable.
   void put_lines(std::string_view lines) { text_ += lines; }
 
   std::string text() && { return std::move(text_); }

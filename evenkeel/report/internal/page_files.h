@@ -8,7 +8,7 @@ namespace evenkeel::page_files {
 extern const std::string_view style;
 extern const std::string_view drawing;
 extern const std::string_view script;
-extern const std::string_view d3;  // empty where it was not found
+extern const std::string_view d3;  // empty if not found
 extern const std::string_view d3_licence;
 
 }  // namespace evenkeel::page_files

@@ -1,4 +1,4 @@
-// A step plan as a picture.
+// Draws a step plan.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace evenkeel::internal {
 
-// A panel of a section `plan`: what each rank computes, by the rank whose weights it uses, and what travels.
+// A panel of a section `plan`: what each rank computes, by the rank whose weights it uses, and which weights
+// travel.
 Json plan_panel(const std::string& name, const StepPlan& plan);
 
 }  // namespace evenkeel::internal

@@ -15,14 +15,14 @@ namespace evenkeel::internal {
 
 namespace {
 
-// What keeps a page small.
+// Limits that keep a page small.
 constexpr std::size_t kMostDrawn = 4;            // recordings
-constexpr std::size_t kMostColumns = 256;        // of a heat map
-constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, of which each layer has a band
+constexpr std::size_t kMostColumns = 256;        // per heat map
+constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, up to which layers have bands
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks compute against the mean of all, by step.
+// Rank loads relative to their mean, by step.
 struct Band {
   std::vector<double> least, median, p95, most;
 
@@ -33,7 +33,7 @@ struct Band {
     p95.push_back(quantile(loads, 0.95));
     most.push_back(loads.back());
   }
-  // Columns of several steps: the least and the most of any of them.
+  // Pools several steps into a column: the least and the most of any of them.
   Json json(std::size_t pool) const {
     const auto lowest = [&] {
       std::vector<double> negated(least);
@@ -49,11 +49,11 @@ struct Band {
   }
 };
 
-// A recording's steps under one placement.
+// The steps of one recording under one placement.
 struct Steps {
-  std::vector<double> levels;               // max/mean, by step in the mean of layers
+  std::vector<double> levels;               // max/mean by step, mean over layers
   std::vector<std::vector<double>> ratios;  // max/mean [layers][steps]
-  Band all;                                 // of the ranks of all layers
+  Band all;                                 // ranks' loads summed over all layers
   std::vector<Band> by_layer;
 };
 
@@ -61,7 +61,7 @@ double ratio_of(const std::vector<double>& loads, const Topology& topology) {
   return std::ranges::max(loads) > 0 ? max_over_mean(loads, topology) : kNone;
 }
 
-// Each against the mean; a layer without load has none.
+// Divides each load by the mean; clears a layer without load.
 void over_mean(std::vector<double>& loads) {
   const double mean = mean_of(loads);
   for (double& load : loads) load = mean > 0 ? load / mean : 0;
@@ -107,7 +107,7 @@ Json heat_of(const Steps& steps, const std::string& name, std::size_t pool) {
   return {{"name", name}, {"values", std::move(rows)}};
 }
 
-// Of every layer its own band, where that keeps the page small.
+// True if every layer gets its own band, which must keep the page small.
 bool has_layer_bands(std::size_t layers, std::size_t steps, std::size_t pool) {
   return layers * ((steps + pool - 1) / pool) <= kMostLayerNumbers;
 }
@@ -149,7 +149,7 @@ class RecordingSections {
       series.push_back({{"name", placement->name}, {"points", std::move(points)}});
     }
     add("curves", "by-layer", "Layers over the whole recording",
-        "What the fullest rank computes of each layer, against the mean of the ranks. 1 is even.",
+        "Load of the fullest rank in each layer, relative to the mean of the ranks. 1 is even.",
         {{"x", {{"label", "layer"}, {"whole", true}}},
          {"y", {{"label", "max/mean load"}, {"unit", "ratio"}}},
          {"line", {{"y", 1}, {"label", "even"}}},
@@ -167,13 +167,12 @@ class RecordingSections {
       heat.push_back(heat_of(steps, placement->name, pool));
       add_bands(bands, steps, placement->name, labels, pool);
     }
-    const std::string columns =
-        pool == 1 ? "" : fmt::format(" A column is {} steps, the worst of them.", pool);
+    const std::string columns = pool == 1 ? "" : fmt::format(" A column shows the worst of {} steps.", pool);
     const std::string layers = has_layer_bands(labels.size(), count, pool)
-                                   ? " Of all layers, or of the one that is chosen."
-                                   : " Of all layers, whichever is chosen.";
+                                   ? " For all layers, or for the chosen one."
+                                   : " Always for all layers.";
     add("histogram", "steps", "How uneven steps are",
-        fmt::format("{} by their max/mean load, in the mean of layers.",
+        fmt::format("{} by their max/mean load, averaged over layers.",
                     counted(static_cast<std::int64_t>(count), "step", "steps")),
         {{"unit", "ratio"}, {"x", "max/mean load of a step"}, {"y", "steps"}, {"series", std::move(spread)}});
     add("heat", "layers", "Layers and steps",
@@ -186,7 +185,8 @@ class RecordingSections {
          {"least", 1},
          {"panels", std::move(heat)}});
     add("band", "ranks", "Load of ranks over steps",
-        "What a rank computes of a layer, against the mean of the ranks. Most is what the others wait for." +
+        "Load of a rank in a layer, relative to the mean of the ranks. The others wait for the rank with the "
+        "most." +
             columns + layers,
         {{"unit", "ratio"},
          {"x", "step"},
@@ -223,7 +223,7 @@ void add_recordings(Json& page, std::span<const Recording> recordings, const Two
   }
   if (recordings.size() > kMostDrawn)
     page["notes"].push_back(
-        fmt::format("{} more recordings are in the tables alone", recordings.size() - kMostDrawn));
+        fmt::format("{} more recordings are only in the tables", recordings.size() - kMostDrawn));
   if (most_steps > 1)
     page["filters"] = {
         {"layers", labels_of(widest(recordings.first(std::min(recordings.size(), kMostDrawn))))},
@@ -247,7 +247,7 @@ void add_traffic(Json& page, const PlacementQuality& before, const PlacementQual
       {{"kind", "matrix"},
        {"id", "traffic"},
        {"title", "Who sends to whom"},
-       {"caption", caption + " What stays on its rank is left out."},
+       {"caption", caption + " Traffic within a rank is left out."},
        {"unit", "count"},
        {"panels", Json::array({panel(placements.before, before), panel(placements.after, after)})}});
 }

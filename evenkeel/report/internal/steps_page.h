@@ -1,5 +1,5 @@
-// What pages of placements show of recordings: how unevenly ranks are loaded before and after, over a whole
-// recording, in its steps and by layer.
+// What pages of placements show of recordings: how uneven rank loads are before and after, over a whole
+// recording, by step and by layer.
 #pragma once
 
 #include <span>
@@ -16,9 +16,10 @@ struct TwoPlacements {
   const Topology& topology;
 };
 
-// Sections of the first few recordings, and filters for their layers and steps; a note on those left out.
+// Adds sections for the first few recordings, filters for their layers and steps, and a note on recordings
+// left out.
 void add_recordings(Json& page, std::span<const Recording> recordings, const TwoPlacements& placements);
-// Who sends to whom, where both know it.
+// Adds who sends to whom, if both know it.
 void add_traffic(Json& page, const PlacementQuality& before, const PlacementQuality& after,
                  const TwoPlacements& placements, const std::string& caption);
 

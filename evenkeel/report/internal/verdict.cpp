@@ -19,7 +19,7 @@ std::string bytes_text(double bytes) {
   return bytes >= 1e9 ? fixed(bytes / 1e9, 2) + " GB" : fixed(bytes / 1e6, 1) + " MB";
 }
 
-// Options that say what is not known yet.
+// Options that would supply what is missing.
 std::vector<std::string> missing_of_step(const StepModel& model) {
   std::vector<std::string> missing;
   if (!model.has_model) missing.emplace_back("--model");
@@ -46,7 +46,7 @@ std::string said_by(const std::vector<std::string>& options) {
 
 std::string mean_over(const Verdict& verdict) {
   if (verdict.gain) return fmt::format("{} blocks", Recording::num_blocks);
-  return verdict.of_steps ? "recordings, of steps where they have them" : "recordings";
+  return verdict.of_steps ? "recordings (over their steps, if known)" : "recordings";
 }
 
 Json json_of(const Gain& gain) {

@@ -1,4 +1,4 @@
-// What all drawings of a page share: elements, numbers as people read them, tables, axes, and reading out.
+// What all drawings of a page share: elements, number formats, tables, axes, and reading out values.
 'use strict';
 
 // ---- elements
@@ -11,7 +11,7 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// In a group of SVG, by d3.
+// Adds an SVG element to a d3 selection.
 function add(group, name, attributes, text) {
   const made = group.append(name);
   for (const [key, value] of Object.entries(attributes)) made.attr(key, value);
@@ -44,7 +44,7 @@ function say_bytes(value, places = 1) {
   return `${at ? value.toFixed(places) : digits(value)} ${names[at]}`;
 }
 
-// A value of a document, in its unit.
+// Formats a value of a document in its unit.
 function say(value, unit = '') {
   if (!has_value(value)) return '–';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
@@ -55,7 +55,7 @@ function say(value, unit = '') {
   return unit === '' || unit === 'count' ? digits(value) : `${digits(value)} ${unit}`;
 }
 
-// Beside an axis, where round values need no places.
+// Formats an axis label; round values need no decimals.
 function say_tick(value, unit) {
   if (unit === 'bytes') return say_bytes(value, 2).replace(/\.0+ |(\.\d)0 /, '$1 ');
   return say(value, unit === 'ratio' ? '' : unit);
@@ -74,7 +74,8 @@ const dark = window.matchMedia('screen and (prefers-color-scheme: dark)');
 const colour = (index) => `var(--series-${index % 8})`;
 const dashes = (index) => ['', '7 3', '2 3', '9 3 2 3'][index % 4];
 
-// Of numbers of all panels of a section: what is least fades into the ground, no number is hatched grey.
+// Colours for the numbers of all panels of a section. The least value fades into the background; a missing
+// number is grey.
 function colour_scale(values, {log, least}) {
   const numbers = known(values).filter((value) => !log || value > 0);
   let [from, to] = numbers.length ? d3.extent(numbers) : [1, 2];
@@ -95,7 +96,7 @@ function colour_key(host, colours, unit) {
   host.append(element('p', {class: 'colours'}, say(colours.from, unit), strip, say(colours.to, unit)));
 }
 
-// With the line across the plots, if there is one.
+// Includes the line across the plots, if there is one.
 function legend(host, names, mark, line = null) {
   const items = names.map((name, index) => element('li', {}, mark(index), name));
   if (line) items.push(element('li', {}, element('span', {class: 'square across'}), line.label));
@@ -115,7 +116,7 @@ function stroked(index) {
 const drawings = [];
 const draw_all = (width) => drawings.forEach((draw) => draw(width));
 
-// Draws now, and again for another width, other colours or other filters.
+// Draws now, and again whenever width, colours or filters change.
 function drawing(host, draw) {
   const again = (width) => {
     host.replaceChildren();
@@ -125,8 +126,8 @@ function drawing(host, draw) {
   again();
 }
 
-// Panels beside each other where their labels leave enough width. All are there before one is drawn, as wide as they
-// leave it.
+// Panels side by side if their labels leave enough width. All panels are added before one is drawn, so that
+// their width is final.
 function row_of_panels(host, panels, labels) {
   const narrow = panels.length > 1 && labels.length * (widest(labels) + 8) < 300;
   const side = host.appendChild(element('div', {class: narrow ? 'beside' : ''}));
@@ -142,13 +143,13 @@ function panel(host, name) {
 
 // ---- axes
 
-// Powers of two, where d3 would take 5e6.
+// Powers of two, where d3 would use 5e6.
 function byte_ticks([from, to], count) {
   const step = 2 ** Math.ceil(Math.log2(Math.max(1, (to - from) / count)));
   return d3.range(Math.ceil(from / step) * step, to + step / 1000, step);
 }
 
-// Where an axis has labels: as many as do not touch.
+// The most axis labels that do not touch.
 function tick_values(scale, length, {unit, whole, log}, across) {
   const most = Math.max(2, Math.floor(length / (across ? 45 : 34)));
   for (let count = most; count >= 1; count--) {
@@ -163,8 +164,8 @@ function tick_values(scale, length, {unit, whole, log}, across) {
   return scale.domain();
 }
 
-// Axes around a plot, {scale, label?, unit?, whole?, log?} each; the scales get their ranges. `head`: pixels free
-// above the plot. Without x.scale.ticks (of bars) the x axis has no labels of its own.
+// Axes around a plot, {scale, label?, unit?, whole?, log?} each; the scales get their ranges. `head`: pixels
+// free above the plot. If x.scale has no ticks (bars), the x axis has no labels.
 function plot(host, width, height, x, y, head = 0) {
   const top = (y.label ? 24 : 8) + head, bottom = x.label ? 44 : 26, right = width - 14;
   y.scale.range([height - bottom, top]);
@@ -186,7 +187,7 @@ function plot(host, width, height, x, y, head = 0) {
   return svg;
 }
 
-// A line across the plot, such as a budget; its label, where it has one, above it if there is space.
+// A line across the plot, such as a budget. Its label, if any, is above it if there is space.
 function level(svg, x, y, line) {
   if (!line) return;
   const [from, to] = x.range(), at = y(line.y);
@@ -202,8 +203,8 @@ function upright(svg, at, [bottom, top], dash) {
 
 // ---- reading out
 
-// What the pointer or the arrow keys are at is said below the drawing: `text(column, row)`. `box(column, row)` is
-// where that lies, [left, top, width, height], and at(x, y) its inverse.
+// Shows `text(column, row)` below the drawing for the position of the pointer or the arrow keys. `box(column,
+// row)` returns its rectangle [left, top, width, height]; at(x, y) is the inverse.
 function inspect(host, label, {columns, rows = 1, at, box, text}) {
   const about = `${label} The arrow keys read it out.`;
   const target = element('div', {class: 'inspect', tabindex: 0, role: 'img', 'aria-label': about});
@@ -236,7 +237,7 @@ function inspect(host, label, {columns, rows = 1, at, box, text}) {
   });
 }
 
-// Along an x axis: at the nearest of `xs`.
+// Along an x axis: selects the nearest of `xs`.
 function inspect_x(host, label, x, y, xs, text) {
   const nearest = (pixel) => d3.scan(xs, (a, b) => Math.abs(x(a) - pixel) - Math.abs(x(b) - pixel));
   const [bottom, top] = y.range();
@@ -251,7 +252,8 @@ function in_order(a, b) {
   return String(a).localeCompare(String(b), 'en', {numeric: true});
 }
 
-// Sorted by the column whose head is pressed; what is not known stays last. A column of nothing known is left out.
+// Clicking a column's head sorts by it; unknown values stay last. Columns without any known value are left
+// out.
 function table(all_columns, rows, name) {
   const columns = all_columns.filter(({key}) => rows.some((row) => has_value(row[key])));
   const body = element('tbody');
@@ -283,7 +285,7 @@ function table(all_columns, rows, name) {
                  element('table', {}, head, body));
 }
 
-// The numbers behind a drawing; the table is made when it is opened.
+// The numbers behind a drawing; the table is built when it is opened.
 function numbers(host, name, columns, rows, summary = 'Numbers') {
   const details = element('details', {}, element('summary', {}, summary));
   details.addEventListener('toggle', () => {

@@ -1,4 +1,4 @@
-// The page: each section of its data is drawn by its kind. What the data holds: report/internal/html_page.h.
+// The page: draws each section of its data by its kind. report/internal/html_page.h describes the data.
 'use strict';
 
 const page = JSON.parse(document.getElementById('data').textContent);
@@ -52,7 +52,7 @@ function bin_edges(values) {
   return d3.range(kBins + 1).map((i) => from + (i * (to - from)) / kBins);
 }
 
-// The smallest value that so many of them do not exceed.
+// The smallest value with at least this share of all values at or below it.
 function quantile(values, share) {
   const sorted = known(values).sort(d3.ascending);
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
@@ -114,7 +114,7 @@ function cells(inner, width, {name, rows, columns, row_name, column_name, square
   const svg = canvas_svg(inner, width, high + top + 40);
   const canvas = inner.appendChild(element('canvas', {'aria-hidden': 'true'}));
   Object.assign(canvas.style, {left: `${left}px`, top: `${top}px`, width: `${wide}px`, height: `${high}px`});
-  // On whole pixels, since neighbours would shine through each other's edges.
+  // Whole pixels: otherwise neighbouring cells would blend at the edges.
   const pixels = window.devicePixelRatio || 1, gap = Math.min(w, h) > 10 ? 1 : 0;
   canvas.width = Math.max(1, Math.round(wide * pixels));
   canvas.height = Math.max(1, Math.round(high * pixels));
@@ -274,8 +274,8 @@ kinds.memory = (host, {panels, budget, title, x: x_label = ''}) => {
 const sum_of = ({parts}) => d3.sum(parts, ({value}) => value || 0);
 const most_of = (bars, line) => Math.max(d3.max(bars.map(sum_of)) || 1, line ? 1.04 * line.y : 0);
 
-// Bars [{label, parts: [{value}]}] of a section; paint(part, bar) is [colour, label inside]; say_bar(bar) reads one
-// out. Returns where they are.
+// Draws the bars [{label, parts: [{value}]}] of a section. paint(part, bar) is [colour, label inside];
+// say_bar(bar) is the text read out. Returns the bars' positions.
 function bars(inner, width, list, most, {name, x_label, y_label, unit, line}, paint, say_bar) {
   const gap = Math.max(0.15, 1 - (96 * list.length) / width);
   const x = d3.scaleBand().domain(d3.range(list.length)).paddingInner(gap).paddingOuter(gap / 2);
@@ -295,7 +295,7 @@ function bars(inner, width, list, most, {name, x_label, y_label, unit, line}, pa
         add(svg, 'text', {class: 'inside', x: middle(i), y: (from + to) / 2 + 4, 'text-anchor': 'middle'}, inside);
     });
   });
-  level(svg, x, y, line && {y: line.y}); // its label would lie on bars
+  level(svg, x, y, line && {y: line.y}); // its label would overlap bars
   inspect(inner, `${name}: ${y_label || 'sums'} by ${x_label || 'bar'}.`, {
     columns: list.length,
     at: (pixel) => [Math.floor((pixel - x.range()[0]) / x.step()), 0],
@@ -330,9 +330,9 @@ kinds.stack = (host, {panels, unit, title, line, x: x_label = '', y: y_label = '
 
 // ---- a step's plan
 
-const owner_colour = (rank) => colour(1 + (rank % 7)); // the first is like that of own experts
+const owner_colour = (rank) => colour(1 + (rank % 7)); // the first resembles that of own experts
 
-// Arcs below the ranks, from who lends weights to who borrows them, as thick as there are many.
+// Arcs below the ranks, from the lender of weights to the borrower; thicker arcs are more experts.
 function arcs(svg, width, transfers, place) {
   const base = 226, depth = 80, pairs = new Map();
   transfers.forEach(({from, to}) => {

@@ -10,12 +10,12 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr int kSamples = 4;                      // steps and layers
-constexpr double kFewest = 16, kMost = 1 << 24;  // tokens of a step, over all ranks
+constexpr int kSamples = 4;                      // samples, each one layer of one step
+constexpr double kFewest = 16, kMost = 1 << 24;  // tokens per step, over all ranks
 constexpr int kHalvings = 4;
 constexpr double kFaster = 0.99;
 
-// Rounded up: 34,220 is 35,000.
+// Rounds up to two digits: 34,220 becomes 35,000.
 double two_digits(double value) {
   const double unit = std::pow(10, std::max(0.0, std::floor(std::log10(value)) - 1));
   return std::ceil(value / unit) * unit;
@@ -42,7 +42,7 @@ std::vector<Sample> samples_of(StepSource& steps, int first_step) {
   return samples;
 }
 
-// So many assignments in the sample's shares, as a recording of one step.
+// A recording of one step with that many assignments, spread as in the sample.
 Recording scaled(const Sample& sample, std::int64_t assignments) {
   std::vector<std::int64_t> loads;
   double before = 0;
@@ -57,7 +57,8 @@ Recording scaled(const Sample& sample, std::int64_t assignments) {
   return {.name = "scaled", .profile = RoutingProfile(1, experts, std::move(loads), {})};
 }
 
-// Seconds of the samples' layers under a method, at so many tokens a step of one group.
+// Predicts the seconds of the samples' layers under a method, for a given number of tokens per step of one
+// group.
 class SizedSteps {
  public:
   SizedSteps(const SimSetup& setup, const Method& method, std::vector<LayerPlacement> homes,
@@ -77,7 +78,7 @@ class SizedSteps {
     LayerReplay replay(setup_, method_, homes_);
     return sum(assignments, [&](const Sample& sample, const LayerTokens& tokens) {
       if (method_.step == Method::Step::slots)
-        replay.run(sample.layer, tokens);  // what stays is there already
+        replay.run(sample.layer, tokens);  // fills the slots; the next run finds them filled
       return replay.run(sample.layer, tokens).seconds;
     });
   }

@@ -1,9 +1,11 @@
-// From how many tokens a step on each method is predicted to be faster than plain EP at the recorded routing.
+// Predicts the number of tokens per step from which on each method is faster than plain EP, at the recorded
+// routing.
 //
-// Method   A few of the judged steps and layers are made larger and smaller, by powers of two, as loads that
-//          come from all ranks alike. Of the sizes from which on the method stays faster by a hundredth, the
-//          least is narrowed down between two powers.
-// Assumes  smaller steps are as uneven as recorded ones; chance makes them more so. Memory has no limit.
+// Method    A few of the judged steps and layers are scaled by powers of two, as loads that come evenly from
+//           all ranks. The search finds the smallest power from which on the method stays at least 1 %
+//           faster, then narrows it down between two powers.
+// Assumes   Smaller steps are as uneven as the recorded ones; in truth chance makes them more uneven. Memory
+//           has no limit.
 #pragma once
 
 #include <optional>
@@ -14,7 +16,8 @@
 
 namespace evenkeel::internal {
 
-// By method; `homes` of each by layer. Nothing for plain EP, and where no size is enough.
+// One result per method. `homes` has each method's homes by layer. A result is empty for plain EP, and if no
+// size is large enough.
 std::vector<std::optional<double>> break_even_tokens(StepSource& steps, const GroupShape& shape,
                                                      const SimSetup& setup, const CompareOptions& options,
                                                      std::span<const std::vector<LayerPlacement>> homes);

@@ -16,15 +16,15 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The layer of one rank in an arena of its own, noting down what its steps cost.
+// One rank's layer in its own arena; records the costs of its steps.
 struct RankLayer {
   Budget budget;
   RankSample sample;  // of the last step
   Arena arena;
-  std::optional<StepTimeline> timeline;  // where the set-up asks for it
+  std::optional<StepTimeline> timeline;  // set if the set-up asks for timelines
   MoeLayer layer;
 
-  // Collective. `experts` computes, or nothing for the library's own; `comm` must outlive this.
+  // Collective. `experts` does the products; if null, the library's own do. `comm` must outlive this.
   RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& memory, std::int64_t max_tokens,
             std::shared_ptr<const ExpertFfn> experts)
       : budget(memory),
@@ -77,13 +77,13 @@ class ExperimentRank {
   const ExperimentSetup& setup_;
   RecordingCommunicator comm_;
   CpuStream stream_;
-  std::vector<std::unique_ptr<RankLayer>> layers_;  // one for each budget
+  std::vector<std::unique_ptr<RankLayer>> layers_;  // one per budget
   std::span<const ExpertId> natives_;
-  StepResults results_;      // of this rank's tokens, and of its natives
-  StepResults all_results_;  // of all, where this is the first rank and somebody looks
+  StepResults results_;      // of this rank's tokens and native experts
+  StepResults all_results_;  // of all ranks; filled on the first rank if `inspect` is set
   std::vector<ExpertGradients> gradients_;
   SlotPlan last_plan_;
-  double step_begin_ = 0;  // of the last step; of threads 0, which have one clock
+  double step_begin_ = 0;  // start of the last step; 0 for threads, which share one clock
 };
 
 ExperimentRank::ExperimentRank(Communicator& comm, const Measurement& what)
@@ -180,7 +180,7 @@ StepRecord ExperimentRank::from_begin(StepRecord record) const {
   return record;
 }
 
-// The other ranks' samples, which this one left empty.
+// Gathers the samples of the other ranks.
 void ExperimentRank::collect(StepSamples& samples) {
   std::vector<RankSample> mine;
   for (int round = 0; round < setup_.rounds; ++round)
@@ -202,7 +202,7 @@ RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candid
   if (at.timeline) at.timeline->restart();
   wait_for_all();
   comm_.reset();
-  // Processes may be on hosts whose clocks have nothing to do with each other.
+  // Processes may run on hosts with unrelated clocks, so their times are relative to this.
   step_begin_ = setup_.where.comm == nullptr ? 0 : wall_seconds();
   at.sample.begin = wall_seconds() - step_begin_;
   compute(batch, at.layer);
@@ -247,7 +247,7 @@ void ExperimentRank::note_bytes(RankSample& sample) const {
     if (dispatches) sample.dispatch_bytes_between_nodes += between;
     if (transfers) sample.transfer_bytes_between_nodes += between;
     if (dispatches || combines || name == "counts of a chunk")
-      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // of two clocks
+      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // clocks differ a little
   }
 }
 
@@ -269,7 +269,7 @@ std::span<std::byte> part(const Tensor& of, std::int64_t begin, std::int64_t cou
   return {of.at(begin), static_cast<std::size_t>(count * bytes_of(of.type()))};
 }
 
-// Tokens [first, first + tokens) of results, and their assignments.
+// Adds the results of tokens [first, first + tokens) and of their assignments.
 void add_tokens(StepResults& of, std::int64_t first, std::int64_t tokens, const MoeShape& shape,
                 Parts& parts) {
   const std::int64_t width = shape.expert.hidden;
@@ -281,7 +281,7 @@ void add_tokens(StepResults& of, std::int64_t first, std::int64_t tokens, const 
                                                       static_cast<std::size_t>(tokens * shape.top_k))));
 }
 
-// The gradients of one expert.
+// Adds the gradients of one expert.
 void add_gradients(const ExpertModel& of, std::int64_t expert, Parts& parts) {
   for (const Tensor* tensor : {&of.gate_up, &of.down, &of.gate_up_bias, &of.down_bias}) {
     const std::int64_t each = tensor->count() / std::max(of.num_experts, 1);
@@ -291,7 +291,7 @@ void add_gradients(const ExpertModel& of, std::int64_t expert, Parts& parts) {
 
 }  // namespace
 
-// To the first rank: of all tokens, and of every expert from its owner.
+// Brings results to the first rank: of all tokens, and of every expert from its owner.
 void ExperimentRank::bring_results(const Batch& batch) {
   const LayerPlacement& placement = setup_.placement;
   const bool gradients = setup_.backward;
@@ -343,7 +343,7 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   memory = budget.memory;
   if (setup.where.two_levels) options.cpu().node_of_rank = setup.where.node_of_rank;
   options.cpu().sum_in_nodes = setup.where.sum_in_nodes;
-  if (!setup.backward) memory.recompute = Recompute::automatic;  // there is nothing to keep
+  if (!setup.backward) memory.recompute = Recompute::automatic;  // without backward nothing is kept
   return options;
 }
 

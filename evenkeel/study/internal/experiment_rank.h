@@ -1,4 +1,4 @@
-// One rank of an experiment: its layers, the steps it takes with the others, and what came of them.
+// One rank of an experiment: its layers, its steps, and their results.
 #pragma once
 
 #include <memory>
@@ -8,20 +8,20 @@
 
 namespace evenkeel::internal {
 
-// What is measured. Every rank knows it, and nothing of another's results.
+// What to measure. Every rank has it; no rank needs another rank's results.
 struct Measurement {
   const ExperimentSetup& setup;
   const std::vector<Batch>& batches;
-  const Inspect& inspect;                              // by the first rank
-  const RoundProgress& progress;                       // likewise
+  const Inspect& inspect;                              // called on the first rank
+  const RoundProgress& progress;                       // called on the first rank
   std::shared_ptr<const ExpertFfn> experts = nullptr;  // null: the library's own
-  std::vector<Candidate> slots = {};                   // the steps of a round
+  std::vector<Candidate> slots = {};                   // one per step of a round
 };
 
-// Of every layer in an experiment, whoever computes.
+// Options of every layer in an experiment.
 MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens);
 
-// The samples of all ranks, by batch: the same on every rank.
+// Returns the samples of all ranks, by batch; the same on every rank.
 std::vector<StepSamples> run_rank(Communicator& comm, const Measurement& what);
 
 }  // namespace evenkeel::internal

@@ -13,7 +13,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// A record as bytes: every list after its length, and a buffer's name as a list of letters.
+// Serializes a record: each list is preceded by its length; a buffer's name is a list of letters.
 class Writer {
  public:
   template <class Value>

@@ -1,4 +1,4 @@
-// The records of steps that ranks made apart, brought to all of them.
+// Brings the step records that each rank made to all ranks.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::internal {
 
-// By rank. Names of buffers last as long as the process.
+// One record per rank. Names of buffers live as long as the process.
 std::vector<StepRecord> gather_records(Communicator& comm, const StepRecord& mine);
 
 }  // namespace evenkeel::internal

@@ -46,7 +46,7 @@ double wall_seconds(Step step) {
   return largest(step, &RankSample::end) - std::ranges::min(step, {}, &RankSample::begin).begin;
 }
 
-// One figure a round, ascending.
+// One ratio per round, ascending.
 template <class OfStep>
 std::vector<double> ratios(const StepSamples& samples, std::size_t slot, std::size_t to,
                            const OfStep& of_step) {
@@ -65,7 +65,8 @@ double median(const StepSamples& samples, std::size_t slot, const OfStep& of_ste
   return quantile(figures, 0.5);
 }
 
-// Bytes and chunks are the same in every round, chunks on every rank; the peak is the highest of all rounds.
+// Bytes are the same in every round; chunks are also the same on every rank. The peak is the highest of all
+// rounds.
 void count_bytes(const StepSamples& samples, std::size_t slot, const std::vector<int>& node_of_rank,
                  CandidateFigures& figures) {
   const Step last = samples.at(samples.rounds() - 1, slot);

@@ -1,4 +1,4 @@
-// The samples that ranks note down of the steps they take, and the figures made of them.
+// The samples that ranks take of their steps, and the figures made from them.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace evenkeel::internal {
 
-// One rank in one step.
+// One rank's sample of one step.
 struct RankSample {
   std::array<std::array<double, kPhases>, 2> cpu_seconds{};  // forward, backward
   double planning_seconds = 0;
   int chunks = 0;  // of the forward pass
   std::int64_t assignments = 0;
   std::int64_t recomputed_assignments = 0;
-  double begin = 0;  // by the clock
+  double begin = 0;  // wall clock
   double end = 0;
-  double wait_seconds = 0;  // for peers, not copying, while chunks were on their way
+  double wait_seconds = 0;  // time waiting for peers during chunks, without copying
   std::int64_t peak_bytes = 0;
   std::int64_t dispatch_bytes = 0;
   std::int64_t combine_bytes = 0;
@@ -30,7 +30,7 @@ struct RankSample {
   std::int64_t transfer_bytes_between_nodes = 0;
 };
 
-// The same on every rank and in every round.
+// What is the same on every rank and in every round.
 struct SlotPlan {
   std::vector<std::int64_t> rank_loads;
   std::vector<Transfer> transfers;
@@ -38,8 +38,8 @@ struct SlotPlan {
   std::int64_t least_budget = 0;
 };
 
-// All ranks, in all steps of one batch: a round has a slot for each step. Ranks write samples of their own
-// without waiting for each other; rank 0 writes the plans.
+// Samples of all ranks and all steps of one batch; a round has one slot per step. Ranks write only their own
+// samples, so they need not wait for each other. Rank 0 writes the plans.
 class StepSamples {
  public:
   StepSamples(int rounds, std::size_t slots, int ranks)
@@ -57,7 +57,7 @@ class StepSamples {
   }
   SlotPlan& plan(std::size_t slot) { return plans_[slot]; }
   const SlotPlan& plan(std::size_t slot) const { return plans_[slot]; }
-  // Of the last round, by rank; empty ones where there are no timelines.
+  // Records of the last round, by rank; empty without timelines.
   std::vector<StepRecord>& records(std::size_t slot) { return records_[slot]; }
   const std::vector<StepRecord>& records(std::size_t slot) const { return records_[slot]; }
 
@@ -74,15 +74,15 @@ class StepSamples {
   std::vector<std::vector<StepRecord>> records_;  // by slot
 };
 
-// Slots of a round: the reference, the reference again, then the candidates.
+// Slots of a round: first the reference, then the reference again, then the candidates.
 inline constexpr std::size_t kReference = 0;
 inline constexpr std::size_t kControl = 1;
 inline constexpr std::size_t kFirstCandidate = 2;
 
-// Medians over rounds; all but the candidate.
+// Medians over rounds. Fills everything but `candidate`.
 CandidateFigures figures_of(const StepSamples& samples, std::size_t slot,
                             const std::vector<int>& node_of_rank);
-// The reference's critical path to the control's.
+// Ratio of the reference's critical path to the control's.
 RoundRatio control_of(const StepSamples& samples);
 
 }  // namespace evenkeel::internal

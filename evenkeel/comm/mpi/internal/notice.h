@@ -1,4 +1,4 @@
-// A message between ranks of one root that is of no operation: who stops, ends or waits, and why.
+// A control message between ranks of one root, outside any operation: who stops, ends or waits, and why.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace evenkeel::internal {
 
 struct Notice {
   enum class Kind : std::int32_t {
-    stop,     // the sender has stopped, or stops now, for this cause
+    stop,     // the sender has stopped, or is stopping, for this cause
     left,     // the sender issues nothing more
-    ended,    // and has all that the others sent
-    ask,      // whom do you wait for?
-    answer,   // to that
-    verdict,  // tell all to stop for this cause
+    ended,    // the sender has also received all that was sent to it
+    ask,      // asks whom the receiver waits for
+    answer,   // the reply to `ask`
+    verdict,  // asks the receiver to stop all ranks for this cause
   };
 
   Kind kind = Kind::ask;
-  std::uint64_t messages = 0;     // stop, left: that the sender has sent to this rank
+  std::uint64_t messages = 0;     // stop, left: number the sender has sent to this rank
   Cause cause = {};               // stop, verdict
   bool silent = false;            // stop, verdict: cause.peer did not answer
   bool waits = false;             // answer
-  std::vector<int> awaited = {};  // answer: ranks
+  std::vector<int> awaited = {};  // answer: ranks that the sender waits for
   std::string last_message = {};  // answer
 };
 

@@ -1,5 +1,5 @@
-// One posted operation of a rank on MPI: messages out, messages in, and at the end perhaps a reduction.
-// Collectives are made of messages as well, so that a rank knows whom it waits for.
+// One posted operation of an MPI rank: outgoing messages, incoming messages, and possibly a reduction at the
+// end. Collectives consist of messages too, so a rank always knows whom it waits for.
 #pragma once
 
 #include <mpi.h>
@@ -18,8 +18,8 @@ namespace evenkeel::internal {
 // The ranks of one communicator.
 struct MpiGroup {
   std::shared_ptr<MpiRoot> root;
-  std::vector<int> members;  // by their rank in the root
-  int number = 0;            // tells its messages from those of others
+  std::vector<int> members;  // their ranks in the root
+  int number = 0;            // separates its messages from those of other communicators
 
   int size() const { return static_cast<int>(members.size()); }
   int root_rank(int member) const { return members[static_cast<std::size_t>(member)]; }
@@ -35,25 +35,25 @@ class MpiOperation final : public CpuOperation, public Awaited {
   void receive(int from, std::span<std::byte> bytes);
   void meet(int peer);
   std::span<std::byte> reduce(std::span<std::byte> values, ValueType type, Reduction reduction);
-  // Hands everything to MPI.
+  // Passes all messages to MPI.
   void publish();
 
   bool in_use() const { return in_use_; }
   const char* name() const override { return name_; }
   void list_absent(std::vector<int>& ranks) const override;
 
-  // Messages that are not done.
+  // Number of messages that are not complete.
   std::size_t open() const { return open_; }
-  // Looks at what MPI has done; true when all of it is. Aborts the root where a message has another size.
+  // Polls MPI; returns true once all messages are complete. Aborts the root if a message has the wrong size.
   bool test();
-  // Once no more comes from a rank: what is expected of it beyond.
+  // Cancels the receives from ranks that have stopped and whose messages have all arrived.
   void cancel_receives_of_the_stopped();
 
  private:
   struct Piece {
-    int peer;  // in the root
+    int peer;  // rank in the root
     bool incoming;
-    std::byte* data;  // not written to where it goes out
+    std::byte* data;  // only read if outgoing
     std::size_t size;
   };
 
@@ -66,18 +66,18 @@ class MpiOperation final : public CpuOperation, public Awaited {
 
   MpiGroup& group_;
   MpiRoot& root_;
-  const int me_;  // in the group
+  const int me_;  // rank in the group
   const char* name_ = "";
   Channel channel_ = Channel::messages;
   bool in_use_ = false;
   std::vector<Piece> pieces_;
-  std::vector<MPI_Request> requests_;  // of each piece; null once it is done
+  std::vector<MPI_Request> requests_;  // one per piece; null once complete
   std::size_t open_ = 0;
-  std::vector<int> ended_;  // what MPI says of a test
+  std::vector<int> ended_;  // indices that MPI_Testsome reports
   std::vector<MPI_Status> statuses_;
-  std::span<const std::byte> own_out_;  // of a collective
+  std::span<const std::byte> own_out_;  // collectives only
   std::span<std::byte> own_in_;
-  std::span<std::byte> reduced_;  // none where nothing is reduced
+  std::span<std::byte> reduced_;  // empty if nothing is reduced
   std::vector<std::byte> gathered_;
   ValueType value_type_ = ValueType::int64;
   Reduction reduction_ = Reduction::sum;

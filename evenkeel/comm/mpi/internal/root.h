@@ -1,15 +1,16 @@
-// The state of one rank that all its communicators share which were split from one root: what has been sent
-// and received, what is pending, and why the ranks stopped.
+// The state of one rank that is shared by the root communicator and all communicators split from it: messages
+// sent and received, pending operations, and why the ranks stopped.
 //
-// Two of MPI's communicators: one for bytes of operations, one for notices, which a rank reads in every call
-// and in every wait.
+// It uses two MPI communicators: one for the bytes of operations, one for notices. A rank reads notices in
+// every call and in every wait.
 //
-// Stopping   A rank that stops, or hears that another has, tells all how many messages it has sent to each.
-//            Then it takes what is still on its way to it, wanted or not, until it has as many as each told,
-//            so that all sends end; what it expects beyond is cancelled. After that MPI holds no bytes of
-//            anyone's.
-// Blame      Whoever waits too long asks all others whom they wait for, and goes along the answers. Several
-//            do so at once: each tells what it found to the lowest rank that answered, which speaks for all.
+// Stopping  A rank that stops, or hears that another has stopped, tells every peer how many messages it has
+//           sent to it. It then receives everything that is still on its way, expected or not, until it has
+//           the number that each peer told it. So all sends complete. It cancels the receives that remain.
+//           After that MPI holds no rank's bytes.
+// Blame     A rank that waits too long asks all others whom they wait for, and follows the answers to the
+//           rank that waits for nobody. Several ranks may do so at once: each sends its finding to the lowest
+//           rank that answered and also waits; that rank stops all.
 #pragma once
 
 #include <mpi.h>
@@ -32,12 +33,12 @@ namespace evenkeel::internal {
 
 class MpiOperation;
 
-// The operation, or the end, that a rank waits for.
+// What a rank waits for: an operation, or the end of the run.
 class Awaited {
  public:
   virtual ~Awaited() = default;
   virtual const char* name() const = 0;
-  // Adds the ranks, of the root, that it still waits for.
+  // Adds the ranks it still waits for, numbered as in the root.
   virtual void list_absent(std::vector<int>& ranks) const = 0;
 };
 
@@ -55,32 +56,32 @@ class MpiRoot final : private Witness {
   int size() const override { return size_; }
   MPI_Comm bytes() const { return bytes_; }
 
-  // Every call begins with this: throws if the ranks have stopped.
+  // Called at the start of every call: throws if the ranks have stopped.
   void check(const char* name);
-  // An operation is about to be handed to MPI: `operation` is pending until end_of() it.
+  // Call it just before handing `operation` to MPI. The operation is pending until end_of().
   void begin(MpiOperation& operation);
   void end_of(MpiOperation& operation) noexcept;
   void count_sent(int peer) { ++peers_[static_cast<std::size_t>(peer)].sent; }
   void count_received(int peer) { ++peers_[static_cast<std::size_t>(peer)].received; }
-  // Whether all that the rank ever sends to this one is here.
+  // True if `peer` has stopped sending and all its messages to this rank are here.
   bool has_all_of(int peer) const;
 
-  // Returns when the operation has ended.
+  // Returns when the operation is complete.
   void wait(MpiOperation& operation);
-  // Returns when all ranks have come here, and at once after an abort that the body has dealt with.
+  // Returns when all ranks have called it. Returns at once if the body handled an abort.
   void end();
 
-  // The first cause stays, and goes to all.
+  // Stops all ranks. The first cause is kept.
   void abort(Cause cause, bool silent = false) noexcept;
-  // "rank 2 failed: out of tokens".
+  // The cause reads "rank 2 failed: out of tokens".
   void abort_for(const char* action, std::string_view why) noexcept;
-  // An operation that a peer may need is dropped.
+  // Records that an operation was dropped that a peer may still need, and aborts.
   void leave_unfinished(const char* name) noexcept;
-  // After an abort: returns when MPI holds none of this rank's bytes any more, or must not be called again.
+  // After an abort: returns when MPI holds none of this rank's bytes any more, or MPI has been closed.
   void let_go() noexcept;
   bool aborted() const { return cause_.has_value(); }
   const Cause& cause() const { return *cause_; }
-  // The numbers of communicators that were split from this root.
+  // Numbers for communicators that are split from this root.
   std::int64_t next_number() const { return next_number_; }
   void use_number(std::int64_t number) { next_number_ = number + 1; }
 
@@ -88,12 +89,12 @@ class MpiRoot final : private Witness {
   struct Peer {
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
-    std::optional<std::uint64_t> told;  // messages to this rank, once it sends no more
+    std::optional<std::uint64_t> told;  // number of messages to this rank; set once the peer sends no more
     std::optional<Clock::time_point> left;
     bool ended = false;
     std::optional<Notice> answer;
   };
-  // A buffer that MPI reads or writes, and that stays where it is until `request` is done.
+  // A buffer that MPI reads or writes. It must not move until `request` is complete.
   struct Message {
     int peer;
     std::string bytes;
@@ -102,7 +103,7 @@ class MpiRoot final : private Witness {
     bool has_ended();
   };
   using Messages = std::list<Message>;
-  // A wait, as long as it lasts.
+  // Lives as long as one wait.
   class Wait;
 
   MPI_Comm duplicate(MPI_Comm parent) const;
@@ -132,7 +133,7 @@ class MpiRoot final : private Witness {
   MPI_Comm notices_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  bool shares_cores_ = true;  // ranks that do give theirs away while they wait
+  bool shares_cores_ = true;  // whether polling ranks yield their core
   std::vector<Peer> peers_;
   std::vector<MpiOperation*> pending_;
   struct Mail {
@@ -149,7 +150,7 @@ class MpiRoot final : private Witness {
   std::uint64_t posted_ = 0;
   std::int64_t next_number_ = 1;  // 0 is the root's
   std::optional<Cause> cause_;
-  int silent_ = -1;  // the rank that is to blame and did not answer
+  int silent_ = -1;  // the blamed rank, if it did not answer
   bool has_let_go_ = false;
 };
 

@@ -1,4 +1,4 @@
-// This process's use of MPI: started when it is first wanted, ended with the process.
+// This process's use of MPI. MPI is started on first use and ended with the process.
 #pragma once
 
 #include <mpi.h>
@@ -9,16 +9,16 @@ namespace evenkeel::internal {
 
 class Session {
  public:
-  // Throws Unsupported where MPI cannot be started, or must not be called any more.
+  // Starts MPI if needed. Throws Unsupported if it cannot be started or is closed.
   static void require();
-  // From now on MPI is not called: it could write to memory that is somebody else's by then.
+  // After this, MPI is not called any more: it could write to memory that now has another owner.
   static void close(std::string why) noexcept;
   static bool closed() noexcept;
-  // Throws CommError of `rank`, who is about to call MPI, where it is closed.
+  // Throws CommError of `rank` if MPI is closed.
   static void require_open(int rank);
 };
 
-// Throws CommError of `rank` with MPI's words where a call of MPI's failed.
+// Throws CommError of `rank` with MPI's error text if an MPI call failed.
 void require_success(int code, int rank, const char* call);
 std::string words_of(int code);
 

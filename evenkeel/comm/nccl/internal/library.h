@@ -1,11 +1,11 @@
-// NCCL, found when it is first wanted: programs start where it is not installed.
+// NCCL's functions, loaded on first use: programs also start where NCCL is not installed.
 #pragma once
 
 #include <nccl.h>
 
 namespace evenkeel::internal {
 
-// Every function that is called, and its name here.
+// Every NCCL function that is called, and its name in Library.
 #define EVENKEEL_FOR_EACH_NCCL_FUNCTION(DO) \
   DO(ncclGetUniqueId, get_unique_id)        \
   DO(ncclCommInitRankConfig, init_rank)     \
@@ -25,7 +25,7 @@ struct Library {
   EVENKEEL_FOR_EACH_NCCL_FUNCTION(EVENKEEL_DECLARE)
 #undef EVENKEEL_DECLARE
 
-  // Throws Unsupported where there is none.
+  // Throws Unsupported if NCCL is not found.
   static const Library& get();
 };
 

@@ -1,4 +1,4 @@
-// The state that all communicators of a rank on NCCL share which were split from one root.
+// The state of one NCCL rank that is shared by the root communicator and all communicators split from it.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace evenkeel::internal {
 
-// The root that ends all communicators of a rank together.
+// Aborts all communicators of a rank together.
 class Root final : public StreamWatch {
  public:
   Root(Communicator& control, int gpu, const NcclOptions& options);
@@ -23,13 +23,13 @@ class Root final : public StreamWatch {
 
   int gpu() const { return gpu_; }
   const Library& library() const { return library_; }
-  // A new communicator of NCCL's among the ranks of `control`, which are those of the root or some of them.
+  // Makes an NCCL communicator among the ranks of `control`: all ranks of the root, or some of them.
   ncclComm_t add(Communicator& control);
   void remove(ncclComm_t comm) noexcept;
 
-  // Every call begins with this.
+  // Called at the start of every call.
   void begin(const char* name);
-  // Every call of NCCL's goes through this, which waits until the call has been handed over.
+  // Checks the result of every NCCL call, and waits until NCCL has enqueued the call.
   void handed_over(ncclResult_t result, ncclComm_t comm, const char* call);
   void look(double seconds) override;
   void abort(const std::string& cause) noexcept;

@@ -1,4 +1,4 @@
-// The communicator of one rank that is a thread.
+// The communicator of one rank that runs as a thread.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ class ThreadCommunicator final : public MessageCommunicator<Group, Operation> {
     return operation;
   }
 
-  // Null for the CPU's. What was posted to a device's stream goes first: it is matched in order.
+  // Returns null for a CpuStream. On a device stream, earlier operations go first, since they are matched in
+  // order.
   static DeviceStream* prepare(Stream& stream) {
     if (auto* device = dynamic_cast<DeviceStream*>(&stream)) {
       device->reserve();
@@ -42,7 +43,7 @@ class ThreadCommunicator final : public MessageCommunicator<Group, Operation> {
     }
     auto* cpu = dynamic_cast<CpuStream*>(&stream);
     if (cpu == nullptr)
-      throw InvalidArgument("stream", "is of a kind that ranks as threads do not know",
+      throw InvalidArgument("stream", "is of a kind that thread ranks do not support",
                             "a CpuStream or a DeviceStream");
     cpu->reserve();
     return nullptr;

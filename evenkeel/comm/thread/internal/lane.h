@@ -1,5 +1,5 @@
-// Where a message meets the receive that awaits it: one lane per ordered pair of ranks, filled from both
-// ends in issue order. Whichever side comes second finds the other waiting, so a lane never holds both.
+// Matches messages with receives: one lane per ordered pair of ranks, filled from both sides in issue order.
+// The side that comes second finds the other one waiting, so a lane never holds both.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ struct Message;
 
 enum class Place : std::uint8_t {
   nowhere,
-  lane,     // the other side has not come yet
-  arrived,  // matched, and not yet touched by the receiver
-  taken,    // the receiver copies it, or has
+  lane,     // waiting for the other side
+  arrived,  // matched, not yet copied
+  taken,    // being copied by the receiver, or copied
 };
 
 struct Receive {
   std::span<std::byte> bytes{};
   int from = 0;
   Operation* operation = nullptr;
-  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
+  Place place = Place::nowhere;  // this and the members below: guarded by the receiver's mailbox
   Message* message = nullptr;
   Receive* next = nullptr;
 };
@@ -37,15 +37,15 @@ struct Message {
   std::span<const std::byte> bytes{};
   int to = 0;
   Operation* operation = nullptr;
-  const DeviceEvent* ready = nullptr;  // on a device: what the bytes are ready after
-  EventLease copied{};        // on a device: what the bytes are read before; guarded by the sender's mailbox
-  bool acknowledged = false;  // guarded by the sender's mailbox
-  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
+  const DeviceEvent* ready = nullptr;  // on a device: the bytes are ready after this event
+  EventLease copied{};           // on a device: the event after the read; guarded by the sender's mailbox
+  bool acknowledged = false;     // guarded by the sender's mailbox
+  Place place = Place::nowhere;  // this and the members below: guarded by the receiver's mailbox
   Receive* receive = nullptr;
   Message* next = nullptr;
 };
 
-// A queue linked through its items, so that it never allocates.
+// A queue linked through its items; it never allocates.
 template <class Item>
 class Fifo {
  public:
@@ -73,7 +73,7 @@ class Fifo {
 
  private:
   Item* first_ = nullptr;
-  Item* last_ = nullptr;  // meaningless while empty
+  Item* last_ = nullptr;  // meaningless if empty
 };
 
 struct Lane {
@@ -81,7 +81,7 @@ struct Lane {
   Fifo<Receive> receives;
 };
 
-// The ranks of one communicator, and all their lanes.
+// The ranks of one communicator and all their lanes.
 class Group {
  public:
   Group(World& world, std::vector<int> members)
@@ -90,7 +90,7 @@ class Group {
   int size() const { return static_cast<int>(members_.size()); }
   World& world() const { return world_; }
 
-  // The rank in the root communicator: the one that mailboxes and errors go by.
+  // The member's rank in the root communicator, which mailboxes and errors use.
   int world_rank(int member) const { return members_[static_cast<std::size_t>(member)]; }
 
   // Guarded by the mailbox of `to`.

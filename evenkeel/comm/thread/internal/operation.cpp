@@ -9,7 +9,7 @@
 namespace evenkeel::internal {
 
 Operation::Operation(Group& group, int me) : group_(group), me_(me), rank_(group.world_rank(me)) {
-  // Operations are used in turn: with space from the start, a rarely large one does not allocate late.
+  // Operations are reused in turn. Reserving now keeps one that is rarely large from allocating late.
   const std::size_t usual = 64 + 2 * static_cast<std::size_t>(group.size());
   sends_.reserve(usual);
   receives_.reserve(usual);
@@ -115,7 +115,7 @@ std::optional<Cause> Operation::publish_message(Message& message) {
   return std::nullopt;
 }
 
-// Under the receiver's mailbox.
+// Call with the receiver's mailbox locked.
 std::optional<Cause> Operation::match(Message& message, Receive& receive) {
   Operation& receiver = *receive.operation;
   const Operation& sender = *message.operation;
@@ -124,12 +124,13 @@ std::optional<Cause> Operation::match(Message& message, Receive& receive) {
     message.place = receive.place = Place::nowhere;
     return Cause{
         sender.rank_, receiver.rank_, -1,
-        of_streams ? fmt::format("of ranks {} and {}, one sends and receives in {} on a device's stream, the "
-                                 "other in {} on the CPU's",
-                                 sender.rank_, receiver.rank_, sender.name_, receiver.name_)
-                   : fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}",
-                                 sender.rank_, message.bytes.size(), sender.name_, receiver.rank_,
-                                 receive.bytes.size(), receiver.name_)};
+        of_streams
+            ? fmt::format("ranks {} and {} use unlike streams in {} and {}: one on a device's stream, the "
+                          "other on the CPU's",
+                          sender.rank_, receiver.rank_, sender.name_, receiver.name_)
+            : fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}", sender.rank_,
+                          message.bytes.size(), sender.name_, receiver.rank_, receive.bytes.size(),
+                          receiver.name_)};
   }
   message.receive = &receive;
   receive.message = &message;
@@ -161,7 +162,7 @@ void Operation::withdraw() noexcept {
   if (device_ != nullptr) wait_for_readers();
 }
 
-// On the host: the bytes may be gone next. A device that has failed reads nothing more.
+// Blocks the host, since the bytes may be freed next. A device that has failed reads nothing more.
 void Operation::wait_for_readers() noexcept {
   for (Message& message : sends_) {
     if (!message.copied) continue;

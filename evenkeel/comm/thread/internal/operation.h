@@ -1,9 +1,10 @@
-// One posted operation of a thread rank: messages out, messages in, and at the end perhaps a reduction.
-// Collectives are made of messages as well: an all_gather sends the same bytes to every rank.
+// One posted operation of a thread rank: outgoing messages, incoming messages, and possibly a reduction at
+// the end. Collectives consist of messages too: an all_gather sends the same bytes to every rank.
 //
-// On a DeviceStream the ranks' threads tell each other events instead of bytes: a message says what its bytes
-// are ready after, and its acknowledgement what they were read before. The receiver's stream waits for the
-// first, copies, and records the second, for which the sender's stream waits. No thread waits for a device.
+// On a DeviceStream the rank threads exchange events instead of bytes. A message carries the event after
+// which its bytes are ready; its acknowledgement carries the event after which they have been read. The
+// receiver's stream waits for the first event, copies, and records the second, for which the sender's stream
+// waits. No thread waits for a device.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +29,30 @@ class Operation final : public CpuOperation {
   Operation(Group& group, int me);
   ~Operation() override;
 
-  // Filled between begin() and publish(), then posted to a stream. `device` is that stream where it is a
-  // device's.
+  // An operation is filled between begin() and publish(), then posted to a stream. `device` is that stream,
+  // or null for a CpuStream.
   void begin(const char* name, Channel channel, DeviceStream* device);
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
-  // A message both ways without bytes: each comes after what the other did before.
+  // Exchanges empty messages with `peer`: each side continues after the other's earlier work.
   void meet(int peer);
 
-  // At the end `values` are reduced, over what is then in the space returned: every rank's, in rank order.
+  // At the end reduces every rank's values into `values`. Returns the space into which the operation must
+  // gather them, in rank order.
   std::span<std::byte> reduce(std::span<std::byte> values, ValueType type, Reduction reduction);
   DeviceStream* device() const { return device_; }
 
-  // Offers everything to the peers. Throws, with everything withdrawn, if a peer disagrees on a size.
+  // Offers everything to the peers. If a peer disagrees on a size, withdraws everything and throws.
   void publish();
 
-  // Takes back what no peer has taken, and waits until no peer copies from this operation. Own thread only.
+  // Takes back messages that no peer has taken, and waits until no peer copies from this operation. Own
+  // thread only.
   void withdraw() noexcept;
 
   bool in_use() const { return in_use_; }
   const char* name() const { return name_; }
-  // Under the mailbox of the operation's rank: the peers it still waits for, by their rank in the root.
+  // Adds the peers it still waits for, numbered as in the root. Call with the mailbox of the operation's rank
+  // locked.
   void list_absent(std::vector<int>& ranks) const;
 
  private:
@@ -57,7 +61,7 @@ class Operation final : public CpuOperation {
   void carry_out() override;
   void cancel() noexcept override;
 
-  // A cause where a peer does not agree with what is published.
+  // Returns a cause if a peer disagrees with what is published.
   std::optional<Cause> publish_receives();
   std::optional<Cause> publish_message(Message& message);
   static std::optional<Cause> match(Message& message, Receive& receive);
@@ -86,15 +90,15 @@ class Operation final : public CpuOperation {
   Mailbox& mailbox() { return group_.world().mailbox(rank_); }
 
   Group& group_;
-  const int me_;    // in the group
-  const int rank_;  // in the root
+  const int me_;    // rank in the group
+  const int rank_;  // rank in the root
   const char* name_ = "";
   Channel channel_ = Channel::messages;
   bool in_use_ = false;
   std::vector<Message> sends_;
   std::vector<Receive> receives_;
   std::size_t receive_bytes_ = 0;
-  std::span<std::byte> reduced_;  // none where nothing is reduced
+  std::span<std::byte> reduced_;  // empty if nothing is reduced
   ValueType value_type_ = ValueType::int64;
   Reduction reduction_ = Reduction::sum;
   std::byte* gathered_ = nullptr;
@@ -103,10 +107,10 @@ class Operation final : public CpuOperation {
   DeviceStream* device_ = nullptr;
   EventLease ready_;
   bool withdrawn_ = false;
-  bool unfinished_ = false;  // a peer may still need what was withdrawn
-  std::size_t untaken_ = 0;  // receives that this thread has yet to take
+  bool unfinished_ = false;  // a peer may still need something that was withdrawn
+  std::size_t untaken_ = 0;  // receives that this thread has not taken yet
   Clock::time_point start_;
-  RunningTime waited_{Clock::duration{}};  // since then: what counts against the deadline
+  RunningTime waited_{Clock::duration{}};  // since start_: the time that counts against the deadline
 
   // Guarded by the mailbox.
   Fifo<Receive> arrived_;

@@ -1,4 +1,5 @@
-// How a rank waits for an operation: it copies what has come, for whichever of its operations, and sleeps.
+// How a rank waits for an operation: it copies what has arrived, for any of its pending operations, then
+// sleeps.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -11,20 +12,20 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Above this, a receiver copies what has come while the rest is under way; below, one wake-up for all
-// messages costs less than the overlap gains.
+// Above this size a receiver copies what has arrived while the rest is under way. Below it, a single wake-up
+// for all messages costs less than the overlap gains.
 constexpr std::size_t overlap_bytes = 256 << 10;
 
 Clock::duration deadline(const World& world) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(world.deadline_seconds()));
 }
 
-// As long as a rank sleeps before it looks at the clock.
+// How long a rank sleeps before it looks at the clock.
 Clock::duration nap(const World& world) {
   return std::max<Clock::duration>(deadline(world) / 16, std::chrono::microseconds(1));
 }
 
-// What find_blame() asks. Each is looked at under its lock, while the rank that looks is asleep itself.
+// Answers find_blame(). Each mailbox is read under its lock, while the rank that reads is marked as waiting.
 class Mailboxes final : public Witness {
  public:
   explicit Mailboxes(World& world) : world_(world) {}
@@ -67,7 +68,7 @@ void Operation::wait_until_done() {
       lock.unlock();
       fail();
     }
-    // Others that wait for what this rank takes later need not wait until then.
+    // Copies for later operations too: peers that wait for them need not wait until this one is done.
     if (copy_what_has_come(lock)) continue;
     if (untaken_ == 0 && unacknowledged_ == 0) return;
     if (untaken_ == 0 && !std::exchange(has_urged, true)) {
@@ -80,8 +81,8 @@ void Operation::wait_until_done() {
   }
 }
 
-// Serves every pending operation of the rank, this one first: whatever two ranks wait for, in whichever
-// order, neither keeps the other's bytes from moving.
+// Copies for every pending operation of the rank, this one first. So ranks may wait for operations in
+// different orders without blocking each other's bytes.
 bool Operation::copy_what_has_come(std::unique_lock<std::mutex>& lock) {
   Operation* served = this;
   if (arrived_.empty()) {
@@ -118,7 +119,7 @@ void Operation::take_over(Receive& receive, EventLease& copied) {
   }
 }
 
-// A message to oneself is in the order of the one stream.
+// A message to oneself needs no event: one stream orders it.
 void Operation::copy_on_device(const Receive& receive, EventLease& copied) {
   const Message& message = *receive.message;
   const bool from_elsewhere = message.operation->device_ != device_;
@@ -128,7 +129,8 @@ void Operation::copy_on_device(const Receive& receive, EventLease& copied) {
   if (from_elsewhere) copied = device_->record();
 }
 
-// The next work on this rank's stream may overwrite the bytes that were sent, so it waits for their readers.
+// Later work on this rank's stream may overwrite the bytes that were sent, so the stream waits for their
+// readers.
 void Operation::order_after_readers() {
   if (device_ == nullptr) return;
   for (Message& message : sends_) {
@@ -146,7 +148,7 @@ Fifo<Receive> Operation::take_arrived() {
   return std::exchange(arrived_, {});
 }
 
-// The message belongs to its sender again, and may be gone, from here on.
+// From here on the message belongs to its sender again, which may free it.
 void Operation::acknowledge(Message& message, EventLease copied) {
   Operation& sender = *message.operation;
   Mailbox& theirs = sender.mailbox();
@@ -161,7 +163,7 @@ void Operation::acknowledge(Message& message, EventLease copied) {
   if (wake) theirs.wakeup.notify_one();
 }
 
-// Wakes receivers that sleep on other news although a message of this operation lies ready for them.
+// Wakes receivers that sleep for another operation although a message of this one is ready for them.
 void Operation::urge_receivers() {
   for (const Message& message : sends_) {
     Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
@@ -174,8 +176,8 @@ void Operation::urge_receivers() {
   }
 }
 
-// Or until the deadline. A rank sleeps in naps, of which each counts as twice its length at most: a process
-// that was stopped, and goes on, must not blame a rank that could not run.
+// Sleeps until `wakes` is true or the deadline has passed. Sleeps in short naps, each counted as at most
+// twice its length: a process that was stopped and continued must not blame a rank that could not run.
 template <class Wakes>
 void Operation::sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes) {
   const World& world = group_.world();
@@ -186,7 +188,7 @@ void Operation::sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wak
   }
 }
 
-// Until half of what is missing has come, so that a rank with P peers wakes up log P times rather than P.
+// Sleeps until half of the missing messages have arrived, so a rank with P peers wakes up log P times, not P.
 void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   const World& world = group_.world();
   sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
@@ -229,8 +231,8 @@ void Operation::list_absent(std::vector<int>& ranks) const {
   }
 }
 
-// The mailbox still names this operation as awaited while the blame is sought, so that a peer whose time runs
-// out at the same moment does not take this rank for one that is silent.
+// The mailbox names this operation as awaited while the blame is sought. Otherwise a peer whose deadline
+// passes at the same moment would take this rank for one that is not waiting.
 void Operation::fail() {
   World& world = group_.world();
   const double seconds = seconds_since(start_);

@@ -17,7 +17,7 @@ World::World(int ranks, double deadline_seconds)
     : deadline_seconds_(deadline_seconds),
       mailboxes_(static_cast<std::size_t>(ranks)),
       left_(static_cast<std::size_t>(ranks)) {
-  constexpr std::size_t kUsual = 16;  // operations pending at once, on a rank's few communicators
+  constexpr std::size_t kUsual = 16;  // operations pending at once, over a rank's few communicators
   for (Mailbox& mailbox : mailboxes_) mailbox.pending.reserve(kUsual);
 }
 
@@ -41,7 +41,7 @@ void World::abort_for(int rank, const char* action, std::string_view why) noexce
   Cause cause{rank, -1, rank, {}};
   try {
     cause.message = fmt::format("rank {} {}: {}", rank, action, why);
-  } catch (const std::exception&) {  // no memory for words: the rank's number still gets through
+  } catch (const std::exception&) {  // out of memory: the text is lost, the rank's number is not
   }
   abort(std::move(cause));
 }
@@ -78,7 +78,7 @@ void World::leave(int rank) noexcept {
 void World::wake_all() noexcept {
   for (Mailbox& each : mailboxes_) {
     {
-      // Whoever looked before the news waits by now, and gets the wakeup.
+      // A rank that checked before the change is asleep by now, and gets the wakeup.
       const std::lock_guard lock(each.mutex);
       if (each.awaited == nullptr) continue;
     }
@@ -91,7 +91,8 @@ std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_coun
   const std::lock_guard lock(mutex_);
   const SplitKey key(parent, split_count, color);
   auto found = splits_.find(key);
-  // The group is made first: a split without one, for want of memory, would be what the next rank takes.
+  // Make the group first: if that fails for lack of memory, no split without a group is left for the next
+  // rank.
   if (found == splits_.end())
     found =
         splits_.emplace(key, Split{std::make_shared<Group>(*this, members), static_cast<int>(members.size())})

@@ -1,11 +1,12 @@
-// The state that all thread ranks started together share: a mailbox for each rank, and the one cause that
-// ends them all.
+// The state shared by all thread ranks that were started together: a mailbox for each rank, and the cause
+// that ended them all.
 //
-// Locks     Each mailbox has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
-//           leave a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
-// Copies    The receiver's thread copies straight from the sender's bytes, outside any lock, between taking a
-//           message (under its own mailbox) and acknowledging it (under the sender's).
-// Withdraw  A rank whose bytes may go away takes back what nobody has taken yet, and waits for the
+// Locks     Each mailbox has a mutex. A rank locks its own to look for messages or to sleep, and a peer's to
+//           leave a message or an acknowledgement there. No thread ever holds two, so there is no lock order.
+// Copies    The receiver's thread copies directly from the sender's bytes, outside any lock. It takes a
+//           message under its own mailbox before the copy, and acknowledges it under the sender's mailbox
+//           after it.
+// Withdraw  A rank whose bytes may be freed takes back what nobody has taken yet, and waits for the
 //           acknowledgement of the rest. A copy under way always ends, so this needs no deadline.
 #pragma once
 
@@ -35,15 +36,15 @@ struct alignas(64) Mailbox {
   std::condition_variable wakeup;
 
   // Guarded by `mutex`.
-  Operation* awaited = nullptr;     // what the rank sleeps in
-  bool urged = false;               // a peer sleeps until this rank copies something else
-  const char* last_name = nullptr;  // its latest operation
+  Operation* awaited = nullptr;     // the operation that the rank sleeps in
+  bool urged = false;               // a peer sleeps until this rank copies other messages
+  const char* last_name = nullptr;  // name of its latest operation
   std::uint64_t posted = 0;
   Clock::time_point last_time;
 
   // Touched by the rank's own thread alone.
   std::vector<Operation*> pending;        // on all its communicators
-  const char* left_unfinished = nullptr;  // an operation that was dropped while a peer could still need it
+  const char* left_unfinished = nullptr;  // dropped operation that a peer could still need
 };
 
 class World {
@@ -55,15 +56,15 @@ class World {
   Mailbox& mailbox(int rank) { return mailboxes_[static_cast<std::size_t>(rank)]; }
   std::shared_ptr<Group> root_group();
 
-  // The first cause stays; all sleepers wake.
+  // Stops all ranks and wakes all sleepers. The first cause is kept.
   void abort(Cause cause) noexcept;
-  // "rank 2 failed: out of tokens".
+  // The cause reads "rank 2 failed: out of tokens".
   void abort_for(int rank, const char* action, std::string_view why) noexcept;
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   Cause cause() const;
 
-  // The following are for the rank's own thread.
-  // Every call begins with this: throws if the ranks have stopped.
+  // The following are for the rank's own thread. Called at the start of every call: throws if the ranks have
+  // stopped.
   void check(int rank, const char* operation);
   // Withdraws everything, then throws the cause.
   [[noreturn]] void stop(int rank, const char* operation, double after_seconds);
@@ -77,7 +78,8 @@ class World {
     return left_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
   }
 
-  // The group that the split_count-th split of `parent` makes for `color`; each member asks once.
+  // Returns the group that the split_count-th split of `parent` makes for `color`. Each member calls this
+  // once.
   std::shared_ptr<Group> join(const Group* parent, std::uint64_t split_count, int color,
                               const std::vector<int>& members);
 
@@ -95,7 +97,7 @@ class World {
   std::vector<std::atomic<bool>> left_;
   std::atomic<int> left_count_{0};
   std::atomic<bool> aborted_{false};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Cause cause_;
   std::map<SplitKey, Split> splits_;
 };
