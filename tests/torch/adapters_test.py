@@ -1,5 +1,4 @@
-"""Experts that are frozen, parametrized, adapted by PEFT or clipped by a shared norm match one process's outputs and
-gradients."""
+"""Experts that are frozen, parametrized, adapted by PEFT or clipped by a shared norm give one process's results."""
 
 from __future__ import annotations
 

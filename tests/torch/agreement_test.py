@@ -1,5 +1,4 @@
-"""Ranks that make different calls, or give different arguments, all raise one error at once; none computes wrong
-results silently.
+"""If ranks make different calls or give different arguments, all raise one error at once; none computes wrong results.
 
 Random calls and a rank's own failures are in fault_storm_test.py. The oracle computes every token densely on its own
 rank. The deadline is long, so that an error raised in time cannot be a timeout.
@@ -82,8 +81,7 @@ Script = list[tuple[str, str]]
 
 
 def play(rank: int, ranks: int, scripts: list[Script], warm: bool) -> tuple[str, str, float]:
-    """Plays this rank's script. Returns the error's class, its reason, and the seconds until it; checks all outputs
-    before it."""
+    """Plays this rank's script. Returns the error's class, its reason, and the seconds until it. Checks outputs."""
     script = scripts[rank]
     layers = {name: Layer(name, rank, ranks) for name in LAYERS}
     if warm:

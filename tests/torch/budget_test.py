@@ -73,8 +73,7 @@ class Step:
         return ExpertParallel(self.num_experts, **self.options, **options)
 
     def peak(self, layer: ExpertParallel, experts: Experts = experts) -> int:
-        """Peak bytes of a training step, without the tensors that the budget does not count. An empty step measures
-        first.
+        """Peak bytes of a training step, less what budgets do not count. An empty step measures first.
 
         A step in one chunk counts its weight gradients. With several chunks, each chunk counts its own, but their sum
         does
@@ -180,8 +179,7 @@ def keeping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 
 
 def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
-    """Runs steps with frozen weights whose calls keep much more for backward; returns chunks by each budget's expected
-    chunks."""
+    """Frozen weights, but calls that keep much else for backward: actual chunks by the chunks expected of the budget."""
     step, made = Step(rank, shape), {}
     step.weights = {name: weight.detach() for name, weight in step.weights.items()}
     for chunks, size in said_by_error(step, keeping).step.items():
@@ -215,8 +213,7 @@ def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
 
 
 def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
-    """Moving pays in an undivided step: it saves about 170 assignments and costs 100. In each of two chunks it does not
-    pay."""
+    """Moving pays in one chunk: it saves about 170 assignments and costs 100. In each of two chunks it does not."""
     step, made = Step(rank, shape), []
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
     said = said_by_error(step)

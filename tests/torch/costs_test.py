@@ -71,8 +71,7 @@ TOKENS = 20
 
 
 def over_links(rank: int, ranks: int, layers: list[dict[str, Any]]) -> list[tuple[list[int], str]]:
-    """For each layer: every rank's load in a step where all tokens choose expert 0, at home on rank 0, and the step's
-    reason."""
+    """For each layer: the ranks' loads and the step's reason, if all tokens choose expert 0, at home on rank 0."""
     ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
     hidden, top_k, grad = inputs(3, rank, ids)
     weights, right = all_weights(3, E), {}

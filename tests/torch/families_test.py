@@ -2,7 +2,7 @@
 
 Each model is saved in the Hub's layout and in transformers' in-memory layout. `evenkeel permute` renumbers its experts,
 and both checkpoints are loaded again: the logits are equal, and differ with the routers' old rows. `evenkeel memory`
-must count the weights exactly.
+must count exactly as many weights as there are.
 """
 
 from __future__ import annotations
@@ -169,8 +169,7 @@ def run(*words: object) -> dict[str, Any]:
 
 
 def put_old_routers_back(before: Path, after: Path) -> int:
-    """Restores the old tensors of a permuted checkpoint, except expert weights. Returns how many tensors had
-    changed."""
+    """Restores the old tensors of a permuted checkpoint, except expert weights. Returns how many there are."""
     old, count = tensors_in(before), 0
     for path in after.glob("*.safetensors"):
         held = load_file(path)
@@ -213,8 +212,7 @@ class FamiliesTest(unittest.TestCase):
     def check_logits(
         self, model: PreTrainedModel, name: str, groups: int = 1, known: torch.Tensor | None = None, **saving: Any
     ) -> torch.Tensor:
-        """Returns the logits. Unless they are `known` from another layout, also checks that the old routers would
-        change them."""
+        """Returns the logits. Unless they are `known`, also checks that the old routers would change them."""
         before, after = self.permuted(model, name, groups, **saving)
         wanted = load(model, before) if known is None else known
         self.assertGreater(float(wanted.std()), 1e-3)

@@ -1,5 +1,4 @@
-"""Which ranks hear of a fault, and that outsiders cannot join a group. fault_storm_test.py tries faults in every
-phase."""
+"""Which ranks hear of a fault, and that outsiders cannot join. Faults in every phase: fault_storm_test.py."""
 
 from __future__ import annotations
 

@@ -119,8 +119,7 @@ class Case:
 
 
 class AllToAll(torch.autograd.Function):
-    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. The name of torch's own differs between
-    versions."""
+    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch's own changes its name."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
@@ -135,8 +134,7 @@ class AllToAll(torch.autograd.Function):
 
 
 def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int) -> torch.Tensor:
-    """Exchanges rows sorted by place with all-to-all. It waits for the device, as dispatchers with sizes on the host
-    do."""
+    """Exchanges rows sorted by place with all-to-all. It waits for the device to learn the sizes."""
     k, flat = places.shape[1], places.reshape(-1)
     order = flat.argsort(stable=True)
     order = order[flat[order] >= 0]
@@ -152,8 +150,7 @@ def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, 
 
 
 def one_order(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Adds products in a fixed order with elementwise operations: a row's bits depend only on that row, on any
-    device."""
+    """Adds products in a fixed order with elementwise operations: a row's bits depend only on that row."""
 
     def product(rows: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
         of_rows = matrices.index_select(0, slots)

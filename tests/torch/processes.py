@@ -87,8 +87,7 @@ def _program(rank: int, ranks: int, port: int, program: str, options: list[str],
 
 
 def run_program(ranks: int, program: Path, *options: object, folder: Path | None = None) -> str:
-    """Returns a program's output on processes with torchrun's environment, without the seconds of torchrun's
-    imports."""
+    """Returns a program's output on processes set up as by torchrun, without the seconds of torchrun's imports."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

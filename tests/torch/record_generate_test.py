@@ -30,8 +30,7 @@ def generating(model_type="qwen3_moe", **sizes):
 
 
 class WhatGenerateRuns(RecordTest):
-    """A plain forward of each returned sequence, alone and with hooks on the experts, says what the file must
-    contain."""
+    """Hooks on the experts in a plain forward of each returned sequence give what the file must contain."""
 
     def assert_recorded_as_alone(self, model, options):
         """Returns how many tokens each sequence has."""

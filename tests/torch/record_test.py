@@ -24,8 +24,7 @@ COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
 def recorded_by_rank(rank, ranks, folder):
-    """Each rank records its own part of a batch, then the same batch with the checkpoint's experts divided over
-    ranks."""
+    """Each rank records its own part of a batch, then the same batch with experts divided over ranks."""
     model, inputs = tiny_models.make("qwen3_moe")
     try:
         with evenkeel.torch.record(model, f"{folder}/trace.safetensors"):

@@ -106,8 +106,7 @@ def under_a_budget(rank: int, ranks: int, budget: str, tokens: int) -> int:
 
 
 def of_another_kind(rank: int, ranks: int, budget: str) -> list[Any]:
-    """Budgets of three steps with and without routes ahead; the middle one has another kind and must not affect the
-    rest."""
+    """Budgets of three steps, with and without routes ahead; the middle step has another type."""
     ids, hidden, budgets = routing(rank, True), torch.randn(TOKENS, WIDTH), []
     for ahead in (False, True):
         model = Model(ExpertParallel, budget=budget)
@@ -128,8 +127,7 @@ def of_another_kind(rank: int, ranks: int, budget: str) -> list[Any]:
 
 
 def run_counted(model: Model, hidden: torch.Tensor, ids: Any) -> tuple[list[torch.Tensor], int, int]:
-    """Runs with routes ahead. Returns the results, and counts the host's reads inside and outside the layers as for a
-    device."""
+    """Runs with routes ahead as on a device. Returns the results, and the host's reads inside and outside layers."""
     with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
         around = HostReads.count
         with routes_ahead(model, ids):

@@ -133,8 +133,7 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
 
 
 def storms(rank: int, ranks: int, folder: str) -> list[str]:
-    """Runs storms without a budget, with a budget whose chunks have plans of their own, and with three chunks on one
-    plan."""
+    """Runs storms without a budget, with a budget (each chunk has its plan), and with three chunks on one plan."""
     made = []
     for seed in range(len(REGIONS) * len(LOSSES)):
         made += [storm(rank, ranks, seed, budget, folder) for budget in (None, 100_000)]

@@ -1,5 +1,4 @@
-"""benchmarks/shaped_link: all modes compute the same, the shaped link carries their bytes, and nothing is left
-running."""
+"""benchmarks/shaped_link: all modes compute the same, the shaped link carries their bytes, and nothing is left."""
 
 from __future__ import annotations
 

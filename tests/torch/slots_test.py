@@ -1,5 +1,4 @@
-"""Balance behind a dispatcher that does not know about it: outputs are the dispatcher's to the bit, gradients match
-within rounding."""
+"""Balance behind a dispatcher that does not know of it: outputs match to the bit, gradients within rounding."""
 
 from __future__ import annotations
 
@@ -185,8 +184,7 @@ def sorted_experts(rows: torch.Tensor, counts: torch.Tensor, weights: Weights, p
 
 
 def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int) -> tuple[torch.Tensor, ...]:
-    """Pads each place's rows to a nonzero multiple, and adds `more` rows at the end. Returns the rows, counts and
-    indices."""
+    """Pads each place's rows to a nonzero multiple and adds `more` rows; returns rows, counts and indices."""
     room = (counts.clamp(min=1) + multiple - 1) // multiple * multiple
     moved = (room.cumsum(0) - room) - (counts.cumsum(0) - counts)
     at = torch.arange(len(rows)) + moved.repeat_interleave(counts)
@@ -196,8 +194,7 @@ def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int
 
 
 def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) -> None:
-    """Sorts rows by place; the router's weights travel with them. With `multiple`, there are more rows than
-    assignments."""
+    """Sorts rows by place, with the router's weights beside them; with `multiple`, pads the rows."""
     case = Case(rank, ranks, seed)
     layer = case.layer()
 
@@ -375,8 +372,7 @@ def runs_otherwise(rank: int, ranks: int, times: int) -> str:
 
 
 def refused(rank: int, ranks: int) -> list[str]:
-    """Errors that every rank raises alike, after which the group still works; the last is about a rank's own
-    dispatcher."""
+    """Errors that every rank raises alike, and survives; the last concerns a rank's own dispatcher."""
     case = Case(rank, ranks, 3)
     case.ids = torch.zeros((8, 1), dtype=torch.int64)
     case.hidden, case.top_k = torch.ones((8, 16)), torch.ones((8, 1))

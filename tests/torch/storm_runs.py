@@ -1,5 +1,4 @@
-"""The runs of the fault storm. A seed determines the ranks, the layers, their calls, the fault, and the expected
-outcome.
+"""The runs of the fault storm. A seed determines ranks, layers, calls, the fault and the expected outcome.
 
 Every 30 consecutive seeds contain each kind of fault. The expected outcome is the one promised in docs/errors.md.
 """
@@ -208,8 +207,7 @@ class Draft:
     def draw_layers(
         self, moves: bool, least: int = 1, most: int = 3, mixed: bool = False, slots: bool | None = None
     ) -> None:
-        """With `mixed`, only the target layer has the given `moves` and `slots`; the others are drawn. `slots` None:
-        drawn too."""
+        """`moves` and `slots` hold for every layer, with `mixed` only for the target; None and the rest are drawn."""
         seeded, count = self.seeded, self.seeded.randint(least, most)
         self.odd, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
         for n in range(count):
@@ -229,8 +227,7 @@ class Draft:
         return "dispatcher" if phase == "stock" and target.slots and target.world == "layer" else phase
 
     def round(self) -> list[Call]:
-        """Forward and backward of each layer: layer by layer, or all backwards last. With routes ahead, all in one
-        block."""
+        """All layers' passes, layer by layer or all backwards last; in one block with routes ahead."""
         numbers = list(range(len(self.layers)))
         calls: list[Call] = [("forward", n, "") for n in numbers] + [("backward", n, "") for n in reversed(numbers)]
         calls = steps(numbers) if self.turn % 2 else calls
@@ -282,8 +279,7 @@ def gone(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
 
 
 def at_any_moment(draft: Draft) -> Run:
-    """A rank disappears at a random moment of training, or of steps without gradients; those may be the framework's
-    own."""
+    """A rank disappears at a random moment of training, or of steps without gradients, some of them stock."""
     trains = draft.seeded.random() < 0.5
     draft.draw_layers(True, mixed=not trains)
     draft.ahead = trains and draft.seeded.random() < 0.3

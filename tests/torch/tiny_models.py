@@ -173,8 +173,7 @@ def _model_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
 
 
 class Routers:
-    """Records what routers choose by topk (k of `experts`), in the order of their calls, or makes them choose
-    `told`."""
+    """Records in call order what routers choose by topk (k of `experts`), or makes them choose `told`."""
 
     def __init__(self, told: torch.Tensor | None = None, experts: int = EXPERTS, k: int = TOP_K) -> None:
         self.told, self.of, self.chosen = told, (2, experts, k), list[torch.Tensor]()

@@ -137,8 +137,7 @@ def batch(rows: int) -> torch.Tensor:
 
 
 def changed(config: Any, kind: str) -> Any:
-    """The model with another dispatcher, with all tokens at the first expert, or with torchtitan's LoRA on
-    attention."""
+    """The model with another dispatcher, with all tokens at one expert, or with torchtitan's LoRA on attention."""
     if kind == "lora":
         return LoRAConverter(LoRAConverter.Config(rank=2, target_modules=["wo"])).convert(config)
     for layer in config.layers:

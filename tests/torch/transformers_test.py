@@ -106,8 +106,7 @@ def still(rank: int, ranks: int, path: str) -> None:
 
 
 def refused(rank: int, ranks: int, path: str) -> str:
-    """transformers' own error for this number of experts on this number of ranks, raised before our implementation is
-    used."""
+    """transformers' own error for this number of experts and ranks, raised before our code is used."""
     evenkeel.transformers.register()
     return said_by(lambda: load(path, "eager", fsdp_size=ranks, ep_size=ranks), ValueError)
 

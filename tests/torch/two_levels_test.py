@@ -34,8 +34,7 @@ Members = Sequence[Sequence[int]]
 
 
 class Watched:
-    """What one rank's step sends between nodes and within its node, by phase: the actual number and the necessary
-    one."""
+    """What one rank's step sends between nodes and within its node, by phase: actual and needed."""
 
     def __init__(self, rank: int, members: Members) -> None:
         self.node_of = {each: node for node, of_node in enumerate(members) for each in of_node}
