@@ -1,4 +1,4 @@
-"""The include check finds each kind of wrong include, and nothing in a tree that is right."""
+"""The include check finds each kind of wrong include, and accepts a correct tree."""
 
 import sys
 import tempfile
