@@ -57,7 +57,7 @@ class GoldenOutputs(unittest.TestCase):
             ("exit 4", "exit 3", ["  exit status 4 before, 3 after\n"]),
             ("'3'", "'2'", ["  q.json\n", "    -3\n    +2\n"]),
             ("'3'", "'\\377'", ["  q.json\n", "differs from byte 0 on; "]),
-            ('>"$2"', '>"$2.part"', ["q.json: written before alone", "q.json.part: written after alone"]),
+            ('>"$2"', '>"$2.part"', ["q.json: written only before", "q.json.part: written only after"]),
         ]:
             with self.subTest(old=old):
                 done = self.compare_stand_ins(old, new)

@@ -189,7 +189,7 @@ class WhatIsMissing(unittest.TestCase):
         return done.stderr
 
     def test_tools_are_named_in_one_line(self) -> None:
-        self.assertIn("cannot be had here: not found on PATH: ip, tc, mount", self.refusal("/nowhere"))
+        self.assertIn("cannot be created here: not found on PATH: ip, tc, mount", self.refusal("/nowhere"))
 
     def test_rights_are_named_in_one_line(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
