@@ -10,9 +10,8 @@
 #   --out DIR   where figures go (build/gpu_torch): gpu_torch.json, gpu_torch.log
 #
 # Only our wheel, a few megabytes, is copied. torch is the GPU machine's own, with the gigabytes of CUDA libraries that
-# fit
-# its driver. pip uses no registry and installs into a temporary folder. The exit status is 0 if all succeeded, 1 if a
-# check failed, 2 if there is no wheel, 3 if there is no GPU, 124 after 8 minutes.
+# fit its driver. pip uses no registry and installs into a temporary folder. The exit status is 0 if all succeeded, 1 if
+# a check failed, 2 if there is no wheel, 3 if there is no GPU, 124 after 8 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

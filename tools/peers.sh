@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Installs PyTorch (CPU) and transformers into build/peers, for the tests that compare with them (tests/peers). `make
-# test`
-# does not call this script, since the two take about 1.5 GB. Without them those tests are skipped, with a message.
+# test` does not call this script, since the two take about 1.5 GB. Without them those tests are skipped.
 #
 # usage: tools/peers.sh [transformers version]      (default: the one of docs/checkpoints.md)
 set -euo pipefail

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|wheel|pages|lint|fuzz|python|frameworks|nccl|all]...      (default: build
-# highs)
+# usage: tools/setup.sh [build|highs|bench|wheel|pages|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; if it cannot be
 #           installed, a message says so, and evenkeel builds without it
@@ -43,8 +42,7 @@ readonly axe_sha256=fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# A library is present if its package is installed. A tool is present if it can be called, since pip may have installed
-# it.
+# A library is present if its package is installed; a tool is present if it can be called, wherever it came from.
 missing=()
 package() {
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1")

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Builds wheels of the Python package that install without a compiler or libraries: the wheel contains the libraries
-# that
-# the package links, with their licences.
+# that the package links, with their licences.
 #
 # usage: tools/wheel.sh [PYTHON...]
 #   PYTHON  interpreters with headers, one for each wheel (default: a 3.11, and the first from 3.12 on, whose wheel also
@@ -68,8 +67,7 @@ build_wheel() {
 }
 
 # Adds the licences of the included libraries, and of libraries compiled in without licence files, if the system's
-# packages have
-# them.
+# packages have them.
 add_licences() {
   local folder=$1 file package
   command -v dpkg-query >/dev/null || { say "no dpkg here: the licences of the libraries inside are left out"; return; }

@@ -69,8 +69,7 @@ void read_all_arrays(const ArrayFile& file) {
   }
 }
 
-// Treats the file as a checkpoint of one family, plans to reverse its experts, and reads the plan to the last
-// byte.
+// Treats the file as a checkpoint of one family, plans to reverse its experts, and reads all of the plan.
 void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& family) {
   constexpr int experts = 8;
   const internal::CheckpointConfig model{

@@ -16,8 +16,7 @@ inline constexpr std::size_t max_message_bytes = 4096;
 
 // The largest cost allowed for a file, whatever it claims. Memory: the widest token row (2^20 assignments as
 // int64, int32 and float); for arrays held whole, a multiple of the file (compressed int8 become int64: 64 x
-// 8,
-// of 1 MiB + the file). CPU time: reading an archive member that expands to a thousand times its size.
+// 8, of 1 MiB + the file). CPU time: reading an archive member that expands to a thousand times its size.
 constexpr std::int64_t allowed_bytes(std::size_t file_bytes) {
   return (32 << 20) + 512 * static_cast<std::int64_t>(file_bytes);
 }
@@ -26,10 +25,8 @@ constexpr double allowed_seconds(std::size_t file_bytes) {
 }
 
 // `target` is a name from the list in tests/fuzz/run.sh: "safetensors", "npy", ... The target "checkpoint"
-// reads
-// the bytes as each parsed file of a checkpoint: config.json (for its experts and its sizes), the index, the
-// map,
-// and a safetensors header.
+// reads the bytes as each parsed file of a checkpoint: config.json (for its experts and its sizes), the
+// index, the map, and a safetensors header.
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);
 
 }  // namespace evenkeel::fuzz

@@ -54,8 +54,7 @@ endfunction()
 require_refusal("these were not found: threads, OpenMP")
 require_refusal("EVENKEEL_LAYER is OFF" -DEVENKEEL_LAYER=OFF)
 
-# With oneDNN the layer can be linked. Ninja's list of inputs shows that still only linked parts would be
-# built.
+# With oneDNN the layer can be linked. Ninja's list of inputs shows that still only linked parts would be built.
 if(HAS_LAYER AND GENERATOR STREQUAL "Ninja")
   configure(${CMAKE_CURRENT_LIST_DIR}/consumer with_layer ${embedded})
   require_no_nvcc()

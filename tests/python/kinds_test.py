@@ -62,8 +62,7 @@ def range_of(first, last):
 
 
 class Collected(KindsTest):
-    # Each file's options, then numpy's counts: layers and experts, the layers' numbers, all assignments, and the
-    # largest load.
+    # Each file's options, then numpy's counts: layers and experts, the layers' numbers, all assignments, and the largest.
     FILES = [
         ("F12_deepseek_shape", {}, (58, 256), range_of(3, 60), 49416603, 103049),
         ("B12_trt_stats/whole", {}, (2, 8), [3, 4], 850, 95),
@@ -95,8 +94,7 @@ class Collected(KindsTest):
                     self.assert_asked(path, next(iter(said.values())))
 
     def test_placements_have_the_homes_that_they_have(self):
-        # Ranks, layers, slots, and the homes of two experts: the first of the first layer and the last of the last
-        # layer.
+        # Ranks, layers, slots, and the homes of two experts: the very first and the very last.
         for name, ranks, layers, slots, homes in [
             ("C_placements/trt_pyyaml_all_flow.yaml", 8, [1, 2, 3], 80, [[7], [6]]),
             ("C_placements/trt_as_json.yaml", 8, [1, 2, 3], 80, [[7], [6]]),

@@ -1,13 +1,9 @@
-// A simulated device that does its work as late, and in as unusual an order, as its streams and events
-// allow.
+// A simulated device that does its work as late, and in as unusual an order, as its streams and events allow.
 //
 // Work given to a FakeStream is only recorded, together with its dependencies: the work before it on the
-// stream,
-// and the events that the stream was told to wait for. It runs only once the host waits for it. Then the
-// device
-// does the required work in a random order that respects these dependencies and nothing else. So a missing
-// wait
-// changes the resulting bytes.
+// stream, and the events that the stream was told to wait for. It runs only once the host waits for it. Then
+// the device does the required work in a random order that respects these dependencies and nothing else. So a
+// missing wait changes the resulting bytes.
 #pragma once
 
 #include <atomic>

@@ -1,13 +1,9 @@
 // Emulates the lanes of a GPU block on the host. Each lane is a fiber; one fiber runs at a time. The lanes
-// have
-// priorities: between waits, the ready lane with the highest priority runs. Priorities are redrawn after a
-// random
-// number of turns, from a few to thousands. So any lane may be delayed for as long as the other lanes' waits
-// allow
-// (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", 2010). Reading
-// before another lane has written, or overwriting what another lane still reads, changes the results. Waiting
-// for
-// an event that never comes, or has passed, ends the program.
+// have priorities: between waits, the ready lane with the highest priority runs. Priorities are redrawn after
+// a random number of turns, from a few to thousands. So any lane may be delayed for as long as the other
+// lanes' waits allow (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding
+// Bugs", 2010). Reading before another lane has written, or overwriting what another lane still reads,
+// changes the results. Waiting for an event that never comes, or has passed, ends the program.
 #pragma once
 
 #include <ucontext.h>

@@ -34,8 +34,7 @@ class Shape(NamedTuple):
     """The share of choices that fall on expert 0."""
 
 
-# Experts larger than many rows; a few wide experts with top-1; four ranks; one expert per rank, which has no call of
-# its own.
+# Experts larger than many rows; a few wide experts with top-1; four ranks; one expert per rank, which gets no call alone.
 SHAPES = (
     Shape(ranks=2, experts=16, k=2, hidden=32, width=64, tokens=96, hot=0.9),
     Shape(ranks=2, experts=6, k=1, hidden=24, width=160, tokens=120, hot=0.95),
