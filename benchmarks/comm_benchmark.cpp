@@ -72,7 +72,7 @@ void exchange(benchmark::State& state) {
   });
 }
 
-// The limit: every rank copies the bytes of one rank of `exchange`, all at once, without messages.
+// The lower limit: every rank copies as many bytes as in `exchange`, without messages.
 void copies_alone(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));
   const auto size = static_cast<std::size_t>(state.range(1));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpirun for tests: allows more ranks than cores and root, uses only this host, and prints no warnings about it.
+# mpirun for tests: allows root, and more ranks than cores; uses only this host, and prints no warnings.
 set -euo pipefail
 
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

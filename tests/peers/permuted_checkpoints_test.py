@@ -194,7 +194,7 @@ def compared(before, after, **how):
 
 
 def print_table():
-    """Prints the largest difference over 3 x 40 tokens; for bfloat16, counts of 97 tokens that differ or tie."""
+    """Prints the largest difference over 3 x 40 tokens; for bfloat16, how many of 97 tokens differ or tie."""
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     kinds = ["eager", "grouped_mm"] if int(transformers.__version__.split(".")[0]) >= 5 else [None]
     case = PermutedCheckpoints()

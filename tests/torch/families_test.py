@@ -169,7 +169,7 @@ def run(*words: object) -> dict[str, Any]:
 
 
 def put_old_routers_back(before: Path, after: Path) -> int:
-    """Restores the old tensors of a permuted checkpoint, except expert weights. Returns how many there are."""
+    """Restores the old tensors of a permuted checkpoint, except expert weights. Returns the number of tensors restored."""
     old, count = tensors_in(before), 0
     for path in after.glob("*.safetensors"):
         held = load_file(path)

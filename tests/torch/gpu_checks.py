@@ -119,7 +119,7 @@ class Case:
 
 
 class AllToAll(torch.autograd.Function):
-    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch's own changes its name."""
+    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch keeps renaming its own."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:

@@ -309,7 +309,7 @@ def different_calls(
 ) -> Run:
     """Names the odd rank if it differs from the majority, or if the message identifies it.
 
-    `slots`: a rank may be in the backward pass of a foreign collective, which is not compared.
+    `slots`: a rank may be in the backward pass of another library's collective, which is not compared.
     """
     scripts = [draft.arm + script for _ in range(draft.ranks)]
     scripts[draft.odd] = draft.arm + changed
@@ -423,7 +423,7 @@ def first_step(draft: Draft) -> Run:
 
 
 def halves(draft: Draft) -> Run:
-    """Pairs of ranks hold all experts. Foreign collectives add the gradients between the pairs."""
+    """Each pair of ranks holds all experts. Collectives that are not ours add gradients between the pairs."""
     draft.ranks = 4
     fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), draft.draw_place(MOVING, most=2))
     promise = draft.promise(fault, fault.rank % 2)

@@ -211,7 +211,7 @@ def alone(rank: int, ranks: int) -> list[str]:
 
 
 def refusals(rank: int, ranks: int) -> list[str]:
-    """Errors of wrong overrides: a foreign dispatcher, a wrong option, experts that are not torchtitan's."""
+    """Errors of wrong overrides: another dispatcher, a wrong option, experts that are not torchtitan's."""
 
     class Theirs(RoutedExperts):
         @dataclass(kw_only=True, slots=True)
