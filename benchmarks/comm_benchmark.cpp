@@ -1,6 +1,5 @@
-// The cost of messages between thread ranks, beside the plain memcpy of the same bytes. It is the CPU time of
-// one rank for one operation (the mean over ranks), which is what a critical path is made of, and the time by
-// the clock.
+// The cost of messages between thread ranks, beside a plain memcpy of the same bytes. Reports the CPU time of
+// one rank for one operation (mean over ranks), of which critical paths are made, and the wall time.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -17,7 +16,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Runs `operation(comm, stream)` on all ranks for each iteration; rank 0 keeps the count for all.
+// Runs `operation(comm, stream)` on all ranks in each iteration; rank 0 counts iterations for all ranks.
 template <class MakeOperation>
 void on_ranks(benchmark::State& state, int ranks, MakeOperation make_operation) {
   std::vector<double> cpu(static_cast<std::size_t>(ranks));
@@ -26,7 +25,7 @@ void on_ranks(benchmark::State& state, int ranks, MakeOperation make_operation) 
     CpuStream stream;
     auto operation = make_operation(comm);
     for (int i = 0; i < 3; ++i) operation(stream);
-    // A batch between two looks at the state, so that agreeing whether to go on costs little.
+    // Operations between two checks of `state`, so that agreeing to continue costs little.
     constexpr int batch = 16;
     for (;;) {
       if (comm.rank() == RankId(0)) again = state.KeepRunningBatch(batch);
@@ -73,7 +72,7 @@ void exchange(benchmark::State& state) {
   });
 }
 
-// The limit: what one rank of `exchange` copies, on every rank at once, with no messages at all.
+// The lower limit: every rank copies as many bytes as in `exchange`, without messages.
 void copies_alone(benchmark::State& state) {
   const auto ranks = static_cast<int>(state.range(0));
   const auto size = static_cast<std::size_t>(state.range(1));

@@ -1,15 +1,15 @@
-"""Placing redundant experts: ours beside what servers ship, in one run.
+"""Compares placements of redundant experts by evenkeel with those of the programs that servers ship, in one run.
 
     PYTHONPATH=build/release/python EVENKEEL_PEERS=FOLDERS python3 benchmarks/eplb_peers.py [--rounds 15] [--seed 1]
 
-Times rebalance_experts of each program that is found and of evenkeel, one after the other on the same loads, and
-judges the maps of all by the same few lines. A peer is looked for in the folders that EVENKEEL_PEERS names (separated
-by ':'; an unpacked wheel will do) and where Python looks for packages; its file runs as it is, without the package
-around it. deepseek-ai's eplb.py is found in the same folders or where EVENKEEL_EPLB says. Needs torch and numpy.
+Times rebalance_experts of evenkeel and of each program found, one after the other on the same loads. The same few lines
+of code judge all maps. A peer is searched in the folders of EVENKEEL_PEERS (separated by ':'; an unpacked wheel works)
+and in Python's path. Its file runs unchanged, without the package around it. deepseek-ai's eplb.py is searched in the
+same folders and where EVENKEEL_EPLB says. Needs torch and numpy.
 
-Loads are lognormal, sigma 1, a million assignments a layer or so. Times are CPU seconds of the process, torch on one
-thread. In each round every peer's call stands between two of ours; a ratio is the peer's time over the mean of the
-two, and the control is the second of ours over the first.
+Loads are lognormal with sigma 1, about a million assignments a layer. Times are CPU seconds of the process, with torch
+on one thread. In each round, every peer's call runs between two calls of evenkeel. A ratio is the peer's time over the
+mean of the two; the control is evenkeel's second call over its first.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Case:
     layers: int
     experts: int
     slots: int
-    groups: int  # 1: a copy may go anywhere, which every program calls by groups that nodes do not divide
+    groups: int  # 1: a copy may go to any node; all programs then get groups that the nodes do not divide
     nodes: int
     gpus: int
 
@@ -56,7 +56,7 @@ CASES = [
 
 
 def find(path):
-    """The folder in which a peer's file is, and the version that a package's metadata beside it says."""
+    """The folder of a peer's file, and its version from the package metadata beside it."""
     folders = os.environ.get("EVENKEEL_PEERS", "").split(os.pathsep) + [os.environ.get("EVENKEEL_EPLB", "")]
     for folder in [f for f in folders if f] + sys.path:
         if Path(folder, path).is_file():
@@ -67,7 +67,7 @@ def find(path):
 
 
 def load(folder, path):
-    """A module of a package, with its neighbours but without what the package's __init__ would import."""
+    """Loads a module with its neighbours, without the imports of the package's __init__."""
     file = folder / path
     package = types.ModuleType("_peer_" + "_".join(file.parent.parts[-3:]))
     package.__path__ = [str(file.parent)]
@@ -75,7 +75,7 @@ def load(folder, path):
     return importlib.import_module(f"{package.__name__}.{file.stem}")
 
 
-# Each call takes loads [L, E] as a tensor and gives the map [L, slots] to logical experts first, or alone.
+# Each call takes loads [L, E] as a tensor, and returns the map [L, slots] to logical experts, alone or as first result.
 def call_eplb(module):
     return lambda w, c: module.rebalance_experts(w, c.slots, c.groups, c.nodes, c.gpus)
 
@@ -89,7 +89,7 @@ def call_sglang(module):
 
 
 def call_sglang_vec(module):
-    # Loads of one step.
+    # The loads have one step.
     return lambda w, c: module.rebalance_experts(w[None], c.slots, c.slots // c.gpus, c.groups, c.nodes, c.hierarchical)
 
 
@@ -110,7 +110,7 @@ def first_map(result):
 
 
 def max_over_mean(weight, phy2log, gpus):
-    """[L]: the heaviest GPU's load over the mean, an expert's load split evenly over its copies."""
+    """`[L]`: max/mean of the GPUs' loads, with an expert's load split evenly over its copies."""
     values = []
     for loads, slots in zip(weight, phy2log, strict=True):
         copies = np.bincount(slots, minlength=len(loads))
@@ -130,9 +130,9 @@ def seconds(call, weight, case):
 class Row:
     case: str
     program: str
-    mean: float  # of max/mean over layers
+    mean: float  # mean of max/mean over layers
     worst: float
-    above: Any  # layers in which ours is heavier
+    above: Any  # number of layers where evenkeel's max/mean is higher
     ms: float
     ratio: list
 

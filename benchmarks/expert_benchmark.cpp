@@ -1,6 +1,6 @@
-// The expert feed-forward network as the layer runs it (gather, two products, activation, scatter; row counts
-// that no primitive was made for) beside its two products alone: oneDNN with a primitive made for just that
-// row count, and OpenBLAS. One thread, CPU time, medians of interleaved runs.
+// The expert feed-forward network as the layer runs it: gather, two products, activation, scatter, for row
+// counts without a primitive of their own. Beside it, its two products alone: oneDNN with a primitive for
+// exactly that row count, and OpenBLAS. One thread, CPU time, medians of interleaved runs.
 //
 //   expert_benchmark [hidden intermediate]
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl:
 #endif
 }
 
-// C[m, n] = A[m, k] B[n, k]^T, with B packed and a primitive made for this m.
+// C[m, n] = A[m, k] B[n, k]^T, with B packed and a primitive for exactly this m.
 std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
                                    const Tensor& a, const Tensor& b, const Tensor& c) {
   using dnnl::memory;
@@ -76,7 +76,7 @@ std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t 
 using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
                        float*, int);
 
-// OpenBLAS takes new CPUs for old ones unless told; null where it is not installed.
+// Without this variable OpenBLAS may treat new CPUs as old ones. Returns null if OpenBLAS is not installed.
 Sgemm openblas() {
   if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
@@ -84,7 +84,7 @@ Sgemm openblas() {
   return library == nullptr ? nullptr : reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
 }
 
-// Medians of interleaved runs; every run of a contender follows one of each other.
+// Medians of interleaved runs: each round runs every contender once.
 std::vector<double> medians(const std::vector<std::function<void()>>& contenders, int runs) {
   std::vector<std::vector<double>> seconds(contenders.size());
   for (int run = -2; run < runs; ++run)
@@ -156,7 +156,7 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
-  // OpenMP reads its number of threads when the program starts: on more than one it starts again.
+  // OpenMP reads the number of threads at program start, so the program restarts itself with one thread.
   const char* const threads = std::getenv("OMP_NUM_THREADS");
   if (threads == nullptr || std::string_view(threads) != "1") {
     setenv("OMP_NUM_THREADS", "1", 1);

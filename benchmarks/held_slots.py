@@ -1,8 +1,9 @@
-"""What slots that stay send, against slots that are filled anew each step: weights a layer and step, and how level ranks are.
+"""Compares slots that stay with slots filled anew each step: the weights sent in a layer and step, and max/mean.
 
 usage: python benchmarks/held_slots.py TOPK_IDS.npz [--ranks P] [--layers L,...]
 
-Plans alone, by counts: a step is so many of the recording's tokens in a row, dealt evenly over the ranks.
+Only plans are made, from counts. A step takes the given number of consecutive tokens of the recording, dealt evenly
+over the ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def run(ids: np.ndarray, ranks: int, experts: int, slots: int, tokens: int) -> list[float]:
-    """Means over the layer's steps, and the worst of slots that stay."""
+    """Means over the layer's steps, and the worst max/mean of slots that stay."""
     placement = ek.Placement.contiguous(1, experts, ranks)._native
     stay, anew = (_native.StepLayout(placement, 0, 0, "level", 1000, 1, 0, slots) for _ in range(2))
     found = []

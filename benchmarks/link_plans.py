@@ -1,7 +1,9 @@
-"""What level's plans send between nodes, and how long their steps are predicted to take, where links across nodes are as
-fast as those within, a quarter, or a tenth. For the shipped scenarios, and for a recording of token ids if one is given.
+"""The bytes that level's plans send between nodes, and the predicted time of their steps.
 
     python3 benchmarks/link_plans.py build/release/bin/evenkeel tests/data/configs/gpt-oss-20b.json [topk_ids.npz]
+
+Links across nodes are as fast as those within, a quarter as fast, or a tenth. Covers the shipped scenarios, and a
+recording of token ids if one is given.
 """
 
 import json
@@ -11,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 
-PER_NODE, TOKENS, TOP_K, EXPERTS = 8, 4096, 4, 32  # tokens of a rank
+PER_NODE, TOKENS, TOP_K, EXPERTS = 8, 4096, 4, 32  # tokens are for each rank
 WITHIN = 450  # GB/s
 
 
 def concentrated(share, hot, ranks):
-    """Counts by rank: so large a share of the assignments goes to some experts, the rest to all others evenly."""
+    """Counts by rank: the `share` of the assignments goes to the hot experts, the rest evenly to the others."""
     draw = random.Random(1)
     rows = []
     for _ in range(ranks):
@@ -31,7 +33,7 @@ def recorded(path, layer, ranks):
     import numpy
 
     ids = numpy.load(path)["topk_ids"][:, layer]
-    ids = numpy.resize(ids, (ranks, TOKENS, TOP_K))  # the recording again where it ends
+    ids = numpy.resize(ids, (ranks, TOKENS, TOP_K))  # repeats the recording at its end
     return [numpy.bincount(of_rank.ravel(), minlength=EXPERTS).tolist() for of_rank in ids]
 
 

@@ -1,5 +1,5 @@
-// Microseconds to plan a step in the memory there is: counts summed, level's plan, spilled or not, in which
-// chunks, what is kept. Thread CPU time, warm; the planner's own time is in plan_benchmark too.
+// Microseconds to plan a step for the free memory: summing counts, level's plan, whether to spill, the
+// chunks, and what to keep. Thread CPU time, warm. plan_benchmark measures the planner's own time.
 //   build/release/bin/memory_benchmark --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
@@ -16,10 +16,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;  // a rank
+constexpr std::int64_t kTokens = 2048;  // for each rank
 constexpr int kTopK = 4;
 
-// Of hidden and intermediate size 768, bf16.
+// Hidden and intermediate size 768, bf16.
 ChunkShape chunk_shape(int experts, int ranks) {
   ChunkShape shape;
   shape.num_ranks = ranks;
@@ -38,7 +38,7 @@ ChunkShape chunk_shape(int experts, int ranks) {
   return shape;
 }
 
-// `hot` thousandths of the assignments go to the first expert, the others anywhere.
+// `hot` thousandths of the assignments go to the first expert, the others to random experts.
 std::vector<std::int32_t> choices(int experts, int hot, std::mt19937& random) {
   std::vector<std::int32_t> ids(kTokens * kTopK);
   for (auto& id : ids)
@@ -48,8 +48,8 @@ std::vector<std::int32_t> choices(int experts, int hot, std::mt19937& random) {
   return ids;
 }
 
-// `free` is in thousandths of what plain EP would hold of the step, all kept, on its fullest rank; 0:
-// ample.
+// `free` is in thousandths of the bytes that plain EP would hold on its fullest rank, keeping all; 0 means
+// unlimited.
 void decide_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int free) {
   std::mt19937 random(1);
   const LayerPlacement placement = LayerPlacement::contiguous(experts, ranks);
@@ -114,7 +114,7 @@ void register_all() {
       }
 }
 
-// Before the main() of benchmark_main begins.
+// Runs before main() of benchmark_main.
 [[maybe_unused]] const bool registered = (register_all(), true);
 
 }  // namespace

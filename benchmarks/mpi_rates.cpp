@@ -1,6 +1,6 @@
-// The communicator over MPI beside MPI's own calls: an exchange with MPI_Alltoall, a gather with
-// MPI_Allgather, of the same bytes between the same ranks, in turns. One line for each, the least
-// microseconds of each and their ratio.
+// The communicator over MPI beside MPI's own calls: an exchange against MPI_Alltoall and a gather against
+// MPI_Allgather, for the same bytes and ranks, in turns. Prints a line for each: the least microseconds of
+// both, and their ratio.
 //   tools/mpirun.sh -n 2 build/release/bin/mpi_rates
 #include <mpi.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace evenkeel;
 
-// The slowest rank's seconds, in the fastest of many rounds.
+// The slowest rank's seconds in the fastest of many rounds.
 template <class Work>
 double round_seconds(const Work& work, double least) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -58,7 +58,7 @@ void measure(Communicator& comm) {
         comm, "send_receive", bytes, [&] { comm.send_receive(sends, receives, stream, "rates").wait(); },
         [&] { MPI_Alltoall(out.data(), count, MPI_BYTE, in.data(), count, MPI_BYTE, MPI_COMM_WORLD); });
   }
-  for (const std::size_t experts : {32, 128, 512}) {  // the counts of a step
+  for (const std::size_t experts : {32, 128, 512}) {  // sizes of a step's counts
     const std::vector<std::byte> mine(4 * (experts + 7));
     std::vector<std::byte> all(ranks * mine.size());
     const int count = static_cast<int>(mine.size());

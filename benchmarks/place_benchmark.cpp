@@ -1,6 +1,6 @@
-// Milliseconds to place all layers, by solver and by size: how cost grows with layers, experts and ranks.
-// Beside the time stands how good the answer is and what nobody can undercut: `objective` and `bound` of the
-// solver, and `gap_of_load`, their difference over all load (clusters) or over the objective (ranks, joint).
+// Milliseconds to place all layers, by solver and by size: how the cost grows with layers, experts and ranks.
+// Beside the time: the solver's `objective`, its certified lower `bound`, and `gap_of_load`, their difference
+// over the total load (clusters) or over the objective (ranks, joint).
 //   build/release/bin/place_benchmark --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
@@ -27,8 +27,8 @@ struct Shape {
 constexpr Shape kShapes[] = {{24, 32, 8},   {24, 128, 8},  {94, 128, 8},   {58, 256, 8},
                              {58, 256, 16}, {58, 256, 32}, {116, 256, 32}, {61, 384, 64}};
 
-// Loads lognormal(0, 1), about 20,000 an expert; transitions as if layers were independent, but that some
-// pairs of experts meet more often than others.
+// Loads are lognormal(0, 1), about 20,000 an expert. Transitions are those of independent layers, except that
+// some pairs of experts are more frequent.
 RoutingProfile make_profile(Shape shape) {
   std::mt19937_64 random(1);
   std::normal_distribution<> normal;
@@ -58,7 +58,7 @@ void report(benchmark::State& state, double objective, double bound, double scal
 
 const SourceCounts no_sources;
 
-// The profile of a shape, made once for the rows that follow each other.
+// The profile of a shape, cached for consecutive rows with the same shape.
 const RoutingProfile& profile_of(Shape shape) {
   static Shape made{};
   static RoutingProfile profile;
@@ -126,7 +126,7 @@ void register_all() {
   }
 }
 
-// Before the main() of benchmark_main begins.
+// Runs before main() of benchmark_main.
 [[maybe_unused]] const bool registered = (register_all(), true);
 
 }  // namespace

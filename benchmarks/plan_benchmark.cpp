@@ -1,5 +1,5 @@
-// Microseconds to plan one step, over planners, loads, experts and ranks: planning alone, warm, on one core.
-// The floor beside it is `ep`, which only writes the plan down.
+// Microseconds to plan one step, by planner, loads, experts and ranks: planning alone, warm, on one core.
+// `ep` is the lower limit, since it only writes the plan.
 //   build/release/bin/plan_benchmark --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
@@ -18,7 +18,7 @@ using Kind = PlannerOptions::Kind;
 
 enum class Loads { balanced, concentrated, lognormal };
 
-// About 32768 assignments a rank; concentrated: 80 % into 4 experts.
+// About 32768 assignments a rank; concentrated means 80 % in 4 experts.
 Counts make_counts(Loads kind, int experts, int ranks) {
   std::mt19937_64 random(1);
   std::normal_distribution<> normal;
@@ -65,7 +65,7 @@ void register_all() {
       }
 }
 
-// Before the main() of benchmark_main begins.
+// Runs before main() of benchmark_main.
 [[maybe_unused]] const bool registered = (register_all(), true);
 
 }  // namespace

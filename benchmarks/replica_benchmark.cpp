@@ -1,6 +1,6 @@
-// Milliseconds to place redundant experts, by shape, and to improve a live placement within a number of
-// moves. Beside each time how far the result can be from the best there is (gap_percent, against the
-// certified bound).
+// Milliseconds to place redundant experts, by shape, and to improve a live placement with a limited number of
+// moves. Beside each time: gap_percent, the largest possible distance from the optimum, by the certified
+// bound.
 //   build/release/bin/replica_benchmark --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
@@ -65,7 +65,7 @@ void call_like_eplb(benchmark::State& state, const Shape& s) {
         rebalance_experts({s.layers, s.experts, loads, s.slots, s.groups, s.nodes, s.ranks}).max_count);
 }
 
-// Several recordings of one model, correlated by a half.
+// Several recordings of one model, with correlation one half.
 void place_robustly(benchmark::State& state, const Shape& s, int recordings) {
   std::mt19937_64 random(1);
   std::normal_distribution<> normal;
@@ -91,7 +91,7 @@ void place_robustly(benchmark::State& state, const Shape& s, int recordings) {
   state.counters["bound"] = mean(solution.placed.bound);
 }
 
-// The live placement was made for loads that have drifted since.
+// The live placement was made from loads that have drifted since then.
 void improve(benchmark::State& state, const Shape& s, int max_moves) {
   std::vector<double> loads = make_loads(s, 1);
   const Placement live = placement_of(replicate({s.layers, s.experts, loads, s.slots, s.ranks}), s.experts);
@@ -116,7 +116,7 @@ void register_all() {
                           {.nodes = 8, .groups = 8},
                           {.layers = 24, .experts = 32, .slots = 40, .ranks = 8},
                           {.layers = 61, .experts = 384, .slots = 416, .ranks = 32},
-                          // growth, one number at a time
+                          // growth: each row changes one number
                           {.layers = 1},
                           {.layers = 116},
                           {.experts = 128},
@@ -143,7 +143,7 @@ void register_all() {
     add_robust(s, 3);
 }
 
-// Before the main() of benchmark_main begins.
+// Runs before main() of benchmark_main.
 [[maybe_unused]] const bool registered = (register_all(), true);
 
 }  // namespace

@@ -1,16 +1,16 @@
-"""Rebalancing while serving: our hook in vLLM beside vLLM's own policy, window after window, in one table.
+"""Rebalancing while serving: our hook in vLLM against vLLM's own policy, window after window, in one table.
 
     PYTHONPATH=build/release/python EVENKEEL_PEERS=FOLDERS python3 benchmarks/server_hooks.py [--windows 20] [--seed 1]
 
-A model of DeepSeek-V3's sizes: 58 layers, 256 experts, 288 physical ones on 32 ranks. After each window both policies
-get its loads and the map that they chose before, as vLLM hands them over; the map that comes back is judged on the next
-window, which it was not made from. The folders of EVENKEEL_PEERS hold vLLM's policy, as for eplb_peers.py, and the
-hook's options are those of the environment (docs/servers.md).
+The model has DeepSeek-V3's sizes: 58 layers, 256 experts, 288 physical experts on 32 ranks. After each window both
+policies get its loads and their own previous map, as vLLM passes them. The new map is judged on the next window, which
+it was not made from. The folders of EVENKEEL_PEERS contain vLLM's policy, as for eplb_peers.py. The hook's options come
+from the environment (docs/servers.md).
 
 A window's loads are drawn from its layer's popularity, which is lognormal with sigma 1, with twice the variance of
-independent draws. Where it drifts, its logarithm takes a normal step of `--drift` before each window. Beside the
-policies stand the map of the first window, kept, and a map that is level on the popularity itself (or as level as ours
-places): what it is above 1 on a window is sampling noise, which no policy can foresee.
+independent draws. With drift, the logarithm of the popularity takes a normal step of `--drift` before each window. Two
+references stand beside the policies: the first window's map, never changed, and a map balanced on the popularity
+itself, as well as evenkeel can. The excess over 1 of the second is sampling noise, which no policy can foresee.
 """
 
 import argparse
@@ -30,18 +30,18 @@ from evenkeel._live import Windows
 from evenkeel.vllm import EvenkeelPolicy
 
 LAYERS, EXPERTS, SLOTS, RANKS, TOP_K = 58, 256, 288, 32, 8
-DISPERSION = 2  # variance of the loads, as a multiple of that of independent draws
+DISPERSION = 2  # variance of the loads, relative to independent draws
 
 
 @dataclass
 class Scenario:
     name: str
-    tokens: int  # of a window
+    tokens: int  # for each window
     drift: float = 0
 
 
 def draw(random, popularity, tokens):
-    """`[L, E]` loads of a window: a Dirichlet-multinomial."""
+    """Draws a window's loads `[L, E]` from a Dirichlet-multinomial."""
     total = tokens * TOP_K
     spread = (total - DISPERSION) / (DISPERSION - 1)
     return np.stack([random.multinomial(total, random.dirichlet(row * spread)) for row in popularity])
@@ -58,7 +58,7 @@ def draw_windows(random, scenario, count):
 
 
 def count_moves(old, new):
-    """Pairs of layer, rank and expert that are new: the weights to send between ranks."""
+    """Counts new triples of layer, rank and expert, which are the weights to send between ranks."""
     moves = 0
     per_rank = SLOTS // RANKS
     for before, after in zip(old.reshape(-1, per_rank), new.reshape(-1, per_rank), strict=True):
@@ -78,9 +78,9 @@ class Outcome:
 
 
 def serve(policy, windows, groups, nodes):
-    """The policy after each window but the last, judged on the one that follows."""
+    """Calls the policy after each window but the last; judges each map on the next window."""
     outcome = Outcome()
-    live = torch.arange(SLOTS).expand(LAYERS, -1) % EXPERTS  # as vLLM begins
+    live = torch.arange(SLOTS).expand(LAYERS, -1) % EXPERTS  # vLLM's initial map
     for (loads, _), (following, _) in zip(windows[:-1], windows[1:], strict=True):
         begin = time.process_time()
         new = policy.rebalance_experts(torch.from_numpy(loads), SLOTS, groups, nodes, RANKS, live)
@@ -96,7 +96,7 @@ def level(loads, groups, nodes):
 
 
 def references(windows, groups, nodes):
-    """Max/mean on each window but the first: of the first window's map, and of one level on that window's popularity."""
+    """Max/mean on each window but the first: of the first window's map, and of a map for the true popularity."""
     first = level(windows[0][0], groups, nodes)
     kept = [max_over_mean(loads, first) for loads, _ in windows[1:]]
     noise = [max_over_mean(loads, level(popularity, groups, nodes)) for loads, popularity in windows[1:]]
@@ -104,7 +104,7 @@ def references(windows, groups, nodes):
 
 
 def our_policy():
-    """One that has seen no windows."""
+    """A policy that has seen no windows."""
 
     class Policy(EvenkeelPolicy):
         windows = Windows()
@@ -133,10 +133,10 @@ def print_rows(scenario, theirs, windows, groups, nodes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--windows", type=int, default=20)
-    parser.add_argument("--tokens", type=int, default=2**20, help="of a window")
+    parser.add_argument("--tokens", type=int, default=2**20, help="tokens in a window")
     parser.add_argument("--drift", type=float, default=0.05)
     parser.add_argument("--groups", type=int, default=1)
-    parser.add_argument("--nodes", type=int, default=4, help="a divisor of the groups keeps them on nodes")
+    parser.add_argument("--nodes", type=int, default=4, help="if it divides the groups, groups stay on nodes")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

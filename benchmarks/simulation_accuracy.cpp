@@ -1,12 +1,12 @@
-// How far the simulator's seconds are from those of thread ranks on this machine.
+// How far the simulator's seconds differ from those of thread ranks on this machine.
 //
 // Machine    calibrate() of the same layer before each scenario; nothing is fitted to the steps.
 // Measured   the critical path of the LLEP paper's scenarios under ep, least-loaded and level.
-// Predicted  the same steps replayed; of each phase the slowest rank's seconds, summed. As the measured
-//            figure it gives no credit for what overlaps.
+// Predicted  the same steps replayed: the slowest rank's seconds of each phase, summed. Like the measured
+//            figure, it gives no credit for overlap.
 //
 // usage: simulation_accuracy [--filter 0.95] [--tokens 512] [--pairs 3] [--backward] [--phases]
-//        simulation_accuracy --published [--phases]     what was measured elsewhere; takes no clock
+//        simulation_accuracy --published [--phases]     against published measurements; times nothing here
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using published::Prediction;
 using Kind = PlannerOptions::Kind;
 
 constexpr const char* kMethods[] = {"ep", "llep", "level"};
-constexpr double kTie = 1.10;  // measured times that differ by less have no order
+constexpr double kTie = 1.10;  // measured times within this ratio count as equal
 
 SimSetup sim_setup(const StudySetup& study, const Machine& machine) {
   Topology::Description topology = Topology::uniform(1, study.ranks).description();
@@ -78,8 +78,8 @@ void print_phases(const char* what, const PhaseSeconds& seconds) {
   fmt::print(" ms\n");
 }
 
-// Pairs of methods whose measured times differ, and how many are predicted in the same order. What differs
-// though both take the same plan is the clock's.
+// Counts pairs of methods whose measured times differ, and those predicted in the same order. Pairs with the
+// same plan are counted apart, since their difference is timing noise.
 struct Order {
   int pairs = 0, right = 0, of_same_plan = 0;
 
@@ -95,7 +95,7 @@ struct Order {
   }
 };
 
-// Other programs share the machine, so its rates are measured again before each scenario.
+// The machine is calibrated again before each scenario, since other programs share it.
 void judge_thread_ranks(const StudySetup& study, const std::string& filter, bool each) {
   const auto homes = LayerPlacement::contiguous(study.shape.num_experts, study.ranks);
   std::vector<Prediction> steps, speedups;
@@ -131,8 +131,9 @@ void judge_thread_ranks(const StudySetup& study, const std::string& filter, bool
   }
   print("steps in ms", steps, false);
   print("speed-ups over ep", speedups, each);
-  fmt::print("order right in {} of {} pairs that differ by {:.0f} %; {} more do, of the same plan\n",
-             order.right, order.pairs, 100 * (kTie - 1), order.of_same_plan);
+  fmt::print(
+      "order right in {} of {} pairs that differ by {:.0f} %; {} more pairs differ despite the same plan\n",
+      order.right, order.pairs, 100 * (kTie - 1), order.of_same_plan);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-"""The host's time of a step with slots, from the counts of all ranks to the plan and the tables that a device needs.
+"""The host's time for a step with slots: from the counts of all ranks to the plan and the tables that a device needs.
 
 usage: PYTHONPATH=build/release/python python3 benchmarks/slot_plans.py
 
-One rank of P, E experts, 4,096 tokens a rank with top-8, random routing with a part in four experts. Medians of 400.
+One of P ranks, E experts, 4,096 tokens a rank with top-8. Routing is random, with a share of it in four experts.
+Medians of 400.
 """
 
 import time
@@ -16,7 +17,7 @@ ASSIGNMENTS = 4096 * 8
 
 
 def microseconds(experts: int, ranks: int, hot: float) -> tuple[float, int]:
-    """The median, and how many weights travel."""
+    """The median time, and how many weights are sent."""
     random = np.random.default_rng(0)
     layout = _native.StepLayout(ek.Placement.contiguous(1, experts, ranks)._native, 0, 0, "level", 1000, 64, 0, slots=4)
     chances = np.full(experts, (1 - hot) / experts)

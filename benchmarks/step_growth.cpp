@@ -1,5 +1,5 @@
-// Deciding a step on one rank: its microseconds, and the bytes that ranks tell each other first, from 8 ranks
-// to as many as experts allow in a group: docs/performance.md has the table.
+// The cost of deciding a step on one rank, in microseconds, and the bytes that ranks exchange for it first,
+// from 8 ranks to the number of experts: docs/performance.md has the table.
 //   build/release/bin/step_growth
 #include <algorithm>
 #include <cstdio>
@@ -18,9 +18,9 @@ namespace {
 using namespace evenkeel;
 
 constexpr int kTopK = 8;
-constexpr std::int64_t kTokens = 1024;  // of a rank
+constexpr std::int64_t kTokens = 1024;  // for each rank
 
-// Each rank's tokens choose by a lognormal popularity, with places of its own.
+// Each rank's tokens choose by lognormal popularity, with different popular experts on each rank.
 std::vector<std::int32_t> choices(int experts, unsigned seed) {
   std::mt19937 popularity(7), random(seed);
   std::lognormal_distribution<> normal(0, 1);

@@ -1,11 +1,10 @@
-"""What budgets of `evenkeel.torch` would do for models of which one has the config.json: bytes of one layer in training.
+"""Budgets of `evenkeel.torch` for models with a config.json: the bytes of one layer in training.
 
     python benchmarks/torch_budgets.py tests/data/configs/qwen3-30b-a3b.json [--ranks 8] [--tokens 4096]
 
-No process group, no weights: the experts, bf16 and gated, are grouped products (Qwen3-MoE's) on torch's meta device,
-which the layer counts as it does real ones. Biases are left out. Columns are the least budget, what even routing takes in
-1, 2, 4 and 8 chunks (`budget="auto"` is that of 2), and what 95 % of the assignments in one expert take in as many,
-balanced.
+No process group and no weights are needed. The experts, bf16 and gated, are grouped products (Qwen3-MoE's) on torch's
+meta device, which the layer counts like real ones. Biases are left out. The columns are the least budget; the bytes of
+even routing in 1, 2, 4 and 8 chunks (`budget="auto"` uses those of 2); and of balanced steps with 95 % in one expert.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("configs", nargs="+", type=Path)
     parser.add_argument("--ranks", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=4096, help="of each rank in a step")
+    parser.add_argument("--tokens", type=int, default=4096, help="tokens on each rank in a step")
     options = parser.parse_args()
     heads = [*(f"even, {n}" for n in CHUNKS), *(f"hot, {n}" for n in CHUNKS)]
     print(f"GiB of one layer in training, {options.ranks} ranks, {options.tokens} tokens a rank; chunks")
@@ -63,7 +62,7 @@ def budgets(config: dict[str, Any], ranks: int, tokens: int) -> Budgets:
 
 
 def phases_of(experts: int, ranks: int, hidden: int, width: int, k: int) -> list[_native.PhaseBytes]:
-    """Of a layer with f32 router weights, on the rank with the most experts at home."""
+    """Phases of a layer with f32 router weights, on the rank with the most home experts."""
     config = Qwen3MoeConfig(hidden_size=hidden, moe_intermediate_size=width, num_experts=-(-experts // ranks))
     config._experts_implementation = "grouped_mm"
     with torch.device("meta"):

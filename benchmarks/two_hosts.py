@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""A layer on two hosts of two processes each, by rate of the link between them: bytes over it, its busier way, the
-model's seconds and the clock's, of plain EP, a placement, a spill that knows the link, two levels, and all together with
-8 copies of popular experts.
+"""A layer on two hosts of two processes each, for several rates of the link between them.
 
     benchmarks/two_hosts.py TRACE.npz|SCENARIO [--layer 12] [--tokens 512] [--width 384]
 
-The link's rate follows a rule: at 1:1 the busier way of plain EP's exchange takes as long as its products, at 1:4 and
-1:10 four and ten times as long. Placements are made from the trace's second half, steps are of its first tokens. Of a
-scenario nothing is placed, and the model is not asked.
+Compares plain EP, a placement, a spill that knows the link, two levels, and all together with 8 copies of popular
+experts: bytes over the link, its busier direction, the model's seconds, and measured seconds.
+
+The link's rate depends on plain EP: at 1:1, the busier direction of its exchange takes as long as its products; at 1:4
+and 1:10, four and ten times as long. Placements are made from the trace's second half; steps use its first tokens. With
+a scenario there are no placements and no predictions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 COMMAND = REPOSITORY / "build/release/bin/evenkeel"
 HOSTS, PER_HOST, EXPERTS, TOP_K = 2, 2, 32, 4
 RANKS = HOSTS * PER_HOST
-# By name: what `compare` calls it, and the options of `run`.
+# For each name: the method's name in `compare`, and the options of `run`.
 METHODS: dict[str, tuple[str, list[object]]] = {
     "plain EP": ("ep", ["--planner", "ep"]),
     "placement": ("moetuner", ["--planner", "ep", "--placement", "homes.json"]),
@@ -40,9 +41,9 @@ METHODS: dict[str, tuple[str, list[object]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("routing", help="a trace, or a scenario of `evenkeel run`")
-    parser.add_argument("--layer", type=int, default=12, help="of the trace")
-    parser.add_argument("--tokens", type=int, default=512, help="of a rank")
-    parser.add_argument("--width", type=int, default=384, help="of rows and experts")
+    parser.add_argument("--layer", type=int, default=12, help="layer of the trace")
+    parser.add_argument("--tokens", type=int, default=512, help="tokens on each rank")
+    parser.add_argument("--width", type=int, default=384, help="hidden and intermediate size")
     given = parser.parse_args()
     if Path(given.routing).exists():
         given.routing = Path(given.routing).resolve()
@@ -61,7 +62,7 @@ def measure(given: argparse.Namespace) -> None:
     if traced:
         prepare(given)
     plain = call("run", *step, "--ranks", RANKS, "--nodes", HOSTS, "--planner", "ep")["planners"][0]
-    # Ranks that share cores compute in turns.
+    # Ranks that share cores compute one after the other.
     products = plain["phases_ms"]["compute"] * max(1, RANKS / len(os.sched_getaffinity(0)))
     print(
         f"{given.tokens} tokens a rank, {EXPERTS} experts of {given.width} x {given.width}; products {products:.1f} ms"
@@ -84,7 +85,7 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def prepare(given: argparse.Namespace) -> None:
-    """Placements from the trace's second half, and the layers as a model, for predictions."""
+    """Writes placements made from the trace's second half, and the layers as a model, for predictions."""
     trace = np.load(given.routing)["topk_ids"]
     assert trace.max() < EXPERTS and trace.shape[2] == TOP_K
     np.savez("others.npz", topk_ids=trace[trace.shape[0] // 2 :])
@@ -112,12 +113,12 @@ def write_topology(mbit: float) -> None:
     said = {"format": "evenkeel.topology.v1", "num_nodes": HOSTS, "ranks_per_node": PER_HOST, "within": within,
             "across": {"gigabytes_per_s": mbit / 8000}}  # fmt: skip
     Path("hosts.json").write_text(json.dumps(said))
-    cost["ranks_per_nic"] = PER_HOST  # both ranks of a host share its link
+    cost["ranks_per_nic"] = PER_HOST  # the ranks of a host share its link
     Path("cost.json").write_text(json.dumps(cost))
 
 
 def predict(given: argparse.Namespace) -> dict[str, float]:
-    """How many times faster than plain EP, by method: mean steps over all layers, judged on the trace's second half."""
+    """The speed-up over plain EP by method: mean steps over all layers, judged on the trace's second half."""
     methods = ",".join(method for method, _ in METHODS.values())
     compared = call("compare", given.routing, "--topology", "hosts.json", "--cost", "cost.json", "--model", "config.json",
                     "--step-tokens", RANKS * given.tokens, "--methods", methods)  # fmt: skip
@@ -125,7 +126,7 @@ def predict(given: argparse.Namespace) -> dict[str, float]:
 
 
 def on_hosts(mbit: float, step: list[object], options: list[object]) -> Any:
-    """A method's figures, of processes on two hosts."""
+    """Runs a method as processes on two hosts; returns its figures."""
     run = [REPOSITORY / "tools/hosts.py", "--rate", f"{mbit}mbit", "--per-host", PER_HOST, "--",
            "mpirun", "--mca", "btl_tcp_sndbuf", 131072,  # else control messages wait behind data
            COMMAND, "run", "--backend", "mpi", *step, "--topology", "hosts.json", *options, "--repeat", 5, "--json"]  # fmt: skip
@@ -136,7 +137,7 @@ def on_hosts(mbit: float, step: list[object], options: list[object]) -> Any:
 
 
 def rows_over_link(ids: np.ndarray[Any, Any], tokens: int) -> int:
-    """Of plain EP: a token's row once to the other host, if any of its experts lives there."""
+    """Under plain EP: counts a token's row once if any of its experts is on the other host."""
     host_of_expert = np.arange(EXPERTS) * HOSTS // EXPERTS
     host_of_token = np.arange(len(ids)) // tokens // PER_HOST
     return int((host_of_expert[ids] != host_of_token[:, None]).any(axis=1).sum())

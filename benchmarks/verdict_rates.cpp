@@ -1,10 +1,10 @@
-// How often `evenkeel evaluate` and `evenkeel place` call noise a gain, and find a gain that is there.
+// How often `evenkeel evaluate` and `evenkeel place` report noise as a gain, and report a gain that exists.
 //
-// Noise     every expert is as popular as any other over all sequences, so no placement is worth anything:
-//           1,400 runs of 100 to 1,000,000 tokens, half of them on the placement's own recording, half on a
-//           fresh one. Wanted: "pays" in at most 28.
-// Gain      contiguous homes are 1.11, 100,000 tokens, sequences alike or with a taste. Wanted of alike
-//           ones: "pays" in 190 of 200, up to 32 ranks or from 4 layers on.
+// Noise     all experts are equally popular over all sequences, so no placement can gain anything. 1,400 runs
+//           of 100 to 1,000,000 tokens, half of them on the placement's own recording, half on a fresh one.
+//           Wanted: "pays" in at most 28.
+// Gain      contiguous homes have max/mean 1.11; 100,000 tokens; sequences with equal or with individual
+//           popularity. Wanted for equal ones: "pays" in 190 of 200, up to 32 ranks or from 4 layers on.
 //
 // usage: build/release/bin/verdict_rates        (minutes on one core)
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 using namespace evenkeel;
 using namespace evenkeel::verdict_runs;
 
-constexpr double kTaste = 1;  // of sequences, as a Dirichlet concentration
+constexpr double kTaste = 1;  // Dirichlet concentration of a sequence's own popularity
 
 struct Paid {
   int on_own = 0;

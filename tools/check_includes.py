@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: who includes whom, what public headers show, and how long files are.
+"""Checks what the compiler does not: include directions, includes of public headers, and the length of files.
 
 usage: tools/check_includes.py [ROOT]
 """
@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-# A folder of evenkeel/ may include the folders on its right, and all that those may include.
+# The folders that each folder of evenkeel/ may include. It may also include whatever these may include.
 MAY_INCLUDE = {
     "base": "",
     "device": "base",
@@ -33,11 +33,11 @@ MAY_INCLUDE = {
     "report": "sim study serving_memory",
 }
 
-# What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.
-# So for comm/nccl. Outside of such folders, nothing includes what is inside.
+# A cuda/ folder, and comm/nccl, may also include this folder with its cuda/, and whatever that may include. No other
+# folder includes files of a cuda/ folder or of comm/nccl.
 CUDA_MAY_INCLUDE = "device"
 
-# Public headers name none of these; sources may.
+# Libraries that public headers must not include; sources may.
 THIRD_PARTY = re.compile(
     r"(fmt/|nlohmann/|oneapi/|dnnl|zip\.h|zlib\.h|CLI/|mpi\.h|omp\.h|gtest/|gmock/|benchmark/|cuda|nccl|cutlass/|cute/)"
 )
@@ -48,7 +48,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
 def reached(folder, includes):
-    """All folders that `folder` includes by `includes`, directly or through others, itself among them."""
+    """All folders that `folder` includes directly or through others, by `includes`, and `folder` itself."""
     reach, open_ends = set(), [folder]
     while open_ends:
         name = open_ends.pop()
@@ -78,7 +78,7 @@ def is_internal(path):
 
 
 class Finder:
-    """Collects what is wrong with a tree, each as `file:line: sentence`."""
+    """Collects the problems of a source tree, each as `file:line: sentence`."""
 
     def __init__(self, root):
         self.root = root
@@ -100,7 +100,7 @@ class Finder:
 
     def check_source(self, path, lines):
         if path.parts[0] == "evenkeel" and path.parts[1] not in MAY_INCLUDE:
-            self.report(path, 1, f"tools/check_includes.py does not say what evenkeel/{path.parts[1]} may include")
+            self.report(path, 1, f"MAY_INCLUDE of tools/check_includes.py has no entry for evenkeel/{path.parts[1]}")
             return
         is_header = path.suffix in {".h", ".cuh"}
         if is_header and not any(line.strip() == "#pragma once" for line in lines):
@@ -130,7 +130,7 @@ class Finder:
         if is_cuda(path):
             reach |= permitted(CUDA_MAY_INCLUDE)
         elif is_cuda(included):
-            self.report(path, number, f"{included} is for what needs a GPU; {path} does not")
+            self.report(path, number, f"{included} is only for sources that need a GPU; {path} does not")
         if other not in reach:
             allowed = ", ".join(sorted(reach - {folder})) or "nothing"
             self.report(path, number, f"{folder} may not include {other} (it may include {allowed})")
@@ -138,7 +138,7 @@ class Finder:
     def check_internal(self, path, number, included, is_public):
         owner = Path(*included.parts[: included.parts.index("internal")])
         if owner not in path.parents:
-            self.report(path, number, f"{included} is for {owner} alone")
+            self.report(path, number, f"{included} is internal to {owner}")
         elif is_public:
             self.report(path, number, f"a public header includes {included}, which is not installed")
 

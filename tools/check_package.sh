@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Whether the Python package installs and works: a wheel is installed into an empty environment, where the package's
-# tests, the README's Python and a strict type check run.
+# Checks that the Python package installs and works: a wheel is installed into an empty environment, and runs the
+# package's tests, the README's Python and a strict type check.
 # usage: tools/check_package.sh [WHEEL [PYTHON]]
-#   WHEEL   of `make wheel`, which needs neither a compiler nor libraries (default: built here with pip, which needs a
-#           compiler and the libraries of tools/setup.sh)
+#   WHEEL   made by `make wheel`; installing it needs no compiler and no libraries (default: built here with pip, which
+#           needs a compiler and the libraries of tools/setup.sh)
 #   PYTHON  the interpreter to install it for (default: python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A wheel of `make wheel` holds OpenSSL's libcrypto besides, which libzip needs.
+# A wheel of `make wheel` also contains OpenSSL's libcrypto, which libzip needs.
 readonly most_bytes=$((${1:+1500000} + 5000000))
 readonly dir=$PWD/build/package
 readonly python=$dir/bin/python
 
-# The name that CMake itself finds: ccache then knows what `make build` compiled.
+# The compiler name that CMake itself finds, so that ccache has the objects of `make build`.
 export CC=${CC:-cc} CXX=${CXX:-c++}
 
 rm -rf "$dir"
@@ -37,12 +37,12 @@ done
 for page in README.md docs/compare.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"
 done
-# As of the interpreter's version, which numpy's types are for.
+# mypy checks for this Python version, since numpy's types depend on it.
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 check_types=("$python" -m mypy --python-version "$version" --no-error-summary)
 "${check_types[@]}" --strict tests/python/typed_use.py
 "${check_types[@]}" -p evenkeel
-# Once more with the types of torch and transformers, where they are.
+# Repeats the check with the types of torch and transformers, if they are installed.
 if build/python/bin/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
   MYPYPATH=build/release/python "${check_types[@]}" --python-executable build/python/bin/python -p evenkeel
 fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that a step of evenkeel.torch waits for a device only where it says so: in to_host(), which counts.
+"""Checks that a step of evenkeel.torch waits for a device only in to_host(), which counts its reads.
 
 usage: tools/check_reads.py [ROOT]
 
-On a step's path no source calls what reads a device's tensor, has a size that the device must tell, or copies from memory
-that is not pinned.
+Sources on a step's path must not call functions that read a device's tensor, that have a result whose size only the
+device knows, or that copy from unpinned memory.
 """
 
 import ast
@@ -28,16 +28,16 @@ STEP = [
     "routes_ahead",
     "slots",
 ]
-MAY = {"to_host", "to_device", "_checked"}  # which do so for all others; and what takes a caller's array
+MAY = {"to_host", "to_device", "_checked"}  # exceptions: they read and copy for the others, or take a caller's array
 
 READS = {"cpu", "item", "numpy", "nonzero", "masked_select", "unique", "argwhere", "bincount", "is_nonzero"}
 COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor"}
-SIZED = {"repeat_interleave"}  # known with output_size=
-OF_HOST = {"np"}  # arrays
+SIZED = {"repeat_interleave"}  # the size is known if output_size= is given
+OF_HOST = {"np"}  # calls on numpy arrays do not count
 
 
 def found_in(tree):
-    """Line and name of each such call."""
+    """The line and name of each such call."""
     may = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in MAY]
     skipped = {inner for function in may for inner in ast.walk(function)}
     for node in ast.walk(tree):
@@ -58,9 +58,9 @@ def main(root):
         path = Path(root) / FOLDER / f"{name}.py"
         for line, call in sorted(found_in(ast.parse(path.read_text()))):
             said.append(
-                f"{path}:{line}: {call}() waits for the device, or copies as if; to_host() and to_device() do it"
+                f"{path}:{line}: {call}() waits for the device or copies unpinned memory; use to_host() or to_device()"
             )
-    print("\n".join(said) or f"{len(STEP)} sources of a step read devices by to_host() alone")
+    print("\n".join(said) or f"{len(STEP)} sources of a step read devices only through to_host()")
     return 1 if said else 0
 
 

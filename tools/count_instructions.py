@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How many instructions two builds of `evenkeel` take for plans, a placement and steps of a layer: unlike the clock,
-the count hardly depends on what else the machine does.
+"""Compares how many instructions two builds of `evenkeel` need for plans, a placement, and steps of a layer.
 
 usage: tools/count_instructions.py BEFORE_BIN_DIR AFTER_BIN_DIR [--runs N]
 
-Medians of N runs (5), counted by `perf stat`, or by Valgrind, of one run, where the machine has no counters. A row is a command less
-another that shares its start-up. Of plans and placements, the clock is a stand-in that is later by the same time at
-each look, so that loops which run for a time run as often.
+Unlike time, instructions hardly depend on what else the machine does. Prints medians of N runs (5) counted by `perf
+stat`, or one run counted by Valgrind, if the machine has no counters. Each row is a command's count minus the count of
+another command with the same start-up. Plans and placements run with a fake clock that advances by a fixed time at
+every reading, so loops with a time limit always run equally often.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VALGRIND = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
 class Row(NamedTuple):
     name: str
     counted: str
-    less: str  # what starts alike
+    less: str  # the command with the same start-up, whose count is subtracted
 
 
 def plan(experts: int, ranks: int) -> Row:
@@ -62,7 +62,7 @@ ROWS = [
 
 
 def make_inputs(folder: Path) -> None:
-    """Loads with one hot expert, the profile of a random trace, and the clock."""
+    """Loads with one hot expert, the profile of a random trace, and the fake clock."""
     numbers = random.Random(1)
     for experts in (128, 384):
         loads = [int(numbers.paretovariate(1) * 100) for _ in range(experts)]
@@ -75,7 +75,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def count(counter: list[str], binary: Path, words: str, folder: Path) -> int:
-    """The instructions of one run. Ranks wait by the clock, so theirs is the real one."""
+    """Counts one run's instructions. Ranks wait by the clock, so runs of a layer use the real clock."""
     clock = {} if words.startswith("run") else {"LD_PRELOAD": str(folder / "clock.so")}
     done = subprocess.run(
         [*counter, binary, *words.split()],

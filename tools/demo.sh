@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows on the shipped trace and trained layer what balancing buys; under a minute.
+# Shows what balancing gains on the shipped trace and trained layer; takes under a minute.
 #
 # usage: tools/demo.sh [COMMAND]      (default: build/release/bin/evenkeel)
 set -euo pipefail
@@ -12,14 +12,14 @@ show() {
   echo
 }
 
-# How uneven the routing is, in every layer.
+# The imbalance of the routing in every layer.
 show profile data/tiny-moe/routing_step1563.npz --ranks 8
-# Homes for the experts of every layer, from the whole trace.
+# Expert homes for every layer, placed from the whole trace.
 show place data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2
-# One layer, forward and backward, under three planners; in half the memory that plain ep took; and
-# with homes placed by other sequences.
+# One layer, forward and backward, under three planners; in half the memory of plain ep; and with homes placed from
+# other sequences.
 show demo --data data/tiny-moe
-# What every method would do in each step and layer, on ranks as fast as this machine's cores; the page shows it.
+# All methods in every step and layer, on ranks as fast as this machine's cores; the page shows the result.
 mkdir -p build
 show bench --calibrate build/demo_cost.json --hidden 256 --intermediate 160 --experts 32
 compare=(compare data/tiny-moe/routing_step50.npz --ranks 8 --nodes 2 --model data/tiny-moe/config.json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws who includes whom among the folders of evenkeel/, as the sources do it, into docs/architecture.md.
+"""Draws into docs/architecture.md which folders of evenkeel/ include which, as found in the sources.
 
 usage: tools/draw_folders.py [--check]
 
-Folders above include those below them. What a folder reaches through another is left out.
+Folders above include the folders below them. An arrow is left out if its target is also reached through another folder.
 """
 
 import sys
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- folders: made by tools/draw_folders.py -->\n", "<!-- end of f
 
 
 def included_folders():
-    """By folder, those that its sources include. What needs a GPU is in libraries of its own."""
+    """The folders that each folder's sources include. GPU parts are separate libraries."""
     found = {}
     for path in sources(ROOT, "evenkeel"):
         within = path.relative_to(ROOT)
@@ -36,7 +36,7 @@ def included_folders():
 def drawing():
     found = included_folders()
     reach = {folder: reached(folder, found) - {folder} for folder in found}
-    # Those that reach most come first, so that every arrow points down.
+    # Folders that reach the most others come first, so that every arrow points down.
     order = sorted(found, key=lambda folder: (-len(reach[folder]), folder))
     width = max(map(len, order))
     lines = []
@@ -57,7 +57,7 @@ def main():
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(made, encoding="utf-8")
     elif made != page:
-        sys.exit(f"{PAGE}: the folders are not those of the sources; tools/draw_folders.py draws them")
+        sys.exit(f"{PAGE}: the drawing of folders is out of date; run tools/draw_folders.py")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the commands of tools/golden_commands.txt read and the repository has no file of."""
+"""Makes inputs of tools/golden_commands.txt that the repository has no files for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def make_inputs(folder: Path) -> None:
-    """Loads, counts, costs, a placement of 2 layers of 8 experts on 4 ranks, and a checkpoint for it."""
+    """Loads, counts, costs, a placement of 2 layers of 8 experts on 4 ranks, and a checkpoint that fits it."""
 
     def write(name: str, value: object) -> None:
         (folder / name).write_text(json.dumps(value), encoding="utf-8")
@@ -28,7 +28,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def checkpoint(layers: int, experts: int) -> bytes:
-    """Router and experts of OLMoE, of random bytes."""
+    """An OLMoE checkpoint's router and expert tensors, filled with random bytes."""
     shapes = {"gate.weight": [experts, 4]} | {f"experts.{each}.down_proj.weight": [1, 32] for each in range(experts)}
     header, begin = {}, 0
     for layer, (name, shape) in itertools.product(range(layers), shapes.items()):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whether two builds of `evenkeel` say and write the same: every command in text and with --json, byte by byte.
+"""Compares the output of two builds of `evenkeel`, byte by byte: every command in text and with --json.
 
 usage: tools/golden_outputs.py BEFORE AFTER [--cases DIR] [--only PATTERN] [--verbose]
 
 Runs the groups of tools/golden_commands.txt with both binaries and compares stdout, stderr, exit status and every file
-written. What is measured, such as times, is masked as MEASURED says. Prints each difference, how often each subcommand
-ran, and which options and choices of its --help no command used. Exits 1 where anything differs.
+written. Measured values, such as times, are masked according to MEASURED. Prints each difference, how often each
+subcommand ran, and which options and choices of its --help no command used. Exits 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from golden_inputs import make_inputs
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMMANDS = Path(__file__).with_name("golden_commands.txt")
 INPUT_FOLDERS = ["data", "tests/data", "tests/io/data", "tests/fuzz/corpus"]
-PROGRAMS = {".sh", ".py", ".cpp", ".txt"}  # beside inputs, and none themselves
-SECONDS = 300  # that a command may take
-SHOWN = 24  # lines of a difference
+PROGRAMS = {".sh", ".py", ".cpp", ".txt"}  # files beside the inputs that are not inputs
+SECONDS = 300  # time limit of a command
+SHOWN = 24  # most lines shown of a difference
 
-Folder = dict[str, bytes]  # files by name
-Group = list[list[str]]  # commands that run one after the other in a folder of their own
+Folder = dict[str, bytes]  # contents by file name
+Group = list[list[str]]  # commands that run in order in a folder of their own
 
 
 class Masks(NamedTuple):
-    """What of a command's output differs from run to run."""
+    """The parts of a command's output that differ from run to run."""
 
-    keys: str = ""  # of JSON, also in written files
-    rounded: str = ""  # the same, compared in 6 decimals: threads add them up
+    keys: str = ""  # keys of JSON, also in written files
+    rounded: str = ""  # keys compared to 6 decimals, since threads add their values up
     text: str = ""  # patterns of text, one a line
-    widths: bool = False  # columns are as wide as measured numbers
+    widths: bool = False  # column widths depend on measured numbers
 
 
 STEP = Masks(
@@ -83,7 +83,7 @@ MEASURED = {
 
 
 class Run(NamedTuple):
-    """What a command left."""
+    """The results of a command."""
 
     status: str
     stdout: str
@@ -92,7 +92,7 @@ class Run(NamedTuple):
 
 
 def masked(subcommand: str, text: str) -> str:
-    """The text with what is measured replaced by ~."""
+    """The text with measured values replaced by ~."""
     masks = MEASURED.get(subcommand, Masks())
     if masks.keys:
         value = r"(\[[^\]]*\]|\{[^}]*\}|-?[\d.]+(e[+-]?\d+)?)"
@@ -116,7 +116,7 @@ def files_in(folder: Path) -> Folder:
 
 
 def run(binary: Path, words: list[str], folder: Path) -> Run:
-    """Runs a command in a folder; its output without what is measured, and the files that it wrote."""
+    """Runs a command in a folder; returns its output with measured values masked, and the files it wrote."""
     before = stamps_in(folder)
     try:
         done = subprocess.run(
@@ -142,17 +142,17 @@ def run(binary: Path, words: list[str], folder: Path) -> Run:
 
 
 def as_lines(text: str) -> list[str]:
-    """Of JSON, which is one line, a line for each key."""
+    """Splits one-line JSON so that each key has its own line."""
     return text.replace(',"', ',\n"').splitlines() if text.startswith("{") else text.splitlines()
 
 
 def text_difference(before: str, after: str) -> list[str]:
     lines = list(difflib.unified_diff(as_lines(before), as_lines(after), "before", "after", lineterm="", n=1))
-    return lines[:SHOWN] + ["..."] * (len(lines) > SHOWN) or ["in line ends alone"]
+    return lines[:SHOWN] + ["..."] * (len(lines) > SHOWN) or ["only line ends differ"]
 
 
 def file_difference(subcommand: str, before: bytes, after: bytes) -> list[str]:
-    """Nothing where two files are alike."""
+    """Describes the difference of two files; empty if they are equal."""
     if before == after:
         return []
     try:
@@ -165,7 +165,7 @@ def file_difference(subcommand: str, before: bytes, after: bytes) -> list[str]:
 
 
 def differences(words: list[str], before: Run, after: Run) -> Iterator[str]:
-    """Each with a title, indented."""
+    """Each difference, with an indented text under its title."""
     found: list[tuple[str, list[str]]] = []
     if before.status != after.status:
         found.append((f"exit status {before.status} before, {after.status} after", []))
@@ -175,7 +175,7 @@ def differences(words: list[str], before: Run, after: Run) -> Iterator[str]:
             found.append((stream, text_difference(*texts)))
     for name in sorted(before.files.keys() | after.files.keys()):
         if name not in before.files or name not in after.files:
-            found.append((f"{name}: written {'after' if name in after.files else 'before'} alone", []))
+            found.append((f"{name}: written only {'after' if name in after.files else 'before'}", []))
         elif lines := file_difference(words[0], before.files[name], after.files[name]):
             found.append((name, lines))
     for title, lines in found:
@@ -183,7 +183,7 @@ def differences(words: list[str], before: Run, after: Run) -> Iterator[str]:
 
 
 def compare_group(group: Group, before: Path, after: Path) -> list[str]:
-    """What differs, and with which command."""
+    """The differences of a group, each under its command."""
     said = []
     with tempfile.TemporaryDirectory(prefix="golden") as folder:
         folders = [Path(folder, name) for name in ("before", "after")]
@@ -197,7 +197,7 @@ def compare_group(group: Group, before: Path, after: Path) -> list[str]:
 
 
 def expanded(line: str) -> list[str]:
-    """A line for each choice of {one|two}, in all of them."""
+    """All lines that result from the choices {one|two}."""
     parts = re.split(r"\{([^}]*)\}", line)
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]
@@ -211,7 +211,7 @@ def in_text_and_json(line: str) -> Iterator[list[str]]:
 
 
 def read_groups(inputs: list[Path], made: Path) -> list[Group]:
-    """The groups of golden_commands.txt; those that say $FILE once for each input."""
+    """Reads the groups of golden_commands.txt; groups with $FILE are repeated for each input."""
     groups: list[Group] = []
     text = re.sub(r"^#.*\n", "", COMMANDS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     known = {"$TINY": f"{REPOSITORY}/data/tiny-moe", "$TESTS": f"{REPOSITORY}/tests", "$MADE": str(made)}
@@ -226,14 +226,14 @@ def read_groups(inputs: list[Path], made: Path) -> list[Group]:
 
 
 def find_inputs(folders: list[Path]) -> list[Path]:
-    """Every file, and every folder that holds files alone."""
+    """Every input file, and every folder that contains only input files."""
     paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
     files = {path for path in paths if path.is_file() and path.suffix not in PROGRAMS and path.name != "README"}
     return [path for path in paths if path in files or path.is_dir() and files.issuperset(path.iterdir())]
 
 
 def coverage(binary: Path, subcommand: str, commands: list[list[str]]) -> str:
-    """How often a subcommand ran, and which options and choices of its --help no command used."""
+    """Reports how often a subcommand ran, and which options and choices of its --help no command used."""
     said = subprocess.run([binary, subcommand, "--help"], capture_output=True, text=True, check=False).stdout
     options = re.findall(r"^  (?:(-\w),)?(--[\w-]+)(?: (\S*\|\S*))?", said, re.MULTILINE)
     never = []
@@ -252,8 +252,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=lambda path: Path(path).resolve())
     parser.add_argument("after", type=lambda path: Path(path).resolve())
-    parser.add_argument("--cases", type=Path, help="a folder of more inputs")
-    parser.add_argument("--only", default="", help="of the commands, those that contain this pattern")
+    parser.add_argument("--cases", type=Path, help="a folder with more inputs")
+    parser.add_argument("--only", default="", help="run only commands that contain this pattern")
     parser.add_argument("--verbose", action="store_true", help="print each command")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="golden") as made:

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Everything that needs an NVIDIA GPU, in one command: builds, runs every GPU test, plainly and under compute-sanitizer,
-# runs the GPU benchmarks, and leaves what came out as files.
+# Runs everything that needs an NVIDIA GPU: builds, runs every GPU test, plain and under compute-sanitizer, runs the GPU
+# benchmarks, and writes the results to files.
 #
 # usage: tools/gpu.sh [all|build|run] [--out DIR] [--quick] [--tests|--benchmarks]
 #   all    build, then run, on one machine (the default)
-#   build  needs nvcc and no GPU: programs and the libraries they need go to build/gpu, and into one archive,
-#          build/gpu.tar.gz, which may be carried to a machine with a GPU beside a checkout
-#   run    needs a GPU, python3 and build/gpu or the archive; compute-sanitizer and torch where they are there
+#   build  needs nvcc but no GPU: programs and the libraries they need go to build/gpu and into one archive,
+#          build/gpu.tar.gz, which can be copied to a machine with a GPU that has a checkout
+#   run    needs a GPU, python3, and build/gpu or the archive; uses compute-sanitizer and torch if installed
 #   --out DIR      where figures go (build/gpu/figures): summary.json, figures.json, logs.tar.gz
 #   --quick        no compute-sanitizer
-#   --tests        no benchmarks; --benchmarks: no tests
+#   --tests        only the tests; --benchmarks: only the benchmarks
 #
-# benchmarks/cuda/programs.txt says which benchmarks there are, a line each: a name and a command. A program has 600 s. The
-# exit status is 0 if all went well, 1 if something failed, 3 if there is no GPU.
+# benchmarks/cuda/programs.txt lists the benchmarks, one a line: a name and a command. Each program may take 600 s. The
+# exit status is 0 if all succeeded, 1 if something failed, 3 if there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,7 +31,7 @@ benchmarks() {
   grep -v '^[[:space:]]*\(#\|$\)' $list | sed "s|{bin}|$packed/bin|g; s|{source}|$PWD|g; s|{out}|$out|g"
 }
 
-# The libraries that another machine may lack: all but those of the C and C++ run time.
+# The libraries that another machine may lack: all except the C and C++ run time.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// && $1 !~ /^(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so/ {print $3}' |
     sort -u
@@ -60,7 +60,7 @@ build() {
     "$(du -h $archive | cut -f1) in $archive"
 }
 
-# step KIND NAME LOG COMMAND...: runs it with a time limit and notes how it went.
+# step KIND NAME LOG COMMAND...: runs the command with a time limit and records its result.
 step() {
   local kind=$1 name=$2 log=$logs/$3 start=$SECONDS status=0
   shift 3
@@ -69,7 +69,7 @@ step() {
   skipped=$(grep -c '^\[  SKIPPED \].*ms)$' "$log" || true)
   printf '%s\t%s\t%s\t%s\t%s\n' "$kind" "$name" $status $((SECONDS - start)) "$skipped" >>"$notes"
   if [ $status = 0 ]; then
-    say "$kind $name: well, $((SECONDS - start)) s, $skipped skipped"
+    say "$kind $name: passed, $((SECONDS - start)) s, $skipped skipped"
   else
     failed=$((failed + 1))
     say "$kind $name: failed with status $status after $((SECONDS - start)) s; the end of its log:"
@@ -77,8 +77,8 @@ step() {
   fi
 }
 
-# Leak checks would name what CUDA keeps until the process ends. Calls that CUDA refuses are not faults: tests ask
-# for more memory than there is, and NCCL tries which of its kernels the GPU has.
+# Leak checks would report memory that CUDA keeps until the process ends. Errors returned by CUDA calls are not faults:
+# tests request more memory than there is, and NCCL tries which of its kernels the GPU supports.
 sanitize() {
   local tool=$1 name=$2 options=()
   [ "$tool" != memcheck ] || options=(--report-api-errors no)
@@ -109,7 +109,7 @@ run_benchmarks() {
   done < <(benchmarks)
 }
 
-# Everything into three files, since that is what can be carried back from everywhere.
+# Puts all results into three files, which are easy to copy back from any machine.
 gather() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,power.limit --format=csv,noheader \
     >"$logs/gpu.txt" 2>&1 || true

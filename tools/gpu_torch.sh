@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Checks and times of evenkeel.torch on one NVIDIA GPU, in one command of at most 8 minutes: tests/torch/gpu_checks.py.
+# Checks and times evenkeel.torch on one NVIDIA GPU in at most 8 minutes: tests/torch/gpu_checks.py.
 #
 # usage: tools/gpu_torch.sh [all|pack|run] [--out DIR]
 #   all   pack, then run, on one machine (the default)
-#   pack  needs no GPU: wheels of the package in build/wheels, which may be carried to a machine with a GPU beside a
-#         checkout of the same commit (tools/wheel.sh; a Python 3.12 or later with headers makes one for all later ones)
+#   pack  needs no GPU: puts wheels of the package into build/wheels, to be copied to a GPU machine that has a checkout
+# of
+#         the same commit (tools/wheel.sh; a Python 3.12 or later with headers makes one wheel for all later versions)
 #   run   needs a GPU, build/wheels, and a python3 (or $PYTHON) with pip, numpy and torch 2.10 or later for CUDA
 #   --out DIR   where figures go (build/gpu_torch): gpu_torch.json, gpu_torch.log
 #
-# Only our wheel travels, of some megabytes. torch is the machine's own, with the CUDA libraries that fit its driver:
-# these are gigabytes. pip asks no registry, and installs into a folder that is gone afterwards. The exit status is 0 if
-# all went well, 1 if a check failed, 2 if there is no wheel, 3 if there is no GPU, 124 after 8 minutes.
+# Only our wheel, a few megabytes, is copied. torch is the GPU machine's own, with the gigabytes of CUDA libraries that
+# fit its driver. pip uses no registry and installs into a temporary folder. The exit status is 0 if all succeeded, 1 if
+# a check failed, 2 if there is no wheel, 3 if there is no GPU, 124 after 8 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +35,7 @@ run() {
   site=$(mktemp -d)
   trap 'rm -rf "$site"' EXIT
   "$python" -m pip install --quiet --no-index --no-deps --no-cache-dir --find-links $wheels --target "$site" evenkeel
-  # Whatever hangs is stopped with the lines that it hangs in.
+  # On a timeout, the traceback shows the lines that hang.
   PYTHONPATH=$site PYTHONUNBUFFERED=1 timeout --signal=ABRT --kill-after=10 $seconds "$python" -X faulthandler \
     tests/torch/gpu_checks.py --device cuda --json "$out/gpu_torch.json" 2>&1 | tee "$out/gpu_torch.log"
 }

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Hosts on one machine: networks with host names of their own, joined by links of a given rate and delay.
+"""Simulates hosts on one machine: networks with their own host names, joined by links of a given rate and delay.
 
     tools/hosts.py --rate 100mbit --per-host 2 -- mpirun PROGRAM                      # Open MPI, two ranks on each host
     tools/hosts.py --rate 100mbit --each -- torchrun --nproc-per-node 2 PROGRAM.py    # PyTorch, two ranks on each host
     tools/hosts.py --rate 100mbit --each --per-host 2 -- PROGRAM                      # RANK, WORLD_SIZE, ... are set
 
-Hosts are host0, host1, ... with addresses 10.0.0.1, 10.0.0.2, ... on the interface link0. Each has a link to one switch;
-rate and delay hold in each direction. The command runs on host0, with --each on every host. Variables tell Open MPI
-which hosts there are, and torchrun which node it is on. Files are shared, except those in /run and /dev/shm.
+Hosts are host0, host1, ... with addresses 10.0.0.1, 10.0.0.2, ... on the interface link0. Each has a link to one
+switch; rate and delay apply to each direction. The command runs on host0, with --each on every host. Environment
+variables tell Open MPI the hosts, and torchrun its node. Hosts share all files except those in /run and /dev/shm.
 
-The namespaces belong to this run alone, so two runs cannot meet. When their first process ends, the kernel ends all
+Every run has its own namespaces, so two runs cannot interfere. When the first process in them ends, the kernel ends all
 other processes in them and removes the networks. The first process ends with this one, even if this one is killed.
 
-Exit status: the command's, with --each the first that is not 0. 128 + N: ended by signal N. 77: hosts cannot be had here,
-and one line says why; it takes root, or a user who may make namespaces, and ip, tc, mount, nsenter, unshare and hostname.
+Exit status: the command's; with --each the first that is not 0. 128 + N: ended by signal N. 77: hosts cannot be created
+here, and one line says why. This needs root, or a user who may create namespaces, and the programs
+ip, tc, mount, nsenter, unshare and hostname.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class NoHosts(Exception):
-    """They cannot be had here: why, in one line."""
+    """Hosts cannot be created here; the message says why in one line."""
 
 
 def main() -> None:
@@ -57,16 +58,18 @@ def main() -> None:
     number = signal.sigwait(SIGNALS)
     if number != signal.SIGCHLD:
         os.kill(first, signal.SIGKILL)
-    _, status = os.waitpid(first, 0)  # the kernel lets it end as the last of its namespace
+    _, status = os.waitpid(first, 0)  # the kernel ends it after all others of its namespace
     sys.exit(exit_status(status) if number == signal.SIGCHLD else 128 + number)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=2, metavar="N", help="how many (2)")
-    parser.add_argument("--per-host", type=int, default=1, metavar="N", help="ranks of a host (1)")
-    parser.add_argument("--rate", type=mbit, metavar="MBIT", help="a second, as in 100mbit (as fast as it goes)")
-    parser.add_argument("--delay", type=ms, default=0, metavar="MS", help="as in 1ms; needs sch_netem (0)")
+    parser.add_argument("--hosts", type=int, default=2, metavar="N", help="number of hosts (2)")
+    parser.add_argument("--per-host", type=int, default=1, metavar="N", help="ranks on each host (1)")
+    parser.add_argument("--rate", type=mbit, metavar="MBIT", help="rate of each link, such as 100mbit (unlimited)")
+    parser.add_argument(
+        "--delay", type=ms, default=0, metavar="MS", help="delay of each link, as in 1ms; needs sch_netem (0)"
+    )
     parser.add_argument("--each", action="store_true", help="run the command for every rank")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
@@ -86,7 +89,7 @@ def ms(text: str) -> float:
 
 
 def refuse(error: Exception) -> None:
-    print(f"hosts: cannot be had here: {error}", file=sys.stderr, flush=True)
+    print(f"hosts: cannot be created here: {error}", file=sys.stderr, flush=True)
     os._exit(CANNOT)
 
 
@@ -96,7 +99,7 @@ def exit_status(status: int) -> int:
 
 
 def enter_namespaces() -> None:
-    """New ones of networks, mounts and IPC; children get a new one of processes too."""
+    """Enters new network, mount and IPC namespaces; children also get a new process namespace."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise NoHosts(f"not found on PATH: {', '.join(missing)}; iproute2 has ip and tc (in /usr/sbin)")
@@ -110,12 +113,12 @@ def enter_namespaces() -> None:
             Path("/proc/self", name).write_text(text)
 
 
-# In the namespaces.
+# Code that runs in the namespaces.
 
 
 def be_first(options: argparse.Namespace) -> None:
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ends with its parent
-    os.setsid()  # so that Ctrl-C reaches the parent alone
+    os.setsid()  # so that Ctrl-C reaches only the parent
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
         make_hosts(options)
@@ -149,7 +152,7 @@ def make_hosts(options: argparse.Namespace) -> None:
         must(f"unshare --uts=/run/{host}.uts hostname {host}")
         parent = "root"
         if options.rate is not None:
-            # Of half a millisecond, by which timers may be late. More lets short messages pass as if there were no rate.
+            # Timers may be half a millisecond late, so the burst is that long. A longer one lets short messages bypass the rate.
             burst_kb = max(16, options.rate / 16)
             shape = f"handle 1: tbf rate {options.rate}mbit burst {burst_kb}kb limit 64mb"
             must(f"tc qdisc add dev port{i} root {shape}")
@@ -167,7 +170,7 @@ def must(words: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The first status that is not 0, or 0; what runs then ends with this process."""
+    """Runs the command; returns the first status that is not 0, or 0. Processes still running then end with this one."""
     world = options.hosts * options.per_host
     running = set()
     for rank in range(world if options.each else 1):
@@ -176,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
         words = ["nsenter", f"--net=/run/netns/host{host}", f"--uts=/run/host{host}.uts", *options.command]
         running.add(os.posix_spawnp(words[0], words, {**os.environ, **variables}, setsigdef=[signal.SIGPIPE]))
     while running:
-        pid, status = os.wait()  # orphans come here too
+        pid, status = os.wait()  # also reaps orphans
         if pid in running and status != 0:
             return exit_status(status)
         running.discard(pid)
@@ -194,13 +197,13 @@ def open_mpi() -> dict[str, str]:
         "hwloc_base_binding_policy": "none",
         "mpi_yield_when_idle": "1",
     }
-    # Whoever has these namespaces is root in them.
+    # A process in these namespaces runs as root.
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return root | {f"OMPI_MCA_{name}": value for name, value in settings.items()}
 
 
 def torch(rank: int, world: int, host: int, local: int, options: argparse.Namespace) -> dict[str, str]:
-    """torch.distributed's variables, and torchrun's (PET_)."""
+    """Variables of torch.distributed, and of torchrun (PET_)."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(world),

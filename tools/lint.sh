@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything that is checked without running: formatting, include directions, clang-tidy, ruff, the pages' sentences.
+# All checks without running the code: formatting, include directions, clang-tidy, ruff, the pages' sentences.
 # usage: tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else)
-# clang-tidy reads how sources are compiled from build/lint, which is configured for that; without it lint is not clean.
+# clang-tidy reads compile commands from build/lint, which is configured for it; if they are missing, lint fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,13 +10,13 @@ missing() {
   exit 1
 }
 
-# clang-format carries a version in its name on Debian; 16 is the one the configuration is written for.
+# Debian's clang-format has its version in its name; the configuration is written for version 16.
 clang_format=$(command -v clang-format-16 || command -v clang-format) || missing clang-format
 clang_tidy=build/tools/bin/clang-tidy
 ruff=build/tools/bin/ruff
 for tool in "$clang_tidy" "$ruff"; do [ -x "$tool" ] || missing "$tool"; done
 
-# What git knows or would add, and is there.
+# Files that git tracks, or would add, and that exist.
 cpp_files() {
   local file
   git ls-files -z --cached --others --exclude-standard -- "$@" |
@@ -46,10 +46,10 @@ sentences_are_short() {
 }
 tidy_is_clean() {
   local commands=build/lint/compile_commands.json
-  # Each source on its own: where several are compiled as one, only that one is written down.
+  # Without unity builds, since a unity build has one compile command for several sources.
   cmake --preset release -B build/lint -DEVENKEEL_UNITY=OFF >/dev/null || return 1
   if [ ! -e "$commands" ]; then
-    echo "lint: $commands is missing, which says how sources are compiled" >&2
+    echo "lint: $commands is missing; clang-tidy needs its compile commands" >&2
     return 1
   fi
   cpp_files 'evenkeel/*.cpp' 'cli/*.cpp' | xargs -0 -r tools/tidy.py "$clang_tidy" "$commands"

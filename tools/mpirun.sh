@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# mpirun for tests: more ranks than cores, on this host alone, as root too, and silent about what that means.
-#
-# usage: tools/mpirun.sh -n RANKS PROGRAM ...
+# mpirun for tests: allows root, and more ranks than cores; uses only this host, and prints no warnings.
 set -euo pipefail
 
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

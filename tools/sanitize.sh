@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# ThreadSanitizer needs its own part of the address space, which a kernel may have given away.
+# ThreadSanitizer needs a fixed address range, which address randomization of the kernel may have used.
 fixed_addresses=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
 
@@ -12,7 +12,7 @@ run() {
   local preset=$1 label=$2
   shift 2
   cmake --preset "$preset" "$@" >/dev/null
-  # The target exists once a test carries the label.
+  # CMake creates the target only if a test has the label.
   cmake --build --preset "$preset" --target "tests_$label"
   "${fixed_addresses[@]}" ctest --preset "$preset" --parallel "$(nproc)"
 }
@@ -21,7 +21,7 @@ run() {
 for preset in "$@"; do
   case $preset in
     tsan) run tsan concurrent ;;
-    # The fuzz build has both sanitizers, and its objects serve the fuzz targets as well.
+    # The fuzz build has both sanitizers, and the fuzz targets reuse its objects.
     asan) run fuzz parsing ;;
     *) echo "tools/sanitize.sh: unknown sanitizer '$preset'; tsan or asan" >&2; exit 2 ;;
   esac

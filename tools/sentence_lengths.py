@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long the sentences of README.md and docs/ are: people read them in a hurry, most of them in a foreign language.
+"""Measures the sentences of README.md and docs/: their readers are in a hurry, and most are not native speakers.
 
 usage: tools/sentence_lengths.py [--check] [--longest N] [FILE ...]
 
-Prints words a sentence by page. With --check it fails where the mean of all is above 20, or a sentence has over 40
-words. Code, tables, headings and links' addresses are no sentences; pages under docs/log/ nobody has to read.
+Prints words a sentence by page. --check fails if the mean of all is above 20, or a sentence has over 40 words. Code,
+tables, headings and addresses of links do not count; nor do pages under docs/log/, which nobody has to read.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from pathlib import Path
 
 MOST_MEAN, MOST_WORDS = 20, 40
 ROOT = Path(__file__).resolve().parent.parent
-# A full stop within these ends no sentence.
+# A full stop inside these does not end a sentence.
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|Eq|Fig|cf)\.", re.IGNORECASE)
-# A sentence may begin in lower case (vLLM, e_n). An ellipsis, a colon and a semicolon end none.
+# A sentence may begin in lower case (vLLM, e_n). Ellipses, colons and semicolons do not end a sentence.
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\.\.)[*_)\"]*\s+")
 
 
@@ -66,7 +66,7 @@ def main():
     for count, page, sentence in sorted(too_long, key=lambda each: -each[0])[: options.longest]:
         print(f"{name_of(page)}: {count} words: {sentence}")
     if options.check and (mean > MOST_MEAN or too_long):
-        sys.exit(f"sentences are too long: a mean of {MOST_MEAN} words at most, and none over {MOST_WORDS}")
+        sys.exit(f"sentences are too long: allowed are a mean of {MOST_MEAN} words, and {MOST_WORDS} in any sentence")
 
 
 if __name__ == "__main__":

@@ -3,44 +3,46 @@
 #
 # usage: tools/setup.sh [build|highs|bench|wheel|pages|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
-#   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
-#           is left out with a message, since evenkeel builds without it
-#   bench   what `make bench` needs besides
-#   wheel   Python's headers and what makes environments, for `make wheel`
-#   pages   Chromium, 80 MB to fetch, and in build/pages axe, for the tests of --html pages
+#   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; if it cannot be
+#           installed, a message says so, and evenkeel builds without it
+#   bench   what `make bench` needs in addition
+#   wheel   Python's headers and tools for virtual environments, for `make wheel`
+#   pages   Chromium (80 MB to download), and axe in build/pages, for the tests of --html pages
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
-#   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core, for the package's tests, and
-#           PyTorch (CPU), transformers and what their tests use besides; evenkeel is tested without those where they
-#           cannot be had. And iproute2, for ranks on two nodes
-#   frameworks  torchtitan and Megatron-Core in build/frameworks, over PyTorch of build/python, for the tests of the
-#           pages about them; nothing where there is no PyTorch
-#   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
+#   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core for the package's tests, and
+#           PyTorch (CPU), transformers and what their tests need; if these cannot be installed, their tests are
+# skipped.
+#           Also iproute2, for ranks on two nodes
+#   frameworks  torchtitan and Megatron-Core in build/frameworks, which use the PyTorch of build/python, for the tests
+# of
+#           the pages about them; nothing without PyTorch
+#   nccl    NCCL in build/nccl, for ranks with a GPU each; nothing without nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly clang=16
 readonly ruff=0.17.6
-readonly clang_tidy=23.1.4  # Debian's reads the standard library's headers as well, which takes twice the time
+readonly clang_tidy=23.1.4  # Debian's version also checks the standard library's headers, which takes twice the time
 readonly tools_dir=build/tools
 readonly highs=1.11.0
 readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524969cef
-readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it hands over the archive
+readonly highs_packer=1.1.2  # scikit-build-core's version; pip needs it before it downloads the archive
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 readonly python_dir=build/python
-readonly torch=2.13.0+cpu  # only builds for the CPU have this name: those with CUDA take several GB
+readonly torch=2.13.0+cpu  # only CPU builds have this version; CUDA builds take several GB
 readonly frameworks_dir=build/frameworks
-readonly frameworks=(torchtitan==0.3.0 megatron-core==0.16.1 triton)  # the versions that docs/ speaks of
+readonly frameworks=(torchtitan==0.3.0 megatron-core==0.16.1 triton)  # the versions that docs/ mentions
 readonly nccl_dir=build/nccl
 readonly pages_dir=build/pages
-readonly axe_package=axe-playwright-python==0.1.8  # which carries axe-core
+readonly axe_package=axe-playwright-python==0.1.8  # contains axe-core
 readonly axe_sha256=fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8
 
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# A library is present when its package is; a tool when it can be called, since CMake may well come from pip.
+# A library is present if its package is installed; a tool is present if it can be called, wherever it came from.
 missing=()
 package() {
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1")
@@ -65,8 +67,8 @@ want_build() {
               libopenmpi-dev libzip-dev nlohmann-json3-dev openmpi-bin zlib1g-dev; do
     package "$name"
   done
-  package node-d3  # what draws --html pages
-  # Debian's oneDNN looks for OpenCL wherever it is used, on the CPU as well, and does not depend on it.
+  package node-d3  # draws --html pages
+  # Debian's oneDNN needs OpenCL even on the CPU, but its package does not depend on it.
   package ocl-icd-opencl-dev
 }
 
@@ -101,7 +103,7 @@ want_wheel() {
 
 want_python() {
   want_wheel
-  tool iproute2 ip  # tools/hosts.py
+  tool iproute2 ip  # for tools/hosts.py
 }
 
 want_frameworks() { want_python; }
@@ -110,7 +112,7 @@ want_nccl() {
   ! command -v nvcc >/dev/null || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
 }
 
-# Sets `as_root` to what makes a command run as root, or explains what to ask an administrator for.
+# Sets `as_root` to the command prefix that gives root rights, or says what to ask an administrator for.
 become_root() {
   as_root=()
   [ "$(id -u)" = 0 ] && return
@@ -122,8 +124,8 @@ become_root() {
   apt-get install ${missing[*]}"
 }
 
-# Debian and Ubuntu carry different clang versions; their packages without a number always exist. What only pages need
-# may be missing.
+# Debian and Ubuntu have different clang versions, but both have packages without a version number. Packages that only
+# pages need may be missing.
 replace_unknown_packages() {
   local i
   for i in "${!missing[@]}"; do
@@ -141,7 +143,7 @@ install_missing() {
   ${missing[*]}"
   become_root
   say "installing ${missing[*]}"
-  # A source that does not answer matters only if it is the one that holds a package.
+  # A package source that does not answer matters only if it has a package that we need.
   "${as_root[@]}" apt-get update -qq || say "some package sources could not be read; going on with the others"
   replace_unknown_packages
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
@@ -168,7 +170,7 @@ has_highs() {
   grep -qs "PACKAGE_VERSION \"$highs\"" "$highs_dir"/lib*/cmake/highs/highs-config-version.cmake
 }
 
-# Everything goes to files of its own, so that a failure leaves its log and nothing half made.
+# All output goes to log files, and all files to a temporary folder, so that a failure leaves a log and no half install.
 install_highs() {
   has_highs && return
   local work=build/highs-work start=$SECONDS
@@ -185,7 +187,7 @@ install_highs() {
   did=1
 }
 
-# The C++ sources travel in the archive of the Python package, which pip checks against the hash.
+# The archive of the Python package contains the C++ sources; pip checks the archive's hash.
 fetch_highs() {
   local work=$1
   python3 -m venv "$work/pip" &&
@@ -198,10 +200,10 @@ fetch_highs() {
 
 build_highs() {
   local sources=$1/highspy-$highs
-  # What the archive leaves out and the build asks for.
+  # Files that the build needs and the archive lacks.
   mkdir -p "$sources/app" "$sources/check" && touch "$sources/app/CMakeLists.txt" "$sources/check/CMakeLists.txt"
   [ -e "$sources/highs.pc.in" ] || touch "$sources/highs.pc.in"
-  # Compiled some sources at a time, in half the time; these do not go together with others.
+  # Compiles several sources at a time, which halves the time; the sources listed here cannot be combined.
   cat >>"$sources/highs/CMakeLists.txt" <<'END'
 set_source_files_properties(${basiclu_sources} ${cupdlp_sources} ../extern/filereaderlp/reader.cpp
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -236,7 +238,7 @@ install_bindings() {
   did=1
 }
 
-# By what pip wrote down, since importing them takes seconds.
+# Looks at pip's records, since importing the packages takes seconds.
 has_torch() {
   "$python_dir/bin/python" - 2>/dev/null <<'END'
 from importlib.metadata import version
@@ -246,7 +248,7 @@ raise SystemExit([int(part) for part in version("transformers").split(".")[:2]] 
 END
 }
 
-# What the configured indexes have is taken first; PyPI itself has no such build.
+# Prefers the configured package indexes; PyPI itself has no such build.
 install_torch() {
   local pip=("$python_dir/bin/pip" install --quiet --disable-pip-version-check)
   "${pip[@]}" "torch==$torch" ||
@@ -254,7 +256,7 @@ install_torch() {
   "${pip[@]}" "transformers>=5.23" accelerate matplotlib peft tensorboard tqdm
 }
 
-# The other environment's packages are seen, and so PyTorch is not fetched again.
+# This environment sees the packages of build/python, so that PyTorch is not downloaded again.
 install_frameworks() {
   has_torch || { say "there is no PyTorch in $python_dir, so torchtitan and Megatron-Core are left out"; return; }
   "$frameworks_dir/bin/python" -c 'import importlib.metadata as m; m.version("triton")' 2>/dev/null && return
@@ -269,7 +271,7 @@ install_frameworks() {
   fi
 }
 
-# Python's package of NCCL is named after CUDA's version.
+# NCCL's Python package has CUDA's major version in its name.
 install_nccl() {
   local cuda
   cuda=$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
@@ -287,7 +289,7 @@ install_nccl() {
 
 has_axe() { [ -e "$pages_dir/axe.min.js" ]; }
 
-# The one file that is wanted of a wheel.
+# Only one file of the wheel is kept.
 install_pages() {
   has_axe && return
   say "installing axe-core into $pages_dir"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over sources in groups that share one reading of the headers.
+"""Runs clang-tidy over sources in groups, so that each group reads the headers only once.
 
 usage: tools/tidy.py CLANG_TIDY COMPILE_COMMANDS FILE...
 
-Reading the headers is most of clang-tidy's time, so sources of one folder that are compiled alike are read as one unit.
-Files that define a type of one name, each for itself, are of different groups. A group with findings is checked again
-file by file, and only what a file shows on its own counts. Files that are not compiled here are left out.
+Reading the headers takes most of clang-tidy's time, so sources of one folder with equal compile flags are checked as
+one unit. Files that define types of the same name go into different groups. A group with findings is checked again file
+by file, and only those findings count. Files without a compile command are left out.
 """
 
 import json
@@ -21,7 +21,7 @@ from pathlib import Path
 
 GROUP = 12
 
-# The compiler's own precompiled headers, which clang cannot read; what it names its output; what it says itself.
+# Flags to drop: the compiler's precompiled headers, which clang cannot read; its output options; its own warnings.
 LEFT_OUT = {"-Winvalid-pch", "-fpch-preprocess", "-c", "-Werror", "-Wshadow"}
 LEFT_OUT_WITH_VALUE = {"-include", "-o"}
 
@@ -34,7 +34,7 @@ def flags_of(command, source):
             next(words)
         elif word not in LEFT_OUT and not word.endswith(source):
             flags.append(word)
-    # g++'s omp.h, for want of clang's own, which is no part of clang-tidy's package.
+    # g++'s omp.h, since clang-tidy's package lacks clang's own.
     return (*flags, *(["-idirafter", os.path.dirname(omp_header())] if "-fopenmp" in flags else []))
 
 
@@ -74,7 +74,7 @@ def tidy(program, flags, source):
     return subprocess.run([program, "--quiet", source, "--", *flags], capture_output=True, text=True)
 
 
-# Nothing where the group is clean, else what its files show one by one.
+# Returns nothing if the group is clean, else the findings of its files, checked one by one.
 def findings(program, folder, number, flags, sources):
     if len(sources) > 1:
         unit = folder / f"group{number}.cpp"
@@ -91,7 +91,7 @@ def main():
     if any("/Unity/" in entry["file"] for entry in entries):
         sys.exit(f"tidy: {database} has sources compiled together; configure with -DEVENKEEL_UNITY=OFF")
     groups = list(groups_of(entries, set(wanted)))
-    # Inside build/, so that clang-tidy finds the project's configuration above it.
+    # Inside build/, so that clang-tidy finds the project's configuration in a parent folder.
     with tempfile.TemporaryDirectory(dir="build") as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
         runs = [workers.submit(findings, program, Path(folder), i, *group) for i, group in enumerate(groups)]
         found = "".join(run.result() for run in runs)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds wheels of the Python package that pip installs where there is neither a compiler nor any library: those that
-# the package links travel inside, with their licences.
+# Builds wheels of the Python package that install without a compiler or libraries: the wheel contains the libraries
+# that the package links, with their licences.
 #
 # usage: tools/wheel.sh [PYTHON...]
-#   PYTHON  interpreters with headers, one a wheel (default: a 3.11, and the first from 3.12 on, which makes one wheel
-#           for itself and every later version; looked for in PATH and in pyenv's folder)
+#   PYTHON  interpreters with headers, one for each wheel (default: a 3.11, and the first from 3.12 on, whose wheel also
+#           serves every later version; searched in PATH and in pyenv's folder)
 #
-# Wheels go to build/wheels, in place of what was there. Their names say the least glibc that they run with: 2.35 of
-# those that are built on Debian 12.
+# Wheels go to build/wheels and replace earlier ones. Their names contain the oldest glibc that they run with: 2.35 if
+# built on Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,13 +17,13 @@ readonly work=build/wheel-work
 say() { echo "wheel: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# The name that CMake itself finds, and paths within the folder: ccache then has for the second wheel what the first
-# compiled.
+# The compiler name that CMake itself finds, and relative paths, so that ccache reuses the first wheel's objects for the
+# second.
 export CC=${CC:-cc} CXX=${CXX:-c++} CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD}
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# find_python VERSION...: the first interpreter of these versions that has headers. A name of pyenv's may be there and
-# not work.
+# find_python VERSION...: the first interpreter of these versions that has headers. pyenv may have a command that exists
+# but does not work.
 find_python() {
   local version python
   for version in "$@"; do
@@ -66,13 +66,13 @@ build_wheel() {
     fail "the package does not load, or has no HiGHS (tools/setup.sh highs)"
 }
 
-# Those of the libraries that travel inside, and of those that are compiled in and do not bring theirs by themselves,
-# where the system's packages say what they are.
+# Adds the licences of the included libraries, and of libraries compiled in without licence files, if the system's
+# packages have them.
 add_licences() {
   local folder=$1 file package
   command -v dpkg-query >/dev/null || { say "no dpkg here: the licences of the libraries inside are left out"; return; }
   for file in "$folder"/evenkeel.libs/* fmt/core.h nlohmann/json.hpp; do
-    file=$(sed 's|.*evenkeel.libs/||; s|-[0-9a-f]\{8\}\.|.|' <<<"$file")  # less the hash that auditwheel put in
+    file=$(sed 's|.*evenkeel.libs/||; s|-[0-9a-f]\{8\}\.|.|' <<<"$file")  # without the hash that auditwheel inserted
     package=$(dpkg-query --search "*/$file" 2>/dev/null | head -1 | cut -d: -f1) || continue
     install -Dm644 "/usr/share/doc/$package/copyright" "$(echo "$folder"/*.dist-info)/licenses/$package.txt"
   done

@@ -1,4 +1,4 @@
-// cuBLAS as far as the benchmarks need it, found when they run: they build where its headers are not.
+// The part of cuBLAS that the benchmarks need, loaded at run time, so that they build without its headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,8 +13,8 @@ namespace evenkeel::benchmark {
 
 class Cublas {
  public:
-  // Null where no libcublas can be loaded; `why` says so then. EVENKEEL_CUBLAS names another file than the
-  // usual ones.
+  // Returns null if no libcublas can be loaded; `why` then says the reason. EVENKEEL_CUBLAS names another
+  // file to load than the usual ones.
   static std::unique_ptr<Cublas> load(std::string& why);
   ~Cublas();
 

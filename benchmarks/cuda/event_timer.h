@@ -1,4 +1,4 @@
-// Times of work on a stream by the device's own events.
+// Times work on a stream with the device's own events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,7 +28,7 @@ class EventTimer {
     cudaEventDestroy(end_);
   }
 
-  // Of one run.
+  // The time of one run.
   float milliseconds(const std::function<void()>& run) {
     const cudaStream_t native = cuda::native(stream_);
     float elapsed = 0;
@@ -40,7 +40,8 @@ class EventTimer {
     return elapsed;
   }
 
-  // Median and spread of many; `inner` of them between two events, so that short work is not lost in gaps.
+  // Median and spread of `repeats` measurements. Each measures `inner` runs, so that gaps between short runs
+  // do not distort the result.
   Json microseconds(int repeats, int inner, const std::function<void()>& run) {
     for (int i = 0; i < 3; ++i) run();
     std::vector<double> times;

@@ -1,6 +1,5 @@
-// The parts of a step around the experts on a GPU, one by one: the planner in microseconds, the
-// gathering of rows and the combining of results in GB/s beside a copy of as many bytes, and the
-// arena's calls.
+// The parts of a step around the experts on a GPU: the planner in microseconds; gathering rows and combining
+// results in GB/s, beside a copy of as many bytes; and the arena's calls.
 //
 // usage: exchange_cuda_benchmark OUT.json
 #include <fmt/format.h>
@@ -17,7 +16,7 @@ namespace {
 
 using testing::DeviceMemory;
 
-// Counts of a step: `share` of the assignments into expert 0.
+// Counts of a step; the `share` of the assignments goes to expert 0.
 std::vector<std::int32_t> counts_of(std::mt19937_64& random, int experts, int ranks, double share) {
   std::vector<std::int32_t> counts(static_cast<std::size_t>(experts * ranks));
   std::uniform_real_distribution<double> chance;
@@ -60,7 +59,7 @@ double copy_rate(CudaStream& stream, std::int64_t bytes) {
   return 2e-3 * static_cast<double>(bytes) / time.at("microseconds").get<double>();
 }
 
-// A balanced step: bytes are those read and written once.
+// A balanced step. The bytes count each row read once and written once.
 Json time_rows(CudaStream& stream, const ModelCase& model) {
   std::mt19937_64 random(5);
   RanksInTurn turn(model, stream);
@@ -71,7 +70,7 @@ Json time_rows(CudaStream& stream, const ModelCase& model) {
   const double copy = copy_rate(stream, model.tokens * model.moe.expert.hidden * 4);
   Json json = {{"model", model.name}, {"copy_gbps", copy}};
   const RankTimes& r = ranks.front();
-  // Rows that stayed on the rank are read and written too.
+  // Rows that stay on their rank are also read and written.
   const auto gathered = static_cast<double>(r.rows);
   const auto results = static_cast<double>(model.tokens * model.moe.top_k);
   const double gather = 2 * gathered * row / r.gather / 1e6;

@@ -1,6 +1,5 @@
-// The experts' products on a GPU in TFLOP/s: forward and backward over groups of many numbers, sizes and
-// skews, beside a loop of cuBLAS products over the same groups and one dense product of 8192 cubed, all in
-// one run.
+// The experts' products on a GPU in TFLOP/s: forward and backward over groups that differ in number, size and
+// skew, beside a loop of cuBLAS products over the same groups and one dense product of 8192 cubed.
 //
 // usage: products_cuda_benchmark CASES.json OUT.json
 #include <cuda_runtime_api.h>
@@ -62,14 +61,14 @@ struct Case {
     result.back() = static_cast<std::int32_t>(positions);
     return result;
   }
-  // Of a forward pass; backward makes twice as many.
+  // FLOP of a forward pass; a backward pass has twice as many.
   double flop() const {
     return 6.0 * static_cast<double>(positions) * static_cast<double>(shape.hidden) *
            static_cast<double>(shape.intermediate);
   }
 };
 
-// Random numbers everywhere: products of zeros are faster than any others.
+// All inputs are random numbers, since products of zeros run faster.
 DeviceMemory<bf16> random_numbers(std::int64_t count, float scale) {
   constexpr std::size_t kPattern = 1 << 20;
   static const std::vector<bf16> pattern = [] {
@@ -114,7 +113,7 @@ Json time(CudaStream& stream, double flop, const std::function<void()>& run) {
           {"most_milliseconds", times.back()}};
 }
 
-// One case's memory, and its passes.
+// The memory of one case, and its passes.
 class Experts {
  public:
   Experts(const Case& c, CudaKernels kernels)
@@ -196,13 +195,13 @@ class Experts {
     const auto backward = [&] { ffn_->backward(groups_, backward_, workspace, stream); };
     result["backward"] = time(stream, 2 * case_.flop(), backward);
     backward_.saved = nullptr;
-    // Of the work that backward cannot do without, so that it compares with the row above.
+    // Counts only the necessary FLOP of backward, so that the rate compares with the row above.
     result["backward_computing_again"] = time(stream, 2 * case_.flop(), backward);
     backward_.saved = saved_.data();
     return result;
   }
 
-  // The forward products alone, a call for each group; nothing is gathered or activated.
+  // Only the forward products, one call for each group, without gather and activation.
   Json run_loop(Cublas& cublas, CudaStream& stream) {
     const std::vector<std::int32_t> begin = case_.begin();
     auto* const both = reinterpret_cast<bf16*>(saved_.data());
@@ -216,7 +215,7 @@ class Experts {
         cublas.multiply(input_.data() + first * s.hidden,
                         gate_up_.data() + group * s.gate_up_rows() * s.hidden,
                         both + first * s.gate_up_rows(), rows, s.gate_up_rows(), s.hidden, native);
-        // Of h only the memory matters here: the first half of what the product above wrote.
+        // The values of h do not matter here: this reads the first half of the previous product's output.
         cublas.multiply(both + first * s.intermediate, down_.data() + group * s.hidden * s.intermediate,
                         output_.data() + first * s.hidden, rows, s.hidden, s.intermediate, native);
       }

@@ -15,7 +15,7 @@ using testing::DeviceMemory;
 
 namespace {
 
-// Random numbers, repeated: products of zeros would be faster than any others.
+// Repeated random numbers, since products of zeros would run faster.
 void fill_with_numbers(const DeviceMemory<std::byte>& memory, float scale) {
   constexpr std::size_t kPattern = 1 << 20;
   std::mt19937 random(1);
@@ -66,7 +66,7 @@ std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelC
   return ids;
 }
 
-// One routing under one planner.
+// The steps of one routing under one planner.
 class TurnOfRanks {
  public:
   using Times = std::vector<std::vector<RankTimes>>;  // by rank and step
@@ -88,13 +88,13 @@ class TurnOfRanks {
       cuda::count_slices(shape(r), slices(r), buffers(r).block_counts, stream_);
     for (int r = 0; r < ranks(); ++r) times[size(r)].emplace_back();
     plan(times);
-    // As in the layer, launches of chunks that the step does not need find nothing to do.
+    // As in the layer, chunks that the step does not need are launched too, and do nothing.
     for (int c = 0; c < shape(0).most_chunks; ++c) run_chunk(c, times);
     stream_.synchronize();
     traffic_counted_ = true;
   }
 
-  // After a step: what does not change from one to the next.
+  // Valid after a step: the amounts that are the same in every step.
   RankTimes traffic(int me) const {
     RankTimes t = traffic_[size(me)];
     t.positions = plan_.rank_loads()[size(me)];
@@ -138,7 +138,7 @@ class TurnOfRanks {
     });
   }
 
-  // Of the chunk that has been dealt.
+  // Adds the traffic of the current chunk.
   void count_traffic() {
     stream_.synchronize();
     for (int from = 0; from < ranks(); ++from) {
@@ -216,12 +216,12 @@ class TurnOfRanks {
     return made;
   }
 
-  // One chunk of just the positions that this routing brings, since the plan is known.
+  // One chunk with exactly the positions of this routing, since the plan is known.
   cuda::ChunkLimits whole(int r) const {
     return {1, static_cast<int>((all_.model_.tokens + cuda::kSliceTokens - 1) / cuda::kSliceTokens),
             std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1)};
   }
-  // The cut that a layer makes with a budget. All ranks have as many natives.
+  // The chunks that a layer makes under a budget. All ranks have equally many native experts.
   cuda::ChunkLimits cut(std::int64_t budget, int places) const {
     const ModelCase& model = all_.model_;
     return cuda::fit_chunks(

@@ -1,5 +1,5 @@
-// All ranks of a step on one GPU and one stream, one after the other: what each would do beside the
-// others, timed alone. Rows move within the GPU; what would cross a link is counted.
+// Runs all ranks of a step on one GPU and one stream, one after the other, and times each rank's work alone.
+// Rows move within the GPU; bytes that would cross a link are counted.
 #pragma once
 
 #include <cstdint>
@@ -23,27 +23,28 @@ struct ModelCase {
   std::string name;
   MoeShape moe;
   int ranks = 8;
-  std::int64_t tokens = 0;  // a rank
+  std::int64_t tokens = 0;  // for each rank
 };
 
-// Expert ids of one rank's tokens: `share` of them into the first `hot` experts, the rest over the others.
+// Expert ids of one rank's tokens: the `share` goes to the first `hot` experts, the rest to the others.
 std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
                                            int hot);
 
-// The work of a rank in a step, in milliseconds, and the amounts that would cross a link.
+// A rank's work in a step, in milliseconds, and the amounts that would cross a link.
 struct RankTimes {
   double plan = 0, tables = 0, gather = 0, experts = 0, combine = 0;
   std::int64_t positions = 0;
-  std::int64_t rows = 0;  // here, those of its own tokens included
+  std::int64_t rows = 0;  // rows on this rank, including those of its own tokens
   std::int64_t rows_in = 0, rows_out = 0, results_in = 0, results_out = 0;
-  std::int64_t weights_in = 0, weights_out = 0;  // experts
-  std::int64_t bytes = 0;  // of device memory, beside native weights and the caller's tensors
+  std::int64_t weights_in = 0, weights_out = 0;  // counted in experts
+  std::int64_t bytes = 0;  // device memory without native weights and the caller's tensors
   int chunks = 1;
 
   double alone() const { return plan + tables + gather + experts + combine; }
 };
 
-// A rank's buffers are as large as the routing needs, or what a layer makes of so many bytes.
+// With kNoBudget, a rank's buffers are as large as the routing needs; else a layer's buffers for that many
+// bytes.
 inline constexpr std::int64_t kNoBudget = -1;
 
 // The weights and tokens of a model, for any number of steps.
@@ -51,7 +52,7 @@ class RanksInTurn {
  public:
   RanksInTurn(const ModelCase& model, CudaStream& stream);
 
-  // `ids` by rank. The medians of `repeats` steps. Throws BudgetTooSmall as MoeLayer does.
+  // `ids` by rank. Returns the medians of `repeats` steps. Throws BudgetTooSmall as MoeLayer does.
   std::vector<RankTimes> run(const std::vector<std::vector<std::int32_t>>& ids, const PlannerOptions& planner,
                              int repeats, std::int64_t budget = kNoBudget);
 

@@ -1,7 +1,7 @@
-// LLEP's scenarios at its models' shapes, on one GPU: each rank's work is run in turn and timed by
-// events, and a step is the slowest rank with what it would send and receive over a link of a
-// *modelled* speed. Forward pass; level also in a tenth of plain ep's bytes. Beside it, in the file: what
-// LLEP says of itself (arXiv 2601.17111).
+// LLEP's scenarios at its models' shapes, on one GPU. The ranks' work runs in turn and is timed by events. A
+// step takes as long as its slowest rank, with the bytes it sends and receives over a link of *modelled*
+// speed. Covers the forward pass, also for level in a tenth of plain ep's bytes. The file also has LLEP's own
+// published figures (arXiv 2601.17111).
 //
 // usage: scenario_cuda_benchmark OUT.json [MODEL...]
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace evenkeel::benchmark {
 namespace {
 
 constexpr int kRepeats = 3;
-// Bytes a second and direction; the first is the one that the table is made with.
+// Bytes a second in each direction; the table uses the first speed.
 constexpr double kLinks[] = {450e9, 225e9, 900e9};
 
 std::vector<ModelCase> models() {
@@ -30,7 +30,7 @@ std::vector<ModelCase> models() {
 
 struct Scenario {
   double share;
-  int hot;  // 0: even
+  int hot;  // 0 means even routing
 };
 constexpr Scenario kScenarios[] = {{0, 0},   {0.3, 1},  {0.5, 1},  {0.8, 1},  {0.95, 1}, {0.3, 4},  {0.5, 4},
                                    {0.8, 4}, {0.95, 4}, {0.3, 16}, {0.5, 16}, {0.8, 16}, {0.95, 16}};
@@ -107,7 +107,7 @@ Json compare(RanksInTurn& turn, const Scenario& scenario) {
         static_cast<double>(step.peak_bytes) / 1e9);
   };
   add("ep", plain);
-  add("ep_again", run(Kind::ep));  // how far two runs of the same are apart
+  add("ep_again", run(Kind::ep));  // shows how much two identical runs differ
   add("least-loaded", run(Kind::least_loaded));
   add("level", run(Kind::level));
   try {

@@ -1,4 +1,4 @@
-"""Torch's grouped product over the cases of products_benchmark: the peer of its forward.
+"""Torch's grouped product on the cases of products_benchmark, to compare with its forward pass.
 
 usage: torch_products.py CASES.json OUT.json
 """
@@ -34,7 +34,7 @@ def ends(case):
 
 
 def grouped_product():
-    """Torch's own, under whichever of its names this version has."""
+    """Torch's own grouped product, whichever name this version has for it."""
     for home, name in ((torch.nn.functional, "grouped_mm"), (torch, "_grouped_mm")):
         if hasattr(home, name):
             return getattr(home, name)

@@ -15,11 +15,11 @@ namespace {
 struct Row {
   std::string scenario;
   std::int64_t budget = 0;
-  std::int64_t ep_peak = 0;  // the worst rank's, without a budget
+  std::int64_t ep_peak = 0;  // the worst rank's peak without a budget
   std::int64_t least_budget = 0;
-  std::int64_t free_transfers = 0;  // of the planner's plan
-  // The reference is joint, the candidates are spill and chunks; nothing where the budget is below the least.
-  // One that comes to the very step that joint chose is measured as joint.
+  std::int64_t free_transfers = 0;  // of the planner's plan, without a budget
+  // The reference is joint; the candidates are spill and chunks. Empty if the budget is below the least. A
+  // candidate with exactly joint's step takes joint's measurement.
   std::optional<Figures> figures;
   bool is_spill = false;
   bool is_chunks = false;
@@ -28,16 +28,16 @@ struct Row {
   const CandidateFigures& joint() const { return figures->reference; }
   const CandidateFigures& spill() const { return figures->candidates[0]; }
   const CandidateFigures& chunks() const { return figures->candidates[1]; }
-  // The planner's plan did not fit, so that `spill` is plain ep.
+  // Whether the planner's plan did not fit, so that `spill` is plain ep.
   bool gave_up() const { return free_transfers > 0 && spill().transfers == 0; }
-  // Medians over rounds of joint's critical path / the other's.
+  // Medians over rounds: joint's critical path / the other's.
   double to_spill() const { return spill().speedup; }
   double to_chunks() const { return chunks().speedup; }
-  // To the faster of both.
+  // Against the faster of the two.
   double to_best() const { return std::max(to_spill(), to_chunks()); }
 };
 
-// Nothing but its time tells the step of one way from that of the other.
+// Whether two candidates' steps are the same in everything but time.
 bool is_same_step(const CandidateFigures& a, const CandidateFigures& b) {
   const auto told_by = [](const CandidateFigures& of) {
     return std::tie(of.rank_loads, of.peak_bytes, of.transfers, of.chunks, of.recomputed_fraction,
@@ -62,21 +62,21 @@ class Measurement {
                         spilled.transfers, std::nullopt});
         try {
           measure_row(batches[i], rows.back());
-        } catch (const BudgetTooSmall&) {  // the row says so
+        } catch (const BudgetTooSmall&) {  // the table's row says so
         }
       }
     return rows;
   }
 
  private:
-  // Figures that do not depend on time: one round, not warmed up.
+  // Set-up for figures that do not depend on time: one round without warm-up.
   ExperimentSetup once(const Candidate& reference, std::vector<Candidate> candidates) const {
     ExperimentSetup experiment = experiment_of(setup_, inputs_, reference, std::move(candidates), 1);
     experiment.warm_ups = 0;
     return experiment;
   }
 
-  // Runs without a budget: the bytes that plain ep takes, and whether the planner spills.
+  // Runs without a budget, for the bytes of plain ep and whether the planner spills.
   std::vector<Figures> measured_free(const std::vector<Batch>& batches) const {
     return measure(once(plain_ep(), {{setup_.planners.front(), {}}}), batches, {}, progress_("no budget"));
   }
@@ -92,8 +92,7 @@ class Measurement {
     const Figures alike = measure(once(reference, {spilled, chunked}), batch, progress_(what + ", once"));
     row.is_spill = is_same_step(alike.reference, alike.candidates[0]);
     row.is_chunks = is_same_step(alike.reference, alike.candidates[1]);
-    // A candidate whose step is the same as the reference's is not measured again: only the machine would
-    // tell them apart.
+    // A candidate with the reference's step is not measured again, since any difference would be noise.
     std::vector<Candidate> others;
     if (!row.is_spill) others.push_back(spilled);
     if (!row.is_chunks) others.push_back(chunked);
@@ -109,7 +108,7 @@ class Measurement {
   LayerInputs inputs_;
 };
 
-// The row where joint is slowest against the best of both; null where no budget fits.
+// The row in which joint is slowest against the best of the two; null if no budget fits.
 const Row* worst_of(const std::vector<Row>& rows) {
   const Row* worst = nullptr;
   for (const Row& row : rows)
@@ -117,7 +116,7 @@ const Row* worst_of(const std::vector<Row>& rows) {
   return worst;
 }
 
-// Without "concentrated:", which is the same in nearly every row.
+// Drops "concentrated:", which nearly every row has.
 std::string short_name(const std::string& scenario) {
   constexpr std::string_view common = "concentrated:";
   return scenario.starts_with(common) ? scenario.substr(common.size()) : scenario;

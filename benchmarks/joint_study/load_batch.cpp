@@ -12,7 +12,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// std::shuffle is another one in every library.
+// std::shuffle gives different orders in different standard libraries.
 template <class T>
 void shuffle(std::vector<T>& values, Random& random) {
   for (std::size_t left = values.size(); left > 1; --left)
@@ -43,7 +43,7 @@ void fill_weights(std::span<float> weights, Random& random) {
 std::vector<std::int64_t> scaled_loads(std::span<const std::int64_t> loads, std::int64_t total) {
   const std::int64_t whole = std::reduce(loads.begin(), loads.end(), std::int64_t{0});
   std::vector<std::int64_t> scaled;
-  std::vector<std::pair<std::int64_t, std::size_t>> remainders;  // negative: the largest come first
+  std::vector<std::pair<std::int64_t, std::size_t>> remainders;  // negative, so that the largest come first
   if (whole == 0) return std::vector<std::int64_t>(loads.size(), 0);
   for (const std::int64_t load : loads) {
     const auto product = static_cast<__int128>(load) * total;
@@ -69,7 +69,7 @@ Batch batch_of_loads(std::string name, std::span<const std::int64_t> loads, int 
   batch.experts.resize(static_cast<std::size_t>(tokens * top_k));
   batch.router_weights.resize(batch.experts.size());
 
-  // Assignments expert by expert, dealt round after round to the tokens: an expert meets a token once.
+  // Deals each expert's assignments to the tokens in turn, so a token gets an expert only once.
   const auto order = shuffled_numbers<std::int64_t>(static_cast<std::size_t>(tokens), random);
   std::int64_t dealt = 0;
   for (const auto expert : shuffled_numbers<std::int32_t>(loads.size(), random))

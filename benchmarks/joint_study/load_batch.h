@@ -1,4 +1,4 @@
-// Batches made of the loads of experts, where only those were recorded.
+// Batches made from recorded loads of experts, if nothing else was recorded.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace evenkeel::study {
 
-// Choices that a router may have made: exactly these loads, which must add up to a multiple of top_k. Seeded
-// which tokens choose which experts and with what weights; a token's experts are distinct where no load is
-// above the number of tokens. Ranks have equal numbers of tokens, or nearly.
+// Choices that a router could have made, with exactly these loads, whose sum must be a multiple of top_k. The
+// seed decides which tokens choose which experts, and the weights. A token's experts are distinct if no load
+// exceeds the number of tokens. Ranks have (nearly) equal numbers of tokens.
 Batch batch_of_loads(std::string name, std::span<const std::int64_t> loads, int top_k, int num_ranks,
                      std::uint64_t seed);
-// Loads in proportion to these that add up to `total`: rounded down, and the largest remainders up.
+// Loads with sum `total`, in proportion to the given loads: rounded down, except for the largest remainders.
 std::vector<std::int64_t> scaled_loads(std::span<const std::int64_t> loads, std::int64_t total);
 
 }  // namespace evenkeel::study

@@ -1,9 +1,9 @@
-// Spill and chunks chosen together, as a step under a budget does, against what else could be done in it.
+// Compares the joint choice of spill and chunks, as a step under a budget makes it, with the alternatives.
 //
-//   joint_study budgets 16%,9%     the LLEP paper's scenarios, each in these budgets: against either alone
+//   joint_study budgets 16%,9%     the LLEP paper's scenarios, against spill or chunks alone
 //   joint_study training LOADS     the steps of a training run: against MemFine's three methods
 //
-// docs/log/budget.md has its results, and what they mean.
+// docs/log/budget.md has the results, and what they mean.
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/joint_study/studies.h"
@@ -21,7 +21,7 @@ namespace {
 
 using Kind = PlannerOptions::Kind;
 
-// The options of `evenkeel bench` that both studies take.
+// The options of `evenkeel bench` that both studies share.
 struct Options {
   cli::LayerOptions layer;
   std::int64_t ranks = 8;
@@ -35,7 +35,7 @@ struct Options {
 
   StudySetup setup() const {
     if (planners.front() == Kind::ep)
-      throw InvalidArgument("--planner", "ep comes by itself", "least-loaded or level");
+      throw InvalidArgument("--planner", "ep is the baseline", "least-loaded or level");
     StudySetup setup{layer.shape(),
                      static_cast<std::uint64_t>(layer.seed),
                      static_cast<int>(ranks),
@@ -52,39 +52,41 @@ struct Options {
 
 void add_options(CLI::App& app, Options& options) {
   cli::add_whole(app, "--ranks", options.ranks, 1, 1024,
-                 "Threads, each with its share of experts and tokens");
-  cli::add_whole(app, "--tokens", options.tokens, 0, std::int64_t{1} << 30, "For each rank");
+                 "Ranks: threads, each with its share of experts and tokens");
+  cli::add_whole(app, "--tokens", options.tokens, 0, std::int64_t{1} << 30, "Tokens on each rank");
   cli::add_layer_options(app, options.layer);
   cli::add_planners(app, options.planners, 1);
   cli::add_planner_parameters(app, options.parameters);
   cli::add_whole(app, "--pairs", options.pairs, 1, 1000000, "Rounds");
-  app.add_option("--cost", options.cost, "What evenkeel bench --calibrate wrote")->type_name("FILE");
+  app.add_option("--cost", options.cost, "File written by evenkeel bench --calibrate")->type_name("FILE");
   cli::add_json(app, options.json);
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Spill and chunks chosen together against what else fits in a budget.", "joint_study");
+  CLI::App app("Compares the joint choice of spill and chunks with what else fits in a budget.",
+               "joint_study");
   app.require_subcommand(1);
   Options options;
 
-  CLI::App* const budgets = app.add_subcommand("budgets", "Against either alone, over scenarios");
+  CLI::App* const budgets =
+      app.add_subcommand("budgets", "Compare with spill or chunks alone, over scenarios");
   std::vector<AskedBudget> asked;
   std::string scenarios;
-  cli::add_budgets(*budgets, "budgets", asked, "Such as 16%,9%,64MiB: shares of ep's peak, or sizes")
-      ->required();
-  budgets->add_option("--scenarios", scenarios, "Only those whose name contains it")->type_name("TEXT");
-  budgets->add_flag("--backward", options.backward, "Gradients as well");
+  cli::add_budgets(*budgets, "budgets", asked, "Shares of ep's peak, or sizes: 16%,9%,64MiB")->required();
+  budgets->add_option("--scenarios", scenarios, "Only scenarios whose name contains this")->type_name("TEXT");
+  budgets->add_flag("--backward", options.backward, "Run backward too");
   add_options(*budgets, options);
 
-  CLI::App* const training = app.add_subcommand("training", "Against MemFine's three methods, over a run");
+  CLI::App* const training =
+      app.add_subcommand("training", "Compare with MemFine's three methods, over a training run");
   TrainingRun of;
   Budget budget;
   training->add_option("loads", of.file, "Loads [steps, layers, experts]")->required()->type_name("FILE");
-  cli::add_whole(*training, "--every", of.every, 1, kAnySize, "Every N-th step");
-  cli::add_size(*training, "--budget", budget.bytes, "Without, half of the first method's peak")
+  cli::add_whole(*training, "--every", of.every, 1, kAnySize, "Run only every N-th step");
+  cli::add_size(*training, "--budget", budget.bytes, "Default: half of the first method's peak")
       ->default_str("");
   add_options(*training, options);
-  training->remove_option(training->get_option("--experts"));  // the file says them
+  training->remove_option(training->get_option("--experts"));  // the file determines them
 
   try {
     app.parse(argc, argv);

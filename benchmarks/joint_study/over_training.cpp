@@ -29,7 +29,7 @@ struct TrainingStep {
   std::int64_t step = 0;
   std::int64_t layer = 0;
   std::int64_t tokens = 0;
-  Figures figures;  // the reference is method 1, the candidates are the others
+  Figures figures;  // method 1 is the reference, the other methods are the candidates
 
   const CandidateFigures& of(std::size_t method) const {
     return method == 0 ? figures.reference : figures.candidates[method - 1];
@@ -40,15 +40,15 @@ struct TrainingStep {
 };
 
 struct Training {
-  StudySetup setup;  // as measured: with the file's experts, and the budget
+  StudySetup setup;  // as measured: with the file's number of experts, and the budget
   std::vector<TrainingStep> steps;
 
   std::int64_t least_budget() const { return steps.front().of(kJoint).least_budget; }
   // Over all steps.
   double tokens_per_second(std::size_t method) const;
   std::int64_t worst_peak_bytes(std::size_t method) const;
-  double recomputed_fraction(std::size_t method) const;  // mean of the steps
-  // Steps whose peak is above the budget: there the method would have failed.
+  double recomputed_fraction(std::size_t method) const;  // mean over the steps
+  // Steps whose peak exceeds the budget, in which the method would have run out of memory.
   std::int64_t steps_beyond(std::size_t method) const;
 };
 
@@ -125,7 +125,7 @@ std::vector<Candidate> other_methods(const StudySetup& setup) {
           {setup.planners.front(), setup.budget}};
 }
 
-// Half of what method 1 takes for the fullest rank there is; no less than runs every routing.
+// Half of method 1's peak on the fullest rank of all steps, but no less than the least budget.
 std::int64_t half_of_whole(const ExperimentSetup& experiment, const std::vector<Batch>& batches,
                            const std::vector<TrainingStep>& steps, const RecordedLoads& recorded) {
   const auto fullest = [&](const TrainingStep& step) {
@@ -195,7 +195,7 @@ std::string described(std::size_t method, const Training& training) {
   return methods[method];
 }
 
-// "1-4", or "1" where all steps have one number.
+// "1-4", or "1" if all steps have the same number.
 std::string chunk_range(const Training& training, std::size_t method) {
   const auto chunks = [&](const TrainingStep& step) { return step.of(method).chunks; };
   const auto [least, most] = std::ranges::minmax(training.steps | std::views::transform(chunks));
@@ -243,7 +243,7 @@ std::string text_of(const Training& training, const TrainingRun& run) {
       "{}\none step in {} of {}, its most skewed layer; {}, min-segment {}\n"
       "budget {} a rank for 3 and ours (least budget {}); 1 and 2 have none\n{}\n\n{}\n{}"
       "\n  tokens/s: of all steps and all ranks, on the critical path; to 1: to method 1\n"
-      "  peak: worst rank, worst step; again: assignments computed again in backward\n"
+      "  peak: worst rank, worst step; again: assignments recomputed in backward\n"
       "  beyond budget: steps that take more; A/A: spread of method 1 over itself\n",
       layer_line(setup), run.every, printable(run.file), rounds(setup.pairs),
       setup.planners.front().min_segment, format_bytes(setup.budget.bytes),

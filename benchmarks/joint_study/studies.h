@@ -1,4 +1,4 @@
-// Two studies of the joint choice: spill, chunks and what is kept chosen together, under one budget.
+// Two studies of the joint choice, which decides spill, chunks and kept tensors together under one budget.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,39 +20,40 @@ struct Report {
   Json json;
 };
 
-// Whether it is ever slower than either alone, in the same budget.
+// Whether joint is ever slower than either alternative alone, under the same budget.
 //
 //   joint    the planner's plan or plain ep, whichever is predicted to be faster
-//   spill    the planner's plan kept wherever it fits, in as many chunks as it then takes
+//   spill    the planner's plan wherever it fits, in as many chunks as it then needs
 //   chunks   plain ep
 //
-// The set-up's first planner is studied, by the costs of its budget. Budgets that are shares are of plain
-// ep's worst peak without one.
+// Studies the set-up's first planner, with the costs of its budget. A budget given as a share refers to plain
+// ep's worst peak without a budget.
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
                   const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
 
-// A training run of which the loads of all experts were recorded.
+// A training run with recorded loads of all experts.
 struct TrainingRun {
   std::string file;
   std::int64_t every = 100;
-  bool as_recorded = true;  // as many tokens as the file has, instead of the set-up's
+  bool as_recorded = true;  // as many tokens as the file has, instead of the set-up's number
 };
 
-// MemFine's three methods (arXiv 2511.21431) and the joint choice over the steps of a training run.
+// MemFine's three methods (arXiv 2511.21431) and the joint choice, over the steps of a training run.
 //
-// One layer of every n-th step is run, forward and backward: the one whose fullest rank has most. Its routing
-// is seeded and has exactly those loads, or loads in proportion for another number of tokens.
+// Runs one layer of every n-th step, forward and backward: the layer with the fullest rank. Its routing is
+// seeded and has exactly the recorded loads, or loads in proportion for another number of tokens.
 //
-//   whole   method 1   plain ep, unchunked; backward computes the whole forward pass again at once
-//   fixed   method 2   plain ep in 8 equal chunks, computed again chunk by chunk
-//   mact    method 3   plain ep in as many chunks as memory-aware tuning takes of 1, 2, 4, 8 for the budget
+//   whole   method 1   plain ep, unchunked; backward recomputes the whole forward pass at once
+//   fixed   method 2   plain ep in 8 equal chunks, recomputed chunk by chunk
+//   mact    method 3   plain ep in the number of chunks (1, 2, 4, 8) that memory-aware tuning takes for the
+// budget
 //   joint   ours       under the same budget
 //
-// The set-up's first planner is studied. Experts are the file's, and the budget, where none is given, is half
-// of what method 1 takes at its worst. Throws ParseError for a file without loads [steps, layers, experts].
+// Studies the set-up's first planner. The number of experts is the file's. The default budget is half of
+// method 1's worst peak. Throws ParseError for a file without loads [steps, layers, experts].
 Report over_training(StudySetup setup, const TrainingRun& run, const RoundProgress& progress);
 
-// Both reports say how their times are measured.
+// Both reports explain how their times are measured.
 inline constexpr std::string_view kCriticalPath =
     "critical path: the largest CPU time of any rank in each phase, summed over phases; no overlap";
 

@@ -26,7 +26,7 @@ Counts counts_of(const SourceCounts& sources, LayerId layer) {
   return counts;
 }
 
-// Assignments and weights that `level` moves to bring every rank to the mean, always planning.
+// Assignments and weights that `level` moves to bring every rank to the mean, without a threshold.
 Spill spill_of(const SourceCounts& sources, const Placement& placement) {
   const auto planner = make_planner(
       {.kind = PlannerOptions::Kind::level, .min_segment = 64, .imbalance_threshold_thousandths = 0});

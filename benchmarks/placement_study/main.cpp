@@ -1,10 +1,12 @@
-// The tables of docs/placement-study.md: what placements do to routing that they were not made from.
+// The tables of docs/placement-study.md: how placements perform on routing that they were not made from.
 //
-//   placement_study halves TRACE [DROP]       every second sequence placed, the others judged
-//   placement_study tokens TRACE [DROP]       the same, from fewer and fewer tokens
-//   placement_study domains TRACE NAME...     as many equal parts as names, each placed and judged on each
-//   placement_study steps TRACE...            each trace placed and judged on each
-//   placement_study recordings TRACE PARTS [DROP]   equal parts: one, the sum or all at once placed from
+//   placement_study halves TRACE [DROP]       places from every second sequence, judges on the others
+//   placement_study tokens TRACE [DROP]       the same, placed from fewer and fewer tokens
+//   placement_study domains TRACE NAME...     equal parts, one for each name; each is placed from and judged
+// on each
+//   placement_study steps TRACE...            each trace is placed from and judged on each
+//   placement_study recordings TRACE PARTS [DROP]   equal parts; places from one, from the sum, or from all
+// at once
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,7 +27,7 @@ namespace evenkeel::study {
 namespace {
 
 constexpr std::int64_t kWindow = 4096;
-// A bf16 row of gpt-oss-20b, and its products at 400 TFLOP/s.
+// The time of an assignment of gpt-oss-20b at 400 TFLOP/s, and the bytes of its bf16 row.
 constexpr PlacementCost kCost{.assignment_us = 0.124, .assignment_bytes = 5760};
 constexpr Link kNvlink{.gigabytes_per_s = 450, .latency_us = 0};
 constexpr Link kInfiniband{.gigabytes_per_s = 50, .latency_us = 0};
@@ -34,13 +36,14 @@ Topology nodes_of(int ranks, int nodes) {
   return Topology::uniform(nodes, ranks / nodes, kNvlink, kInfiniband);
 }
 
-// value, and how it differs from the first row's, if it does.
+// The value, and its difference from the first row's value if there is one.
 std::string beside(double value, double first, int decimals) {
   const double change = std::round(100 * (value / first - 1));
   return fmt::format("{:.{}f}", value, decimals) + (change == 0 ? "" : fmt::format(" ({:+.0f} %)", change));
 }
 
-// Each placement on two kinds of parts: numbers of the first, then of the second.
+// Judges each placement on two kinds of parts; each cell has the figure of the first kind, then of the
+// second.
 void print_verdicts(const std::vector<Method>& methods, const std::vector<std::vector<Recording>>& kinds,
                     const Setting& setting) {
   const bool has_nodes = setting.topology.num_nodes() > 1;
@@ -124,7 +127,7 @@ struct Part {
   Recording judged;
 };
 
-// Even sequences are placed, odd ones judged, so that a part is no easier to judge on itself.
+// Even sequences are placed from and odd ones judged, so that a part has no advantage when judged on itself.
 Part halved(std::string name, const Recording& recording) {
   return {std::move(name), every(recording, 0, 2, recording.num_sequences()),
           every(recording, 1, 2, recording.num_sequences())};

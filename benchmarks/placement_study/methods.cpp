@@ -13,10 +13,10 @@ namespace evenkeel::study {
 
 namespace {
 
-// No clock decides, so that tables repeat.
+// No time limit, so that tables are reproducible.
 const SolveLimits kNoClock{.time_limit_s = std::numeric_limits<double>::infinity()};
 
-// A problem with all that it refers to.
+// A placement problem, with ownership of everything that it refers to.
 struct Seen {
   RoutingProfile profile;
   SourceCounts sources;

@@ -1,4 +1,4 @@
-// The ways to place experts that are compared.
+// The compared ways to place experts.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct Method {
   Placement placement;
 };
 
-// contiguous; balanced by load alone as EPLB does, without copies and with one more slot a rank; the first
-// program of MoETuner alone (cluster c on rank c), both programs, and both at once by predicted time.
+// Contiguous homes; balanced by load alone, as EPLB does, without copies and with one more slot a rank;
+// MoETuner's first program alone (cluster c on rank c); both its programs; both at once, by predicted time.
 std::vector<Method> all_methods(const Recording& seen, const Setting& setting);
-// Both programs, the default of `evenkeel place`.
+// Both programs of MoETuner: the default of `evenkeel place`.
 Placement place_two_stage(const Recording& seen, const Setting& setting);
 
 }  // namespace evenkeel::study

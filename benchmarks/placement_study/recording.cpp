@@ -23,7 +23,7 @@ Recording like(const Recording& recording) {
           .sequence_offsets = {0}};
 }
 
-// Appends tokens begin..end of another recording, as a sequence of its own.
+// Appends tokens begin..end of another recording as one sequence.
 void append(Recording& to, const Recording& from, std::int64_t begin, std::int64_t end) {
   const auto at = [&](std::int64_t token) {
     return from.ids.begin() + token * static_cast<std::int64_t>(ids_per_token(from));

@@ -9,7 +9,7 @@
 
 namespace evenkeel::study {
 
-// Some sequences of a trace, one behind the other.
+// Some sequences of a trace, one after the other.
 struct Recording {
   int num_layers = 0;
   int top_k = 0;
@@ -22,16 +22,16 @@ struct Recording {
   MemoryTrace trace() const;
 };
 
-// Reads a trace and leaves out the first `dropped` tokens of every sequence.
+// Reads a trace without the first `dropped` tokens of every sequence.
 Recording read_recording(const std::string& path, std::int64_t dropped);
 // The sequences that `chosen` lists, in that order.
 Recording sequences(const Recording& recording, const std::vector<int>& chosen);
-// first, first + stride, ... below end.
+// The sequences first, first + stride, ... below end.
 Recording every(const Recording& recording, int first, int stride, int end);
 // The same sequences in a random order.
 Recording shuffled(const Recording& recording, std::uint64_t seed);
 Recording first_tokens(const Recording& recording, std::int64_t tokens);
-// Consecutive windows of `tokens`; what is left at the end is left out. Sequences are cut where a window
+// Consecutive windows of `tokens`; an incomplete last window is dropped. A sequence is cut where a window
 // ends.
 std::vector<Recording> windows(const Recording& recording, std::int64_t tokens);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kStepTokens = 1024;
 constexpr int kRanks = 8;
 
-// A kind of text: half of its sequences to place from, the other half to judge on.
+// A kind of text. Placements are made from half of its sequences and judged on the other half.
 struct Kind {
   RoutingProfile seen;
   RoutingProfile judged;
@@ -43,7 +43,7 @@ std::vector<Kind> kinds_of(const Recording& recording, int parts) {
   return kinds;
 }
 
-// Means over what it was added for.
+// One row of the table: means over all `add()` calls.
 class Row {
  public:
   void add(const std::vector<const Kind*>& made_from, const Kind& left_out, const Placement& placement) {

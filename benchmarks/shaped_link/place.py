@@ -1,4 +1,4 @@
-"""The model that is measured, trained, and its checkpoint with the experts placed for two nodes."""
+"""Trains the measured model, and makes its checkpoint with the experts placed for two nodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import train_moe
 from place_a_model import permute, record
 
 WITHIN_GIGABYTES_PER_S = 2.0
-"""Of loopback, roughly; what counts is that it is far above the link."""
+"""Roughly the rate of loopback; it only has to be far above the link's rate."""
 ASSIGNMENT_US = 5.0
-"""Of one assignment's products on a core that is shared, roughly; for `joint` alone."""
+"""Roughly the time of one assignment's products on a shared core; used only by `joint`."""
 RECORDED_SEQUENCES, BATCH = 128, 8
 
 
 def train(folder: Path, steps: int) -> Path:
-    """A checkpoint of examples/train_moe.py's sizes; one that is there already is taken as it is."""
+    """Trains a checkpoint of examples/train_moe.py's sizes; an existing one is reused."""
     if (folder / "config.json").exists():
         return folder
     torch.manual_seed(0)
@@ -58,7 +58,7 @@ def config() -> Qwen3MoeConfig:
         num_experts=train_moe.EXPERTS,
         num_experts_per_tok=train_moe.TOP_K,
         norm_topk_prob=True,
-        output_router_logits=True,  # so that the loss has the balancing term
+        output_router_logits=True,  # the loss then includes the balancing term
         router_aux_loss_coef=0.001,
     )
     made._experts_implementation = "grouped_mm"
@@ -76,9 +76,11 @@ def write_placed(
     *,
     command: str,
 ) -> dict[str, Any]:
-    """Writes work/placed, the checkpoint placed from its own routing; returns how good the placement is on that."""
+    """Writes work/placed, the checkpoint placed from its own routing; returns the placement's quality."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
-    kinds = [kind(requests, i % ranks, ranks, i // ranks) for i in range(RECORDED_SEQUENCES)]  # as `place` deals them
+    kinds = [
+        kind(requests, i % ranks, ranks, i // ranks) for i in range(RECORDED_SEQUENCES)
+    ]  # as `place` deals sequences
     recorded = draw(kinds_of_text("placed"), kinds, train_moe.LENGTH, seed=2**40)
     trace = work / "trace.safetensors"
     profile, _ = record(model, recorded.split(BATCH), trace)
@@ -96,7 +98,7 @@ def write_placed(
         ),
     )
     made.save(work / "placement.json")
-    shutil.rmtree(work / "placed", ignore_errors=True)  # of an earlier run in this folder
+    shutil.rmtree(work / "placed", ignore_errors=True)  # left by an earlier run in this folder
     permute(command, checkpoint, work / "placement.json", work / "placed")
     return {
         "objective": objective,

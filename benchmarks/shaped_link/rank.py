@@ -1,4 +1,4 @@
-"""One rank of the measurement: every mode runs the same text, round by round; rank 0 writes what was seen.
+"""One rank of the measurement: every mode runs the same text, round by round; rank 0 writes the results.
 
 usage (by shaped_link.py, on every rank): rank.py PLAN.json RESULT.json
 """
@@ -41,12 +41,12 @@ PLANNERS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: the same on all ranks."""
+    """What to measure; the same on all ranks."""
 
     checkpoints: dict[str, str]
-    """Folders by placement."""
+    """Checkpoint folders by placement."""
     modes: list[tuple[str, str]]
-    """Placement and planner; the first is what others are compared with."""
+    """Pairs of placement and planner; the first mode is the baseline."""
     requests: Requests
     rounds: int
     steps: int
@@ -57,25 +57,25 @@ class Plan:
 
 @dataclass
 class Turn:
-    """One mode's steps of one round, on this rank."""
+    """One mode's steps in one round, on this rank."""
 
     seconds: float
     link_bytes: tuple[int, int]
-    """Sent and received by this rank's node over the link."""
+    """Bytes that this rank's node sent and received over the link."""
     loopback_bytes: int
     exchange_seconds: list[float]
-    """By step and layer: all of the layer's time but its experts'."""
+    """By step and layer: the layer's time without its experts' time."""
     payload: list[tuple[str, int]]
-    """Of every all-to-all its phase, and the bytes that this rank sent to the other node."""
+    """For every all-to-all: its phase, and the bytes that this rank sent to the other node."""
     transfers: int
     home_loads: list[list[int]]
-    """By step and layer, assignments of each rank with nothing moved."""
+    """By step and layer: each rank's assignments if nothing moves."""
     rank_loads: list[list[int]]
 
 
 @dataclass
 class Clock:
-    """What the layers of a rank did in the turn that runs."""
+    """Counts what this rank's layers do in the current turn."""
 
     experts_seconds: float = 0.0
     exchange_seconds: list[float] = field(default_factory=list)
@@ -101,7 +101,7 @@ def main() -> None:
         for number in range(plan.rounds):
             batches = [batch_of(plan, texts, 1 + number * plan.steps + step) for step in range(plan.steps)]
             order = [(number + i) % len(modes) for i in range(len(modes))]
-            for i in order:  # another begins each round
+            for i in order:  # each round starts with another mode
                 turns[i].append(asdict(run_turn(modes[i], batches)))
     every: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(every, turns)
@@ -111,7 +111,7 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-# A turn.
+# Running a turn.
 
 
 def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
@@ -139,7 +139,7 @@ def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
 
 
 def bytes_sent_and_received(interface: str) -> tuple[int, int]:
-    """Of an interface of this host, since it is there."""
+    """Bytes sent and received by a network interface of this host since its start."""
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, counts = line.partition(":")
         if name.strip() == interface:
@@ -149,8 +149,8 @@ def bytes_sent_and_received(interface: str) -> tuple[int, int]:
 
 
 def compare_logits(modes: Sequence[Mode], batch: torch.Tensor) -> list[dict[str, float]]:
-    """By mode: the largest difference of a logit from the first mode's, over the largest logit; and how many tokens
-    differ by more than a thousandth. A token does where two experts tie but for rounding, and another one is chosen."""
+    """For each mode: the largest difference of a logit from the first mode's, over the largest logit, and how many
+    tokens differ by more than a thousandth. Such a token chose another of two experts that tie within rounding."""
     first, made = torch.empty(0), []
     for mode in modes:
         mode.install()
@@ -178,14 +178,14 @@ def batch_of(plan: Plan, texts: Sequence[torch.Tensor], number: int) -> torch.Te
     return draw(texts, kinds, plan.length, seed=number * ranks + rank)
 
 
-# The modes.
+# Installing the modes.
 
 
 @dataclass
 class Mode:
     model: nn.Module
     layers: list[tuple[nn.Module, Layer]]
-    """The experts of this rank, and what brings them their tokens."""
+    """This rank's experts modules, each with the layer that brings it tokens."""
 
     def install(self) -> None:
         for experts, layer in self.layers:
@@ -203,7 +203,7 @@ def load_modes(plan: Plan) -> list[Mode]:
 
 
 def load_share(folder: str, dtype: str) -> tuple[nn.Module, list[Any]]:
-    """The model with this rank's share of every layer's experts; all else is on every rank."""
+    """Loads the model with this rank's share of every layer's experts; everything else is on every rank."""
     model = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=getattr(torch, dtype),
@@ -221,7 +221,7 @@ def load_share(folder: str, dtype: str) -> tuple[nn.Module, list[Any]]:
 
 
 class Layer:
-    """A layer's forward, timed: transformers' all-to-all ("stock"), or ours with a planner."""
+    """Times a layer's forward: transformers' all-to-all ("stock"), or ours with a planner."""
 
     def __init__(self, experts: nn.Module, mesh: DeviceMesh, planner: str) -> None:
         kind = Stock if planner == "stock" else type("Planned", (Ours,), {"layer_options": PLANNERS[planner]})
@@ -249,7 +249,7 @@ class Stock(AllToAllEP):
 
 
 class Ours(EvenkeelEP):
-    """Our exchange also in steps that move nothing, so that modes differ in placement and planner alone."""
+    """Uses our exchange even in steps that move nothing, so that modes differ only in placement and planner."""
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)

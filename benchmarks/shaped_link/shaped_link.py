@@ -1,17 +1,17 @@
-"""What placing experts, and balancing each step, give by the clock where two nodes are joined by a slow link.
+"""Measures the speed-up from placing experts and balancing each step on two nodes joined by a slow link.
 
     python benchmarks/shaped_link/shaped_link.py [--rate 50] [--delay MS] [--ranks 4] [--json FILE] [--work FOLDER]
 
-tools/hosts.py makes the nodes, two hosts with half of the ranks each, and the link. A model of examples/train_moe.py's
-sizes, as transformers' Qwen3-MoE, is trained on half of the code and prose of Python's own library, recorded on that
-half, placed for two nodes, and built into a second checkpoint. All is then measured on the other half: prefill, every
-rank its own sequences, in modes that take turns round by round.
+tools/hosts.py makes the nodes, two hosts with half of the ranks each, and the link. The model, a Qwen3-MoE of
+transformers with examples/train_moe.py's sizes, is trained on half of the code and prose of Python's own library. It is
+recorded on that half, placed for two nodes, and saved as a second checkpoint. The other half is used for measuring:
+prefill, each rank with its own sequences, in modes that take turns in every round.
 
-Where every rank reads all kinds of text, a placement cannot bring experts nearer to tokens, which go home after each
-layer. `--requests by-node --traffic dispatch-combine --objective joint` is the case in which it can.
+If every rank reads all kinds of text, a placement cannot bring experts nearer to tokens, since tokens return home after
+each layer. With `--requests by-node --traffic dispatch-combine --objective joint` it can.
 
 It needs evenkeel's command and package, torch, transformers, and what tools/hosts.py needs.
-Exit status 77: two hosts cannot be had here, and one line says why. 1: the modes do not compute the same.
+Exit status 77: two hosts cannot be created here, and one line says why. 1: the modes give different results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 HOSTS = HERE.parents[1] / "tools/hosts.py"
 MODES = [
     ("contiguous", "ep"),
-    ("contiguous", "ep"),  # the control: what the clock makes of no difference
+    ("contiguous", "ep"),  # the control: it shows the measurement noise
     ("contiguous", "stock"),
     ("contiguous", "level"),
     ("contiguous", "auto"),
@@ -48,7 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     options = arguments()
     try:
-        if status := run_ranks(["true"], options):  # said before minutes have passed
+        if status := run_ranks(["true"], options):  # fails early if hosts cannot be created
             sys.exit(status)
         with tempfile.TemporaryDirectory() as scratch:
             work = options.work or Path(scratch)
@@ -66,13 +66,13 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=50, metavar="MBIT", help="a second, each direction (50)")
-    parser.add_argument("--delay", type=float, default=0, metavar="MS", help="each direction; needs sch_netem (0)")
-    parser.add_argument("--ranks", type=int, default=4, help="of both nodes (4)")
-    parser.add_argument("--rounds", type=int, default=5, help="in which every mode has a turn (5)")
-    parser.add_argument("--steps", type=int, default=2, help="of a turn (2)")
-    parser.add_argument("--sequences", type=int, default=4, help="of a rank and step (4)")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence (128)")
+    parser.add_argument("--rate", type=float, default=50, metavar="MBIT", help="link rate in Mbit/s (50)")
+    parser.add_argument("--delay", type=float, default=0, metavar="MS", help="link delay in ms; needs sch_netem (0)")
+    parser.add_argument("--ranks", type=int, default=4, help="ranks on both nodes together (4)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; each mode has a turn in each (5)")
+    parser.add_argument("--steps", type=int, default=2, help="steps in a turn (2)")
+    parser.add_argument("--sequences", type=int, default=4, help="sequences for each rank and step (4)")
+    parser.add_argument("--length", type=int, default=128, help="tokens in a sequence (128)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument(
         "--requests",
@@ -84,9 +84,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--traffic", choices=["layer-to-layer", "dispatch-combine"], default="layer-to-layer")
     parser.add_argument("--training-steps", type=int, default=300)
     parser.add_argument(
-        "--model", type=Path, metavar="FOLDER", help="a checkpoint that reads bytes, instead of training"
+        "--model", type=Path, metavar="FOLDER", help="a checkpoint with byte tokens, instead of training one"
     )
-    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where checkpoints, trace and placement stay")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep checkpoints, trace and placement here")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--evenkeel", default="evenkeel", help="the command")
     options = parser.parse_args()
@@ -96,12 +96,12 @@ def arguments() -> argparse.Namespace:
     if options.delay < 0:
         parser.error(f"--delay must be 0 or more, got {options.delay}")
     if options.ranks < 2 or options.ranks % 2:
-        parser.error(f"--ranks must be even, for two nodes of as many each, got {options.ranks}")
+        parser.error(f"--ranks must be even, for two equal nodes, got {options.ranks}")
     return options
 
 
 def run_ranks(command: Sequence[str], options: argparse.Namespace) -> int:
-    """The status of tools/hosts.py, which ends with this process even if this one is killed."""
+    """Runs a command with tools/hosts.py and returns its status; it ends with this process, even a killed one."""
     hosts = f"--each --per-host {options.ranks // 2} --rate {options.rate} --delay {options.delay} --".split()
     ended_with_this = ["setpriv", "--pdeathsig", "KILL", sys.executable, str(HOSTS), *hosts, *command]
     return subprocess.run(ended_with_this, stdin=subprocess.DEVNULL).returncode
@@ -112,7 +112,7 @@ def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
-    torch.set_num_threads(1)  # waiting threads take the cores where others need them
+    torch.set_num_threads(1)  # waiting threads would occupy cores that others need
     disable_progress_bar()
 
     link = {"mbit_per_s": options.rate, "delay_ms": options.delay}
@@ -134,7 +134,7 @@ def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
         **{name: getattr(options, name) for name in ("rounds", "steps", "sequences", "length", "dtype")},
     }
     (work / "plan.json").write_text(json.dumps(plan))
-    os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")  # addresses in IPv6's form have no host names
+    os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")  # no warnings about host names
     load = os.getloadavg()
     command = [sys.executable, str(HERE / "rank.py"), str(work / "plan.json"), str(work / "seen.json")]
     if status := run_ranks(command, options):
@@ -155,7 +155,7 @@ def measure(options: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 
 def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -> dict[str, Any]:
-    """Medians of rounds; speed against the first mode in the same round; of ranks the slowest."""
+    """Medians over rounds; speed relative to the first mode in the same round; times of the slowest rank."""
     of_ranks = [turns[mode] for turns in seen["turns"]]
     first, nodes = of_ranks[0], (of_ranks[0], of_ranks[-1])
     seconds = [turn["seconds"] for turn in first]
@@ -192,7 +192,7 @@ def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -
 
 
 def payloads(of_ranks: list[list[dict[str, Any]]]) -> tuple[dict[str, int], int]:
-    """Bytes to the other node, by phase; and those of every all-to-all's busier direction, for which its ranks wait."""
+    """Bytes to the other node by phase, and the sum of each all-to-all's busier direction, for which its ranks wait."""
     by_phase: dict[str, int] = {}
     busiest = 0
     for turns in zip(*of_ranks, strict=True):
@@ -204,7 +204,7 @@ def payloads(of_ranks: list[list[dict[str, Any]]]) -> tuple[dict[str, int], int]
 
 
 def max_over_mean(turns: list[dict[str, Any]], which: str) -> float | None:
-    """Of the ranks' loads, mean over steps and layers; transformers' own all-to-all does not say them."""
+    """Max/mean of the ranks' loads, averaged over steps and layers; None for stock, which does not report loads."""
     loads = [each for turn in turns for each in turn[which]]
     return mean(max(each) * len(each) / sum(each) for each in loads) if loads else None
 
@@ -235,7 +235,7 @@ def print_table(result: dict[str, Any]) -> None:
         )
     before, after = placed["before"], placed["after"]
     print(
-        f"Of the recorded text, what the placement was made from: max/mean {before['max_over_mean']:.2f} -> "
+        f"On the recorded text, from which the placement was made: max/mean {before['max_over_mean']:.2f} -> "
         f"{after['max_over_mean']:.2f}, {placed['traffic']} traffic across nodes "
         f"{before['across_nodes']:.1%} -> {after['across_nodes']:.1%}"
     )

@@ -1,4 +1,4 @@
-"""What the model reads, as bytes: code and prose of Python's own library, in halves that share no text."""
+"""The texts that the model reads, as bytes: code and prose of Python's own library, in two disjoint halves."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal
 import torch
 
 Requests = Literal["anywhere", "by-node"]
-"""Which rank a sequence is on: any, whatever its kind, or node 0 has all the code and node 1 all the prose."""
+"""Where sequences go: any kind to any rank, or all code to node 0 and all prose to node 1."""
 
 
 def kinds_of_text(half: Literal["placed", "measured"]) -> list[torch.Tensor]:
-    """Code, the modules of the standard library, every second one; prose, the language reference, half of it."""
+    """Half of the code (every second module of the standard library) and half of the prose (the language reference)."""
     library = Path(sysconfig.get_path("stdlib"))
     modules = sorted(library.glob("*.py"))[half == "measured" :: 2]
     reference = (library / "pydoc_data" / "topics.py").read_bytes()
@@ -25,12 +25,12 @@ def kinds_of_text(half: Literal["placed", "measured"]) -> list[torch.Tensor]:
 
 
 def kind(requests: Requests, rank: int, ranks: int, number: int) -> int:
-    """Which text a rank's sequence of this number is from."""
+    """The kind of text of a rank's n-th sequence."""
     return rank // (ranks // 2) if requests == "by-node" else number % 2
 
 
 def draw(texts: Sequence[torch.Tensor], kinds: Sequence[int], length: int, seed: int) -> torch.Tensor:
-    """A sequence of each kind that is asked for, from anywhere in its text: `[sequences, length]`."""
+    """Draws one sequence for each of `kinds`, from a random position of its text: `[sequences, length]`."""
     random = torch.Generator().manual_seed(seed)
     drawn = []
     for which in kinds:

@@ -1,4 +1,4 @@
-"""evenkeel bench: the paper's scenarios, shrunk."""
+"""evenkeel bench: the paper's scenarios in small sizes."""
 
 import json
 
@@ -129,7 +129,7 @@ class Bench(CommandTest):
         self.assertEqual(written["measured_on"]["layer"], "32 experts, top-4, 64 x 64 swiglu f32")
         for name in set(written) - {"format"}:
             self.assertEqual(written[name], shown[name])
-        # Wide limits: between a slow core under a sanitizer and the fastest there is.
+        # Wide limits: from a slow core under a sanitizer to the fastest machine.
         self.assertTrue(1e7 < written["flops_per_second"] < 1e14)
         self.assertTrue(1e7 < written["weight_bytes_per_second"] < 1e13)
         self.assertTrue(0 <= written["overlap"] <= 1)

@@ -1,4 +1,4 @@
-"""Opens files in headless Chromium and asks it about them, over a pipe in Chromium's own protocol."""
+"""Opens files in headless Chromium and queries them over a pipe, with Chromium's DevTools protocol."""
 
 import json
 import os
@@ -11,7 +11,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 class Browser:
-    """One Chromium with one page. What the page logs, throws and requests is kept."""
+    """One Chromium with one page. Records what the page logs, throws and requests."""
 
     def __init__(self):
         if not CHROMIUM:
@@ -50,7 +50,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        os.close(self.commands)  # on which it ends
+        os.close(self.commands)  # Chromium ends when this pipe closes
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -97,7 +97,7 @@ class Browser:
             self.problems.append(said["entry"]["text"])
 
     def open(self, path, width=1280, dark=False):
-        """The page as a person has it, once it is loaded."""
+        """Opens the page as a user sees it, and waits until it is loaded."""
         self.problems, self.requests = [], []
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -109,7 +109,7 @@ class Browser:
         self.ask("new Promise((done) => requestAnimationFrame(() => done(0)))")
 
     def ask(self, expression):
-        """What an expression of JavaScript gives; a promise is waited for."""
+        """The value of a JavaScript expression; waits for promises."""
         said = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in said:
             raise RuntimeError(said["exceptionDetails"].get("exception", {}).get("description", said))
@@ -124,7 +124,7 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def screenshot(self, whole=True):
-        """PNG, in base64."""
+        """A screenshot: PNG in base64."""
         return self.call("Page.captureScreenshot", captureBeyondViewport=whole, **self.clip(whole))["data"]
 
     def clip(self, whole):

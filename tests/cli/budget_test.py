@@ -1,4 +1,4 @@
-"""evenkeel run under a budget: it is kept by every planner, refused below the least, and changes no number."""
+"""evenkeel run under a budget: every planner keeps it, less than the least is refused, and results do not change."""
 
 from command import CommandTest
 
@@ -53,7 +53,7 @@ class Budget(CommandTest):
     def test_costs_change_the_way_but_no_number(self):
         least = self.run_skewed("--backward", "--planner", "ep")["least_budget"]
         words = ["--backward", "--budget", 10 * least, "--cost", "cost.json", "--planner", "level"]
-        # Where links are slow nothing is borrowed, and chunks relieve the fullest rank; where fast, weights travel.
+        # With slow links nothing is borrowed, and chunks relieve the fullest rank; with fast links, weights travel.
         for link, borrows in [(1.0, False), (1e15, True)]:
             self.write("cost.json", {**COST, "link_bytes_per_second": link})
             made = self.run_skewed(*words)["planners"][0]

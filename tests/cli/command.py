@@ -1,4 +1,4 @@
-"""Runs the command under test, which EVENKEEL_COMMAND names: `cd tests/cli && python3 -m unittest plan_test`."""
+"""Runs the command under test, named by EVENKEEL_COMMAND: `cd tests/cli && python3 -m unittest plan_test`."""
 
 import io
 import json
@@ -14,9 +14,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 COMMAND = Path(os.environ.get("EVENKEEL_COMMAND") or REPOSITORY / "build/release/bin/evenkeel").resolve()
-# Small inputs that people's tools really produce; not in the repository.
+# Small inputs that people's tools really produce; they are not in the repository.
 CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
-# Characters are UTF-8 unless a test says otherwise.
+# Text is UTF-8 unless a test says otherwise.
 UTF8 = os.environ | {"LC_ALL": "C.UTF-8"}
 
 
@@ -33,7 +33,7 @@ def npy(shape, values, descr="<i8", code="q"):
 
 
 def npz(name, shape, values):
-    """An npz of one array of int64, by hand."""
+    """An npz with one int64 array, written by hand."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(f"{name}.npy", npy(shape, values))
@@ -41,12 +41,12 @@ def npz(name, shape, values):
 
 
 def without_readings(text):
-    """Of an array without a name the reading taken is always said, and of a trace which layers were chosen."""
+    """Removes the notes on how an unnamed array was read and on which layers of a trace were taken."""
     return re.sub(r"note: [^\n]*(: read as | layers are taken: )[^\n]*\n", "", text)
 
 
 class CommandTest(unittest.TestCase):
-    """Each test has a folder of its own, where the command runs."""
+    """Every test has its own folder, in which the command runs."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -54,18 +54,18 @@ class CommandTest(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def call(self, *words, **changes):
-        """What the command printed, and its exit status; `changes` are those of subprocess.run."""
+        """Runs the command; returns its output and exit status. `changes` are arguments of subprocess.run."""
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": UTF8} | changes
         return subprocess.run([COMMAND, *map(str, words)], cwd=self.folder, check=False, **how)
 
     def start(self, *words, **changes):
-        """The same, running. Signals have their default, which those of a shell's background jobs have not."""
+        """Starts the command without waiting, with default signals: a shell's background jobs ignore some."""
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": UTF8} | changes
         how.setdefault("preexec_fn", default_signals)
         return subprocess.Popen([COMMAND, *map(str, words)], cwd=self.folder, **how)
 
     def case(self, name):
-        """A path among the cases, or a skipped test."""
+        """The path of a case; skips the test if it is missing."""
         if not (CASES / name).exists():
             self.skipTest(f"{CASES} has no {name}")
         return CASES / name
@@ -77,7 +77,7 @@ class CommandTest(unittest.TestCase):
         return json.loads(done.stdout)
 
     def shown(self, *words):
-        """What people see: all is well, and no line is longer than 100 columns."""
+        """The printed text of a successful run; checks that no line is longer than 100 columns."""
         done = self.call(*words)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
@@ -87,7 +87,7 @@ class CommandTest(unittest.TestCase):
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
     def homes(self, name):
-        """homes[layer][expert] of a placement of ours, from the file alone; the ranks of an expert in order."""
+        """homes[layer][expert] of a placement file in our format, parsed here; an expert's ranks are sorted."""
         file = self.file(name)
         ranks, rows = file["num_ranks"], file["physical_to_logical"]
         even = [[rank * len(row) // ranks for rank in range(ranks + 1)] for row in rows]
@@ -102,7 +102,7 @@ class CommandTest(unittest.TestCase):
         return name
 
     def assert_refused(self, words, status, error_type, *parts):
-        """The exit status, one line on stderr that has all parts, and the error as an object on stdout."""
+        """Checks the exit status, one line on stderr with all `parts`, and the error as an object on stdout."""
         done = self.call(*words, "--json")
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertRegex(without_readings(done.stderr), r"\Aevenkeel: [^\n]+\n\Z")

@@ -1,4 +1,4 @@
-"""What `evenkeel compare` writes beside its tables: a timeline, and one comparison for each value of a number."""
+"""What `evenkeel compare` writes besides its tables: a timeline, and one comparison for each value of a number."""
 
 import json
 import unittest
@@ -22,7 +22,7 @@ class Beside(CompareTest):
             ends[thread] = event["ts"] + event["dur"]
             phases.add((event["cat"], event["name"]))
         self.assertLessEqual({("forward", "products"), ("forward", "borrowed"), ("backward", "gradients")}, phases)
-        steps = [end for (pid, tid), end in ends.items() if (pid, tid - 1) not in ends]  # not where weights travel
+        steps = [end for (pid, tid), end in ends.items() if (pid, tid - 1) not in ends]  # without weight transfers
         for method in range(len(said["methods"])):
             self.assertEqual(len(set(steps[method * RANKS : (method + 1) * RANKS])), 1)
         arrows = {ph: {e["id"]: e for e in events if e["ph"] == ph} for ph in "sf"}

@@ -1,6 +1,6 @@
-"""evenkeel compare: its keys, what each option changes, the tables and the CSV, and refusals.
+"""evenkeel compare: its keys, the effect of each option, the tables and the CSV, and refusals.
 
-What planners, placements and memory do is proven of the library; here is how a comparison is asked for and told.
+Planners, placements and memory are tested in the library; these tests cover options and output of a comparison.
 """
 
 import csv
@@ -57,7 +57,7 @@ TRAINED = REPOSITORY / "data" / "tiny-moe" / "train_counts.npz"
 
 
 def drawn_ids(seed, tokens, layers=LAYERS, top_k=TOP_K, experts=EXPERTS):
-    """[tokens, layers, top_k] of distinct experts, the first ones hotter."""
+    """[tokens, layers, top_k]: distinct experts, of which the first are hotter."""
     draw, hot = random.Random(seed), [1 / (1 + expert) for expert in range(experts)]
     ids = []
     for _ in range(tokens * layers):
@@ -72,7 +72,7 @@ def drawn_ids(seed, tokens, layers=LAYERS, top_k=TOP_K, experts=EXPERTS):
 
 class CompareTest(CommandTest):
     def trace(self, name="t.npz", tokens=400, layers=LAYERS, top_k=TOP_K, seed=1, length=10, mirrored=False):
-        """An npz of sequences of `length` tokens, or without sequences; mirrored, the last experts are the hotter."""
+        """An npz of sequences of `length` tokens, or without sequences; mirrored: the last experts are hotter."""
         ids = [EXPERTS - 1 - expert if mirrored else expert for expert in drawn_ids(seed, tokens, layers, top_k)]
         with zipfile.ZipFile(self.folder / name, "w") as archive:
             archive.writestr("topk_ids.npy", npy([tokens, layers, top_k], ids))
@@ -88,13 +88,13 @@ class CompareTest(CommandTest):
         return name
 
     def machine(self, *more):
-        """Options by which seconds and bytes are known."""
+        """Options that make seconds and bytes known."""
         self.write("config.json", MODEL)
         self.write("cost.json", COST)
         return ["--model", "config.json", "--cost", "cost.json", *more]
 
     def compare(self, *words):
-        """The object on stdout; what it notes is on stderr as well."""
+        """Returns the object on stdout; checks that stderr has the same notes."""
         done = self.call("compare", *words, "--num-experts", EXPERTS, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         said = json.loads(done.stdout)

@@ -1,6 +1,6 @@
-"""--dispatch: what `place` promises and `evaluate` finds is what SGLang's ranks serve from the written file.
+"""--dispatch: `place` promises, and `evaluate` finds, what SGLang's ranks serve from the written file.
 
-SGLang's rules are restated here from srt/eplb/expert_location.py of 0.5.23; tests/peers/dispatch_test.py runs its own code.
+SGLang's rules are restated here from srt/eplb/expert_location.py of 0.5.23. tests/peers/dispatch_test.py runs its code.
 """
 
 import random
@@ -17,7 +17,7 @@ def drawn_loads(seed, layers, experts):
 
 
 def nearest_slot(slots, rank, each, ranks_per_node):
-    """The slot that a rank takes without choosing, or None."""
+    """The slot to which a rank dispatches if it has no choice; None if it chooses among several."""
     if len(slots) == 1:
         return slots[0]
     own = [slot for slot in slots if slot // each == rank]
@@ -36,7 +36,7 @@ def dealt(slots, ranks, draw):
 
 
 def parts_of(rows, experts, ranks, nodes, rule):
-    """[layers][slots]: the part of its expert's load that each slot computes."""
+    """[layers][slots]: the share of its expert's load that each slot computes."""
     each = len(rows[0]) // ranks
     parts = [[0.0] * len(row) for row in rows]
     for rank in range(ranks):
@@ -58,7 +58,7 @@ def parts_of(rows, experts, ranks, nodes, rule):
 
 
 def max_over_mean(rows, parts, loads, ranks):
-    """[layers] of the ranks' loads."""
+    """[layers]: max/mean of the ranks' loads."""
     ratios = []
     for row, of_slot, of_expert in zip(rows, parts, loads, strict=True):
         sums = [0.0] * ranks
@@ -70,7 +70,7 @@ def max_over_mean(rows, parts, loads, ranks):
 
 class DispatchTest(CommandTest):
     def write_counts(self, loads):
-        """Counts of a model whose first layer is dense, as SGLang records them."""
+        """Writes counts as SGLang records them, for a model whose first layer is dense."""
         experts = len(loads[0])
         rows = [[0] * experts, *loads]
         (self.folder / "counts.npz").write_bytes(npz("logical_count", (len(rows), experts), sum(rows, [])))
@@ -79,7 +79,7 @@ class DispatchTest(CommandTest):
         return self.json("place", "counts.npz", "--format", "sglang", "-o", "placed.json", *options)
 
     def served(self, loads, ranks, nodes, rule):
-        """[layers]: max/mean of what the ranks compute that load the written file, without the dense layer."""
+        """[layers]: max/mean of the ranks' loads with the written file, without the dense layer."""
         rows, experts = self.file("placed.json")["physical_to_logical_map"], len(loads[0])
         return max_over_mean(rows, parts_of(rows, experts, ranks, nodes, rule), [[1] * experts, *loads], ranks)[1:]
 
@@ -126,7 +126,7 @@ class DispatchTest(CommandTest):
         self.assertEqual([each.get("dispatch", "even") for each in placements], ["even", "static", "even"])
         self.assertIn("placed.json (static, 1 node)", self.call(*words, "--ranks", 8).stdout)
         shown = self.call("place", "counts.npz", *machine, "--format", "sglang", "-o", "placed.json").stdout
-        for algorithm in ("static", "dynamic"):  # under another, SGLang serves otherwise
+        for algorithm in ("static", "dynamic"):  # with other algorithms, SGLang dispatches differently
             self.assertIn(f"--ep-dispatch-algorithm {algorithm}", shown)
 
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
+"""Every error gives one line on stderr, an object on stdout with --json, and the exit status of its kind."""
 
 import json
 import shutil

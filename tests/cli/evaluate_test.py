@@ -1,6 +1,6 @@
-"""evenkeel evaluate: its keys, what options do to figures and prices, the verdict as it is printed, and refusals.
+"""evenkeel evaluate: its keys, the effect of options on figures and prices, the printed verdict, and refusals.
 
-What figures are and when a placement pays is proven of the library (tests/placement: quality_test.cpp and evaluate).
+What figures mean and when a placement pays is tested in the library (tests/placement: quality_test.cpp and evaluate).
 """
 
 import random
@@ -33,16 +33,16 @@ def drawn_loads(seed, layers):
 
 
 def drawn_steps(seed, count, layers=3):
-    """[count][layers][EXPERTS] of experts whose popularity stays, nearly."""
+    """[count][layers][EXPERTS]: steps in which each expert's popularity hardly changes."""
     draw, hot = random.Random(seed), drawn_loads(seed, layers)
     return [[[int(load * draw.uniform(0.8, 1.2)) + 1 for load in layer] for layer in hot] for _ in range(count)]
 
 
 class PlacedTest(CommandTest):
-    """Recordings and placements as files."""
+    """Writes recordings and placements as files."""
 
     def counts(self, name, loads, numbers=None):
-        """SGLang's counts: a row for every hidden layer, dense ones without load."""
+        """Counts in SGLang's format: a row for every hidden layer; dense layers have no load."""
         rows = loads
         if numbers:
             rows = [loads[numbers.index(n)] if n in numbers else [0] * EXPERTS for n in range(numbers[-1] + 1)]
@@ -55,7 +55,7 @@ class PlacedTest(CommandTest):
         return name
 
     def trace(self, name, tokens):
-        """Tokens of three layers, top-2."""
+        """A trace of three layers, top-2."""
         ids = [expert for t in range(tokens) for _ in range(3) for expert in (t % 3, 3 + t % 5)]
         (self.folder / name).write_bytes(npz("topk_ids", [tokens, 3, 2], ids))
         return name
@@ -65,7 +65,7 @@ class PlacedTest(CommandTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def written(self, name, rows, **more):
-        """A placement of ours by hand."""
+        """A placement in our format, written by hand."""
         return self.write(name, {"format": "evenkeel.placement.v1", "num_layers": len(rows), "num_experts": EXPERTS,
                                  "num_ranks": RANKS, "physical_to_logical": rows} | more)  # fmt: skip
 
@@ -76,7 +76,7 @@ class PlacedTest(CommandTest):
         return said["placements"][placement]["results"][recording]
 
     def priced(self, *more):
-        """Options that say what a step and the move take."""
+        """Options that give the cost of a step and of the move."""
         self.write("config.json", MIXTRAL)
         return ["--model", "config.json", "--tokens-per-step", 1000, "--tflops", 2, "--link", 0.5, *more]
 
@@ -103,7 +103,7 @@ class Evaluate(PlacedTest):
     def test_traffic_is_what_crosses_ranks_where_the_recording_has_transitions(self):
         self.write("t.json", {"loads": [[EXPERTS] * EXPERTS] * 2, "transitions": [[[1] * EXPERTS] * EXPERTS]})
         said = self.evaluate("t.json", self.written("p.json", [list(range(EXPERTS))] * 2), "--nodes", 2)
-        result = self.result(said)  # of 64 pairs, three quarters are of two ranks, and half of two nodes
+        result = self.result(said)  # of the 64 pairs, three quarters join two ranks, and half join two nodes
         self.assertEqual((result["crossing"], result["crossing_between_nodes"]), (48, 32))
 
     def test_rows_are_paired_by_layer_number_whatever_the_placement_s_format(self):
@@ -118,12 +118,12 @@ class Evaluate(PlacedTest):
         self.assertEqual(results, results[:1] * 3)
 
     def test_a_trace_is_cut_into_steps_of_so_many_tokens_and_a_part_of_one_is_left_out(self):
-        ids = [0] * 7 + [6] * 3 + [2, 4] * 5 + [0] * 3  # of one layer; the last three make no step
+        ids = [0] * 7 + [6] * 3 + [2, 4] * 5 + [0] * 3  # one layer; the last three tokens fill no step
         (self.folder / "t.npz").write_bytes(npz("topk_ids", [23, 1, 1], ids))
         self.written("p.json", [list(range(EXPERTS))])
         words = ["--num-experts", EXPERTS]
         self.assertIsNone(self.result(self.evaluate("t.npz", "p.json", *words))["steps"])
-        # One that is not full stays where it is the only one.
+        # A step that is not full is kept if it is the only one.
         for size, spread in [(10, [2.4, 2.8, 2.8]), (500, [10 * RANKS / 23] * 3)]:
             steps = self.result(self.evaluate("t.npz", "p.json", *words, "--step-tokens", size))["steps"]
             self.assertEqual(list(steps), ["median", "p95", "worst"])
@@ -182,12 +182,12 @@ class Evaluate(PlacedTest):
 
     def test_a_move_starts_from_what_runs_now_and_its_prices_are_those_of_the_rates(self):
         recording = self.counts("r.json", [[5, 3, 2, 2, 1, 1, 1, 1]] * 3)
-        self.written("now.json", [[0, 1, 2, 3, 4, 5, 6, 7]] * 3)  # ranks bear 8, 4, 2 and 2
-        self.written("p.json", [[0, 4, 1, 5, 2, 6, 3, 7]] * 3)  # 6, 4, 3 and 3
+        self.written("now.json", [[0, 1, 2, 3, 4, 5, 6, 7]] * 3)  # the ranks' loads are 8, 4, 2 and 2
+        self.written("p.json", [[0, 4, 1, 5, 2, 6, 3, 7]] * 3)  # here 6, 4, 3 and 3
         verdict = self.evaluate(recording, "p.json", "--from", "now.json", *self.priced())["verdict"]
         self.assertEqual((verdict["placement"], verdict["against"]), ("p.json", "now.json"))
-        step_ms = 3 * (1000 * 2 / RANKS) * 2 * EXPERT_WEIGHTS / 2e12 * 1e3  # on ranks that are level
-        # New in each layer are expert 4 on rank 0, two experts on each of ranks 1 and 2, and expert 3 on rank 3.
+        step_ms = 3 * (1000 * 2 / RANKS) * 2 * EXPERT_WEIGHTS / 2e12 * 1e3  # with balanced ranks
+        # Each layer moves expert 4 to rank 0, two experts each to ranks 1 and 2, and expert 3 to rank 3.
         move_ms = 3 * 2 * EXPERT_WEIGHTS * 2 / 0.5e9 * 1e3
         for key, expected in [
             ("step_ms_before", 2 * step_ms),

@@ -1,4 +1,4 @@
-"""--html: pages as people open them, in headless Chromium: they are whole, offline, usable and say what was measured."""
+"""--html: pages in headless Chromium are complete, work offline, are usable, and show the results."""
 
 import array
 import json
@@ -35,7 +35,7 @@ PAGES = {
     "serving": SERVED,
 }
 
-# Texts of a drawing that lie on each other; a pixel is the rounding of their boxes.
+# Overlapping texts in a drawing; 1 pixel of overlap may come from rounding their boxes.
 OVERLAPS = """[...document.querySelectorAll('svg')].flatMap((svg) => {
   const boxes = [...svg.querySelectorAll('text')].filter((text) => text.textContent.trim())
       .map((text) => [text.textContent, text.getBoundingClientRect()]).filter(([, box]) => box.width);
@@ -50,7 +50,7 @@ def data_of(text):
 
 
 def everything():
-    """A document with every kind of section, numbers that are not known, and text that is no HTML."""
+    """A document with every kind of section, unknown numbers, and text that looks like HTML."""
     draw = random.Random(4)
     steps, ranks = 40, 12
     heat = [[[1 + 2 * draw.random() for _ in range(steps)] for _ in range(3)] for _ in range(2)]
@@ -111,14 +111,14 @@ class Pages(CommandTest):
             self.skipTest(said)
 
     def page(self, words, name="page.html"):
-        """A page's path; what is said beside it is where it is."""
+        """Writes a page and returns its path; checks the note that names it."""
         done = self.call(*words, "--html", name)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"note: the page is {name}\n", done.stderr)
         return self.folder / name
 
     def page_of(self, document):
-        """The same page with other data."""
+        """A page with the given document as its data."""
         text = self.page(["plan", self.write("loads.json", {"loads": [9, 1]}), "--ranks", 2]).read_text(
             encoding="utf-8"
         )
@@ -142,8 +142,8 @@ class Pages(CommandTest):
         )
 
     def assert_usable(self, path, checked=SIZES[-1:]):
-        """At both ends of what people have: nothing beside the page, on each other, or out of a screen reader's reach."""
-        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None  # which takes seconds a page
+        """Checks at the smallest and largest sizes: nothing beyond the edge, no overlaps, a screen reader reaches all."""
+        axe = AXE.read_text(encoding="utf-8") if AXE.exists() else None  # axe takes seconds a page
         document = data_of(path.read_text(encoding="utf-8"))
         titles = [section["title"] for section in document["sections"]] + ["Notes"] * bool(document["notes"])
         for size in SIZES:
@@ -220,7 +220,7 @@ class Pages(CommandTest):
             self.browser.press(key)
         self.assertEqual(self.texts("#s2 .readout")[0], f"layer 5, step 9: {values[2][9]:.3f}")
         shown = "[...document.querySelectorAll('#s3 .panel')].map((panel) => panel.hidden)"
-        self.assertEqual(self.browser.ask(shown), [False, True])  # no band of layer 5
+        self.assertEqual(self.browser.ask(shown), [False, True])  # layer 5 has no band
         self.browser.ask(f"({choose})('layer', '4')")
         self.assertEqual(self.browser.ask(shown), [True, False])
 

@@ -1,4 +1,4 @@
-"""Layer numbers travel: from what records them, through every command, to the rows that a server looks at."""
+"""Layer numbers travel from the recording system through every command to the rows that a server reads."""
 
 import json
 
@@ -9,13 +9,13 @@ IN_ORDER = [slot % EXPERTS for slot in range(EXPERTS + 4)]
 
 
 def skewed(layer):
-    """Loads that are unlike in every layer: expert `layer` is the hottest."""
+    """Loads that differ in every layer: expert `layer` is the hottest."""
     return [1000 if expert == layer % EXPERTS else 10 + 7 * ((expert * 3 + layer) % 5) for expert in range(EXPERTS)]
 
 
 class Layers(CommandTest):
     def hidden_counts(self, name, hidden, moe):
-        """SGLang's counts as JSON: a row for every hidden layer, dense ones without any."""
+        """SGLang's counts as JSON: a row for every hidden layer; dense layers have no load."""
         return self.write(name, {"logical_count": [skewed(n) if n in moe else [0] * EXPERTS for n in range(hidden)]})
 
     def nameless(self, name, rows):
@@ -53,7 +53,7 @@ class Layers(CommandTest):
             for model in ("config.json", "."):
                 self.assertEqual(self.json(*to_server, "--model", model)["layers"], [2, 3, 4])
         self.assertEqual(len(self.file("s.json")["physical_to_logical_map"]), 5)
-        # The layer of multi-token prediction, which that server asks for as well.
+        # TensorRT-LLM also asks for the multi-token prediction layer.
         self.assertIn("\n  5: [0, 1, 2,", (self.folder / "t.yaml").read_text())
         self.json(*words, "--format", "sglang", "-o", "s.json", "--num-hidden-layers", 3)
         self.assertEqual(len(self.file("s.json")["physical_to_logical_map"]), 3)
@@ -66,12 +66,12 @@ class Layers(CommandTest):
         self.write("config.json", {"num_hidden_layers": 5, "first_k_dense_replace": 1, "n_routed_experts": EXPERTS})
         parts = ["--model", "layers 1-4", "3 layers without numbers", "or beside it --moe-layers"]
         self.assert_refused(words, 2, "InvalidArgument", *parts)
-        # Beside the model, the numbers say which of its layers these are.
+        # With the model, --moe-layers says which of its layers the rows are.
         self.assertEqual(self.json(*words, "--moe-layers", "2-4")["layer_numbers"], [2, 3, 4])
         self.assert_refused([*words, "--moe-layers", "0-2"], 2, "InvalidArgument", "--model", "layers 0-2")
 
     def test_layers_that_nobody_recorded_stay_as_they_are(self):
-        # The first layers of the model route by a table, and have no load in the recording.
+        # The model's first layers route by a table, and have no load in the recording.
         recording = self.hidden_counts("r.json", 5, {2, 3, 4})
         kinds = ["hash_moe", "hash_moe", "moe", "moe", "moe"]
         self.write("words.json", {"num_hidden_layers": 5, "n_routed_experts": EXPERTS, "mlp_layer_types": kinds})
@@ -81,7 +81,7 @@ class Layers(CommandTest):
         self.assertTrue(any(text.startswith(note) for text in placed["after"]["notes"]), placed["after"])
         in_order = [[slot // 3 for slot, held in enumerate(IN_ORDER) if held == e] for e in range(EXPERTS)]
         self.assertEqual(self.homes("e.json")[:2], [in_order, in_order])
-        # What was written serves a recording of some of its layers, and is a start that keeps the others.
+        # The written placement can judge a recording of some of its layers, and as a start it keeps the other layers.
         judged = self.json("evaluate", recording, "--placement", "e.json")["placements"][-1]["results"][0]
         self.assertAlmostEqual(judged["max_over_mean_worst"], placed["after"]["max_over_mean_worst"], places=9)
         before = self.file("e.json")
@@ -96,7 +96,7 @@ class Layers(CommandTest):
     def test_who_says_which_layers_have_experts_knows_better_than_rows_without_load(self):
         one = [skewed(n) if n != 2 else [0] * EXPERTS for n in range(6)]
         recordings = [self.nameless("one.npy", one), self.write("one.json", {"logical_count": one})]
-        # All have experts, one of which nobody chose; or rows are hidden layers, or layers of a later part.
+        # In turn: all rows have experts, but nobody chose row 2; rows are hidden layers; rows are later layers.
         for layers, kept in [("0-5", [0, 1, 2, 3, 4, 5]), ("0-1,3-5", [0, 1, 3, 4, 5]), ("3-8", list(range(3, 9)))]:
             for name in recordings:
                 said = self.json("profile", name, "--as", "counts", "--moe-layers", layers)
@@ -109,7 +109,7 @@ class Layers(CommandTest):
         ]:
             with self.subTest(name, refused=words):
                 self.assert_refused(["profile", name, *words], 2, "InvalidArgument", "--moe-layers", part)
-        # With layers of multi-token prediction there are as many as hidden layers; the rows still say which is which.
+        # Multi-token prediction makes the numbers of rows and hidden layers equal; rows still identify their layers.
         recording = self.hidden_counts("r.json", 6, {1, 2, 3, 4, 5})
         self.write("config.json", {"num_hidden_layers": 6, "first_k_dense_replace": 1, "n_routed_experts": EXPERTS,
                                    "num_nextn_predict_layers": 1})  # fmt: skip
@@ -152,7 +152,7 @@ class Layers(CommandTest):
 
 
 class ArraysWithoutNames(CommandTest):
-    """What every reading means is proven of the library and of Python."""
+    """What each reading means is tested for the library and for Python."""
 
     def test_every_object_names_the_reading_that_was_taken(self):
         (self.folder / "two.npy").write_bytes(npy([4, 2], [1, 5, 2, 6, 3, 0, 4, 7]))

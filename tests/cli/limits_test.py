@@ -1,4 +1,4 @@
-"""evenkeel run where the system gives little: memory, addresses, threads, open files."""
+"""evenkeel run with scarce resources: memory, addresses, threads, open files."""
 
 import json
 import math

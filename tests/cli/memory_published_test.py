@@ -1,4 +1,4 @@
-"""evenkeel memory beside what people measured: within 15 % of runs whose allocated memory is published, and as docs/memory.md says."""
+"""evenkeel memory against published measurements: within 15 % of allocated memory, and as docs/memory.md says."""
 
 import json
 import shlex
@@ -8,7 +8,7 @@ from command import REPOSITORY, CommandTest
 
 DATA = REPOSITORY / "tests" / "data"
 MOST_ERROR = 0.15
-# What is reported is not what is allocated: reserved memory is 5 to 10 % more where both are published.
+# These report reserved memory, which is 5 to 10 % above allocated memory in runs that publish both.
 MOST_ERROR_OF_RESERVED = 0.2
 
 
@@ -21,7 +21,7 @@ class Published(CommandTest):
         return [stage["static_total"] + stage["active_total"] for stage in report["stages"]]
 
     def rows(self, run: dict[str, Any]) -> list[tuple[float, float, str]]:
-        """What was measured and what is counted, in the unit of the source; of each stage, or the fullest."""
+        """Measured and counted memory in the source's unit: of each stage, or of the fullest stage."""
         unit, size = ("gib", 2**30) if "gib" in run else ("gb", 10**9)
         measured = run[unit]
         counted = [stage / size for stage in self.stages(run)]

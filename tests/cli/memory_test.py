@@ -1,6 +1,6 @@
-"""evenkeel memory: its keys, what each option does to them, what it prints for people, and what it refuses.
+"""evenkeel memory: its keys, the effect of each option on them, the printed text, and refusals.
 
-The bytes are proven of the library (tests/training_memory).
+The bytes are tested in the library (tests/training_memory).
 """
 
 import json
@@ -84,7 +84,7 @@ class Memory(CommandTest):
         self.assert_refused([*words, "50MB", "--require-fit"], 4, "Infeasible", *said)
         chunks = self.json(*TINY[:-1], 30000)
         self.assertEqual((chunks["promised"], chunks["advice"][0]), (False, {"change": "chunks", "value": 10}))
-        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:  # as it is printed
+        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:  # exactly as printed
             words = ["memory", "--model", CONFIGS / f"{name}.json"]
             size = self.call(*words).stdout.partition("a device of ")[2].partition(", with")[0]
             self.assertTrue(self.json(*words, "--device-memory", size)["fits"], (name, size))
@@ -99,7 +99,7 @@ class Memory(CommandTest):
         more = self.json(*words, "--paper", "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
         added = set(more["active_bytes"]) - set(paper["active_bytes"])
         self.assertEqual(added, {"dispatch_buffer", "combine_buffer", "logits", "borrowed_experts"})
-        # The paper's rows are named where its reading is asked for.
+        # With the paper's reading, the rows of its table are named.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
         words = [
@@ -148,12 +148,12 @@ class Memory(CommandTest):
         note = "mlp_bias is there, and the weights that it adds are not counted"
         self.assertEqual(self.json(*words)["notes"], [note])
         self.assertIn(f"\nnote: {note}\n", self.shown(*words))
-        # Infinity is no number, and keys that are not read may have it.
+        # Infinity and NaN are not numbers, but unread keys may have them.
         words = ["memory", "--model", self.write("config.json", config | {"limit": [0.0, math.inf], "x": math.nan})]
         self.assertEqual(self.json(*words)["model"]["parameters"], 235_741_434_880)
 
     def checkpoint(self, more, files=1):
-        """A folder with a narrow Mixtral's tensors, of zeros, in one file or in as many as an index names."""
+        """A folder with a narrow Mixtral's tensors, all zeros, in one file or in several files with an index."""
         tensors = [(f"{name}.weight", "BF16", shape) for name, shape in TENSORS.items()] + more
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         self.write(folder / "config.json", NARROW)
@@ -263,7 +263,7 @@ class Memory(CommandTest):
             ([*DEEPSEEK, "--without", "mtp"], "--without", "'mtp'"),
             ([*qwen, "--paper", "--attention", "unfused"], "--attention", "whose Table 2 has no scores"),
             ([*qwen, "--borrowed-experts", 113], "--borrowed-experts", "at most 112, the experts of other devices"),
-            # What would say nothing beside another.
+            # Options that have no effect together with another.
             ([*qwen, "--static-bytes", "40GB", "--with", "sharded-optimizer"], "--with", "is of static memory"),
             ([*qwen, "--static-bytes", "40GB", "--bytes", "optimizer=0"], "--bytes", "is of static memory"),
             ([*qwen, "--with", "all", "--cross-entropy", "chunked"], "--cross-entropy", "'chunked' beside --with all"),
@@ -273,7 +273,7 @@ class Memory(CommandTest):
             ([*qwen, "--paper", "--cross-entropy", "fused"], "--cross-entropy", "of logits, which --paper does not count"),
             ([*qwen, "--paper", "--with", "expert-outputs"], "--with", "whose Table 2 has them as row 13"),
             ([*qwen, "--paper", "--with", "layer-gradients"], "--with", "beside --with kept-tensors"),
-            # What a search for layouts cannot heed.
+            # Options that a search for layouts cannot use.
             ([*search, 8, "--parallel", "tp=2"], "--parallel", "tp is what --gpus looks for"),
             ([*search, 8, "--static-bytes", "1GB"], "--static-bytes", "is of one"),
             ([*search, 8, "--counts", ROWS], "--counts", "is of one layout"),

@@ -1,4 +1,4 @@
-"""--backend mpi: processes give what threads give, to the bit; one of them speaks for all, also of what is wrong."""
+"""--backend mpi: processes give the results of threads, to the bit. One process prints for all, errors too."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ MPIRUN = REPOSITORY / "tools" / "mpirun.sh"
 LAYER = ["--experts", 16, "--top-k", 4, "--hidden", 48, "--intermediate", 40, "--min-segment", 4]
 SUMS = "--sum-in-nodes"
 SMALL = ["--scenario", "concentrated:0.9:1", "--tokens", 48, "--repeat", 1, "--imbalance-threshold", 1.3, *LAYER]
-# Of each planner: what follows from its decisions, whoever carries them out.
+# A planner's results that depend only on its decisions, whatever the backend.
 DECIDED = ["planner", "checksum", "rank_loads", "transfers", "reason", "chunks", "recomputed_fraction", "peak_bytes",
            "dispatch_bytes", "combine_bytes", "transfer_bytes", "max_abs_error"]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""evenkeel permute: what it prints, and what is left when it is killed. What it permutes: tests/io/checkpoint."""
+"""evenkeel permute: what it prints, and what is left when it is killed. Permutations: tests/io/checkpoint."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ KEYS = [
 
 
 def write_checkpoint(folder, layers, expert_bytes=32, stacked_bytes=0):
-    """OLMoE with one name an expert, or stacked; the numbers are random bytes, or a hole in the file."""
+    """An OLMoE checkpoint, with a tensor for each expert or stacked ones; random bytes, or a sparse file."""
     folder.mkdir(parents=True)
     config = {"model_type": "olmoe", "num_hidden_layers": layers, "num_experts": EXPERTS}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -121,7 +121,7 @@ class Permute(CommandTest):
         self.assertFalse((self.folder / "other").exists())
 
     def begin_and_stop(self, sign):
-        """Starts on a checkpoint of 1 GiB and sends the signal once the folder beside is being filled."""
+        """Starts on a checkpoint of 1 GiB, and sends the signal once the temporary folder is being filled."""
         self.prepare(layers=4, stacked_bytes=256 << 20)
         process = self.start(*self.WORDS)
         while not list(self.folder.glob("out.*.part/model.safetensors*")):
@@ -134,17 +134,17 @@ class Permute(CommandTest):
         return errors
 
     def test_an_interrupt_leaves_nothing(self):
-        # Other signals do the same: process_test.py.
+        # process_test.py checks the same for other signals.
         self.assertEqual(self.begin_and_stop(signal.SIGINT), "evenkeel: interrupted; out was not made\n")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in", "placement.json"])
 
     def on_a_terminal(self, kind, **changes):
-        """The exit status, and all that a terminal of this kind was shown."""
+        """Returns the exit status and all text that a terminal of this kind received."""
         terminal, errors = pty.openpty()
         done = self.call(*self.WORDS, stderr=errors, env=UTF8 | {"TERM": kind}, **changes)
         os.close(errors)
         text = b""
-        with contextlib.suppress(OSError):  # the end of a terminal
+        with contextlib.suppress(OSError):  # raised at the end of the terminal
             while piece := os.read(terminal, 1 << 16):
                 text += piece
         os.close(terminal)
@@ -177,7 +177,7 @@ class Permute(CommandTest):
         self.assertEqual(done["leftovers"], [])
 
     def test_an_error_on_a_terminal_does_not_stand_behind_the_progress(self):
-        """The disk is full for files above 64 KiB, which is known only when some was written."""
+        """The disk rejects files above 64 KiB, which shows only after some data are written."""
         self.prepare(expert_bytes=1 << 16)
 
         def small_files():

@@ -1,6 +1,6 @@
-"""evenkeel place: its keys, files that say what it printed, what people see, and what it refuses.
+"""evenkeel place: its keys, files that match what it printed, the printed text, and refusals.
 
-How good placements are is proven of the library (tests/placement).
+The quality of placements is tested in the library (tests/placement).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""evenkeel plan: its keys, what they say of one step, and its options. Plans are proven of the library (tests/balance)."""
+"""evenkeel plan: its keys, what they say of one step, and its options. For plans see tests/balance."""
 
 import random
 

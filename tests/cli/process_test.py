@@ -1,4 +1,4 @@
-"""The command as a process: what it does where nothing can be printed or written, on signals, and in other locales."""
+"""The command as a process: output that cannot be written, signals, and other locales."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def write_trace(path, tokens):
-    """[tokens, 4, 4] ids below 64 as npy, none twice in a row, which take long to compress."""
+    """Writes ids [tokens, 4, 4] below 64 as npy, none twice in a row, so that compressing takes long."""
     header = f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({tokens}, 4, 4), }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
     ids = bytearray(tokens * 16)
@@ -41,7 +41,7 @@ class ProcessTest(CommandTest):
 
 
 class Streams(ProcessTest):
-    # An error of each kind of status.
+    # One error for each exit status.
     ERRORS = (
         (["plan", "nowhere.json", "--ranks", 2], 3),
         (["plan", "loads.json", "--ranks", 0], 2),
@@ -68,7 +68,7 @@ class Streams(ProcessTest):
             os.close(writer)
 
     def test_what_is_closed_is_not_taken_for_a_file_that_is_written(self):
-        """The next file that a process opens gets the number of a closed stream."""
+        """A process that starts with closed streams gets their numbers for the next files that it opens."""
 
         def close_all():
             for stream in range(3):
@@ -104,7 +104,7 @@ class Streams(ProcessTest):
 
 class Printing(unittest.TestCase):
     def test_one_place_prints(self):
-        """Any other would throw where it cannot, and show a terminal what a file says."""
+        """Printing elsewhere would throw at closed outputs, and pass control characters on to the terminal."""
         for path in sorted((REPOSITORY / "cli").glob("*.cpp")):
             if path.name != "output.cpp":
                 found = re.findall(r"fmt::print|std::c(?:out|err)\b|\bf?printf\(|\bfputs\(", path.read_text())
@@ -112,7 +112,7 @@ class Printing(unittest.TestCase):
 
 
 def has_open(process, name):
-    """Whether it has a file of this name open or in its memory, as far as one may see it."""
+    """Whether the process has a file of this name open or mapped, as far as /proc shows it."""
     opened = Path(f"/proc/{process}")
     with contextlib.suppress(OSError):
         return name in (opened / "maps").read_text() or any(
@@ -126,7 +126,7 @@ class Endings(ProcessTest):
         return bool(list(self.folder.glob("*.part")))
 
     def begin_and_stop(self, words, *signs, **changes):
-        """Sends the signals once something is being written; of a profile, which writes for a moment, read."""
+        """Sends the signals once the command writes, or once it reads, for a profile: writing one is too short."""
         process = self.start(*words, **changes)
         begun = (lambda: has_open(process.pid, words[1])) if words[0] == "profile" else self.is_writing
         while not begun():
@@ -139,7 +139,7 @@ class Endings(ProcessTest):
 
     def test_a_signal_leaves_nothing_and_ends_it_as_ever(self):
         write_trace(self.folder / "t.npy", 1_000_000)
-        write_trace(self.folder / "long.npy", 4_000_000)  # a profile is read in a moment
+        write_trace(self.folder / "long.npy", 4_000_000)  # a profile reads quickly
         before = self.names()
         to_npz = ["convert", "t.npy", "--as", "trace", "o.npz"]
         for sign, words in [
@@ -153,7 +153,7 @@ class Endings(ProcessTest):
                 status, errors = self.begin_and_stop([*words, "--json"], sign)
                 self.assertEqual(status, -sign)
                 said = f"evenkeel: interrupted; {words[-1]} was not made\n"
-                # A profile tries whether its file can be made, reads, and makes it at the end.
+                # A profile first checks that its file can be made, then reads, and writes at the end.
                 self.assertIn(errors, ("", said) if words[0] == "profile" else (said,))
                 self.assertEqual(self.names(), before)
 
@@ -277,7 +277,7 @@ class Names(ProcessTest):
             self.assert_harmless(done)
         shown = "e.json: \\x1b]0;owned\\x07\\x1b[31m\\u009b31m\\u202e: is given twice"
         error = self.assert_refused(["plan", "e.json", "--ranks", 2], 3, "ParseError", shown)
-        self.assertEqual(error["where"], self.EVIL)  # the data are as they were
+        self.assertEqual(error["where"], self.EVIL)  # the error's data are not escaped
 
     def test_names_in_results_and_notes_are_harmless_too(self):
         self.write("p.json", {"loads": [[9, 5, 3, 2], [1, 2, 3, 4]], "transitions": [[[1] * 4] * 4]})
@@ -341,7 +341,7 @@ class Locales(ProcessTest):
             ({"LANG": "C.UTF-8"}, True),
             ({"LANG": "C.UTF-8", "LC_CTYPE": "C"}, False),
             ({"LANG": "C", "LC_ALL": "C.utf8"}, True),
-            ({"LANG": "xx_YY.UTF-8"}, True),  # not installed, as in most containers
+            ({"LANG": "xx_YY.UTF-8"}, True),  # a locale that is not installed, as in most containers
         ):
             done = self.call("plan", self.loads, "--ranks", 2, env=names | changes, text=False)
             self.assertEqual("█".encode() in done.stdout, utf8, changes)

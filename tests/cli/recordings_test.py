@@ -1,6 +1,6 @@
-"""evenkeel place of several recordings: keys, figures that evaluate finds too, what people see, refusals.
+"""evenkeel place with several recordings: keys, figures that evaluate finds too, the printed text, refusals.
 
-What is promised of the worst recording is proven of the library (tests/placement/robust).
+Promises about the worst recording are tested in the library (tests/placement/robust).
 """
 
 import random
@@ -13,7 +13,7 @@ EARLY, LATE = (REPOSITORY / "data" / "tiny-moe" / f"routing_step{step}.npz" for 
 
 
 def drawn_loads(seed, layers=3, scale=1):
-    """[layers][EXPERTS]; the hot experts of one seed are not those of another."""
+    """[layers][EXPERTS]; each seed has other hot experts."""
     draw = random.Random(seed)
     return [[scale * int(draw.lognormvariate(4, 1)) + 1 for _ in range(EXPERTS)] for _ in range(layers)]
 
@@ -21,7 +21,7 @@ def drawn_loads(seed, layers=3, scale=1):
 class Recordings(CommandTest):
     def setUp(self):
         super().setUp()
-        # The last is a hundred times as long, so that a sum would hear of it alone.
+        # The last recording is a hundred times as long, so that it alone would decide a sum.
         self.loads = {"a.json": drawn_loads(1), "b.json": drawn_loads(2), "c.json": drawn_loads(3, scale=100)}
         for name, loads in self.loads.items():
             self.write(name, {"loads": loads})
@@ -31,7 +31,7 @@ class Recordings(CommandTest):
         return self.json("place", *files, "--ranks", RANKS, *words)
 
     def found(self, *recordings):
-        """max/mean of p.json on each, and of contiguous homes."""
+        """max/mean of contiguous homes and of p.json on each recording."""
         placements = self.json("evaluate", *recordings, "--placement", "p.json")["placements"]
         return [[result["max_over_mean_mean"] for result in each["results"]] for each in placements]
 
@@ -137,7 +137,7 @@ class Recordings(CommandTest):
         ]:
             with self.subTest(more=more):
                 self.assert_refused([*words, *more], 2, "InvalidArgument", part)
-        # What they add up to is one recording, which takes them all.
+        # The sum counts as a single recording, so all options accept it.
         self.assertEqual(set(self.json(*words, "--across", "sum", "--objective", "joint")["objective"]), {"joint_ms"})
         self.assert_refused(["place", "a.json", "nowhere", "--ranks", RANKS], 3, "ParseError", "nowhere")
         self.assert_refused(["place", "a.json", "--judge", "nowhere", "--ranks", RANKS], 3, "ParseError", "nowhere")

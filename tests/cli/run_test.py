@@ -1,4 +1,4 @@
-"""evenkeel run: its keys, and results that are right under every planner and in every edge case."""
+"""evenkeel run: its keys, and results that are correct under every planner and in every edge case."""
 
 from command import REPOSITORY, CommandTest
 
@@ -14,7 +14,7 @@ PLANNER_KEYS = [
 ]  # fmt: skip
 
 LAYER = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]
-SMALL = [*LAYER, "--imbalance-threshold", 1.3]  # moves work on every machine alike
+SMALL = [*LAYER, "--imbalance-threshold", 1.3]  # moves the same work on every machine
 
 
 class Run(CommandTest):
@@ -85,7 +85,7 @@ class Run(CommandTest):
         self.assertEqual((ep["speedup"], ep["transfers"], ep["transfer_bytes"]), (1, 0, 0))
         self.assertEqual(ep["max_over_mean"], ep["ideal_speedup"])
         self.assertLess(level["max_over_mean"], 1.1)
-        # gate_up and down of one expert, f32, for each transfer
+        # gate_up and down of one expert in f32, for each transfer
         self.assertEqual(level["transfer_bytes"], level["transfers"] * 3 * 48 * 40 * 4)
 
     def test_predicted_seconds_decide_unless_a_threshold_is_given(self):

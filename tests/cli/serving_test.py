@@ -1,4 +1,4 @@
-"""evenkeel memory --serve: bytes against published figures and sums by hand, what each option does to them, and what is refused."""
+"""evenkeel memory --serve: bytes against published figures and sums by hand, options, and refusals."""
 
 import json
 import math
@@ -15,7 +15,7 @@ GLM_46 = {
     "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "attention_bias": True, "use_qk_norm": True,
     "tie_word_embeddings": False, "dtype": "bfloat16",
 }  # fmt: skip
-# vLLM's pull request 57270: ep (= dp), tokens a rank, GiB of workspace at even and at worst routing.
+# vLLM's pull request 57270: model, ep (= dp), tokens a rank, and GiB of workspace under even and worst routing.
 PUBLISHED = [
     ("GLM-4.6", 16, 8192, 1.3, 20), ("GLM-4.6", 16, 16384, 2.5, 40), ("GLM-4.6", 32, 8192, 1.3, 25), ("GLM-4.6", 32, 16384, 2.5, 50),
     ("GLM-5", 16, 8192, 1.6, 24), ("GLM-5", 16, 16384, 3.1, 48), ("GLM-5", 32, 8192, 1.5, 48), ("GLM-5", 32, 16384, 3.0, 96),
@@ -28,7 +28,7 @@ KEYS = [
 
 class Serving(CommandTest):
     def serve(self, model, *words, **changes):
-        """The report of a config among the tests' data, with some of its keys changed."""
+        """The report for a config in tests/data, with some keys changed."""
         path = CONFIGS / f"{model}.json"
         if changes:
             path = self.write("config.json", json.loads(path.read_text(encoding="utf-8")) | changes)
@@ -70,7 +70,7 @@ class Serving(CommandTest):
         for name, size in [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)]:
             oss = self.serve(name, quantization_config={"quant_method": "mxfp4"}, dtype="bfloat16")
             self.assertAlmostEqual(oss["weights_total"] / GIB, size, delta=0.1)
-        # One device: each weight once, those of matrices in fp8.
+        # On one device each weight is stored once; matrices are in fp8.
         for words, changes in [(["--bytes", "weight=1"], {}), ([], {"quantization_config": {"quant_method": "fp8"}})]:
             report = self.serve("deepseek-v3", *words, **changes)
             wide = sum(report["weight_bytes"][name] for name in ("embedding", "norms", "router", "head"))
@@ -81,7 +81,7 @@ class Serving(CommandTest):
         self.assertEqual(sized["weight_bytes"]["experts"], 48 * 8 * 2 * 2**20)
 
     def test_caches_are_those_of_each_kind_of_attention(self):
-        layer = 2 * 8 * 64 * 2  # of a token of gpt-oss
+        layer = 2 * 8 * 64 * 2  # bytes a token in one layer of gpt-oss
         window = {"sliding_window": 128}
         state = 36 * (32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2)
         for model, words, changes, wanted in [
@@ -92,7 +92,7 @@ class Serving(CommandTest):
             ("glm-5", ["--bytes", "cache=1"], {}, 4096 * 78 * (576 + 132)),
             ("gpt-oss-20b", [], {}, 4096 * 24 * layer),
             ("gpt-oss-20b", [], window, (4096 + 128) * 12 * layer),
-            # llama.cpp prints 9,216 MiB for the layers without a window of two such sequences.
+            # llama.cpp prints 9,216 MiB for the full-attention layers of two such sequences.
             ("gpt-oss-120b", ["--context", 131072], window, 9216 * 2**20 // 2 + 128 * 18 * layer),
             ("gpt-oss-20b", ["--context", 100], window, 100 * 24 * layer),
             ("gpt-oss-20b", [], window | {"layer_types": ["full_attention"] * 23 + ["sliding_attention"]},

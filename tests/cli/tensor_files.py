@@ -1,4 +1,4 @@
-"""Files of tensors as the safetensors package and torch.save write them, by hand: tests need neither package."""
+"""Tensor files as the safetensors package and torch.save write them, for tests without these packages."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import sys
 import types
 import zipfile
 
-# What struct, safetensors and torch call the types that numpy calls so.
+# Names of a numpy type in struct, safetensors and torch.
 TYPES = {
     "uint8": ("B", "U8", "ByteStorage"),
     "int16": ("h", "I16", "ShortStorage"),
@@ -23,7 +23,7 @@ TYPES = {
 
 class Tensor:
     def __init__(self, shape, values, dtype="int64"):
-        """`values` one after the other, the last dimension fastest."""
+        """`values` are flat, with the last dimension fastest."""
         self.shape = tuple(shape)
         self.code, self.safetensors_type, self.torch_storage = TYPES[dtype]
         self.count = math.prod(self.shape)
@@ -31,12 +31,12 @@ class Tensor:
 
     @classmethod
     def of(cls, array):
-        """Of a numpy array."""
+        """Makes a Tensor from a numpy array."""
         return cls(array.shape, array.ravel().tolist(), array.dtype.name)
 
 
 def safetensors(tensors):
-    """The bytes of a file of tensors by name."""
+    """The bytes of a safetensors file; `tensors` maps names to tensors."""
     header, data = {}, b""
     for name, tensor in tensors.items():
         end = len(data) + len(tensor.packed)
@@ -47,7 +47,7 @@ def safetensors(tensors):
 
 
 def torch_file(value):
-    """What torch.save writes of a tree that has Tensors in it."""
+    """What torch.save writes for nested values that contain Tensors."""
     torch = types.ModuleType("torch")
     utils = types.ModuleType("torch._utils")
 

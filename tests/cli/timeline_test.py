@@ -1,7 +1,7 @@
-"""evenkeel run --timeline: trace events as the format asks for them, which say what --json says.
+"""evenkeel run --timeline: trace events in the documented format, which match --json.
 
-The fields are those of "Trace Event Format" (Google). Phases, passes, chunks and the sum of buffers are proven of the
-layer (tests/layer/timeline_test.cpp).
+The fields are those of "Trace Event Format" (Google). Phases, passes, chunks and the sum of
+buffers are tested for the layer (tests/layer/timeline_test.cpp).
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ FIELDS = {
 
 class Timeline(CommandTest):
     def timeline(self, *words):
-        """What --json says, and the trace's events by their kind."""
+        """The --json result, and the trace's events by kind."""
         result = self.json(*words, "--timeline", "timeline.json")
         self.assertEqual(result["timeline"], "timeline.json")
         trace = self.file("timeline.json")
@@ -148,7 +148,7 @@ class Timeline(CommandTest):
             self.assertNotEqual(start["pid"], finish["pid"])
             self.assertEqual(self.planner_at(start, events), self.planner_at(finish, events))
             self.assertLessEqual(start["ts"], finish["ts"])
-            # Without a placement rank r is home to the r-th part of the experts.
+            # Without a placement, rank r is home to the r-th part of the experts.
             home = (start["pid"] - 1) % result["ranks"]
             self.assertEqual(int(start["name"].split()[1]) // 4, home)
             transfers[self.planner_at(start, events)] += 1
@@ -158,7 +158,7 @@ class Timeline(CommandTest):
             self.assertEqual([e["cat"] for e in begins], ["pass", "phase"])
             borrows = [e for e in events["X"] if e["tid"] == finish["tid"] and e["ts"] + e["dur"] == finish["ts"]]
             self.assertEqual([e["name"] for e in borrows], ["transfer"])
-            # Perfetto turns round an arrow to a slice that begins earlier.
+            # Perfetto reverses an arrow whose target slice begins earlier.
             self.assertLessEqual(lends[-1]["ts"], begins[-1]["ts"])
         self.assertEqual(len(arrows), len(starts))
         self.assertEqual(transfers, {planner["planner"]: planner["transfers"] for planner in result["planners"]})
@@ -184,7 +184,7 @@ class Timeline(CommandTest):
             self.assertTrue(all(name.startswith("memory: ") for name in parts))
             self.assertEqual(sum(parts.values()), at_last["memory"])
             self.assertGreaterEqual(sum(most[pid, name] for name in parts), most[pid, "memory"])
-        # Each buffer that comes or goes changes the sum and the counter of its name, at one time.
+        # Allocating or freeing a buffer changes the sum and the counter of the buffer's name at the same time.
         for pid in held:
             of_rank = [e for e in events["C"] if e["pid"] == pid]
             all_bytes = [e["ts"] for e in of_rank if e["name"] == "memory"]

@@ -1,4 +1,4 @@
-"""The time model of place and evaluate: place says of its own data what evaluate says, and where rates come from."""
+"""The time model of place and evaluate: both give the same verdict on the same data, and the sources of rates."""
 
 import json
 
@@ -13,7 +13,7 @@ HALF_OF_PEAKS = {
 
 class OfPlace(shared.PlacedTest):
     def assert_says_what_evaluate_says(self, made_from, judges, place_words, evaluate_words, model):
-        """The verdicts of `place` are those of `evaluate` on the same files."""
+        """The verdicts of `place` equal those of `evaluate` on the same files."""
         words = ["--ranks", RANKS, *place_words, *model, "-o", "p.json"]
         judged = ["--judge", *judges] if judges else []
         said = self.json("place", *made_from, *words, *judged)
@@ -72,7 +72,7 @@ class OfPlace(shared.PlacedTest):
         self.assertIn("held_out_max_over_mean", self.file("p.json")["provenance"])
         line = f"held out, 10 folds of 20 blocks: max/mean load {before:.3f} -> {after:.3f}"
         self.assertIn(line, self.call(*words).stdout)
-        few = self.window("few.npz", shared.drawn_steps(41, 19))  # too few for blocks
+        few = self.window("few.npz", shared.drawn_steps(41, 19))  # too few steps for blocks
         self.assertNotIn("held_out", self.json("place", few, *words[2:], "-o", "p.json"))
         self.assertNotIn("held_out_max_over_mean", self.file("p.json")["provenance"])
 
@@ -115,7 +115,7 @@ class Rates(shared.PlacedTest):
                               "link_bytes_per_second": 0.5e9, "chunk_seconds": 1e-5})  # fmt: skip
 
     def verdict(self, *words):
-        """The verdict without its notes, and what is said on stderr, which are these notes."""
+        """The verdict without its notes, and stderr, which has the notes."""
         priced = ["--placement", "p.json", "--model", "config.json", "--tokens-per-step", 1000, *words]
         done = self.call("evaluate", self.recording, *priced, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -149,7 +149,7 @@ class Rates(shared.PlacedTest):
         self.assertIn("takes the rates of products and links from it; weight_bytes_per_second, overlap", notes)
         self.write("t.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
                               "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 0.25}})  # fmt: skip
-        said, notes = self.verdict("--cost", "c.json", "--topology", "t.json")  # whose slowest link counts
+        said, notes = self.verdict("--cost", "c.json", "--topology", "t.json")  # the slowest link counts
         self.assertEqual(said, self.verdict("--tflops", 2, "--link", 0.25, "--nodes", 2)[0])
         self.assertIn("takes the rates of products from it; weight_bytes_per_second, overlap, latencies and", notes)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles and runs what a Markdown page shows in fenced blocks, so that the page cannot grow wrong.
+"""Compiles and runs the fenced code blocks of a Markdown page, so that the page stays correct.
 
 usage: readme_snippets.py extract PAGE FOLDER    writes each ```cpp block as a program, prints the files' names
        readme_snippets.py run PAGE BIN           runs all ```sh blocks in order, in one empty folder beside the
@@ -7,8 +7,8 @@ usage: readme_snippets.py extract PAGE FOLDER    writes each ```cpp block as a p
        readme_snippets.py run-python PAGE PYTHON runs all ```python blocks in order, as one program of that
                                                  interpreter, in such a folder
 
-A block whose last words before it are `<!-- not run: why -->` is left out. ```text blocks show output. Any other
-language is an error, as is a block without one: nothing is shown that nobody checks.
+A block directly after `<!-- not run: why -->` is left out. ```text blocks show output. A block in any other language
+or without a language is an error, so every shown block is checked.
 """
 
 import os
@@ -34,11 +34,11 @@ class PageError(Exception):
 class Block:
     language: str
     text: str
-    line: int  # of its first line of code
+    line: int  # line number of the block's first line of code
 
 
 def blocks(page):
-    """The blocks of a page that are to be checked, in order."""
+    """The blocks of a page to check, in order."""
     found = []
     for match in FENCE.finditer(page):
         language, text = match.groups()
@@ -52,7 +52,7 @@ def blocks(page):
 
 
 def program(block, page_name):
-    """A cpp block as a whole program: without a main of its own, its statements become one."""
+    """A cpp block as a whole program; if it has no main, its statements become one."""
     location = f'#line {block.line} "{page_name}"\n'
     if "int main(" in block.text:
         return location + block.text
@@ -85,7 +85,7 @@ def extract(page_path, folder):
 
 
 def chosen(page_path, language):
-    """The blocks of one language, of which there must be some."""
+    """All blocks of one language; an error if there is none."""
     found = [b for b in blocks(page_path.read_text(encoding="utf-8")) if b.language == language]
     if not found:
         raise PageError(f"there is no {language} block to run")
@@ -94,7 +94,7 @@ def chosen(page_path, language):
 
 @contextmanager
 def scratch_folder():
-    """An empty folder, but for the data that the repository ships."""
+    """A folder that contains only the repository's data."""
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(__file__).resolve().parents[2] / "data"
         if data.exists():
@@ -116,7 +116,7 @@ def run(page_path, bin_folder):
 def run_python(page_path, python):
     source = ""
     for block in chosen(page_path, "python"):
-        source += "\n" * (block.line - 1 - source.count("\n")) + block.text  # lines are the page's
+        source += "\n" * (block.line - 1 - source.count("\n")) + block.text  # keeps the page's line numbers
     with scratch_folder() as scratch:
         Path(scratch, page_path.name).write_text(source, encoding="utf-8")
         done = subprocess.run([python, page_path.name], cwd=scratch, stdin=subprocess.DEVNULL)

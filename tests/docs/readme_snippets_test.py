@@ -1,4 +1,4 @@
-"""What a page shows is what is checked, and what fails is found at its line."""
+"""The blocks shown on a page are the ones checked, and an error is reported at its line."""
 
 import sys
 import tempfile

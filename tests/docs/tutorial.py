@@ -1,10 +1,10 @@
-"""Runs docs/tutorial.md as a reader would: its commands in order, in one shell, and its programs from files.
+"""Runs docs/tutorial.md as a reader would: its commands in order in one shell, and its programs from files.
 
 usage: tutorial.py CLONE
 
-A python block is the file that its first line names, in the folder that the shell is in by then. The page's virtual
-environment also sees the packages of this interpreter: torch is not fetched once more, and what pip builds with has a
-path under which a compiler cache has seen it.
+A python block is written to the file that its first line names, in the shell's current folder. The page's virtual
+environment also sees this interpreter's packages, so torch is not downloaded again, and the paths of pip's build
+requirements are known to the compiler cache.
 """
 
 import json
@@ -36,7 +36,7 @@ def script(page, packages):
 
 
 def check(said, work, environment):
-    """What the page promises: a placement that is better on other text, and steps that are level and learn."""
+    """Checks the page's promises: a placement that is better on other text, and steps that balance and learn."""
     words = ["evenkeel", "evaluate", "other.safetensors", "--placement", "placement.json", "--ranks", "2", "--json"]
     judged = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, check=True)
     verdict = json.loads(judged.stdout)["verdict"]
@@ -48,19 +48,19 @@ def check(said, work, environment):
     for _, _, *loads in steps:
         a, b, c, d = (int(load) for load in loads)
         assert a + b == c + d, loads
-        assert max(c, d) <= 1.05 * (c + d) / 2, loads  # the threshold that the page registers
+        assert max(c, d) <= 1.05 * (c + d) / 2, loads  # the threshold that the page sets
     assert any(step[2] != step[4] for step in steps), "nothing moved"
 
 
 def main(clone):
     packages = str(Path(__import__("torch").__file__).parents[1])
     shutil.rmtree(clone / "build/tutorial", ignore_errors=True)
-    # As in a shell of one's own: neither the build folder's package nor the make that runs the tests.
+    # Like a fresh shell: without the build folder's package, and without the variables of the make that runs the tests.
     environment = {
         name: os.environ[name] for name in os.environ if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
     }
-    environment["PIP_NO_BUILD_ISOLATION"] = "0"  # pip's way to say that there is none
-    environment = {"CC": "cc", "CXX": "c++"} | environment  # the names that CMake finds itself
+    environment["PIP_NO_BUILD_ISOLATION"] = "0"  # this value makes pip not isolate builds
+    environment = {"CC": "cc", "CXX": "c++"} | environment  # the names that CMake itself would find
     page = (clone / "docs/tutorial.md").read_text(encoding="utf-8")
     done = subprocess.run(
         ["bash", "-c", script(page, packages)],

@@ -30,7 +30,7 @@ namespace evenkeel::fuzz {
 
 namespace {
 
-// Members of a zip may be far longer than the file; past this many elements nothing new happens.
+// A zip member may be far longer than the file. Beyond this many elements, reading exercises nothing new.
 constexpr std::int64_t most_elements = 1 << 18;
 
 ByteSource source_of(std::span<const std::byte> bytes) {
@@ -62,14 +62,14 @@ void read_all_arrays(const ArrayFile& file) {
     std::vector<float> floats(static_cast<std::size_t>(count));
     reader->read(0, std::span(floats));
     if (!is_integer(info.dtype)) continue;
-    // Backwards too: a compressed member starts over.
+    // Reads backwards too, for which a compressed member starts again.
     std::vector<std::int64_t> integers(static_cast<std::size_t>(count - count / 2));
     reader->read(count / 2, std::span(integers));
     reader->read(0, std::span(integers).first(static_cast<std::size_t>(count / 2)));
   }
 }
 
-// A checkpoint of one file under the names of one family, turned round and planned to the last byte.
+// Treats the file as a checkpoint of one family, plans to reverse its experts, and reads all of the plan.
 void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& family) {
   constexpr int experts = 8;
   const internal::CheckpointConfig model{
@@ -100,7 +100,7 @@ Outcome exercise_tensors(const ByteSource& source) {
   return header;
 }
 
-// Sums that a damaged number might take out of 63 bits.
+// A damaged number might make these sums overflow 63 bits.
 void count_weights(const ModelDescription& model) {
   if (!model.weights.empty() && model.parameters() <= 0) throw std::logic_error("a model without weights");
 }
@@ -125,7 +125,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
     try {
       read_step_loads(source, {.num_ranks = 3, .layers = {0}});
     } catch (const InvalidArgument&) {
-      // The file has counts of other than 3 ranks.
+      // The file's counts are not from 3 ranks.
     }
   });
   const bool read = placement == Outcome::read || profile == Outcome::read || loads == Outcome::read;
@@ -134,7 +134,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
 
 Outcome exercise_trace(std::span<const std::byte> bytes) {
   return outcome_of([&] {
-    // The number of experts is given: finding it would read all of a long member.
+    // With the number of experts given, a long member need not be read to its end to find it.
     const bool stated = bytes.size() % 2 == 0;
     const auto trace =
         open_trace(source_of(bytes), stated ? TraceOptions{.num_experts = 64} : TraceOptions{});
@@ -169,7 +169,7 @@ Outcome exercise_pickle(std::span<const std::byte> bytes) {
   });
 }
 
-// Another system's file may also be refused because an option is missing.
+// A recording of another system may also be refused because an option is missing.
 template <class Reading>
 Outcome outcome_with_options(Reading reading) {
   return outcome_of([&] {
@@ -181,7 +181,7 @@ Outcome outcome_with_options(Reading reading) {
   });
 }
 
-// Steps add up to the whole.
+// The steps must add up to the whole.
 void read_steps(const Recording& file) {
   const std::vector<RoutingProfile>& steps = file.steps;
   if (steps.empty() || file.is_trace()) return;
@@ -192,7 +192,7 @@ void read_steps(const Recording& file) {
 }
 
 Outcome exercise_recording(std::span<const std::byte> bytes) {
-  // A long member of an archive is not counted to its end.
+  // Does not count a long archive member to its end.
   using Count = ReadOptions::Count;
   const Outcome whole =
       outcome_with_options([&] { read_recording(source_of(bytes), {.count = Count::nothing}); });

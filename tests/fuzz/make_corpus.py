@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the seeds in corpus/ that are no text: small binary files of every kind the readers know, whole and damaged.
+"""Makes the binary seeds in corpus/: small files of every kind that the readers know, intact and damaged.
 
     python3 tests/fuzz/make_corpus.py
 
-Seeds that are text, and what a fuzzer found (corpus/<target>/found-*), are written by hand: this script leaves them alone.
+Text seeds and inputs that a fuzzer found (corpus/<target>/found-*) are written by hand and left alone.
 """
 
 import io
@@ -215,7 +215,7 @@ def number(value):
 
 
 def tensor(shape, strides, numel, offset=0, storage="0", kind="torch\nLongStorage"):
-    """The instructions that torch.save writes for a tensor, without those that remember values."""
+    """The pickle instructions that torch.save writes for a tensor, without those that memoize values."""
     place = b"(" + text("storage") + b"c" + kind.encode() + b"\n" + text(storage) + text("cpu") + number(numel) + b"tQ"
     lengths = b"".join(b"(" + b"".join(number(n) for n in part) + b"t" for part in (shape, strides))
     return (
@@ -282,7 +282,7 @@ put("recording", "trtllm-missing", safetensors({"7_3": np.arange(4), "8_4": np.a
 
 
 def ultra_ep(layers, microbatches, **more):
-    """A chunk as UltraEP writes it, of two layers of three experts; `more` changes its metadata."""
+    """An UltraEP chunk with two layers of three experts; `more` changes its metadata."""
     said = {"schema": "ultra_ep_trace_v1", "trace_id": "epg2a_gr0_r0_1753", "chunk_id": 0, "records": len(layers)}
     said |= {"ep_size": 1, "num_layers": 2, "num_global_logical_experts": 3, "dropped_records": 0} | more
     loads = np.arange(3 * len(layers), dtype=np.int32).reshape(-1, 3)

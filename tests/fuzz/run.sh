@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a while, one on each core, and prints a line each:
+# Runs every fuzz target for some seconds, one on each core, and prints a line for each:
 #   tests/fuzz/run.sh [SECONDS each, 60] [TARGET...]
-# Needs `cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets`. Crashing inputs are left in build/fuzz/found/.
-# A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all, more memory or time than
-# target.cpp allows for the input's length, or a long message.
+# Needs `cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets`. Crashing inputs are kept in
+# build/fuzz/found/. A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all, a long error
+# message, or more memory or time than target.cpp allows for the input's length.
 set -u
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}

@@ -1,5 +1,5 @@
-// libFuzzer's way into one reader: CMakeLists.txt compiles this once for each, FUZZ_TARGET its name. What an
-// input costs is bounded by its length; one that costs more ends the run as a crash does.
+// The libFuzzer entry point of one reader. CMakeLists.txt compiles this file once for each target, with its
+// name as FUZZ_TARGET. The cost of an input is bounded by its length; exceeding the bound fails like a crash.
 #include <sanitizer/allocator_interface.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   most_held_bytes = held_bytes;
   const std::clock_t begin = std::clock();
   evenkeel::fuzz::exercise(FUZZ_TARGET, std::as_bytes(std::span(data, size)));
-  // The sanitizers make it some ten times as slow as it is.
+  // Sanitizers slow the code down about ten times.
   require_below(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC,
                 10 * evenkeel::fuzz::allowed_seconds(size), "seconds", size);
   require_below(static_cast<double>(most_held_bytes - held_before),

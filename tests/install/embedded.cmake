@@ -1,5 +1,5 @@
-# Embeds the sources in a project that only plans, with oneDNN and whatever else only a layer needs hidden, and a CUDA
-# compiler in front that leaves a mark when it is called.
+# Embeds the sources in a project that only plans. oneDNN and everything else that only a layer needs is
+# hidden. A fake CUDA compiler comes first in PATH, and leaves a mark when it is called.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(mark ${WORK_DIR}/nvcc-was-called)
@@ -9,7 +9,7 @@ set(ENV{PATH} "${WORK_DIR}/bin:$ENV{PATH}")
 set(ENV{CUDACXX} ${WORK_DIR}/bin/nvcc)
 unset(ENV{EVENKEEL_HIGHS_ROOT})
 
-# Compiled again, which takes half the time without the optimiser.
+# This compiles the sources again, which takes half the time without the optimiser.
 set(embedded -DEVENKEEL_SOURCES=${SOURCE_DIR} -DCMAKE_BUILD_TYPE=Debug)
 set(hidden)
 foreach(package dnnl OpenMP Threads OpenCL CUDAToolkit highs GTest benchmark CLI11 Python nanobind)
@@ -42,7 +42,7 @@ if(NOT "${built}" MATCHES "evenkeel_plan\\.a")
 endif()
 require_only_planning("built" "${built}")
 
-# Linking the layer that was left out says why it was.
+# Linking the omitted layer must report why it was omitted.
 function(require_refusal why)
   execute_process(COMMAND ${CMAKE_COMMAND} ${WORK_DIR}/consumer -DLINK=evenkeel::evenkeel ${ARGN} RESULT_VARIABLE failed
                   ERROR_VARIABLE said OUTPUT_QUIET)
@@ -54,7 +54,7 @@ endfunction()
 require_refusal("these were not found: threads, OpenMP")
 require_refusal("EVENKEEL_LAYER is OFF" -DEVENKEEL_LAYER=OFF)
 
-# Where oneDNN is, the layer could be linked, and still only what is linked would be built: Ninja says so.
+# With oneDNN the layer can be linked. Ninja's list of inputs shows that still only linked parts would be built.
 if(HAS_LAYER AND GENERATOR STREQUAL "Ninja")
   configure(${CMAKE_CURRENT_LIST_DIR}/consumer with_layer ${embedded})
   require_no_nvcc()

@@ -1,9 +1,9 @@
-# Installs the build tree and uses what came of it.
+# Installs the build tree and uses the installation.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(prefix ${WORK_DIR}/prefix)
 step(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
-# What users must not depend on is not there for them.
+# Internal headers must not be installed.
 file(GLOB_RECURSE internal ${prefix}/include/*/internal/*)
 if(internal)
   message(FATAL_ERROR "internal headers were installed: ${internal}")

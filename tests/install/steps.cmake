@@ -1,4 +1,4 @@
-# What the tests of this folder share (cmake -P; CMakeLists.txt says the variables).
+# Shared by the tests of this folder (run with cmake -P; CMakeLists.txt documents the variables).
 function(step)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -14,7 +14,7 @@ function(configure source folder)
        -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DEVENKEEL_WERROR=${WERROR} ${ARGN})
 endfunction()
 
-# The examples are what users write: built with the installed copy and run.
+# Builds and runs the examples, which are user code, against the installed copy.
 function(use_installed prefix)
   set(where -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_BUILD_TYPE=Release)
   build(${CMAKE_CURRENT_LIST_DIR}/part part ${where})

@@ -2,10 +2,10 @@
 
     tools/peers.sh && EVENKEEL_PEERS=FOLDER python3 tests/peers/applied_test.py BUILD/bin/evenkeel
 
-For each pair of a system that records and a server: a recording of a model with dense layers goes through `place`, the
-file is read by the server's own code (servers.py; where its source is not found, by what is restated of it here), each of
-the model's layers takes the row that the server gives it, and the loads of the ranks are counted from the true loads of
-that layer. A row at another layer's place changes max/mean.
+Each pair of a recording system and a server is tested. `place` reads a recording of a model with dense layers. The
+server's own code reads the placement (servers.py); if its source is not found, this file's restatement of it does. Each
+layer of the model takes the row that the server gives it, and the ranks' loads are counted from the true loads of that
+layer. A row at another layer's position changes max/mean.
 """
 
 import itertools
@@ -38,7 +38,7 @@ MODELS = {
         hidden_layers=12, moe_layers=[1, 3, 5, 7, 9, 11], experts=16, top_k=2, tokens=300,
         config={"decoder_sparse_step": 2, "mlp_only_layers": []},
     ),
-    # The last layer is dense, so that no file ends with the last layer that has experts.
+    # The last layer is dense, so files must not end with the last layer that has experts.
     "dense at both ends": recordings.Model(
         hidden_layers=9, moe_layers=[2, 3, 5, 6], experts=24, top_k=3, tokens=200,
         config={"moe_layers": [2, 3, 5, 6]},
@@ -49,7 +49,7 @@ WITH_MTP = recordings.Model(
     config={"first_k_dense_replace": 1, "num_nextn_predict_layers": 1},
 )  # fmt: skip
 
-# What records, and whether it says which of the model's layers its rows are.
+# The systems that record, and whether their recordings say the layer number of each row.
 RECORDINGS = {
     "SGLang stat": (recordings.sglang_stat, True),
     "SGLang per_token": (recordings.sglang_per_token, True),
@@ -67,19 +67,19 @@ class Applied(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.parts = None  # of each slot, where a server does not split evenly
+        self.parts = None  # each slot's share of its expert's load, if the server does not split evenly
 
     def place(self, model, recording, server, *options):
         words = ["place", recording, "--ranks", RANKS, "--redundant-experts", REDUNDANT, "--num-experts", model.experts]
         words += ["--format", server, "-o", self.folder / FILES[server], "--json", *options]
         if server == "sglang" and servers.find_source(servers.SGLANG) is None:
-            words += ["--dispatch", "even"]  # what the ranks draw is not restated here
+            words += ["--dispatch", "even"]  # SGLang's random choices are not restated here
         return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
 
-    # Each gives the physical experts of every layer of the model that has experts, by the model's layer number.
+    # Each method returns the physical experts of every layer with experts, by the model's layer number.
 
     def sglang(self, model, path):
-        """A row of every hidden layer; ranks dispatch by what they drew at the start, which is SGLang's default."""
+        """A row for every hidden layer. By SGLang's default, ranks dispatch to slots drawn at the start."""
         text = servers.find_source(servers.SGLANG)
         slots = model.experts + REDUNDANT
         if text is None:
@@ -92,12 +92,12 @@ class Applied(unittest.TestCase):
             self.parts = servers.sglang_parts(locations, "static")
         self.assertEqual(len(rows), model.hidden_layers)
         for layer in set(range(model.hidden_layers)) - set(model.moe_layers):
-            # As SGLang fills it without a map.
+            # SGLang's own filling without a map.
             self.assertEqual(rows[layer], [slot % model.experts for slot in range(slots)])
         return {layer: rows[layer] for layer in model.moe_layers}
 
     def vllm(self, model, path):
-        """Rows of layers with experts alone, in the order of the model's `moe_layers`."""
+        """Rows for layers with experts only, in the order of the model's `moe_layers`."""
         slots = model.experts + REDUNDANT
         text = servers.find_source(servers.VLLM_STATE) or ""
         sizes = {"moe_layers": len(model.moe_layers), "experts": model.experts, "slots": slots}
@@ -109,7 +109,7 @@ class Applied(unittest.TestCase):
         return dict(zip(order, rows, strict=True))
 
     def restated_vllm(self, path, *, moe_layers, experts, slots):
-        """`EplbState._load_initial_mapping` of vllm-project/vllm pull request 41141, of which no release has it."""
+        """Restates `EplbState._load_initial_mapping` of pull request vllm-project/vllm#41141, not yet released."""
         (record,) = [json.loads(line) for line in path.read_text().splitlines()]
         self.assertEqual((record["record_type"], record["version"]), ("eplb_initial_mapping", 1))
         self.assertEqual((record["num_redundant_experts"], record["num_slots"]), (slots - experts, slots))
@@ -118,10 +118,10 @@ class Applied(unittest.TestCase):
         return [rows[str(layer)] for layer in range(moe_layers)]
 
     def vllm_ascend(self, model, path):
-        """Rows by the count of MoE layers that a process has built before (AscendRoutedExperts.moe_counter)."""
+        """Rows by the number of MoE layers that the process built before (AscendRoutedExperts.moe_counter)."""
         text = servers.find_source(servers.VLLM_ASCEND)
         if text is None:
-            # expert_file_to_tensor: the position in the list counts, not the layer_id.
+            # expert_file_to_tensor uses the position in the list, not the layer_id.
             layers = json.loads(path.read_text())["layer_list"]
             flat = [sum((device["device_expert"] for device in layer["device_list"]), []) for layer in layers]
             return dict(zip(model.moe_layers, flat, strict=True))
@@ -137,12 +137,12 @@ class Applied(unittest.TestCase):
             for rank in range(RANKS):
                 held = [rows[layer][slot] for slot in range(rank * each, (rank + 1) * each)]
                 self.assertEqual(sorted(held), [e for e in range(model.experts) if where[rank][e] >= 0])
-        # The layer after the last one is that of multi-token prediction, which gets no row of this file.
+        # The multi-token prediction layer comes after the last layer, and has no row in this file.
         self.assertIsNone(ascend.expert_file_to_tensor(str(path), len(model.moe_layers))[0])
         return rows
 
     def trtllm(self, model, path):
-        """Rows by the model's layer numbers, those of multi-token prediction behind the hidden ones."""
+        """Rows by the model's layer numbers; multi-token prediction layers come after the hidden layers."""
         content = yaml.safe_load(path.read_text())
         slots = model.experts + REDUNDANT
         text = servers.find_source(servers.TRTLLM) if servers.pydantic else None
@@ -155,12 +155,12 @@ class Applied(unittest.TestCase):
             row_of = servers.trtllm_config(text, content, rank=1, ranks=RANKS).get_layer_initial_global_assignments
         rows = {layer: row_of(layer) for layer in model.moe_layers + model.mtp_layers}
         for row in rows.values():
-            # The layer's own checks (tensorrt_llm/_torch/modules/fused_moe/interface.py).
+            # Checks that the layer makes itself (tensorrt_llm/_torch/modules/fused_moe/interface.py).
             self.assertEqual((len(row), set(row)), (slots, set(range(model.experts))))
         return rows
 
     def rank_loads(self, loads, row, layer):
-        """An expert's assignments are dealt evenly over its copies, or as SGLang does; slots are listed rank by rank."""
+        """Splits an expert's load evenly over its copies, or as SGLang does. Slots are listed rank by rank."""
         copies = np.bincount(row, minlength=len(loads))
         parts = 1 / copies[row] if self.parts is None else self.parts[layer]
         return (loads[row] * parts).reshape(RANKS, -1).sum(axis=1)
@@ -182,7 +182,7 @@ class Applied(unittest.TestCase):
                 with self.subTest(recording=name, server=server, model=kind), tempfile.TemporaryDirectory() as folder:
                     recording = record(model, Path(folder))
                     config = model.write_config(Path(folder))
-                    # Where a recording says its layers, SGLang must still be told of dense ones behind the last.
+                    # Even with layer numbers in the recording, SGLang must be told of dense layers after the last one.
                     needs_model = server in ("sglang", "trtllm") and not says_layers
                     ends_dense = model.moe_layers[-1] + 1 < model.hidden_layers
                     options = ["--model", config] if needs_model or (server == "sglang" and ends_dense) else []
@@ -200,7 +200,7 @@ class Applied(unittest.TestCase):
                 self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
 
     def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
-        """TensorRT-LLM records them; the others give them no row: SGLang's and vLLM's draft models use no map."""
+        """TensorRT-LLM has rows for these layers. The others have none: draft models of SGLang and vLLM use no map."""
         model = WITH_MTP
         for server in FILES:
             with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
@@ -215,7 +215,7 @@ class Applied(unittest.TestCase):
                     self.assertEqual(list(rows), model.moe_layers)
 
     def test_trtllm_finds_prediction_layers_that_were_not_recorded(self):
-        """It asks for their rows, and fails without them; an even deal serves as SGLang's dense rows do."""
+        """TensorRT-LLM fails without rows for these layers, so they get an even placement."""
         model = WITH_MTP
         with tempfile.TemporaryDirectory() as folder:
             recording = recordings.sglang_stat(model, Path(folder))
@@ -225,7 +225,7 @@ class Applied(unittest.TestCase):
             self.assertIn(8, rows)
 
     def test_a_row_at_another_layers_place_would_break_the_promise(self):
-        """That this test can fail: the rows one layer further have other loads."""
+        """Proves that this test can fail: rows shifted by one layer give other loads."""
         model = MODELS["deepseek-like"]
         with tempfile.TemporaryDirectory() as folder:
             recording = recordings.sglang_stat(model, Path(folder))

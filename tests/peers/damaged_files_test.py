@@ -1,4 +1,4 @@
-"""Damaged copies of small files: what `evenkeel convert` reads, numpy, torch or safetensors read as the same numbers.
+"""Damaged copies of small files: what `evenkeel convert` reads, numpy, torch or safetensors must read alike.
 
 python3 tests/peers/damaged_files_test.py build/release/bin/evenkeel [COUNT [SEED]]
 """
@@ -30,8 +30,8 @@ COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 600
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 NAMES = ["loads", "counts", "logical_count", "expert_load", "weight"]
 PIECES = [bytes([byte]) for byte in b" \n\t\0,){}('\":#\\L-_+01[]<>|=.N\r\xa0"] + [b"True", b"null", b"{}", b"q\0"]
-# What the peers look at and this reader does not, since no number depends on it: what zip says a second time, or of
-# disks and encryption; and the letters of texts.
+# Errors of peers about things that evenkeel ignores, since no number depends on them: zip's redundant fields, its
+# fields for disks and encryption, and the encoding of texts.
 LEFT_OPEN = [
     "multidisk",
     "unsupported encryption",
@@ -50,7 +50,7 @@ def saved(save, *values, **named):
 
 
 def of_torch(value):
-    """Without the members that torch writes for itself."""
+    """torch.save's file without the members that torch adds for itself."""
     whole, out = zipfile.ZipFile(io.BytesIO(saved(torch.save, value))), io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for info in whole.infolist():
@@ -93,7 +93,7 @@ class Damage:
         return bytes(damaged)
 
     def edited(self, text):
-        """A piece more, less, doubled or another, or another number."""
+        """The text with one random edit: bytes inserted, replaced, removed or doubled, or a number changed."""
         at, how = self.random.randrange(len(text) + 1), self.random.randrange(5)
         piece = self.random.choice(PIECES)
         if how == 0:
@@ -112,7 +112,7 @@ class Damage:
         return text[:begin] + other + text[end:]
 
     def header(self, data, kind):
-        """The header's text is another, and its length is right."""
+        """Edits the header's text; its length field stays correct."""
         code, begin = ("<H", 8) if kind == "npy" else ("<Q", 0)
         text = begin + struct.calcsize(code)
         end = text + struct.unpack(code, data[begin:text])[0]
@@ -120,7 +120,7 @@ class Damage:
         return data[:begin] + struct.pack(code, len(new)) + new + data[end:]
 
     def member(self, data):
-        """A member is another, and the archive is whole."""
+        """Edits one member; the archive itself stays valid."""
         source, out = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
         warnings.filterwarnings("ignore", "Duplicate name")
         members = source.infolist()
@@ -145,7 +145,7 @@ class Damage:
 
 
 def read_by_peer(path):
-    """The array that counts are taken from."""
+    """The array that contains the counts."""
     if path.suffix == ".npy":
         return np.load(path)
     if path.suffix == ".npz":
@@ -169,7 +169,7 @@ def shares(loads):
 
 
 def verdict(path):
-    """None where the file was refused, or is read alike; else what is wrong."""
+    """Returns None if evenkeel refuses the file or reads the same numbers as the peer; else what is wrong."""
     profile = path.with_name(path.name + ".json")
     words = [COMMAND, "convert", path, profile, "--as", "counts"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -179,7 +179,7 @@ def verdict(path):
     try:
         with warnings.catch_warnings(action="ignore"):
             theirs = shares(read_by_peer(path))
-    except Exception as error:  # whatever its type is, the peer does not read it
+    except Exception as error:  # the peer fails with any error type
         return None if any(why in str(error) for why in LEFT_OPEN) else f"is read, but {type(error).__name__}: {error}"
     alike = ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     return None if alike else f"is read as {ours.shape} {ours.ravel()[:4]}, by the peer {theirs.ravel()[:4]}"

@@ -1,9 +1,9 @@
-"""What `evenkeel place --dispatch` promises is what SGLang's ranks serve, by SGLang's own reader with its rule for nodes.
+"""`evenkeel place --dispatch` promises the loads of SGLang's ranks, found with SGLang's reader and node rule.
 
     EVENKEEL_PEERS=FOLDER python3 tests/peers/dispatch_test.py BUILD/bin/evenkeel
 
-FOLDER holds an unpacked wheel of sglang (servers.py). Every rank of every case reads the file as the server does when it
-starts, and the loads of the ranks are added up from what each then dispatches by.
+FOLDER holds an unpacked wheel of sglang (servers.py). In every case each rank reads the file as the server does at its
+start. The ranks' loads are then summed from the slots to which each rank dispatches.
 """
 
 import itertools
@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 import servers  # noqa: E402
 
 COMMAND = Path(sys.argv.pop(1)).resolve()
-# By each rule, how SGLang is started.
+# SGLang's start options for each rule.
 STARTED = {
     "static": {"moe_a2a_backend": "deepep", "ep_dispatch_algorithm": "static"},
     "nearest": {"moe_a2a_backend": "deepep", "ep_dispatch_algorithm": "dynamic"},
@@ -33,7 +33,7 @@ LAYERS = 2
 
 
 def cases(count):
-    """Ranks 8 to 64, 0 to 64 copies, 1 to 8 nodes, with groups and without; servers want as many slots on each rank."""
+    """8 to 64 ranks, 0 to 64 copies, 1 to 8 nodes, with and without groups; equal slots on all ranks."""
     draw = random.Random(5)
     for seed in range(count):
         ranks = draw.choice((8, 16, 32, 64))
@@ -72,7 +72,7 @@ class Dispatched(unittest.TestCase):
         return json.loads(done.stdout)["after"]
 
     def served(self, loads, ranks, nodes, copies, rule):
-        """`[layers]` max/mean of the ranks' loads."""
+        """`[layers]`: max/mean of the ranks' loads."""
         experts = loads.shape[1]
         sizes = {"hidden_layers": LAYERS, "experts": experts, "slots": experts + copies, "ranks": ranks, "nodes": nodes}
         path = self.folder / "init.json"

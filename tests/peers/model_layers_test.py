@@ -1,10 +1,11 @@
-"""The layers with experts that are read from a config.json, against those that transformers' own classes build.
+"""The layers with experts that evenkeel reads from a config.json, against those that transformers' classes build.
 
     tools/peers.sh && python3 tests/peers/model_layers_test.py BUILD/bin/print_model_layers
 
-Every model type of the installed transformers whose config speaks of experts is built on the meta device, where it takes
-no memory: by its defaults, cut to a few layers, and with the options below. The config that transformers itself saves is
-then read. What a class cannot build, or has experts of another kind than a layer's, is listed and left out.
+Covers every model type of the installed transformers whose config mentions experts. Each is built on the meta device,
+where it takes no memory: with its defaults, reduced to a few layers, and with the options below. evenkeel then reads
+the config that transformers saves. Types are listed and left out if their class cannot be built, or if their experts are
+not those of a layer.
 """
 
 import json
@@ -27,7 +28,7 @@ COMMAND = sys.argv[1]
 # A layer's routed experts: parameters or modules of this name inside a numbered layer.
 EXPERTS = re.compile(r"(?:^|\.)(?:layers|blocks)\.(\d+)\.(?:.*\.)?(?:experts|block_sparse_moe|moe)\b")
 LISTED = ["dense", "sparse", "dense", "sparse", "sparse", "sparse"]
-# Rules that no default makes use of; the layers that have experts differ from all others of the type.
+# Rules that no default uses. Each setting changes which layers have experts.
 OPTIONS = [
     ("qwen3_moe", {"num_hidden_layers": 9, "decoder_sparse_step": 2, "mlp_only_layers": [3]}),
     ("qwen3_next", {"num_hidden_layers": 8, "decoder_sparse_step": 1, "mlp_only_layers": [0, 5]}),
@@ -59,7 +60,7 @@ def language_config(model_type, options):
 
 
 def experts_by_class(config):
-    """The numbers of the layers in which the class of the language model builds experts."""
+    """The numbers of the layers in which the language model's class builds experts."""
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = transformers.AutoModel.from_config(config)
@@ -82,7 +83,7 @@ def main():
                 seen.add(text)
                 expected = experts_by_class(config)
                 config.save_pretrained(folder)
-            except Exception as error:  # noqa: BLE001 (a class that cannot be built here)
+            except Exception as error:  # noqa: BLE001 (the class cannot be built here)
                 print(f"left out: {label}: {(str(error) or type(error).__name__).splitlines()[0][:100]}")
                 continue
             done = subprocess.run([COMMAND, folder], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What tests that compare with other programs need: those programs, or a message and a skipped test."""
+"""Finds the other programs that a test compares with; without them the test is skipped with a message."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
 def require(*modules):
-    """Goes on where the modules are: here, else in build/peers, else not at all."""
+    """Continues if the modules are found here or in build/peers; else skips the test."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""Checkpoints that transformers has saved, permuted, and loaded by transformers again: to the bit the same model.
+"""Checkpoints saved by transformers, permuted, and loaded again: the model's results are the same to the bit.
 
     tools/peers.sh && python3 tests/peers/permuted_checkpoints_test.py build/release/bin/evenkeel [--table]
 
@@ -37,7 +37,7 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-# Each with what its class is called, and the layers that have experts.
+# Each family's class name, its config, and the number of layers with experts.
 FAMILIES = {
     "mixtral": ("Mixtral", {"intermediate_size": 48, "num_hidden_layers": 2, "num_local_experts": EXPERTS}, 2),
     "qwen3_moe": (
@@ -60,8 +60,8 @@ FAMILIES = {
         2,
     ),
 }
-SEVERAL = (3, 40)  # tokens: sequences, and their length
-ONE_EACH = (97, 1)  # no token sees another
+SEVERAL = (3, 40)  # tokens: number of sequences, and their length
+ONE_EACH = (97, 1)  # tokens cannot attend to each other
 
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -92,7 +92,7 @@ def logits(folder, dtype=torch.float32, experts=None, tokens=SEVERAL):
 
 @contextlib.contextmanager
 def order_free_softmax():
-    """Softmax over experts, summed in float64 and rounded once: the order of experts does not show."""
+    """Replaces softmax over experts by one summed in float64 and rounded once: order has no effect."""
     softmax = torch.nn.functional.softmax
 
     def free(values, dim=None, dtype=None, **options):
@@ -108,7 +108,7 @@ def order_free_softmax():
 
 
 def tied_tokens(folder, dtype, tokens):
-    """Tokens that meet, in some layer, two equal router logits of which one is chosen and the other is not."""
+    """Tokens with tied router logits at the boundary of the top-k in some layer: one of the two is chosen."""
     model = load(folder, dtype)
     tied = torch.zeros(tokens[0] * tokens[1], dtype=torch.bool)
 
@@ -129,14 +129,14 @@ def tied_tokens(folder, dtype, tokens):
 
 
 def rows_keep_their_bits():
-    """Whether this machine's products give a router row the same bits wherever it stands."""
+    """Whether this machine's products give a router row the same bits at every position."""
     rows, order = torch.randn(EXPERTS, SIZES["hidden_size"]), torch.randperm(EXPERTS)
     hidden = torch.randn(120, SIZES["hidden_size"])
     return torch.equal((hidden @ rows.T)[:, order], hidden @ rows[order].T)
 
 
 def shuffled(family, seed):
-    """One list a layer: the expert that gets each new number. Whole groups stay together."""
+    """For each layer: the expert that gets each new number. Groups stay whole."""
     chance = random.Random(seed)
     groups = GROUPS if family == "deepseek_v3" else 1
     size = EXPERTS // groups
@@ -194,7 +194,7 @@ def compared(before, after, **how):
 
 
 def print_table():
-    """The largest difference over 3 x 40 tokens; in bfloat16 the tokens of 97 that differ, and those with a tie."""
+    """Prints the largest difference over 3 x 40 tokens; for bfloat16, how many of 97 tokens differ or tie."""
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     kinds = ["eager", "grouped_mm"] if int(transformers.__version__.split(".")[0]) >= 5 else [None]
     case = PermutedCheckpoints()

@@ -1,4 +1,4 @@
-// Prints a line of JSON for each config.json: its layers with experts, or why it was refused.
+// Prints one line of JSON for each config.json: its layers with experts, or the reason for refusing it.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

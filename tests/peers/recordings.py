@@ -1,4 +1,4 @@
-"""Recordings of one made-up model, as each system saves them: the same tokens in all of them, so the same true loads."""
+"""Recordings of one invented model, as each system saves them. All have the same tokens, and so the same true loads."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ import numpy as np
 
 @dataclass
 class Model:
-    """A model with dense layers; every layer with experts has its own hot experts, so that a shifted layer shows."""
+    """A model with dense layers. Each MoE layer has hot experts of its own, so that a shift by a layer shows."""
 
     hidden_layers: int
     moe_layers: list  # the model's layer numbers
     experts: int
     top_k: int
     tokens: int
-    config: dict  # what its config.json says of layers
-    mtp_layers: list = field(default_factory=list)  # layers of multi-token prediction that have experts
+    config: dict  # the keys of its config.json about layers
+    mtp_layers: list = field(default_factory=list)  # multi-token prediction layers with experts
     seed: int = 1
 
     def __post_init__(self):
@@ -40,13 +40,13 @@ class Model:
 
 
 def repeated_map(model, slots):
-    """A map of physical experts as a server may have had while it recorded: shifted by layer, with copies."""
+    """A map of physical experts that a server may have used while recording: shifted in each layer, with copies."""
     layers = np.arange(model.hidden_layers)[:, None]
     return (np.arange(slots)[None, :] + 3 * layers) % model.experts
 
 
 def physical_ids(model, layer, row):
-    """The ids of a layer as physical ones of a map's row, tokens alternating between the copies of an expert."""
+    """A layer's ids as physical ids of a map's row; tokens alternate between an expert's copies."""
     places = [np.flatnonzero(row == expert) for expert in range(model.experts)]
     ids = model.ids[layer]
     turn = np.arange(ids.size).reshape(ids.shape)
@@ -129,7 +129,7 @@ def vllm_stats(model, folder):
 
 
 def routed_experts(model, folder):
-    """As servers return them to a client: every hidden layer, dense ones filled with zeros."""
+    """As servers return them to a client: every hidden layer, with zeros for dense ones."""
     ids = np.zeros((model.tokens, model.hidden_layers, model.top_k), np.int32)
     for layer in model.moe_layers:
         ids[:, layer] = model.ids[layer]

@@ -1,11 +1,12 @@
-"""SGLang and vLLM rebalance by evenkeel where they are asked to: in their own modules, loaded by their own plugin loaders.
+"""SGLang and vLLM rebalance with evenkeel if asked to: tested in their own modules, with their own plugin loaders.
 
     EVENKEEL_PEERS=FOLDER PYTHONPATH=BUILD/python python3 tests/peers/server_hooks_test.py
 
-FOLDER holds unpacked wheels of sglang and vllm (servers.py). Only the modules that load plugins and rebalance are theirs;
-the packages above them, which need a server's whole environment, are left empty. vLLM's own test of its policy
-(tests/distributed/test_eplb_algo.py of its source) runs with ours in place where a folder of EVENKEEL_PEERS and pytest
-are there.
+FOLDER holds unpacked wheels of sglang and vllm (servers.py). Only the modules that load plugins and rebalance are the
+servers' own. The packages around them are left empty, since they need a server's whole environment. vLLM's own test of
+its policy (tests/distributed/test_eplb_algo.py of its source) runs against our policy, if a folder of EVENKEEL_PEERS
+has
+it and pytest is installed.
 """
 
 import importlib
@@ -34,7 +35,7 @@ from evenkeel import vllm as evenkeel_vllm  # noqa: E402
 from evenkeel._live import Windows, keep_slots  # noqa: E402
 
 EXPERTS, SLOTS, RANKS, GROUPS, NODES = 32, 40, 8, 4, 2
-# What vLLM's test demands of vLLM's algorithm alone: its very map among equally good ones, and its AssertionError.
+# Tests of vLLM that only its own algorithm passes: one of several equally good maps, and its AssertionError.
 THEIRS_ALONE = {"test_basic_rebalance", "test_parameter_validation"}
 
 
@@ -49,7 +50,7 @@ def random_weight(seed, *shape):
 
 
 class ServerTest(unittest.TestCase):
-    """With evenkeel installed, as far as the servers' plugin loaders can see, and the server's modules not yet loaded."""
+    """The servers' plugin loaders find evenkeel installed, and none of the server's modules is loaded yet."""
 
     server = source = None
 
@@ -97,7 +98,7 @@ class ServerTest(unittest.TestCase):
 
 
 class SwitchedOff:
-    """Of both servers, with `assert_as_it_was`."""
+    """Tests of both servers; they use `assert_as_it_was`."""
 
     def test_nothing_changes_and_nothing_is_imported_unless_asked_for(self):
         self.load_plugins()
@@ -218,7 +219,7 @@ class Vllm(SwitchedOff, ServerTest):
         self.assertEqual(policies.EPLB_POLICIES, {"default": policies.DefaultEplbPolicy})
 
     def test_the_default_policy_is_ours_with_the_shape_and_type_of_theirs(self):
-        policies = self.policies()  # loaded before, as the state that holds EPLB_POLICIES may be
+        policies = self.policies()  # loaded first, like the module that holds EPLB_POLICIES may be
         self.load_plugins("1")
         self.assertEqual(list(policies.EPLB_POLICIES), ["default"])
         policy = policies.EPLB_POLICIES["default"]
@@ -236,7 +237,7 @@ class Vllm(SwitchedOff, ServerTest):
                         self.assertTrue((worst[0] <= worst[1] + 1e-6).all(), worst)
 
     def worker(self):
-        """The function that vLLM's thread rebalances with, and what it is given of model and state."""
+        """The function with which vLLM's thread rebalances, and its arguments for model and state."""
         worker = servers.run_parts(
             servers.find_source("vllm/distributed/eplb/async_worker.py"),
             {"run_rebalance_experts"},

@@ -1,7 +1,7 @@
-"""How four servers read a placement, by their own code where it is found, alone, with stand-ins for what it imports.
+"""How four servers read a placement: their own code where it is found, with stand-ins for the modules it imports.
 
-A server's source is looked for in the folders that EVENKEEL_PEERS names (separated by ':') and where Python looks for
-packages: unpacked wheels of sglang and vllm, checkouts of vllm-ascend and TensorRT-LLM.
+A server's source is searched in the folders that EVENKEEL_PEERS names (separated by ':') and in Python's path: unpacked
+wheels of sglang and vllm, checkouts of vllm-ascend and TensorRT-LLM.
 """
 
 import ast
@@ -35,7 +35,7 @@ TRTLLM = "tensorrt_llm/llmapi/llm_args.py"
 
 
 def find_folder(path):
-    """The folder that a server's source file is below; None where there is none."""
+    """The folder that contains a server's source file; None if it is not found."""
     for folder in os.environ.get("EVENKEEL_PEERS", "").split(os.pathsep) + sys.path:
         if folder and Path(folder, path).is_file():
             return Path(folder)
@@ -43,13 +43,13 @@ def find_folder(path):
 
 
 def find_source(path):
-    """The text of a server's source file, wherever it is; None where there is none."""
+    """The text of a server's source file, from any folder; None if it is not found."""
     folder = find_folder(path)
     return None if folder is None else Path(folder, path).read_text(encoding="utf-8")
 
 
 def run_parts(text, wanted, namespace):
-    """Runs the functions and classes of a module that are `wanted` (all but imports for None) and nothing else."""
+    """Runs only the functions and classes of a module named in `wanted`; with None, everything except its imports."""
     tree = ast.parse(text)
 
     def keep(node):
@@ -58,7 +58,7 @@ def run_parts(text, wanted, namespace):
         return wanted is None or getattr(node, "name", None) in wanted
 
     tree.body = [ast.parse("from __future__ import annotations").body[0]] + [n for n in tree.body if keep(n)]
-    # Dataclasses look up the module they are defined in.
+    # Dataclasses look up the module in which they are defined.
     module = types.ModuleType("peer")
     module.__dict__.update(namespace, logger=logging.getLogger("peer"))
     sys.modules["peer"] = module
@@ -67,7 +67,7 @@ def run_parts(text, wanted, namespace):
 
 
 def class_parts(text, class_name, wanted):
-    """The text of a class with only those methods whose names begin with `wanted`."""
+    """The source of a class, with only the methods whose names begin with `wanted`."""
     (found,) = [node for node in ast.parse(text).body if getattr(node, "name", None) == class_name]
     found.body = [part for part in found.body if getattr(part, "name", "").startswith(wanted)]
     found.bases = []
@@ -75,14 +75,14 @@ def class_parts(text, class_name, wanted):
 
 
 def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, nodes=1, **how):
-    """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata. `how` it is started otherwise."""
+    """A rank's ExpertLocationMetadata in SGLang: its experts and its dispatch. `how` sets other start options."""
     options = {"init_expert_location": str(path), **how}
     sglang = sglang_locations(text, hidden_layers, experts, slots, ranks, nodes, **options)
     return sglang.compute_initial_expert_location_metadata(None, rank)
 
 
 def sglang_parts(locations, algorithm):
-    """`[layers, slots]`: the part of its expert's load that each slot computes, over the locations of all ranks."""
+    """`[layers, slots]`: the share of its expert's load that each slot computes, over the locations of all ranks."""
     parts = numpy.zeros(locations[0].physical_to_logical_map.shape)
     for location in locations:
         if algorithm == "static":
@@ -90,7 +90,7 @@ def sglang_parts(locations, algorithm):
             for of_layer, slots in zip(parts, chosen, strict=True):
                 numpy.add.at(of_layer, slots, 1 / len(locations))
             continue
-        # One of the valid slots at random, for each assignment.
+        # Each assignment goes to a random valid slot.
         for of_layer, experts in zip(parts, location.logical_to_all_physical_map.numpy(), strict=True):
             for slots in experts:
                 valid = slots[slots >= 0]
@@ -99,13 +99,13 @@ def sglang_parts(locations, algorithm):
 
 
 def sglang_location_by_eplb(text, logical_count, *, experts, slots, ranks):
-    """What SGLang rebalances to: its ExpertLocationMetadata, by the eplb_algorithms module that can be imported."""
+    """SGLang's ExpertLocationMetadata after rebalancing, with the eplb_algorithms module that is installed."""
     sglang = sglang_locations(text, len(logical_count), experts, slots, ranks, ep_dispatch_algorithm=None)
     return sglang.ExpertLocationMetadata.init_by_eplb(None, logical_count)
 
 
 def stand_in_elastic_ep():
-    """Elastic EP, whose module needs the whole server, is off."""
+    """Turns elastic EP off, since its module needs the whole server."""
     for name in ("sglang", "sglang.srt", "sglang.srt.elastic_ep", "sglang.srt.elastic_ep.elastic_ep"):
         module = sys.modules.setdefault(name, types.ModuleType(name))
     module.elastic_expanded_world_enabled = lambda: False
@@ -148,7 +148,7 @@ def sglang_locations(text, hidden_layers, experts, slots, ranks, nodes=1, **opti
 
 
 def vllm_initial_mapping(text, path, *, moe_layers, experts, slots):
-    """Map, inverse and number of copies that vLLM begins with; None where this vLLM loads no map from a file."""
+    """vLLM's initial map, its inverse and the copies' counts; None if this vLLM loads no map from a file."""
     if "_load_initial_mapping" not in text:
         return None
     state = run_parts(
@@ -204,7 +204,7 @@ def vllm_ascend(text):
 
 
 def trtllm_config(text, content, *, rank, ranks):
-    """TensorRT-LLM's load balancer config, set up for a rank; `content` is the file as YAML has it."""
+    """TensorRT-LLM's load balancer config, set up for one rank; `content` is the file's parsed YAML."""
 
     class StrictBaseModel(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(extra="forbid")

@@ -1,6 +1,6 @@
-"""compare() says what the command says, of files and of objects, with arrays over the steps.
+"""compare() gives what the command gives, for files and objects, with arrays over the steps.
 
-What the figures are is proven of the command and the library.
+The figures themselves are tested for the command and the library.
 """
 
 import csv

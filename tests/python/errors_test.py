@@ -1,4 +1,4 @@
-"""Whatever is wrong with an argument is an evenkeel.Error that names it; what can be copied can be pickled."""
+"""Any wrong argument raises an evenkeel.Error that names it; objects that can be copied can be pickled."""
 
 import copy
 import decimal
@@ -17,7 +17,7 @@ import evenkeel as ek
 
 
 class Odd:
-    """Has every conversion, and fails in each."""
+    """An object whose conversions all fail."""
 
     def fails(self, *arguments, **named):
         raise RuntimeError("odd")
@@ -26,7 +26,7 @@ class Odd:
 
 
 def odd_values():
-    """Values that callers pass by mistake, most of which fit no argument."""
+    """Values that callers pass by mistake; most of them fit no argument."""
     in_itself = []
     in_itself.append(in_itself)
     numbers = [True, 2.5, -1, 0, 3, 2**40, 2**63, 2**64, 10**400, 10**5000, 1e308, 1j, float("nan"), float("inf")]
@@ -42,7 +42,7 @@ def odd_values():
 
 
 def public_calls():
-    """Every public call by its name, with arguments that it takes."""
+    """Every public call: its name, and valid arguments."""
     profile = ek.RoutingProfile(loads=[[1, 2], [3, 4]])
     placement = ek.Placement.contiguous(2, 2, 2)
     known = ek.RoutingProfile(loads=[[1, 2], [3, 4]], transitions=[[[1, 2], [3, 4]]])
@@ -97,7 +97,7 @@ class EveryCall(PackageTest):
                     try:
                         call(**arguments | {name: value})
                     except ek.InvalidArgument as error:
-                        said = error.data["argument"].split(" of ")[0]  # homes of expert 0
+                        said = error.data["argument"].split(" of ")[0]  # "homes of expert 0" becomes "homes"
                         self.assertTrue(said in names or name == "path", f"{called}: {name}: {error}")
                     except ek.Error as error:
                         self.assertTrue(error.data)
@@ -122,7 +122,7 @@ class EveryCall(PackageTest):
             (lambda: ek.plan([1], ranks=1, planner="levle"), "level"),
             (lambda: ek.place(profile, ranks=2, solver="exat"), "exact"),
             (lambda: ek.place(profile, ranks=2, redundant_experts="aut"), "auto"),
-            (lambda: ek.place(profile, topology="8xh10"), "8xh100"),  # which the library says
+            (lambda: ek.place(profile, topology="8xh10"), "8xh100"),  # this suggestion comes from the C++ library
             (lambda: placement.save("x", format="sglan"), "sglang"),
             (lambda: profile.save("x.jso"), "json"),
             (lambda: ek.RoutingProfile("x", as_="count"), "counts"),

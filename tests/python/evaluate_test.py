@@ -1,6 +1,6 @@
-"""evaluate() and place() of several recordings say what the command says, of files and of objects.
+"""evaluate(), and place() with several recordings, give what the command gives, for files and objects.
 
-What the figures are is proven of the command and the library.
+The figures themselves are tested for the command and the library.
 """
 
 import json
@@ -27,7 +27,7 @@ def assert_same_qualities(test, qualities, shown):
 
 class EvaluateTest(PackageTest):
     def written(self):
-        """Paths of counts of 30 steps, and of a file of costs."""
+        """Writes counts of 30 steps and a file of costs; returns their paths."""
         window, cost = self.folder / "w.npz", self.folder / "c.json"
         np.savez(window, counts=np.random.default_rng(1).integers(0, 99, (30, 8, 32)))
         rates = {"flops_per_second": 3e11, "weight_bytes_per_second": 1e10, "link_bytes_per_second": 2e9}
@@ -152,7 +152,7 @@ class VerdictOfPlace(EvaluateTest):
 class PlaceOfSeveral(PackageTest):
     def setUp(self):
         super().setUp()
-        # The last is a thousand times as long, so that a sum would hear of it alone.
+        # The last recording is a thousand times as long, so that it alone would decide a sum.
         self.recordings = [random_profile(10), random_profile(11), random_profile(12, scale=1000)]
 
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")

@@ -1,4 +1,4 @@
-"""The package imports what is large only on request, and knows its version."""
+"""The package imports large modules only on request, and knows its version."""
 
 import re
 import subprocess

@@ -1,5 +1,5 @@
-"""Files as people's tools really write them are read right: collected ones, which their README lists, and arrays that
-are made here and counted by numpy. What a format means is proven of the library (tests/io)."""
+"""Files as people's tools really write them are read correctly: collected files, which their README lists, and arrays
+made here and counted by numpy. What each format means is tested in the library (tests/io)."""
 
 import numpy as np
 from support import PackageTest
@@ -13,7 +13,7 @@ OF_STEPS = {"axes": "steps,layers,experts"}
 
 
 def loads_of(ids, experts):
-    """Of [tokens, layers, k], -1: no expert."""
+    """The loads of ids `[tokens, layers, k]`, where -1 is no expert."""
     return np.array([np.bincount(layer[layer >= 0], minlength=experts) for layer in ids.swapaxes(0, 1)])
 
 
@@ -23,7 +23,7 @@ class KindsTest(PackageTest):
         self.draw = np.random.default_rng(1)
 
     def write(self, name, array, key=None):
-        """An array alone or under a key, in the container that the name ends in."""
+        """Writes an array, alone or under a key, in the container that the name's suffix says."""
         path = self.folder / name
         if path.suffix == ".npy":
             np.save(path, array)
@@ -36,11 +36,11 @@ class KindsTest(PackageTest):
         return path
 
     def loads(self, layers, experts, most=1000):
-        """Counts with a few hot experts, which are others in every layer; none is 0."""
+        """Counts with a few hot experts, different in every layer; none is 0."""
         return (1 + self.draw.random((layers, experts)) ** 4 * most).astype(int)
 
     def ids(self, tokens, layers, k, experts):
-        """Distinct experts in every token; the last expert is chosen somewhere."""
+        """Distinct experts for every token; the last expert is chosen at least once."""
         ids = np.argsort(self.draw.random((tokens, layers, experts)), axis=2)[:, :, :k]
         ids[0, 0] = range(experts - k, experts)
         return ids
@@ -62,8 +62,7 @@ def range_of(first, last):
 
 
 class Collected(KindsTest):
-    # What is said of each; layers and experts, the layers' numbers, all assignments and the most of an expert, as numpy
-    # counts them.
+    # Each file's options, then numpy's counts: layers and experts, the layers' numbers, all assignments, and the largest.
     FILES = [
         ("F12_deepseek_shape", {}, (58, 256), range_of(3, 60), 49416603, 103049),
         ("B12_trt_stats/whole", {}, (2, 8), [3, 4], 850, 95),
@@ -95,7 +94,7 @@ class Collected(KindsTest):
                     self.assert_asked(path, next(iter(said.values())))
 
     def test_placements_have_the_homes_that_they_have(self):
-        # Their ranks, layers and slots, and the homes of the first layer's first expert and of the last one's last.
+        # Ranks, layers, slots, and the homes of two experts: the very first and the very last.
         for name, ranks, layers, slots, homes in [
             ("C_placements/trt_pyyaml_all_flow.yaml", 8, [1, 2, 3], 80, [[7], [6]]),
             ("C_placements/trt_as_json.yaml", 8, [1, 2, 3], 80, [[7], [6]]),
@@ -107,7 +106,7 @@ class Collected(KindsTest):
                 last = (placement.num_layers - 1, placement.num_experts - 1)
                 self.assertEqual([placement.homes(0, 0), placement.homes(*last)], homes)
         self.assert_raises(ek.ParseError, "is a placement, not routing", ek.RoutingProfile, self.case(name))
-        four = ek.Placement.load(self.case(name), num_ranks=4, layers=[1, 2, 3, 4])  # of the five, those asked for
+        four = ek.Placement.load(self.case(name), num_ranks=4, layers=[1, 2, 3, 4])  # four of the five layers
         self.assertEqual((four.layers, four.homes(3, 15)), ([1, 2, 3, 4], [1]))
         unnamed = self.case("C_placements/phy2log_tensor.pt")
         self.assert_asked(unnamed, "physical_to_logical_map")
@@ -117,7 +116,7 @@ class Ids(KindsTest):
     def test_layers_of_nothing_but_one_id_are_dense(self):
         for name, key, tokens, hidden, layers, k, experts, dtype in [
             ("a.npz", "routed_experts", 150, 12, [1, 3, 5, 7, 9, 11], 2, 16, np.int16),
-            ("c.npy", None, 1, 6, range(2, 6), 4, 31, np.int16),  # one token tells as much
+            ("c.npy", None, 1, 6, range(2, 6), 4, 31, np.int16),  # one token is enough to tell
         ]:
             with self.subTest(name, key=key, tokens=tokens, hidden=hidden, experts=experts, dtype=dtype):
                 ids = self.ids(tokens, len(layers), k, experts)
@@ -127,7 +126,7 @@ class Ids(KindsTest):
                 self.assert_read(self.write(name, array, key), loads_of(ids, experts), list(layers), "dense", **said)
 
     def test_rows_of_one_id_are_tokens_absent_from_a_layer(self):
-        for k, filler in [(8, 0), (4, 3), (2, 5), (4, 31)]:  # 31 is no expert: it only fills rows
+        for k, filler in [(8, 0), (4, 3), (2, 5), (4, 31)]:  # id 31 is not an expert, and only fills rows
             with self.subTest(k=k, filler=filler):
                 ids = self.ids(90, 4, k, 31).reshape(-1, k)
                 rows = [7, 8, 40, 101, 333]
@@ -174,14 +173,14 @@ class Ids(KindsTest):
                 message = f"num_experts: {path}: id 255 stands beside ids up to 159"
                 self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, path, **OF_TRACE)
                 self.assert_read(path, loads_of(ids, 160), num_experts=160, **OF_TRACE)
-        ids = self.ids(200, 3, 8, 256)  # of a model that has as many
+        ids = self.ids(200, 3, 8, 256)  # of a model with 256 experts
         self.assert_read(self.write("i.npy", ids.astype(np.uint8)), loads_of(ids, 256), **OF_TRACE)
 
     def test_two_fillers_are_asked_about_and_told(self):
         chosen = self.ids(80, 3, 6, 60)
         chosen[:, :, 4:] = -1
         in_places, rows, token = (chosen.copy() for _ in range(3))
-        in_places[0, 0, 0] = in_places[3, 1, 1] = -2  # in rows that have the other one too
+        in_places[0, 0, 0] = in_places[3, 1, 1] = -2  # in rows that also have the other filler
         rows[0, 2] = rows[3, 1] = -2
         token[5] = -2
         for where, ids in [("places", in_places), ("rows", rows), ("token", token)]:
@@ -199,7 +198,7 @@ class Ids(KindsTest):
 
     def test_ids_that_repeat_by_themselves_stand_by_the_name_topk_ids(self):
         ids = np.array([(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]).reshape(400, 3, 2)
-        path = self.write("r.npy", ids)  # many a token has one id twice, of any id
+        path = self.write("r.npy", ids)  # many tokens have an id twice, and with different ids
         message = "rows name one id 2 times, 0 or 4, which no router does"
         self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, path, **OF_TRACE)
         path = self.write("r.safetensors", ids, "topk_ids")
@@ -243,7 +242,7 @@ class ColumnsOfTables(KindsTest):
         path = self.folder / "c.csv"
         path.write_text("".join(f"{n},{n * 7 % 5},{n * 3 % 4 + 1}\n" for n in range(3, 9)))
         self.assert_asked(path, "layer,experts...: 6 layers of 2 experts")
-        # Its name may say that MoE layers are counted; which of the model's they are says an option.
+        # The column's name may say that MoE layers are counted; an option says their layer numbers.
         path.write_text(
             "moe_layer,expert,count\n" + "".join(f"{n},{e},{n + e + 1}\n" for n in range(3) for e in range(4))
         )

@@ -1,7 +1,8 @@
-"""Rebalancing from the map in use: what moves, which windows count, what a server goes on with, and what it logs.
+"""Rebalancing from the map in use: what moves, which windows count, what a server continues with, and what it logs.
 
-Maps are measured anew from their slots. A rank that has seen the same windows, or fewer where they do not count, must
-come to the same map.
+Maps are judged by their slots alone. A rank that saw the same windows, or only fewer of those that no longer count,
+must
+get the same map.
 """
 
 import logging
@@ -37,18 +38,18 @@ def popularity(seed, layers=LAYERS, experts=EXPERTS):
 
 
 def first_map(weight, sizes=SIZES):
-    """As a server has it that began on these loads."""
+    """The map of a server that started on these loads."""
     return next_map(weight, np.full((len(weight), sizes.num_replicas), -1), sizes, Windows(), Options(), LOGGER)
 
 
 def homes(phy2log, ranks=4):
-    """Pairs of layer, rank and expert."""
+    """The set of (layer, rank, expert)."""
     layers = phy2log.reshape(len(phy2log), ranks, -1)
     return {(at, rank, int(e)) for at, layer in enumerate(layers) for rank, own in enumerate(layer) for e in own}
 
 
 def max_over_mean(windows, phy2log, ranks=4):
-    """Mean of layers, in each the worst window."""
+    """The worst window's max/mean in each layer, averaged over layers."""
     worst = []
     for layer, slots in enumerate(phy2log):
         copies = np.bincount(slots, minlength=windows[0].shape[1])
@@ -58,7 +59,7 @@ def max_over_mean(windows, phy2log, ranks=4):
 
 
 class Rank:
-    """One rank of a server, which has its own windows."""
+    """One rank of a server, with its own windows."""
 
     def __init__(self, live, sizes=SIZES, options=None):
         self.live, self.sizes, self.options, self.windows = live, sizes, options or Options(), Windows()
@@ -76,7 +77,7 @@ class LiveTest(PackageTest):
             os.environ.pop(variable, None)
 
     def logged(self, call, *arguments, level="INFO", logger=LOGGER):
-        """What the call returns, and its only line."""
+        """Returns the call's result, and the only line that it logged."""
         with self.assertLogs(logger, level) as caught:
             result = call(*arguments)
         self.assertEqual(len(caught.records), 1, caught.output)
@@ -160,7 +161,7 @@ class WhichWindowsCount(LiveTest):
             for seed in range(2, 7):
                 veteran.rebalance(popularity(seed))
             newcomer = Rank(veteran.live, options=Options(windows=most))
-            for seed in range(8 - most, 7):  # the last but one
+            for seed in range(8 - most, 7):  # all but the last window
                 newcomer.windows.add(popularity(seed), SIZES, most)
             np.testing.assert_array_equal(newcomer.rebalance(popularity(7)), veteran.rebalance(popularity(7)))
 
@@ -186,7 +187,7 @@ class WhichWindowsCount(LiveTest):
     def test_a_rank_that_comes_later_decides_as_the_others_do(self):
         larger = SIZES._replace(num_replicas=30, num_ranks=5)
         for sizes, live in [
-            (larger, np.pad(first_map(popularity(1)), ((0, 0), (0, 6)), constant_values=-1)),  # grown by a rank
+            (larger, np.pad(first_map(popularity(1)), ((0, 0), (0, 6)), constant_values=-1)),  # grown by one rank
             (SIZES, np.tile(np.r_[np.arange(16), [-1] * 8], (LAYERS, 1))),  # a rank was replaced
         ]:
             veteran = Rank(first_map(popularity(1)))
@@ -194,7 +195,7 @@ class WhichWindowsCount(LiveTest):
                 veteran.rebalance(popularity(seed))
             veteran.live, veteran.sizes = live, sizes
             newcomer = Rank(live, sizes)
-            newcomer.rebalance(np.zeros((LAYERS, EXPERTS)))  # vLLM's dry run at the start of a process
+            newcomer.rebalance(np.zeros((LAYERS, EXPERTS)))  # vLLM's dry run when a process starts
             newcomer.live = live
             for seed in range(5, 8):
                 np.testing.assert_array_equal(veteran.rebalance(popularity(seed)), newcomer.rebalance(popularity(seed)))
@@ -357,7 +358,7 @@ class InVllm(LiveTest):
 
 
 class InSglang(LiveTest):
-    """With the map where SGLang keeps it; arrays, where SGLang has tensors."""
+    """Keeps the map where SGLang keeps it, in arrays instead of tensors."""
 
     def setUp(self):
         super().setUp()

@@ -1,6 +1,6 @@
-"""place() says what the command says, in Python's types, and refuses the rest.
+"""place() gives what the command gives, in Python types, and refuses invalid input.
 
-How good placements are and what figures mean is proven of the library (tests/placement).
+The quality of placements and the meaning of figures are tested in the library (tests/placement).
 """
 
 import json
@@ -163,7 +163,7 @@ class Place(PackageTest):
         self.assert_interrupted(ek.place, profile, 8, within=20, **named)
 
     def test_other_threads_run_while_it_solves(self):
-        """Were the interpreter held, a thread that counts would stand still but for the moments around the solve."""
+        """Fails if the solver holds the interpreter lock: a counting thread would then hardly run during the solve."""
         profile, count, stop = random_profile(8, layers=40, experts=128), [0], threading.Event()
 
         def work():
@@ -179,7 +179,7 @@ class Place(PackageTest):
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(stop.set)
-        for _ in range(4):  # another process may take the processor for a while
+        for _ in range(4):  # retry, since another process may take the processor for a while
             solving = counted(lambda: ek.place(profile, 16, objective="joint"))
             if solving > 0.2 * counted(lambda: time.sleep(0.2)):
                 return
@@ -187,7 +187,7 @@ class Place(PackageTest):
 
 
 class LayersWithoutLoad(PackageTest):
-    """Kept, level whatever their homes, and said."""
+    """Layers without load are kept, count as level with any homes, and are reported."""
 
     def test_are_level_and_said(self):
         for loads, empty, before in [

@@ -1,4 +1,4 @@
-"""Placements hold the homes they were given, in every file."""
+"""Placements keep the homes they were given, in every file format."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class Placements(PackageTest):
         np.testing.assert_array_equal(np.frombuffer(content[8 + length :], "<i8").reshape(2, 3), ranks)
 
     def test_a_mapping_has_the_rights_of_any_new_file_and_the_umask_is_not_touched(self):
-        """The umask is the process's: between two calls of os.umask, files of other threads would be open to all."""
+        """The umask belongs to the process. Changing it briefly would open other threads' files to everyone."""
         before = os.umask(0o027)
         self.addCleanup(os.umask, before)
         (self.folder / "any").write_text("")
@@ -81,7 +81,7 @@ class Placements(PackageTest):
         self.assertEqual(modes, [0o640, 0o640])
 
     def test_a_mapping_that_is_replaced_keeps_its_mode_whatever_its_name(self):
-        path = self.folder / f"{'é' * 121}x.safetensors"  # as long as a file system has names
+        path = self.folder / f"{'é' * 121}x.safetensors"  # the longest name that file systems allow
         for mode in [0o600, 0o444]:
             path.write_text("before")
             path.chmod(mode)

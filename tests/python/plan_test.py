@@ -1,6 +1,6 @@
-"""plan() gives what the command `evenkeel plan --json` prints, where the command is there, and what is Python's own.
+"""plan() gives what the command `evenkeel plan --json` prints, if the command is there, and Python's own errors.
 
-Plans are proven of the library (tests/balance).
+Plans are tested in the library (tests/balance).
 """
 
 import json
@@ -41,7 +41,7 @@ class Plan(PackageTest):
                     self.assertEqual(plan.rank_loads.tolist(), printed["rank_loads"])
 
     def on_links(self, *words, counts, **options):
-        """On two nodes of two ranks with a link a ninth as fast between them: the plan, and what the command prints."""
+        """Plans on two nodes of two ranks, joined at a ninth of the inner rate; also runs the command."""
         links, loads = self.folder / "links.json", self.folder / "counts.json"
         links.write_text(json.dumps({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
                                      "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}}))  # fmt: skip
@@ -51,7 +51,7 @@ class Plan(PackageTest):
 
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
     def test_plans_over_links_and_predicts_as_the_command_does(self):
-        counts = [[4000, 0] + [250] * 6 for _ in range(4)]  # of docs/decisions.md
+        counts = [[4000, 0] + [250] * 6 for _ in range(4)]  # the example of docs/decisions.md
         plan, printed = self.on_links("--planner", "level", counts=counts)
         self.assertEqual(plan.rank_loads.tolist(), [9000, 9000, 2000, 2000])
         self.assertEqual(f"{plan.predicted.seconds:.6f}", "0.010995")

@@ -1,4 +1,4 @@
-"""Profiles from arrays and files hold what was counted."""
+"""Profiles from arrays and files contain what was counted."""
 
 import json
 import pickle
@@ -50,7 +50,7 @@ class Profile(PackageTest):
         self.assert_raises(ek.InvalidArgument, "", profile.add, ek.RoutingProfile(loads=loads))
 
     def test_grows_in_several_threads_while_others_read_it_whole(self):
-        """Every number is 1 before and grows by 1 an addition, so whatever is read has one number everywhere."""
+        """Every number starts at 1 and grows by 1 with each addition, so all numbers of a consistent read are equal."""
         one = ek.RoutingProfile(loads=np.ones((4, 256)), transitions=np.ones((3, 256, 256)))
         grows = ek.RoutingProfile(loads=one.loads, transitions=one.transitions)
 

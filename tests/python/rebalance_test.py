@@ -1,6 +1,6 @@
-"""rebalance_experts() drops in for EPLB's: its shapes and types, and a balance that is never worse.
+"""rebalance_experts() replaces EPLB's: the same shapes and types, and a balance that is never worse.
 
-With EVENKEEL_EPLB naming a checkout of deepseek-ai/EPLB (and torch at hand), the original runs beside it.
+If EVENKEEL_EPLB names a checkout of deepseek-ai/EPLB (and torch is installed), the original runs beside it.
 """
 
 import importlib
@@ -20,7 +20,7 @@ except ImportError:
 
 EPLB = os.environ.get("EVENKEEL_EPLB", "")
 
-# experts, replicas, groups, nodes, GPUs: hierarchical, global because of the groups, without copies.
+# Experts, replicas, groups, nodes, GPUs. Kinds: hierarchical, global because of the groups, without copies.
 CASES = [(12, 16, 4, 2, 8), (64, 80, 8, 2, 16), (60, 64, 1, 2, 16), (32, 32, 4, 4, 8), (16, 40, 1, 1, 8)]
 
 
@@ -36,7 +36,7 @@ def max_over_mean(weight, phy2log, logcnt, gpus):
 
 class Rebalance(PackageTest):
     def check(self, maps, experts, replicas):
-        """Shapes and types; what the maps say is proven of the library (tests/placement/replicas)."""
+        """Checks shapes and types; the maps' contents are tested in the library (tests/placement/replicas)."""
         phy2log, log2phy, logcnt = maps
         layers = len(phy2log)
         self.assertEqual([each.dtype for each in maps], [np.int64] * 3)
@@ -50,7 +50,7 @@ class Rebalance(PackageTest):
     def test_takes_what_eplbs_readme_shows(self):
         weight = np.array([[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
                            [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]])  # fmt: skip
-        # What the README prints for 16 replicas, 4 groups, 2 nodes, 8 GPUs.
+        # The map that EPLB's README prints for 16 replicas, 4 groups, 2 nodes, 8 GPUs.
         theirs = np.array([[5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1],
                            [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1]])  # fmt: skip
         counts = np.array([np.bincount(row, minlength=12) for row in theirs])
@@ -94,7 +94,7 @@ class Rebalance(PackageTest):
                     self.assertEqual((a.dtype, a.device, a.dim()), (b.dtype, b.device, b.dim()))
                 self.assertEqual(ours[0].shape, theirs[0].shape)
                 self.assertEqual(ours[2].shape, theirs[2].shape)
-                for maps in (ours, theirs):  # what we check is what they mean
+                for maps in (ours, theirs):  # the checks apply to EPLB's maps too
                     self.check([each.numpy() for each in maps], experts, replicas)
                 worst = [
                     max_over_mean(weight.numpy(), each[0].numpy(), each[2].numpy(), gpus) for each in (ours, theirs)

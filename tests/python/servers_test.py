@@ -1,6 +1,6 @@
-"""The entry points into SGLang and vLLM: off unless asked for, and what they do then, against stand-ins for the servers.
+"""The entry points into SGLang and vLLM: off unless asked for, and tested against stand-ins for the servers.
 
-tests/peers/server_hooks_test.py does the same in the servers' own modules.
+tests/peers/server_hooks_test.py tests the same in the servers' own modules.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from support import REPOSITORY, PackageTest
 import evenkeel as ek
 from evenkeel import _live, sglang
 
-# Modules of a server by name, as far as `register` looks at it.
+# A server's modules by name, with the parts that `register` uses.
 SGLANG = {
     "sglang.srt.plugins.hook_registry": """
         from enum import Enum
@@ -47,7 +47,7 @@ VLLM = {
         """,
 }
 SERVERS = {"sglang": SGLANG, "vllm": VLLM}
-# `register` under each value of the switch; then what was imported of the server.
+# Calls `register` with each value of the switch, then prints the server's modules that were imported.
 REPORT = """
 import os, sys
 from evenkeel import {server}
@@ -87,7 +87,7 @@ class EntryPoints(PackageTest):
             (path / "__init__.py").write_text("\n".join(line[8:] for line in lines))
 
     def register(self, server, *switches, more=""):
-        """In a process of its own, which finds what is in the folder."""
+        """Runs `register` in a new process that can import what is in the folder."""
         path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
         script = REPORT.format(server=server, switches=switches) + more
         command = [sys.executable, "-c", script]
@@ -139,7 +139,7 @@ class EntryPoints(PackageTest):
             with self.subTest(server=server), mock.patch.dict(os.environ, EVENKEEL_WINDOWS="-1"):
                 self.assertEqual(
                     self.register(server, "0").returncode, 0
-                )  # it is not looked at where the switch is off
+                )  # the option is not read if the switch is off
                 done = self.register(server, "1")
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("EVENKEEL_WINDOWS: '-1'; allowed: a ", done.stderr)
@@ -173,7 +173,7 @@ class EntryPoints(PackageTest):
 
 
 class InSglang(PackageTest):
-    """`rebalance` on arrays; SGLang gives tensors."""
+    """Calls `rebalance` with arrays, where SGLang gives tensors."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,7 @@
-"""The same file is the same thing to every command and to Python: the same loads, layer numbers and homes, or the same
-refusal. What they are is proven of the library (tests/io)."""
+"""Every command and Python read a file alike: the same loads, layer numbers and homes, or the same refusal.
+
+What those are is tested in the library (tests/io).
+"""
 
 import json
 import subprocess
@@ -14,7 +16,7 @@ import evenkeel as ek
 @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
 class Shapes(PackageTest):
     def call(self, *words):
-        """What the command prints, or the type and message of the error that it refuses with."""
+        """What the command prints, or the type and message of its error."""
         done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True, cwd=self.folder)
         self.assertIn(done.returncode, (0, 2, 3, 4), (words, done.stderr))
         out = json.loads(done.stdout)
@@ -25,7 +27,7 @@ class Shapes(PackageTest):
         return profile.layers, profile.loads.tolist()
 
     def assert_all_read(self, path, words=(), **said):
-        """Layer numbers and loads by `profile` and `convert`; of `place` the shape, of `plan` loads of the first layer."""
+        """Compares layers and loads of `profile` and `convert`, the shape of `place`, and the first layer of `plan`."""
         numbers, loads = shape = self.by_python(path, **said)
         for command in (["profile", path, *words, "-o", "p.npz"], ["convert", path, "p.npz", *words]):
             self.call(*command)

@@ -1,7 +1,7 @@
-"""Files that tell their steps apart are judged step by step, by read_steps(), evaluate() and the command.
+"""Files with separate steps are judged step by step, by read_steps(), evaluate() and the command.
 
-Which steps a file tells apart is proven of the library (tests/io/steps_test.cpp and sglang_recording_test.cpp); here, of
-SGLang's recordings, what takes more than one file or a damaged one.
+Which files have separate steps is tested in the library (tests/io/steps_test.cpp and sglang_recording_test.cpp). Here,
+SGLang's recordings are tested with several files or a damaged one.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ STEPS, LAYERS, EXPERTS, RANKS = 21, 3, 16, 4
 
 
 def drawn_counts(seed):
-    """[steps, layers, experts]; the hot experts of a step are not those of another."""
+    """[steps, layers, experts]; each step has other hot experts."""
     draw = np.random.default_rng(seed)
     counts = draw.lognormal(3, 1.2, (STEPS, LAYERS, EXPERTS)).astype(np.int64)
     return counts * (draw.random(counts.shape) < 0.8)
 
 
 def max_over_mean(counts):
-    """[steps, layers] of contiguous homes."""
+    """[steps, layers]: max/mean under contiguous homes."""
     loads = counts.reshape(*counts.shape[:2], RANKS, -1).sum(axis=3)
     return loads.max(axis=2) / loads.mean(axis=2)
 
@@ -52,7 +52,7 @@ class Steps(PackageTest):
 
 
 class OfSglang(PackageTest):
-    """Physical experts: a map with four copies in each layer, and what was counted by it."""
+    """Recordings of physical experts: a map with four copies in each layer, and counts by that map."""
 
     def setUp(self):
         super().setUp()
@@ -60,7 +60,7 @@ class OfSglang(PackageTest):
         self.maps = np.stack([draw.permutation([*range(EXPERTS), *range(4)]) for _ in range(LAYERS)])
 
     def by_pass(self, counts):
-        """Of counts by expert, by physical expert: the first copy has all."""
+        """Converts counts by expert to counts by physical expert: the first copy gets everything."""
         first = np.stack([[np.flatnonzero(row == e)[0] for e in range(EXPERTS)] for row in self.maps])
         loads = np.zeros((len(counts), *self.maps.shape), np.int64)
         np.put_along_axis(loads, np.broadcast_to(first, counts.shape), counts, axis=2)
@@ -88,7 +88,7 @@ class OfSglang(PackageTest):
         part = np.random.default_rng(10).integers(0, counts + 1)
         for rank, of_rank in enumerate((part, counts - part)):
             records = self.records(self.by_pass(of_rank), rank)
-            # A draft model's pass has a number of its own that may be met again, and no load.
+            # A draft model's pass has its own number, which may repeat another pass's, and no load.
             records += self.records([np.zeros(self.maps.shape)], rank, first=13)
             self.save(f"ranks/expert_distribution_recorder_1.0_{rank}.pt", records)
         self.assert_steps(self.folder / "ranks", counts)

@@ -1,5 +1,4 @@
-"""What the tests of the Python package share: a folder of one's own, random arrays, and errors that are held to message
-and data."""
+"""Shared by the tests of the Python package: a temporary folder, random arrays, and checks of errors."""
 
 import json
 import os
@@ -17,10 +16,10 @@ import numpy as np
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRACE = REPOSITORY / "data" / "tiny-moe" / "routing_step1563.npz"
 RECORDINGS = REPOSITORY / "tests" / "io" / "data"
-# Small inputs that people's tools really produce: beside a checkout of ours, where there are any.
+# Small inputs that people's tools really produce: in a folder beside a checkout of ours, if there is one.
 CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
-sys.path.append(str(REPOSITORY / "tests" / "cli"))  # writers of files, which the command's tests use as well
-# The command that says the same as the package; empty where there is none.
+sys.path.append(str(REPOSITORY / "tests" / "cli"))  # file writers that the command's tests also use
+# The command that gives the same results as the package; empty if there is none.
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
@@ -31,14 +30,14 @@ def said_by_command(*words):
 
 
 def random_arrays(seed, layers, experts):
-    """Loads and transitions, some experts much busier than others."""
+    """Loads and transitions in which some experts are much busier than others."""
     draw = np.random.default_rng(seed)
     transitions = draw.integers(0, 200, (layers - 1, experts, experts)) ** 2
     return draw.lognormal(5, 1, (layers, experts)).astype(int), transitions
 
 
 def write_sparse_trace(path, tokens):
-    """[tokens, 4, 4] zeros as npy, a hole in the file: quickly made, and long to read."""
+    """Writes zeros [tokens, 4, 4] as npy in a sparse file, which is quick to make and takes long to read."""
     header = f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({tokens}, 4, 4), }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
     with path.open("wb") as file:
@@ -51,14 +50,14 @@ class PackageTest(unittest.TestCase):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def case(self, name):
-        """A path among the collected files, or a skipped test."""
+        """The path of a collected file; skips the test if it is missing."""
         if not (CASES / name).exists():
             self.skipTest(f"{CASES} has no {name}")
         return CASES / name
 
     def assert_interrupted(self, call, *arguments, within=1.5, **named):
-        """Ctrl-C ends the call, and soon: in so many seconds."""
-        # A shell's background jobs begin with the signal ignored.
+        """Checks that Ctrl-C ends the call within `within` seconds."""
+        # A shell starts background jobs with the signal ignored.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
@@ -67,7 +66,7 @@ class PackageTest(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, within)
 
     def assert_raises(self, error_type, message, call, *arguments, **named):
-        """The error's type, a part of its sentence, and that its data are in the sentence."""
+        """Checks the error's type, a part of its message, and that it has data; returns the error."""
         with self.assertRaises(error_type) as caught:
             call(*arguments, **named)
         self.assertIn(message, str(caught.exception))

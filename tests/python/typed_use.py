@@ -1,4 +1,4 @@
-"""Not run but type-checked: what a caller with strict types may rely on."""
+"""Type-checked, not run: what a caller with strict types may rely on."""
 
 from typing import assert_type
 

@@ -1,4 +1,4 @@
-// Laws that every communicator keeps for a GPU's bytes, whoever carries them.
+// Laws that every communicator must keep for a GPU's bytes, whatever its transport.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline void gathers_in_rank_order(Communicator& comm, Arena& arena, CudaStream& 
   EXPECT_EQ(all.read(), expected);
 }
 
-// All pairs, again and again out of the same buffers, and no wait on the host between.
+// Exchanges between all pairs, repeatedly and from the same buffers, without waiting on the host in between.
 inline void exchanges_in_stream_order(Communicator& comm, Arena& arena, CudaStream& stream) {
   constexpr std::int64_t kRounds = 20;
   const std::int64_t me = comm.rank().value();

@@ -34,10 +34,10 @@ class DeviceMemory {
 
   T* data() const { return data_; }
   std::size_t size() const { return count_; }
-  // Bytes that are no number in any type: whatever reads them shows.
+  // Fills with bytes that are NaN in floating-point types, so that reading them is noticed.
   void poison() { fill(0xff); }
   void clear() { fill(0); }
-  // Waits for all work of the device.
+  // Waits for all work on the device.
   std::vector<T> read() const {
     std::vector<T> values(count_);
     EVENKEEL_CUDA_CALL(cudaDeviceSynchronize, );

@@ -1,4 +1,4 @@
-// Values in an arena of a GPU, written and read by a stream.
+// Values in a GPU's arena, written and read through a stream.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class DeviceValues {
     write(values);
   }
 
-  // Both wait, since what the host holds may be gone next.
+  // Both wait for the copy, since the host's memory may be freed next.
   void write(const std::vector<T>& values) {
     stream_.copy(buffer_.data(), values.data(), values.size() * sizeof(T));
     stream_.synchronize();

@@ -1,10 +1,9 @@
-// A device without hardware that does its work as late, and in as odd an order, as its streams and events
-// allow.
+// A simulated device that does its work as late, and in as unusual an order, as its streams and events allow.
 //
-// Work handed to a FakeStream is only noted down, with what it comes after: the work before it on its stream,
-// and the events its stream was told to wait for. Nothing is done before somebody waits for it on the host;
-// then what must be done is, in a random order that keeps those dependencies and nothing else. So a missing
-// wait shows in the bytes.
+// Work given to a FakeStream is only recorded, together with its dependencies: the work before it on the
+// stream, and the events that the stream was told to wait for. It runs only once the host waits for it. Then
+// the device does the required work in a random order that respects these dependencies and nothing else. So a
+// missing wait changes the resulting bytes.
 #pragma once
 
 #include <atomic>
@@ -29,14 +28,14 @@ class FakeDevice {
 
   explicit FakeDevice(std::uint64_t seed) : random_(seed) {}
 
-  // Notes work that comes after `after`; returns its number.
+  // Records work that depends on the tasks `after`; returns its number.
   std::size_t add(std::vector<std::size_t> after, Work work) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back({std::move(after), std::move(work), false});
     return tasks_.size() - 1;
   }
 
-  // Does `task` and what it comes after, and some that nobody asked for.
+  // Does `task`, its dependencies, and some unrelated tasks.
   void reach(std::size_t task) {
     const std::lock_guard lock(mutex_);
     if (task == kNothing) return;
@@ -104,7 +103,7 @@ class FakeDevice {
   mutable std::mutex mutex_;
   std::mt19937_64 random_;
   std::vector<Task> tasks_;
-  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // kept: work that is late may still use it
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // kept, since delayed work may still use it
 };
 
 struct FakeEvent final : DeviceEvent {
@@ -116,14 +115,14 @@ class FakeStream final : public DeviceStream {
   explicit FakeStream(FakeDevice& device) : device_(device) {}
   ~FakeStream() override { abandon(); }
 
-  // A kernel.
+  // Launches a kernel.
   void launch(FakeDevice::Work work) {
     flush();
     enqueue(std::move(work));
   }
-  // From now on nothing that is handed over ends before this says so.
+  // From now on, no work that is handed over ends before `until` is true.
   void hang(std::shared_ptr<const std::atomic<bool>> until) { hangs_until_ = std::move(until); }
-  // Where the n-th copy is to fail; 0: nowhere.
+  // The n-th copy throws; with 0 none does.
   void fail_at_copy(int n) { copies_to_failure_ = n; }
 
   void copy(void* to, const void* from, std::size_t bytes) override {
@@ -173,13 +172,13 @@ class FakeStream final : public DeviceStream {
   }
 
   std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<FakeEvent>(); }
-  // The events that the stream waits for count as its work.
+  // The events that the stream waits for count as work of the stream.
   void record(DeviceEvent& event) override {
     if (!waits_.empty()) enqueue(nullptr);
     static_cast<FakeEvent&>(event).task = last_;
   }
   bool hangs() const { return hangs_until_ != nullptr && !*hangs_until_; }
-  // A device that is asked has got further by the next time.
+  // Each query lets a hanging device progress to the event, once the hang is over.
   bool is_complete(const DeviceEvent& event) const override {
     if (hangs()) return false;
     if (hangs_until_ != nullptr) device_.reach(static_cast<const FakeEvent&>(event).task);

@@ -1,9 +1,9 @@
-// The lanes of a block on the host, each a thread of control of its own, one of which runs at a time. They
-// have an order of precedence: between the points where they wait, the first of them that can go on does. The
-// order is drawn anew after now a few turns, now thousands, so that any lane may come to anything as late as
-// the others' waiting for it allows (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees
-// of Finding Bugs", 2010). What one reads before another has written it, or writes where another still reads,
-// gives other results; a wait for what never comes, or has passed, ends the program.
+// Emulates the lanes of a GPU block on the host. Each lane is a fiber; one fiber runs at a time. The lanes
+// have priorities: between waits, the ready lane with the highest priority runs. Priorities are redrawn after
+// a random number of turns, from a few to thousands. So any lane may be delayed for as long as the other
+// lanes' waits allow (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding
+// Bugs", 2010). Reading before another lane has written, or overwriting what another lane still reads,
+// changes the results. Waiting for an event that never comes, or has passed, ends the program.
 #pragma once
 
 #include <ucontext.h>
@@ -20,7 +20,7 @@
 
 namespace evenkeel::testing {
 
-// Ends the program: fibers cannot be left.
+// Ends the program, since a fiber cannot be unwound.
 [[noreturn]] inline void give_up(const char* why) {
   std::fprintf(stderr, "emulated block: %s\n", why);
   std::_Exit(1);
@@ -53,7 +53,7 @@ class FiberBlock {
   static FiberBlock& running() { return *running_; }
   int size() const { return static_cast<int>(fibers_.size()); }
   int lane() const { return lane_; }
-  // The number that a lane leaves for the others to read after the next wait.
+  // A lane's number for the other lanes to read after the next wait.
   std::int64_t& left_by(int lane) { return fibers_[static_cast<std::size_t>(lane)].left; }
 
   void wait_for_warp() {
@@ -67,7 +67,7 @@ class FiberBlock {
     own().holds = nullptr;
   }
 
-  // Has `work` done at some time, by no lane; of one sequence in the order of the calls.
+  // Schedules `work` outside the lanes at a random time. Work of one sequence runs in the order of the calls.
   static constexpr int kNoSequence = -1;
   void set_aside(int sequence, std::function<void()> work) { aside_.push_back({sequence, std::move(work)}); }
 
@@ -141,7 +141,7 @@ class FiberBlock {
   std::vector<Fiber> fibers_;
   std::vector<int> arrived_of_warp_;
   int arrived_ = 0, ended_ = 0;
-  std::vector<int> precedence_;  // of the lanes, and of what was set aside as if it were one more
+  std::vector<int> precedence_;  // of the lanes; the last entry is for work set aside
   std::int64_t turns_left_ = 0;
   std::vector<Aside> aside_;
   std::mt19937_64 random_;

@@ -1,4 +1,4 @@
-// How a GPU test skips where there is no GPU: the first line of each is SKIP_WITHOUT_GPU();
+// Skips a GPU test without a GPU: start every GPU test with SKIP_WITHOUT_GPU();
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tables of times that others measured (tests/data/README.md).
+// Tables of published times, measured by others (tests/data/README.md).
 #pragma once
 
 #include <fstream>
@@ -9,7 +9,7 @@
 
 namespace evenkeel::testing {
 
-using PublishedRow = std::map<std::string, std::string>;  // by column
+using PublishedRow = std::map<std::string, std::string>;  // value by column
 
 inline std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;

@@ -1,4 +1,4 @@
-"""tools/check_reads.py finds what waits for a device, and lets through what does not."""
+"""tools/check_reads.py reports calls that wait for a device, and accepts calls that do not."""
 
 import ast
 import sys

@@ -1,4 +1,4 @@
-"""The front that people call: make gets and finds HiGHS when it is wanted, and lint looks at everything, and says what it saw."""
+"""What developers call: make installs and finds HiGHS if wanted; lint checks every file and reports its findings."""
 
 import json
 import os
@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Front(unittest.TestCase):
-    """A folder with the Makefile and tools of the repository, and stand-ins for what they call."""
+    """A folder with the repository's Makefile and tools, and stand-ins for the programs that they call."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -34,7 +34,7 @@ class Front(unittest.TestCase):
         return subprocess.run(words, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
 
     def configured(self):
-        """Whether a build configures."""
+        """Whether `make build` configures."""
         done = self.call("make", "build")
         self.assertEqual(done.returncode, 0, done.stderr)
         return "cmake --preset release\n" in self.calls.read_text()
@@ -83,7 +83,7 @@ class Front(unittest.TestCase):
         return self.call("tools/lint.sh")
 
     def sources(self, **texts):
-        """What is to be linted, by name, all compiled alike."""
+        """Writes sources to be linted, by name, with the same compile command."""
         for tool in ["lint.sh", "tidy.py"]:
             shutil.copy(REPOSITORY / "tools" / tool, self.folder / "tools")
         for check in ["check_includes.py", "check_reads.py", "draw_folders.py", "sentence_lengths.py"]:
@@ -106,7 +106,7 @@ class Front(unittest.TestCase):
         self.call("git", "init", "--quiet")
 
     def tidied(self):
-        """What clang-tidy was called with, sorted."""
+        """The arguments of clang-tidy's calls, sorted."""
         calls = self.calls.read_text().splitlines()
         return sorted(call.removeprefix("clang-tidy ") for call in calls if call.startswith("clang-tidy "))
 

@@ -1,4 +1,4 @@
-"""tools/golden_outputs.py finds no difference between a binary and itself, and a single digit between two.
+"""tools/golden_outputs.py finds no difference between a binary and itself, and finds a difference of one digit.
 
 usage: golden_outputs_test.py [EVENKEEL]
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "golden_outputs.py"
 COMMAND = sys.argv.pop(1) if len(sys.argv) > 1 else None
 
-# Says 1.5 ms and 25 moves, and writes 3 to the file after -o.
+# Prints 1.5 ms and 25 moves, and writes 3 to the file after -o.
 STAND_IN = """#!/bin/sh
 case "$*" in *--help*) printf '  -o,--output FILE\\n  --kind old|new=old\\n  --never N\\n'; exit ;; esac
 case "$*" in
@@ -57,7 +57,7 @@ class GoldenOutputs(unittest.TestCase):
             ("exit 4", "exit 3", ["  exit status 4 before, 3 after\n"]),
             ("'3'", "'2'", ["  q.json\n", "    -3\n    +2\n"]),
             ("'3'", "'\\377'", ["  q.json\n", "differs from byte 0 on; "]),
-            ('>"$2"', '>"$2.part"', ["q.json: written before alone", "q.json.part: written after alone"]),
+            ('>"$2"', '>"$2.part"', ["q.json: written only before", "q.json.part: written only after"]),
         ]:
             with self.subTest(old=old):
                 done = self.compare_stand_ins(old, new)

@@ -1,5 +1,4 @@
-"""tools/gpu.sh runs what was built, notes how each program went, and leaves figures as files; with programs and a GPU
-that are made up."""
+"""tools/gpu.sh runs the built programs, records each result, and writes figures, here with simulated programs and GPU."""
 
 import json
 import os
@@ -55,7 +54,7 @@ class Gpu(unittest.TestCase):
         self.program("bin/nvidia-smi", GPU)
 
     def run_script(self, *arguments):
-        # A GPU of the machine itself is not to be found.
+        # bin/ comes first, so that the machine's own GPU tools are not used.
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
         return subprocess.run(
             ["bash", str(self.root / "tools/gpu.sh"), "run", "--out", str(self.root / "out"), *arguments],

@@ -1,4 +1,4 @@
-"""tools/hosts.py: hosts have names, ranks and a link of their own, and nothing of them is left however they end."""
+"""tools/hosts.py: hosts have their own names, ranks and links, and nothing of them is left, however they end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if os.environ["RANK"] == "0":
 
 
 def networks() -> list[str]:
-    """Names and links that everybody sees."""
+    """The names and links of the machine, outside the namespaces."""
     return [
         subprocess.run(words, capture_output=True, text=True, check=True).stdout
         for words in (["ip", "netns", "list"], ["ip", "-o", "link"])
@@ -56,7 +56,7 @@ def networks() -> list[str]:
 
 
 def processes_of(mark: str) -> list[str]:
-    """Command lines of those with this mark in their environment; networks live no longer than their processes."""
+    """Command lines of the processes with this mark in their environment; networks end with their processes."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -77,7 +77,7 @@ def soon(holds: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 class OnHosts(unittest.TestCase):
-    """Of what is started, nothing may be left."""
+    """Checks after every test that nothing is left running."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -149,7 +149,7 @@ class Hosts(OnHosts):
     def test_the_rate_is_that_of_the_link(self) -> None:
         words = ("--rate", "100mbit", "--each", "--", sys.executable, "-c", STREAM)
         seen = [float(self.output(*words)) for _ in range(3)]
-        self.assertGreater(max(seen), 90)  # less where others take the cores
+        self.assertGreater(max(seen), 90)  # less if others use the cores
         self.assertLess(max(seen), 100)
 
     def test_the_delay_is_that_of_the_link(self) -> None:
@@ -179,7 +179,7 @@ class Hosts(OnHosts):
 
 
 class WhatIsMissing(unittest.TestCase):
-    """Needs no namespaces."""
+    """Tests that need no namespaces."""
 
     def refusal(self, path: str) -> str:
         command = [sys.executable, str(HOSTS), "true"]
@@ -189,7 +189,7 @@ class WhatIsMissing(unittest.TestCase):
         return done.stderr
 
     def test_tools_are_named_in_one_line(self) -> None:
-        self.assertIn("cannot be had here: not found on PATH: ip, tc, mount", self.refusal("/nowhere"))
+        self.assertIn("cannot be created here: not found on PATH: ip, tc, mount", self.refusal("/nowhere"))
 
     def test_rights_are_named_in_one_line(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

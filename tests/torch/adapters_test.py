@@ -1,4 +1,4 @@
-"""Experts that are frozen, parametrized, adapted by PEFT or share a norm give one process's outputs and gradients."""
+"""Experts that are frozen, parametrized, adapted by PEFT or clipped by a shared norm give one process's results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOKENS = 24
 
 
 class Models:
-    """A tiny model spread over ranks, and the same on this rank alone."""
+    """A tiny model spread over ranks, and the same model on this rank alone."""
 
     def __init__(self, folder: str, model_type: str, ranks: int, ep: int | None = None, **options: Any) -> None:
         evenkeel.transformers.register(**options)
@@ -51,12 +51,12 @@ class Models:
         self.spread: Any = kind.from_pretrained(path, dtype=torch.float32, distributed_config=config)
 
     def experts(self) -> list[Any]:
-        """The experts modules of both."""
+        """The experts modules of both models."""
         named = [*self.alone.named_modules(), *self.spread.named_modules()]
         return [module for name, module in named if name.endswith("experts")]
 
     def require_alike(self, rank: int, ranks: int, names: Callable[[str], bool], moved: bool | None = None) -> None:
-        """Outputs, and gradients of the mean of all ranks' losses for parameters of these names."""
+        """Checks outputs, and the gradients of the named parameters for the mean of all ranks' losses."""
         ids = torch.randint(1, 64, (ranks, TOKENS), generator=torch.Generator().manual_seed(1))
         made, want = self.spread(ids[rank : rank + 1])[0], self.alone(ids)[0]
         loss = torch.randn(want.shape, generator=torch.Generator().manual_seed(2)) / TOKENS
@@ -81,7 +81,7 @@ def require_near(made: torch.Tensor | None, want: torch.Tensor | None, name: str
 
 @contextmanager
 def phases() -> Iterator[set[str]]:
-    """What ranks exchange meanwhile."""
+    """Collects the phases that this rank exchanges inside the block."""
     found, start = set(), Exchange.start
 
     def noted(self: Exchange, phase: str, *given: Any) -> Any:
@@ -93,7 +93,7 @@ def phases() -> Iterator[set[str]]:
 
 
 class LowRank(nn.Module):
-    """W + B A of each expert, as ranks hold W."""
+    """Adds B A to each expert's W; A and B are replicated if W is a DTensor."""
 
     def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def shared_norm(rank: int, ranks: int, folder: str, way: str) -> None:
 
 
 def changed(rank: int, ranks: int, folder: str) -> None:
-    """What an adapter makes of weights stays in no slot, since nothing says that the adapter has changed."""
+    """Slots must not keep adapted weights, since nothing reports that the adapter has changed."""
     models = Models(folder, "mixtral", ranks, **WAYS["slots"])
     for module in models.experts():
         register_parametrization(module, "gate_up_proj", LowRank(module.gate_up_proj))
@@ -157,7 +157,7 @@ def all_of_two(rank: int, ranks: int, folder: str) -> None:
 
 
 def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: str, checkpointed: bool) -> None:
-    """By PEFT's LoRA on the parameters of experts and on attention."""
+    """Checks PEFT's LoRA on the parameters of experts and on attention."""
     from peft import LoraConfig, get_peft_model
 
     models = Models(folder, model_type, ranks, ep, **WAYS[way])
@@ -166,7 +166,7 @@ def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: s
     config = LoraConfig(r=2, target_modules=["q_proj"], target_parameters=targets, init_lora_weights=False)
     torch.manual_seed(5)
     models.alone = get_peft_model(models.alone, config)
-    torch.manual_seed(5 + rank)  # ranks' adapters begin unlike
+    torch.manual_seed(5 + rank)  # adapters start different on every rank
     models.spread = get_peft_model(models.spread, config)
     said = said_by(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
     assert "allowed: evenkeel.transformers.share_adapters(model) first" in said, said

@@ -1,6 +1,7 @@
-"""Ranks that are at different calls, or give unlike arguments, all raise one error at once; nothing is wrong in silence.
+"""If ranks make different calls or give different arguments, all raise one error at once; none computes wrong results.
 
-Random calls of a rank, and its own failures: fault_storm_test.py. The oracle computes every token densely on its own rank. The deadline is long, so that an error in time is no timeout.
+Random calls and a rank's own failures are in fault_storm_test.py. The oracle computes every token densely on its own
+rank. The deadline is long, so that an error raised in time cannot be a timeout.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LAYERS: dict[str, tuple[int, dict[str, Any]]] = {
     "D": (12, {"budget": 10**7, "chunk_bins": [1, 2]}),
     "E": (400, {}),
 }
-"""Experts and options: equal shapes, and messages of unlike lengths."""
+"""Experts and options. The layers' shapes are equal; their messages differ in length."""
 
 
 def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -40,7 +41,7 @@ def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.T
 
 
 class Layer:
-    """One layer on one rank, with inputs that make it move weights."""
+    """One layer on one rank; its inputs make the layer move weights."""
 
     def __init__(self, kind: str, rank: int, ranks: int, **options: Any) -> None:
         experts, of_kind = LAYERS[kind]
@@ -76,11 +77,11 @@ class Layer:
 
 
 Script = list[tuple[str, str]]
-"""Pairs of a pass, `forward` or `backward`, and a layer's name."""
+"""The calls of a rank: `forward` or `backward`, and a layer's name."""
 
 
 def play(rank: int, ranks: int, scripts: list[Script], warm: bool) -> tuple[str, str, float]:
-    """What this rank met in its script: the error's class, why, and after how long; all that it computed was right."""
+    """Plays this rank's script. Returns the error's class, its reason, and the seconds until it. Checks outputs."""
     script = scripts[rank]
     layers = {name: Layer(name, rank, ranks) for name in LAYERS}
     if warm:
@@ -118,7 +119,7 @@ def unlike_outputs(rank: int, ranks: int, first: bool) -> tuple[str, str]:
 def unlike_options(rank: int, ranks: int) -> list[str]:
     said = []
     homes = [list(range(ranks)) * 200, list(range(ranks)) * 200]
-    homes[1][200:202] = [1, 0]  # where a message does not show it
+    homes[1][200:202] = [1, 0]  # a place that a message does not show
     long = ek.Placement([[[home] for home in homes[rank]]], ranks)
     for kind, options in ((["A", "C"][rank], {}), ("E", {"placement": long, "planner": "ep"})):
         layer = Layer(kind, rank, ranks, name="moe", **options)  # type: ignore[arg-type]
@@ -127,7 +128,7 @@ def unlike_options(rank: int, ranks: int) -> list[str]:
 
 
 def unnamed(rank: int, ranks: int) -> str:
-    """Layers of one shape without names, in another order at their first step."""
+    """Two layers of one shape without names; the ranks run them in different order in their first step."""
     layers = [Layer("A", rank, ranks, name="") for _ in range(2)]
     try:
         layers[rank].forward()
@@ -137,7 +138,7 @@ def unnamed(rank: int, ranks: int) -> str:
 
 
 def unlike_collectives(rank: int, ranks: int) -> str:
-    """Of two kinds at one number, which no message of a layer comes before."""
+    """The ranks call two different collectives under the same number, with no layer message before them."""
     exchange = Exchange(None, "7")
     exchange.all_gather("counts", torch.zeros(3))
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
@@ -163,7 +164,7 @@ class Failing(torch.autograd.Function):
 
 
 def fails_in_backward(rank: int, ranks: int) -> str:
-    """Rank 1's experts fail in a backward pass that has run a checkpointed forward again."""
+    """Rank 1's experts fail in a backward pass that recomputes a checkpointed forward."""
     layer = Layer("A", rank, ranks)
 
     def failing(rows: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -175,7 +176,7 @@ def fails_in_backward(rank: int, ranks: int) -> str:
 
 class AgreementTest(unittest.TestCase):
     def met(self, scripts: list[Script], warm: bool = True) -> str:
-        """Why every rank stopped, which must be one sentence."""
+        """Returns the reason why the ranks stopped, which must be the same sentence on all of them."""
         outcomes = run_ranks(len(scripts), play, scripts, warm, seconds=SECONDS)
         for kind, why, seconds in outcomes:
             self.assertEqual((kind, why), outcomes[0][:2], scripts)

@@ -1,4 +1,4 @@
-"""Every model type of the installed transformers that has an expert-parallel plan gives one process's logits on two ranks."""
+"""Every model type of transformers with an expert-parallel plan gives one process's logits on two ranks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TENSOR_PARALLEL = {
     "inkling2_loop_text": _CHECKPOINT,
     "lara_mini": _CHECKPOINT,
 }
-"""Types that run with tp_size in place of fsdp_size, and why, with transformers 5.24."""
+"""Types that transformers 5.24 runs only with tp_size in place of fsdp_size, and the reason."""
 
 LOADED_ANEW = {"bailing_hybrid", "glm5_next_text", "kimi_linear"}
-"""Types whose short convolutions transformers' FSDP loads in another order, so that a process alone is not like them."""
+"""Types whose short convolutions FSDP loads in another order, so that one process differs; see load_convolutions()."""
 
 
 def try_type(model_type: str, folder: str, rank: int, ranks: int) -> str:
-    """ "" where logits and experts' gradients are those of one process."""
+    """Returns "" if logits and experts' gradients match one process, else what differs."""
     model, inputs = make(model_type)
     path = os.path.join(folder, model_type)
     if rank == 0:

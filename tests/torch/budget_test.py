@@ -1,4 +1,4 @@
-"""What a layer says of its budgets is what its steps then do: chunks, whether they are balanced, and peak bytes."""
+"""A layer's steps match what it says of its budgets: the chunks, whether they are balanced, and the peak bytes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Shape(NamedTuple):
     width: int
     tokens: int
     hot: float
-    """The part of the choices that falls on expert 0."""
+    """The share of choices that fall on expert 0."""
 
 
-# Experts that outweigh many rows; few wide ones with top-1; four ranks; one expert a rank, which is not called for itself.
+# Experts larger than many rows; a few wide experts with top-1; four ranks; one expert per rank, which gets no call alone.
 SHAPES = (
     Shape(ranks=2, experts=16, k=2, hidden=32, width=64, tokens=96, hot=0.9),
     Shape(ranks=2, experts=6, k=1, hidden=24, width=160, tokens=120, hot=0.95),
@@ -52,7 +52,7 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 
 
 class Step:
-    """One rank's inputs, in a routing that one expert takes most of."""
+    """One rank's inputs; one expert takes most of the routing."""
 
     def __init__(self, rank: int, shape: Shape, hot: float | None = None) -> None:
         random = torch.Generator().manual_seed(rank)
@@ -72,9 +72,11 @@ class Step:
         return ExpertParallel(self.num_experts, **self.options, **options)
 
     def peak(self, layer: ExpertParallel, experts: Experts = experts) -> int:
-        """The most that a training step held, after one without tokens that measures, less what is not counted.
+        """Peak bytes of a training step, less what budgets do not count. An empty step measures first.
 
-        A step's only chunk counts its gradients of the weights; of several, each its own, and their sum does not.
+        A step in one chunk counts its weight gradients. With several chunks, each chunk counts its own, but their sum
+        does
+        not count.
         """
         layer(self.hidden[:0], self.ids[:0], self.top_k[:0], experts, self.weights).sum().backward()
         inputs = [self.hidden, self.top_k, *self.weights.values()]
@@ -106,7 +108,7 @@ def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
 
 
 class Did(NamedTuple):
-    """What a step under a budget did."""
+    """The outcome of a step under a budget."""
 
     budget: int
     chunks: int
@@ -117,7 +119,7 @@ class Did(NamedTuple):
 
 
 def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
-    """What the error said, and what steps under budgets around that did."""
+    """Returns the budgets from the error, and the outcome of steps under budgets near them."""
     step, made = Step(rank, shape), []
     said = said_by_error(step)
     near = (said.step[n] - less for n in (2, 8) for less in (0, 1))
@@ -132,7 +134,7 @@ def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
 
 
 def copying(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Copies all weights, as autocast does, and keeps them for backward; takes much more at once than it keeps."""
+    """Copies all weights, as autocast does, and keeps the copies for backward; its peak is far above what it keeps."""
     out, copies = torch.zeros_like(rows), {name: weight.double() for name, weight in weights.items()}
     for slot in slots.unique().tolist():
         at = (slots == slot).nonzero()[:, 0]
@@ -143,7 +145,7 @@ def copying(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 
 
 def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
-    """Peaks and budgets of a training step whose last expert at home is hot, and of one without gradients."""
+    """Peaks and budgets of a training step whose last home expert is hot, and of a step without gradients."""
     step = Step(rank, shape)
     step.options["planner"] = "ep"
     hot = shape.experts // shape.ranks - 1
@@ -176,7 +178,7 @@ def keeping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 
 
 def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
-    """Chunks of steps whose calls keep much for backward besides weights, which want no gradient, by those of their budget."""
+    """Frozen weights, but calls that keep much else for backward: actual chunks by the chunks expected of the budget."""
     step, made = Step(rank, shape), {}
     step.weights = {name: weight.detach() for name, weight in step.weights.items()}
     for chunks, size in said_by_error(step, keeping).step.items():
@@ -195,12 +197,12 @@ def one_without_gradients(rank: int, ranks: int, shape: Shape) -> list[bool]:
 
 
 def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
-    """The chunks and budgets of steps under "auto": an even one, one with fewer tokens, one that is hot."""
+    """Chunks and budgets of three steps under "auto": an even step, an even step with fewer tokens, and a hot step."""
     layer, made = Step(rank, shape).layer(budget="auto"), []
     assert layer.budget == 0
     for tokens, hot in ((shape.tokens, 0.0), (shape.tokens // 2, 0.0), (shape.tokens, shape.hot)):
         step = Step(rank, shape, hot)
-        if hot == 0.0:  # all ranks' assignments go to all experts in turn
+        if hot == 0.0:  # deal all ranks' assignments to the experts in turn
             count = step.ids.numel()
             step.ids = (rank * count + torch.arange(count)).view(-1, shape.k) % shape.experts
         step.hidden, step.ids, step.top_k = step.hidden[:tokens], step.ids[:tokens], step.top_k[:tokens]
@@ -210,7 +212,7 @@ def automatic(rank: int, ranks: int, shape: Shape) -> list[Any]:
 
 
 def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
-    """Moving pays in the step as one: it saves some 170 assignments, and costs 100. In each of two chunks it does not."""
+    """Moving pays in one chunk: it saves about 170 assignments and costs 100. In each of two chunks it does not."""
     step, made = Step(rank, shape), []
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
     said = said_by_error(step)
@@ -226,7 +228,7 @@ def dropping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch
 
 
 def checkpointed_while_auto_grows(rank: int, ranks: int, shape: Shape) -> tuple[int, int, bool]:
-    """Chunks of the forward and of the run in backward, and whether the gradients are those of the forward."""
+    """Returns the chunks of the forward and of its recomputation, and whether the gradients belong to that forward."""
     step = Step(rank, shape)
     layer = step.layer(budget="auto")
     out = checkpoint(
@@ -240,13 +242,13 @@ def checkpointed_while_auto_grows(rank: int, ranks: int, shape: Shape) -> tuple[
         more = [each.repeat(16, 1) for each in (step.hidden, step.ids, step.top_k)]
         layer(*more, dropping, step.weights)
     out.sum().backward()
-    assert step.top_k.grad is not None  # with one choice a token, out is top_k times what the experts gave
+    assert step.top_k.grad is not None  # with top-1, out is top_k times the experts' output
     same = torch.allclose(out.sum(1), (step.top_k * step.top_k.grad)[:, 0], rtol=1e-3, atol=1e-3)
     return forward, layer.last_training["chunks"], same
 
 
 def logged(rank: int, ranks: int, shape: Shape) -> tuple[list[str], str]:
-    """The detailed log of two training steps and one without gradients, and what was said of them."""
+    """The debug log of two training steps and a step without gradients, and the layer's budgets."""
     lines = lines_of_log(logging.DEBUG)
     step = Step(rank, shape)
     layer = step.layer(budget="1GiB", name="7")
@@ -289,7 +291,7 @@ class BudgetTest(unittest.TestCase):
         self.assertIn(sum(lacking), range(2, len(lacking) // 2), lacking)
 
     def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
-        """`did` by rank."""
+        """Compares the outcome on each rank, `did`, with the promised budgets."""
         budget, chunks, lacked_memory, transfers = did[0][:4]
         self.assertEqual({each[:4] for each in did}, {did[0][:4]})
         fitting = [n for n, size in said.step.items() if size <= budget]

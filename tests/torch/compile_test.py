@@ -1,4 +1,4 @@
-"""A transformers block compiles whole around our layer, and computes what it does without a compiler."""
+"""A transformers block compiles as one graph around our layer, and gives the results of the uncompiled block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def compare(rank: int, ranks: int, folder: str) -> None:
     if rank == 0:
         model.save_pretrained(path)
     dist.barrier()
-    # FSDP's hooks would break the graph, at whatever implementation.
+    # FSDP's hooks would break the graph under any implementation.
     config = DistributedConfig(tp_size=ranks, ep_size=ranks, ep_implementation="evenkeel")
     for options in ({}, {"mode": "slots", "slots": 2}):
         evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0, **options)
@@ -54,7 +54,7 @@ def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def in_flight(model: torch.nn.Module, batches: list[torch.Tensor], right: list[dict[str, torch.Tensor]]) -> None:
-    """The second forward comes before the first backward."""
+    """Runs the second forward before the first backward."""
     losses = [model(ids).logits.square().mean() for ids in batches]
     for loss, grads in zip(losses, right, strict=True):
         model.zero_grad()

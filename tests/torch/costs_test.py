@@ -1,4 +1,4 @@
-"""What a layer takes a step to cost: measured, or by a machine's numbers, which a file of costs holds."""
+"""How long a layer expects a step to take: from measured costs, or from a machine's numbers in a file of costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evenkeel.torch._options import LayerOptions
 
 E, K = 8, 3
 ELEMENTS = 3 * HIDDEN * WIDTH
-SLOW = 50e-6  # of a row
+SLOW = 50e-6  # seconds a row
 
 NUMBERS = {
     "flops_per_second": 1e9,
@@ -71,7 +71,7 @@ TOKENS = 20
 
 
 def over_links(rank: int, ranks: int, layers: list[dict[str, Any]]) -> list[tuple[list[int], str]]:
-    """Of each of these layers, every rank's load in a step in which all tokens choose expert 0, at home on rank 0, and why."""
+    """For each layer: the ranks' loads and the step's reason, if all tokens choose expert 0, at home on rank 0."""
     ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
     hidden, top_k, grad = inputs(3, rank, ids)
     weights, right = all_weights(3, E), {}
@@ -102,9 +102,9 @@ def unlike_links(rank: int, ranks: int, files: list[Path]) -> list[str]:
 
 
 def predicted(training: bool) -> tuple[float, float, float]:
-    """By NUMBERS, as docs/formats.md and docs/algorithms.md say it."""
+    """Predicts costs from NUMBERS, as docs/formats.md and docs/algorithms.md describe."""
     row, products = 4 * HIDDEN, 2 * (ELEMENTS + 6 * (2 * WIDTH + HIDDEN)) / 1e9
-    sent, read = 1e-5 + 4 * ELEMENTS / 1e7, 4 * ELEMENTS / 1e8  # gradients are f32 as well
+    sent, read = 1e-5 + 4 * ELEMENTS / 1e7, 4 * ELEMENTS / 1e8  # gradients are f32 too
     if training:
         return 3 * products + 4 * row / 1e7, 2 * (2 * sent + 9 * read), 4e-4
     return products + 2 * row / 1e7, 2 * (sent + 3 * read), 2e-4
@@ -116,7 +116,7 @@ class CostsTest(unittest.TestCase):
         self.file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS}))
 
     def links(self, path: str, ranks_per_node: int = 2, **more: Any) -> Path:
-        """Two nodes, of which the ranks reach each other at a tenth of the rate inside."""
+        """Two nodes; ranks reach the other node at a tenth of the rate inside their own."""
         file = self.file.with_name(path)
         levels = {"within": {"gigabytes_per_s": 1e-4}, "across": {"gigabytes_per_s": 1e-5}}
         file.write_text(json.dumps({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": ranks_per_node,
@@ -136,7 +136,7 @@ class CostsTest(unittest.TestCase):
             (machine | {"topology": links, "imbalance_threshold": 5.0}, [4 * TOKENS, 0, 0, 0]),
             (machine | {"topology": links, "budget": "64MiB"}, node),
             (machine | {"topology": links, "slots": 2}, node),
-            ({"topology": links, "imbalance_threshold": 0.0}, None),  # by whatever is measured
+            ({"topology": links, "imbalance_threshold": 0.0}, None),  # loads depend on what is measured
         ]
         first, *others = run_ranks(4, over_links, [options for options, _ in expected])
         for made in others:

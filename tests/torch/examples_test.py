@@ -1,4 +1,4 @@
-"""The examples run on two processes and say what they should."""
+"""The examples run on two processes and print what they should."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def torchrun(program: str, *options: str) -> str:
-    """What an example says on two processes."""
+    """Returns what an example prints on two processes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*command, EXAMPLES / program, *options], capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
@@ -40,7 +40,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertIn("in three steps without gradients: [1, 0, 0]", said)
 
     def test_routes_that_are_replayed(self) -> None:
-        """Losses and gradients are those of one process whose routers are told the same."""
+        """Losses and gradients match one process whose routers are given the same choices."""
         with tempfile.TemporaryDirectory() as folder:
             said = run_program(2, EXAMPLES / "replay_routes.py", "--folder", folder)
             model = Qwen3MoeForCausalLM.from_pretrained(f"{folder}/model")
@@ -65,7 +65,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertIn("without replay: routed_experts: is not what the router of layer", said)
 
     def test_a_process_that_dies(self) -> None:
-        """The others repeat the step without it, and end with the weights of one process that did all steps."""
+        """The other processes repeat the step without it, and end with the weights of one process."""
         with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as folder:
             for options in ((alone, "1", "-1"), (folder, "3", "1")):
                 command = [sys.executable, EXAMPLES / "elastic.py", *options]

@@ -1,4 +1,4 @@
-"""Experts of every kind: their gradients are one process's, in any number of chunks, or what they do is refused."""
+"""Experts of every kind: either their gradients match one process in any number of chunks, or they are refused."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def product(rows: torch.Tensor, slots: torch.Tensor, weight: torch.Tensor) -> to
 
 
 def shared_gradient(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """A base and what was learned on it: autograd gives both one and the same tensor."""
+    """A base weight plus a learned delta: autograd gives both the same gradient tensor."""
     return product(rows, slots, weights["up"] + weights["delta"])
 
 
 def repeated_gradient(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """The gradient of `delta` is one number, seen from everywhere: a view that repeats it."""
+    """The gradient of `delta` is one number, expanded: a view that repeats it."""
     return product(rows, slots, weights["up"]) + 0 * weights["delta"].sum()
 
 
@@ -82,7 +82,7 @@ def gradients(rank: int, ranks: int, experts: Experts, chunks: int) -> int:
 
 
 def stagnating(rank: int, ranks: int) -> float:
-    """The gradient of a bf16 weight that 1,024 tokens use alike, in 64 chunks."""
+    """The gradient of a bf16 weight to which 1,024 tokens in 64 chunks contribute equally."""
     ids = torch.zeros((1024, 1), dtype=torch.int64)
     hidden, weight = torch.ones((1024, 1), dtype=torch.bfloat16), torch.ones((1, 1, 1), dtype=torch.bfloat16)
     layer = ExpertParallel(1, budget=10**6, chunk_bins=[64])
@@ -94,9 +94,9 @@ def stagnating(rank: int, ranks: int) -> float:
 
 
 def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) -> list[tuple[int, int]]:
-    """What steps of transformers' grouped products held, and their budget, so many times the least.
+    """Peak bytes of steps with transformers' grouped products, and the budget, `times` the least.
 
-    Of `count` experts a rank: bf16 in training, else f32 under autocast.
+    Each rank has `count` experts: bf16 in training, else f32 under autocast.
     """
     made, hidden_size, k = [], 32 if count == 1 else 64, min(count, 2)
     config = MixtralConfig(hidden_size=hidden_size, intermediate_size=256 if training else 8, num_local_experts=count)
@@ -120,7 +120,7 @@ def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) ->
         random = torch.Generator().manual_seed(seed)
         ids = torch.randint(count, (300, k), generator=random)
         if training and count > 1:
-            ids += count * (1 - rank)  # away
+            ids += count * (1 - rank)  # route to the other rank's experts
         hidden = torch.randn((300, hidden_size), generator=random).to(dtype).requires_grad_()
         top_k = torch.rand((300, k), generator=random).requires_grad_()
         with torch.set_grad_enabled(training), torch.autocast("cpu", torch.bfloat16, enabled=not training):
@@ -140,7 +140,7 @@ def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) ->
 
 
 def few(rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Weights]:
-    """Six tokens that choose expert 0 alone: hidden, ids, router weights, and this rank's weights."""
+    """Six tokens that all choose expert 0: hidden, ids, router weights, and this rank's weights."""
     ids = torch.zeros((6, K), dtype=torch.int64)
     hidden, top_k, _ = inputs(SEED, rank, ids)
     return hidden, ids, top_k, at_home(make_weights(E, torch.float32), rank, ranks)
@@ -148,13 +148,13 @@ def few(rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
 
 def refusal(call: Callable[[], object]) -> str:
     said = said_by(call, ek.errors.InvalidArgument)
-    torch.distributed.destroy_process_group()  # which has failed
+    torch.distributed.destroy_process_group()  # the failed group
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     return said
 
 
 def refused(rank: int, ranks: int) -> None:
-    """Fails where something else is said of what is given otherwise than in a right call."""
+    """Changes one argument of a right call at a time, and checks the error message for each."""
     hidden, ids, top_k, own = few(rank, ranks)
     outside = torch.ones(HIDDEN, requires_grad=True)
     right: dict[str, Any] = {"hidden": hidden, "ids": ids, "top_k": top_k}
@@ -197,7 +197,7 @@ def refused(rank: int, ranks: int) -> None:
     )
     for changed, part in changes:
         said = refusal(lambda: ExpertParallel(E)(*(right | changed).values()))  # noqa: B023
-        assert part in said, f"{said} has not: {part}"
+        assert part in said, f"{said} lacks: {part}"
     options: tuple[tuple[dict[str, Any], str], ...] = (
         ({"layer": 0}, "layer: is of a placement, and none is given"),
         ({"budget": True}, "budget: True; allowed: a whole number"),
@@ -207,11 +207,11 @@ def refused(rank: int, ranks: int) -> None:
     )
     for option, part in options:
         said = refusal(lambda: ExpertParallel(**({"num_experts": E} | option)))  # noqa: B023
-        assert part in said, f"{said} has not: {part}"
+        assert part in said, f"{said} lacks: {part}"
 
 
 def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
-    """<output, v> and <gradient of hidden, hidden>, one and the same where the layer is linear in hidden; chunks."""
+    """Returns <output, v>, <gradient of hidden, hidden> and chunks; the products of a linear layer are equal."""
     ids = torch.randint(E, (48, K), generator=torch.Generator().manual_seed(rank))
     hidden, top_k, grad = inputs(SEED, rank, ids, torch.float64)
     own = {name: w[: E // ranks].clone().requires_grad_() for name, w in make_weights(E, torch.float64).items()}
@@ -219,7 +219,7 @@ def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
     for options in ({}, {"budget": 10**7, "chunk_bins": [4]}):
         hidden = hidden.detach().requires_grad_()
         layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, **options)  # type: ignore[arg-type]
-        for _ in range(2):  # not the probes of the first call alone
+        for _ in range(2):  # a second step, after the first call's probes
             torch.manual_seed(7 + rank)
             hidden.grad = None
             out = layer(hidden, ids, top_k, lambda r, s, w: torch.dropout(unused(r, s, w), 0.5, True), own)
@@ -231,7 +231,7 @@ def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
 
 
 def refused_where_measured(rank: int, ranks: int) -> list[str]:
-    """What is said of experts that a first call measures, and by how much they changed a weight."""
+    """Error messages for experts that a first call measures, with the factor by which they changed a weight."""
     outside = torch.ones(HIDDEN, requires_grad=True)
     kinds: list[Any] = [
         lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)}),
@@ -258,7 +258,7 @@ def refused_where_timed(rank: int, ranks: int, training: bool) -> str:
 
 
 def quantized(rank: int, ranks: int) -> bool:
-    """Experts with float8 weights, which travel: whether outputs are those of the same weights as f32."""
+    """Experts with float8 weights that travel. Returns whether outputs equal those of the same weights in f32."""
     hidden, ids, top_k, weights = few(rank, ranks)
     own = {"up": weights["up"].detach().to(F8)}
 
@@ -273,7 +273,7 @@ def quantized(rank: int, ranks: int) -> bool:
 
 
 def copied(rank: int, ranks: int) -> tuple[bool, str]:
-    """Whether a copy is the layer itself, and what is said of a pickle."""
+    """Returns whether a copy is the layer itself, and the error of pickling it."""
     layer = ExpertParallel(E)
     return copy.deepcopy([layer])[0] is layer, said_by(lambda: pickle.dumps([layer]), ek.errors.Unsupported)
 
@@ -290,11 +290,11 @@ def probes_draw_nothing(rank: int, ranks: int) -> bool:
     first = torch.rand(1)
     torch.manual_seed(3)
     ExpertParallel(E, budget="1GiB")(hidden, ids, top_k, experts, own)
-    return rank != 0 or torch.equal(drawn[-1], first)  # rank 0 has all rows
+    return rank != 0 or torch.equal(drawn[-1], first)  # rank 0 has all rows, so only it can draw
 
 
 def unlike(rank: int, ranks: int) -> list[tuple[str, str]]:
-    """What is said where this rank was given something else than the other."""
+    """Error messages where the two ranks are given different options or arguments."""
     ids = torch.randint(E, (8, K), generator=torch.Generator().manual_seed(rank))
     hidden, top_k, _ = inputs(SEED, rank, ids)
     own = {name: w[: E // ranks].requires_grad_() for name, w in make_weights(E, torch.float32).items()}
@@ -332,14 +332,14 @@ def unlike(rank: int, ranks: int) -> list[tuple[str, str]]:
     calls += [(name, partial(layer, *(given | (changed if rank else {})).values())) for name, changed in of_rank_1]
     said = []
     for name, call in calls:
-        layer(*given.values())  # after each fault the group goes on
+        layer(*given.values())  # the group still works after each fault
         with torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast" and rank == 1):
             said.append((name, said_by(call, ek.errors.InvalidArgument)))
     return said
 
 
 def not_plain(rank: int, ranks: int) -> list[str]:
-    """What is said of experts that have more than parameters, outside of a compiled graph and in one."""
+    """Error messages for experts with more than parameters, outside a compiled graph and inside one."""
     mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("ep", "tp"))
     module = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=2))
     module.register_buffer("scales", torch.ones(2, 3))
@@ -377,10 +377,10 @@ class ExpertsTest(unittest.TestCase):
         for message, part in zip(
             said, ("changed their up in place", "gave a tuple", "wants a gradient and is not among") * 2, strict=True
         ):
-            if message != "nothing; 1 times":  # without gradients a tensor of their own is fine
+            if message != "nothing; 1 times":  # without gradients, an outside tensor is allowed
                 self.assertIn(part, message)
         self.assertEqual([message.startswith("nothing") for message in said], [False] * 5 + [True])
-        for message in said:  # changed once, by the call that is refused
+        for message in said:  # changed once, in the refused call
             self.assertTrue(message.endswith(("; 1 times", "; 2 times")), message)
 
         for training in (True, False):

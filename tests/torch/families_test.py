@@ -1,8 +1,8 @@
-"""Tiny random models of every MoE model type of transformers, by the table of families (docs/families.md).
+"""Tiny random models of every MoE model type of transformers, from the table of families (docs/families.md).
 
-Each is saved in the layout of the Hub and in that of memory, its experts are renumbered by `evenkeel permute`, and both
-are loaded again: the logits are the same, and would not be with the routers' old rows. `evenkeel memory` counts its weights
-to the last one.
+Each model is saved in the Hub's layout and in transformers' in-memory layout. `evenkeel permute` renumbers its experts,
+and both checkpoints are loaded again: the logits are equal, and differ with the routers' old rows. `evenkeel memory`
+must count exactly as many weights as there are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from transformers import CONFIG_MAPPING, AutoModelForImageTextToText, PreTrained
 
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "build/release/bin/evenkeel")
 RANKS, GROUPS = 4, 4
-# Logits are of the order of 1 to 10, and float32 has 24 bits.
+# Logits are between about 1 and 10, and float32 has 24 bits.
 ALLOWED = 1e-3
 
 # Types that transformers has no expert-parallel plan for.
@@ -36,9 +36,9 @@ NOT_PERMUTED = {
     "ernie4_5_vl_moe_text": "experts for text and others for images",
 }
 NOT_LOADED = {"inkling2_loop_text", "lara_mini"}
-"""Types of which transformers 5.24 does not load the Hub's layout that it has saved itself."""
+"""Types whose Hub layout transformers 5.24 saves but cannot load again."""
 
-# A model of text and images around a language model, and how small its tower for images is.
+# Models of text and images around a language model, and the sizes that make their image tower small.
 WRAPPERS = {
     "qwen3_vl_moe": "qwen3_vl_moe_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
@@ -64,8 +64,8 @@ TOWER = {
     "num_position_embeddings": 16,
 }
 
-# What of a type's weights is counted with, besides its tiny sizes. No two sizes of a model are equal, so that no term can
-# stand in for another; the second is with every switch turned.
+# Sizes and switches, besides the tiny sizes, with which a type's weights are counted. No two sizes of a model are
+# equal, so that one term cannot hide an error in another. The second entry turns every switch.
 DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 10, "linear_value_head_dim": 14}
 WIDE = {"hidden_size_per_layer_input": 0, "moe_intermediate_size": 20, "top_k_experts": 2}
 LATENT = {"kv_lora_rank": 12, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14, "q_lora_rank": 20}
@@ -109,7 +109,7 @@ def all_types() -> list[str]:
 
 
 def randomize(model: PreTrainedModel) -> None:
-    """Weights by which experts differ by much, and routers' biases that choose."""
+    """Sets random weights, so that experts differ clearly and the routers' biases affect the choice."""
     torch.manual_seed(7)
     for name, tensor in model.state_dict().items():
         if "tid2eid" in name:
@@ -169,7 +169,7 @@ def run(*words: object) -> dict[str, Any]:
 
 
 def put_old_routers_back(before: Path, after: Path) -> int:
-    """Of a permuted checkpoint: what has changed and is no expert's weights. How many tensors there are."""
+    """Restores the old tensors of a permuted checkpoint, except expert weights. Returns the number of tensors restored."""
     old, count = tensors_in(before), 0
     for path in after.glob("*.safetensors"):
         held = load_file(path)
@@ -212,7 +212,7 @@ class FamiliesTest(unittest.TestCase):
     def check_logits(
         self, model: PreTrainedModel, name: str, groups: int = 1, known: torch.Tensor | None = None, **saving: Any
     ) -> torch.Tensor:
-        """The logits; where those of another layout are not `known`, it is also shown that old routers would move them."""
+        """Returns the logits. Unless they are `known`, also checks that the old routers would change them."""
         before, after = self.permuted(model, name, groups, **saving)
         wanted = load(model, before) if known is None else known
         self.assertGreater(float(wanted.std()), 1e-3)
@@ -294,7 +294,7 @@ class FamiliesTest(unittest.TestCase):
                 self.check_counts(model, model.config, r"language_model|lm_head")
 
     def check_counts(self, model: PreTrainedModel, config: Any, of: str = "") -> None:
-        # Tables of expert ids are no weights.
+        # Tables of expert ids are not counted as weights.
         held = model.state_dict().items()
         parts = {name: tensor for name, tensor in held if re.search(of, name) and "tid2eid" not in name}
         sizes = {tensor.data_ptr(): tensor.numel() for tensor in parts.values() if tensor.numel() > 0}
@@ -305,7 +305,7 @@ class FamiliesTest(unittest.TestCase):
             total += text.vocab_size * text.hidden_size
         experts = sum(tensor.numel() for name, tensor in parts.items() if re.search(r"\.experts\.(?!e_score)", name))
         config.save_pretrained(self.folder)
-        # No type has one byte, so that no products are made for the layer's budget.
+        # No data type has one byte, so no products are timed for the layer's budget.
         counted = run("memory", "--model", self.folder / "config.json", "--bytes", "activation=1")
         self.assertEqual(counted["status"], 0, counted.get("error"))
         self.assertEqual(counted["model"]["parameters"], total)

@@ -1,8 +1,8 @@
-"""A storm of faults between ranks: whoever is left ends in time, blames no innocent rank, and computed nothing wrong.
+"""A storm of faults between ranks: the surviving ranks end in time, blame no innocent rank, and compute nothing wrong.
 
-A run is one seed (storm_runs.py), played by forked ranks (storm_ranks.py). `fault_storm_test.py 17 30-59` runs these seeds
-again; with EVENKEEL_STORM=20 there are 20 times as many, as in `make test-long`. Ranks are forked one run at a time
-(FORKS), and runs go side by side, since they mostly wait.
+One seed is one run (storm_runs.py), played by forked ranks (storm_ranks.py). `fault_storm_test.py 17 30-59` repeats
+these seeds. EVENKEEL_STORM=20 runs 20 times as many, as `make test-long` does. Ranks are forked one run at a time
+(FORKS); the runs themselves overlap, since they mostly wait.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FORKS = threading.Lock()
 
 
 def play(run: Run) -> str:
-    """What was wrong; all processes are gone after."""
+    """Plays one run. Returns what was wrong; all its processes have ended."""
     context = mp.get_context("fork")
     began = context.RawValue("d", 0.0)
-    folder = tempfile.mkdtemp()  # which no rank removes as it ends
+    folder = tempfile.mkdtemp()  # which no rank removes when it ends
     pipes = [context.Pipe() for _ in range(run.ranks)]
     started = [
         context.Process(target=on_rank, args=(run, folder, rank, began, pipes[rank][1]), daemon=True)
@@ -66,7 +66,7 @@ def play(run: Run) -> str:
 
 
 class Ends(NamedTuple):
-    """The ranks as the parent has them."""
+    """The parent's side of the ranks: their processes, and a pipe to each."""
 
     folder: str
     pipes: list[Connection]
@@ -87,12 +87,12 @@ class Ends(NamedTuple):
 
     def require_good_end(self, rank: int) -> None:
         self.started[rank].join(SET_UP)
-        with FORKS:  # the start of another run takes exit statuses too
+        with FORKS:  # starting another run also reaps children
             code = self.started[rank].exitcode
         assert code == 0, f"rank {rank} ended with {code}"
 
     def go_on(self, run: Run, left: list[int]) -> None:
-        """Ranks that are left go on without the ones at fault, where the group has failed."""
+        """If the group has failed, the surviving ranks continue in a new group without the faulty ones."""
         some = [rank for rank in left if not run.faults or rank not in run.odd]
         able = run.promise.error == "CommError" and len(some) > 1 and not run.promise.own
         some = some if able and run.layers[0].world != "model" else []
@@ -115,7 +115,7 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
             assert outcome.error == promise.own, f"rank {outcome.rank}, which raises, says {outcome}"
         elif run.kind == "late" and outcome.rank in run.odd:
             judge_rank(run, outcome, promise._replace(peers=(-1, outcome.rank), says="", place=False))
-        elif run.apart and outcome.rank // 2 != run.odd[0] // 2:  # it meets the fault in collectives of its own
+        elif run.apart and outcome.rank // 2 != run.odd[0] // 2:  # it sees the fault only in its half's own collectives
             judge_rank(run, outcome, Promise(or_torchs=True, peers=(-1,)))
         else:
             judge_rank(run, outcome, promise)
@@ -150,11 +150,11 @@ DOCUMENTED = {
     "raises": "a rank raises: its experts, its arguments, no memory",
     "late": "a rank comes too late: a slow step, an endless loop",
 }
-"""What docs/errors.md calls a kind of run."""
+"""The name of each kind of run in docs/errors.md."""
 
 
 def as_on_page(run: Run, why: str) -> str:
-    """There rank 1 is at fault, in one layer and phase for all."""
+    """Rewrites the message as docs/errors.md shows it: rank 1 at fault, in one layer and phase."""
     (fault,) = run.faults
     why = why.replace(f"rank {fault.rank} ", "rank 1 ")
     why = why.replace(f"{fault.error.__name__}: {fault.error(OWN)}", "ValueError: rows of another planet")
@@ -164,7 +164,7 @@ def as_on_page(run: Run, why: str) -> str:
 
 
 def storm(seeds: list[int]) -> list[tuple[int, str]]:
-    """The runs that were wrong: seed and what was wrong."""
+    """Returns the seed and the error of each run that was wrong."""
     save("Qwen3Moe", CHECKPOINT)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(lambda seed: (seed, play(Draft.make(seed))), seeds))

@@ -1,4 +1,4 @@
-"""Who hears of a fault, and who is no rank of the group. Faults in every phase, by the hundred: fault_storm_test.py."""
+"""Which ranks hear of a fault, and that outsiders cannot join. Faults in every phase: fault_storm_test.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def raising(*_: Any) -> torch.Tensor:
 
 
 def on_subgroups(rank: int, ranks: int) -> list[str]:
-    """What this rank met: on a group of all but rank 0 whose last rank fails, then on a group like it."""
+    """Errors on two groups of all ranks but rank 0: in the first, the last rank fails; in the second, none does."""
     met = []
     for fails in (True, False):
         threads = threading.active_count()
@@ -62,11 +62,11 @@ def on_subgroups(rank: int, ranks: int) -> list[str]:
 
 
 def told_of_a_fault(rank: int, ranks: int) -> list[str]:
-    """What rank 1 gets of a collective that rank 0 is late for, where it hears meanwhile of a fault before or after it."""
+    """Results on rank 1 while rank 0 is late: rank 1 hears of a fault in a later collective, then in an earlier one."""
     exchange = Exchange(None, "7")
     exchange.all_gather("counts", torch.zeros(1))
     met = []
-    for first in (3, 2):  # the collective below is the second, then the third
+    for first in (3, 2):  # the collective below is number 2, then number 3
         if rank == 0:
             time.sleep(0.8)
         else:
@@ -82,7 +82,7 @@ def told_of_a_fault(rank: int, ranks: int) -> list[str]:
 
 
 def outcome(work: Callable[[], object]) -> tuple[int, str]:
-    """The peer and the message of what was raised; -2 where it was no `CommError`."""
+    """The peer and the message of the error raised; peer -2 if it was not a `CommError`."""
     try:
         work()
     except CommError as error:
@@ -93,7 +93,7 @@ def outcome(work: Callable[[], object]) -> tuple[int, str]:
 
 
 def rank_1_raises(rank: int, ranks: int) -> tuple[int, str]:
-    """In the second step."""
+    """Rank 1 raises in the second step."""
     case = Case(rank, ranks, name="7")
     run(case)
     return outcome(lambda: run(case, raising if rank == 1 else experts))
@@ -112,15 +112,15 @@ def without_ipv4(rank: int, ranks: int) -> tuple[int, str]:
 
 
 def on_hosts_of_their_own(rank: int, ranks: int) -> tuple[int, str]:
-    """Each rank at another address, and none reached at 127.0.0.1."""
+    """Every rank has its own address, and none listens at 127.0.0.1."""
     with mock.patch.multiple(_peers, host_name=lambda: f"host{rank}", _outward=lambda: iter([f"127.0.0.{rank + 2}"])):
         return rank_1_raises(rank, ranks)
 
 
 def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
-    """Strangers call every rank while the group meets.
+    """Strangers connect to every rank while the group is being set up.
 
-    They send noise, and what ranks have sent; one knows the secret, and sends what was meant for others.
+    They send noise, and replay what ranks have sent. One knows the secret, and sends messages meant for other ranks.
     """
     listeners: list[Any] = []
     strangers: list[socket.socket] = []
@@ -142,7 +142,7 @@ def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
         send(self, connection, told)
         line = json.dumps(told).encode()
         for said in (self._signature(line) + b" " + line + b"\n", self._signature(line) + b" " + line):
-            with contextlib.suppress(OSError):  # who was called listens; who called does not
+            with contextlib.suppress(OSError):  # only one end of a connection listens
                 call(said, connection.socket.getpeername()[:2])
 
     def connecting(self: Any, gather: Callable[[str], list[str]]) -> None:
@@ -165,16 +165,17 @@ def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
             assert stranger.recv(1) == b"", "a stranger was answered"
     for address in listeners:
         with contextlib.suppress(ConnectionError):
-            while True:  # until it is refused
+            while True:  # until the connection is refused
                 socket.create_connection(address).close()
                 time.sleep(0.05)
     return rank_1_raises(rank, ranks)
 
 
 def waits_elsewhere(rank: int, ranks: int, leaves: bool) -> tuple[int, str]:
-    """Two pairs that share experts, and two across; rank 3 does not come across, for which rank 1 waits, and rank 0 for it.
+    """Ranks 0-1 and 2-3 share experts; 0-2 and 1-3 have groups of their own. Rank 3 misses its collective with rank 1.
 
-    Rank 1 then ends by the error that it met there, or only after rank 0 has given up.
+    So rank 1 waits for rank 3, and rank 0 for rank 1. Rank 1 then ends by its own error, or, with `leaves` false, only
+    after rank 0 has given up.
     """
     pairs = [dist.new_group(pair) for pair in ([0, 1], [2, 3])]
     across = [dist.new_group(pair) for pair in ([0, 2], [1, 3])]
@@ -188,12 +189,12 @@ def waits_elsewhere(rank: int, ranks: int, leaves: bool) -> tuple[int, str]:
         time.sleep(7)
         return -2, "late"
     if rank == 2:
-        time.sleep(4)  # it waits for nobody, and rank 0 has come to it
+        time.sleep(4)  # rank 2 waits for no rank
     if rank == 1:
         try:
             dist.all_reduce(torch.zeros(1), group=other)
         except RuntimeError as error:
-            sys.last_value = error  # as Python has it where a program ends by an error
+            sys.last_value = error  # as Python sets it when an error ends a program
             _faults._leave_all()
             return -2, str(error)
     return outcome(lambda: run(case)) if rank == 0 else (-2, "")

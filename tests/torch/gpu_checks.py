@@ -1,9 +1,9 @@
-"""Checks and times evenkeel.torch on a GPU that four ranks share as threads; on the CPU where there is none.
+"""Checks and times evenkeel.torch on a GPU that four ranks share as threads; on the CPU if there is no GPU.
 
 usage: gpu_checks.py [--device cuda|cpu] [--json PATH]
 
-Each line is what was measured, of the worst rank, and the most that it may be. Exits with 1 where one is more.
-tools/gpu_torch.sh brings it to a machine with a GPU.
+Each line has a measurement, from the worst rank, and its limit. Exits with 1 if one exceeds its limit.
+tools/gpu_torch.sh runs this on a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 
 
 class Case:
-    """One rank's inputs; of all choices `hot` fall on expert 0. `every` are the weights of all ranks."""
+    """One rank's inputs; the share `hot` of all choices falls on expert 0. `every` has the weights of all ranks."""
 
     def __init__(self, rank: int, shape: Shape, device: torch.device, dtype: torch.dtype, hot: float) -> None:
         alike, mine = torch.Generator(device).manual_seed(1), torch.Generator(device).manual_seed(2 + rank)
@@ -108,7 +108,7 @@ class Case:
         return made
 
     def alone(self, experts: Experts) -> torch.Tensor:
-        """As one rank that holds all experts computes it."""
+        """The output as one rank with all experts computes it."""
         flat, k = self.ids.reshape(-1), self.ids.shape[1]
         rows = self.hidden.index_select(0, torch.arange(len(flat), device=flat.device) // k)
         made = experts(rows, flat.clamp(min=0), self.every).masked_fill((flat < 0)[:, None], 0)
@@ -119,7 +119,7 @@ class Case:
 
 
 class AllToAll(torch.autograd.Function):
-    """`sent[r]` rows to rank r, and `received[r]` from it. torch's own has another name in every other version."""
+    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch keeps renaming its own."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
@@ -134,7 +134,7 @@ class AllToAll(torch.autograd.Function):
 
 
 def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int) -> torch.Tensor:
-    """All-to-alls of rows sorted by place; it waits for the device, as dispatchers with sizes do."""
+    """Exchanges rows sorted by place with all-to-all. It waits for the device to learn the sizes."""
     k, flat = places.shape[1], places.reshape(-1)
     order = flat.argsort(stable=True)
     order = order[flat[order] >= 0]
@@ -150,7 +150,7 @@ def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, 
 
 
 def one_order(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Products added in one order by operations on single numbers: a row's bits depend on that row, on any device."""
+    """Adds products in a fixed order with elementwise operations: a row's bits depend only on that row."""
 
     def product(rows: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
         of_rows = matrices.index_select(0, slots)
@@ -163,7 +163,7 @@ def one_order(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torc
 
 
 def grouped(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """As models compute them, without a wait for the device."""
+    """Grouped products, as models compute them, without waiting for the device."""
     order = slots.argsort(stable=True)
     ends = how_many(slots, len(weights["up"])).cumsum(0).to(torch.int32)
     wide = torch.relu(grouped_mm(rows.index_select(0, order), weights["up"], offs=ends))
@@ -175,7 +175,7 @@ def largest(values: torch.Tensor) -> float:
 
 
 def exact(rank: int, ranks: int, device: torch.device) -> list[Line]:
-    """Beside one rank that holds all experts: the very bits, and gradients to rounding."""
+    """Against one rank with all experts: outputs to the bit, gradients within rounding."""
     shape, found = Shape(experts=8, tokens=40 + 8 * rank, k=2, hidden=8, width=16), []
     for dtype, bar in ((torch.float32, 1e-5), (torch.bfloat16, 0.02)):
         for kind in (SLOTS, PARALLEL, BUDGET):
@@ -186,27 +186,27 @@ def exact(rank: int, ranks: int, device: torch.device) -> list[Line]:
                 made, right = case.step(layer, one_order), case.alone(one_order)
                 differ += int((made != right).sum())
                 of_ours, of_one = case.gradients(made, case.weights), case.gradients(right, case.every)
-                for i, whole in enumerate(of_one[2:], 2):  # by all ranks' tokens
+                for i, whole in enumerate(of_one[2:], 2):  # summed over all ranks' tokens
                     total = whole.float()
                     dist.all_reduce(total)
                     of_one[i] = total[case.home]
                 for ours, one in zip(of_ours, of_one, strict=True):
-                    error = largest(ours - one) / max(largest(one), 1e-30)  # of experts without rows both are 0
-                    off = float(np.maximum(off, error))  # unlike max(), keeps what is no number
+                    error = largest(ours - one) / max(largest(one), 1e-30)  # both are 0 for experts without rows
+                    off = float(np.maximum(off, error))  # unlike max(), keeps NaN
             last = layer.last
             assert last["transfers"] > 0 and (last["chunks"] > 1) == (kind is BUDGET), last
             what = f"{kind.name}, {str(dtype).removeprefix('torch.')}"
-            found.append(Line(f"{what}: outputs unlike one rank's", differ, "numbers", 0))
-            found.append(Line(f"{what}: gradients off, of the largest", off, "", bar))
+            found.append(Line(f"{what}: outputs that differ from one rank", differ, "numbers", 0))
+            found.append(Line(f"{what}: largest relative error of gradients", off, "", bar))
     return found
 
 
 @contextmanager
 def waits_noted(device: torch.device, places: list[str]) -> Iterator[None]:
-    """Within it, torch's own warnings say where evenkeel's code waits for a GPU; elsewhere nothing is seen."""
+    """Collects torch's warnings about places where evenkeel's code waits for a GPU; on a CPU there are none."""
 
     def note(message: Warning | str, *_: Any) -> None:
-        """By the innermost frame that is evenkeel's; this program's dispatcher and the group wait for themselves."""
+        """Blames the innermost evenkeel frame; waits of this program's dispatcher and of the group are not counted."""
         for at in reversed(traceback.extract_stack()[:-1]) if "synchronizing CUDA" in str(message) else ():
             if Path(at.filename).name == Path(__file__).name or "/distributed/" in at.filename:
                 return
@@ -226,7 +226,7 @@ def waits_noted(device: torch.device, places: list[str]) -> Iterator[None]:
 
 
 def reads(rank: int, ranks: int, device: torch.device, waits: list[str]) -> list[Line]:
-    """Of a step of each rank: what the host has read by evenkeel's count, and waited by torch's."""
+    """Per rank and step: the host's reads that evenkeel counts, and the waits that torch reports."""
     shape, found = Shape(experts=8, tokens=64, k=2, hidden=16, width=16), []
 
     @contextmanager
@@ -236,7 +236,7 @@ def reads(rank: int, ranks: int, device: torch.device, waits: list[str]) -> list
         BARRIER.wait()
         yield
         BARRIER.wait()
-        found.append(Line(f"{what}: reads of the host", (HostReads.count - before[0]) / ranks, "a rank", at_most))
+        found.append(Line(f"{what}: host reads", (HostReads.count - before[0]) / ranks, "a rank", at_most))
         if device.type == "cuda":
             found.append(Line(f"{what}: waits for the GPU", (len(waits) - before[1]) / ranks, "a rank", at_most))
         BARRIER.wait()
@@ -259,7 +259,7 @@ def reads(rank: int, ranks: int, device: torch.device, waits: list[str]) -> list
 
 
 def peaks(rank: int, ranks: int, device: torch.device, shape: Shape) -> list[Line]:
-    """The most bytes of a training step with 95 % of the choices in one expert, balanced and not."""
+    """Peak bytes of a training step with 95 % of the choices on one expert, balanced and not."""
     found = []
     for kind in (SLOTS, PARALLEL):
         held = []
@@ -286,7 +286,7 @@ def peaks(rank: int, ranks: int, device: torch.device, shape: Shape) -> list[Lin
 
 
 def microseconds(work: Callable[[], object], device: torch.device) -> float:
-    """Of one call of many, the median."""
+    """The median time of one call."""
     found = []
     for _ in range(7):
         began = time.perf_counter()
@@ -299,7 +299,7 @@ def microseconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def planning(device: torch.device) -> list[Line]:
-    """What a step does besides sending: its plan, and places or indices of this rank's ids."""
+    """Times the work of a step besides sending: the plan, and the places or indices of this rank's ids."""
     found, tokens, k = [], 4096, 8
     for experts, ranks in ((128, 8), (384, 64)):
         random = np.random.default_rng(ranks)
@@ -315,12 +315,12 @@ def planning(device: torch.device) -> list[Line]:
         found.append(Line(f"plan of {of}", microseconds(plan, torch.device("cpu")), "us"))
         found.append(Line(f"places of {tokens} x {k} assignments, {of}", microseconds(places, device), "us"))
         sent = partial(Sent, layout.step(counts, False), ids.to(device))
-        found.append(Line(f"indices of what is sent, {of}", microseconds(sent, device), "us"))
+        found.append(Line(f"indices of rows to send, {of}", microseconds(sent, device), "us"))
     return found
 
 
 def products(device: torch.device) -> list[Line]:
-    """Rows of experts at home and in slots: in one call on weights that lie together, and in two that copy none."""
+    """Times products of home and slot experts: one call on adjacent weights, and two calls that copy no weights."""
     if device.type != "cuda":
         return []
     found, homes, slots = [], 16, 4
@@ -362,7 +362,7 @@ def main(arguments: list[str]) -> int:
     failures: list[str] = []
 
     def part(work: Callable[..., list[Line]], *more: Any, threads: bool = False) -> None:
-        """What fails does not keep the others from their minutes."""
+        """Runs one part; a failure does not stop the other parts."""
         try:
             every = run_threads(RANKS, work, device, *more) if threads else [work(device, *more)]
         except Exception:

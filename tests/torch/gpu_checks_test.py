@@ -1,4 +1,4 @@
-"""The checks for a GPU hold on the CPU, and say so where they do not."""
+"""The GPU checks pass on the CPU, and report a failure if there is one."""
 
 from __future__ import annotations
 

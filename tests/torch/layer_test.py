@@ -1,4 +1,4 @@
-"""The layer between processes gives what one process gives: outputs to the bit, all gradients to rounding.
+"""The layer between processes matches one process: outputs to the bit, all gradients within rounding.
 
 The oracle runs every token's experts on one rank: in f32 for the bits, dense in f64 for the gradients.
 """
@@ -19,7 +19,7 @@ HIDDEN, WIDTH = 24, 20
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    """A gated feed-forward network, expert by expert; a row at a time, so that bits do not depend on other rows."""
+    """A gated feed-forward network. It computes row by row, so that a row's bits do not depend on the other rows."""
     made = rows.new_zeros((rows.shape[0], HIDDEN))
     parts, places = [], []
     for slot in range(weights["up"].shape[0]):
@@ -34,7 +34,7 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Te
 
 
 def routing(seed: int, ranks: int, num_experts: int, k: int) -> list[torch.Tensor]:
-    """The choices of each rank's tokens: even, hot, all to one expert, few, none, and without an expert."""
+    """The choices of each rank's tokens: even, hot, all on one expert, few, none, or with missing experts."""
     random = torch.Generator().manual_seed(seed)
 
     def below(count: int) -> int:
@@ -72,7 +72,7 @@ def all_weights(seed: int, num_experts: int) -> dict[str, torch.Tensor]:
 
 
 def at_home(weights: dict[str, torch.Tensor], rank: int, ranks: int) -> dict[str, torch.Tensor]:
-    """This rank's part of all weights, which wants gradients."""
+    """This rank's part of all weights; requires gradients."""
     count = len(next(iter(weights.values())))
     mine = slice(rank * count // ranks, (rank + 1) * count // ranks)
     return {name: weight[mine].detach().clone().requires_grad_() for name, weight in weights.items()}
@@ -90,7 +90,7 @@ def one_process(
 
 
 def least_budget(call: Callable[[], object]) -> int:
-    """What a call with a budget that is too small says that it takes at least."""
+    """The least budget, from the error of a call whose budget is too small."""
     try:
         call()
     except ek.errors.BudgetTooSmall as error:
@@ -99,7 +99,7 @@ def least_budget(call: Callable[[], object]) -> int:
 
 
 def check(rank: int, ranks: int, seeds: list[int], options: dict[str, Any], num_experts: int, k: int) -> int:
-    """How many steps moved weights; fails where a number is not the oracle's."""
+    """Returns how many steps moved weights; fails if a result differs from the oracle's."""
     placed = options.pop("homes", None)
     placement = None
     if placed is not None:
@@ -154,7 +154,7 @@ class LayerTest(unittest.TestCase):
         return sum(run_ranks(ranks, check, list(range(seeds)), options, num_experts, k))
 
     def test_bits_and_gradients_are_those_of_one_process(self) -> None:
-        """With more steps than these in which weights move."""
+        """Each case also needs more than the given number of steps in which weights move."""
         cases: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
             (2, 100, 50, {}),
             (4, 30, 20, {"num_experts": 10, "planner": "least-loaded"}),

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-os.environ["TORCHDYNAMO_DISABLE"] = "1"  # Megatron compiles small functions, which takes longer than the tests
+os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiling Megatron's small functions takes longer than the tests
 
 import torch
 from examples_test import torchrun
@@ -26,7 +26,7 @@ ALWAYS: dict[str, Any] = {"imbalance_threshold": 0.0, "min_segment": 1}
 
 
 class Stream:
-    """What Megatron's all-to-all asks of CUDA streams, where there are none."""
+    """The part of CUDA streams that Megatron's all-to-all uses, for machines without CUDA."""
 
     def wait_stream(self, other: object) -> None: ...
     def record_event(self) -> Stream:
@@ -40,7 +40,7 @@ def to_cpu(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> 
 
 
 def example(ranks: int) -> Any:
-    """The example's module, on a CPU, with Megatron's groups made."""
+    """The example's module on a CPU, with Megatron's groups set up."""
     megatron_layer.without_cuda()
     if not torch.cuda.is_available():
         torch.cuda.Stream = torch.cuda.current_stream = Stream  # type: ignore[assignment, misc]
@@ -60,7 +60,7 @@ def run(layer: Any, hidden: torch.Tensor) -> list[torch.Tensor]:
 
 
 def layers(ranks: int, rank: int, name: str, options: dict[str, Any], shape: dict[str, Any], hot: bool) -> Any:
-    """Megatron's layer and ours, of the same weights; with `hot` all tokens choose the first expert."""
+    """Megatron's layer and ours with the same weights; with `hot` all tokens choose the first expert."""
     module = example(ranks)
     config = module.make_config(ranks, **shape)
     theirs = module.make_layer(config, MoELayer)
@@ -69,7 +69,7 @@ def layers(ranks: int, rank: int, name: str, options: dict[str, Any], shape: dic
         random = torch.Generator().manual_seed(10 + rank if "local_experts" in key else 10)
         parameter.data.copy_(torch.randn(parameter.shape, generator=random) / 8)
     if hot:
-        theirs.router.weight.data[0] = 1.0  # inputs are positive in the mean
+        theirs.router.weight.data[0] = 1.0  # the mean of the inputs is positive
     ours.load_state_dict(theirs.state_dict())
     return theirs, ours
 
@@ -91,7 +91,7 @@ def compare(
 
 
 def still(rank: int, ranks: int, shape: dict[str, Any]) -> None:
-    """A step in which nothing may move has the bits of Megatron's."""
+    """A step in which nothing may move gives Megatron's bits."""
     theirs, ours = layers(ranks, rank, "SlotsMoELayer", {"imbalance_threshold": 1e6}, shape, hot=False)
     hidden = torch.randn(40, 2, 32, generator=torch.Generator().manual_seed(rank))
     assert all(map(torch.equal, run(ours, hidden), run(theirs, hidden)))

@@ -1,5 +1,5 @@
-"""evenkeel.memory() of models: kinds and sums of every type with experts that transformers builds, by the classes of their
-modules; what a device holds against the parameters that transformers itself shards, DTensor by DTensor."""
+"""evenkeel.memory() of models. Kinds and sums of every MoE type in transformers are checked against the classes of its
+modules. Bytes a device are checked against parameters that transformers shards itself, DTensor by DTensor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMAND = os.environ.get("EVENKEEL_COMMAND", "build/release/bin/evenkeel")
 MORE_TYPES = ["llama4_text", "jetmoe", "longcat_flash", "minimax_m3_vl_text"]
 TYPES = sorted({*expert_parallel_types(), *MORE_TYPES} - LEFT_OUT.keys())
 
-# By parts of the names of classes; what stands inside a module of a kind is of that kind.
+# Kinds by parts of class names. Everything inside a module of a kind has that kind.
 CLASSES = {
     "norms": ("Norm", "HyperConnection", "HyperHead", "Residual"),
     "attention": ("Attention", "Attn", "Mamba", "DeltaNet", "ShortConv", "MoA", "MLA", "Mixer"),
@@ -46,7 +46,7 @@ def meta_model(model_type: str, **sizes: Any) -> nn.Module:
 
 
 def oracle(model: nn.Module) -> dict[str, int]:
-    """Numbers by kind, from the classes on each parameter's path."""
+    """Numbers of parameters by kind, from the classes on each parameter's path."""
     modules = dict(model.named_modules())
     counts: Counter[str] = Counter()
     for name, parameter in model.named_parameters():
@@ -77,7 +77,7 @@ def kind_in_layer(path: list[tuple[str, nn.Module]], config: Any) -> str:
             if any(part in name for part in parts) and not (kind == "dense" and has_experts(module)):
                 return kind
     if path and has_experts(path[0][1]):
-        return "router"  # beside experts in their module
+        return "router"  # next to experts in the same module
     return "dense" if path else "norms"
 
 
@@ -96,7 +96,7 @@ def four_layers(model_type: str) -> nn.Module:
 
 
 def sharded_bytes(model_type: str, sizes: dict[str, int]) -> int:
-    """What the first rank holds after transformers itself has sharded the model over ranks that are not there."""
+    """Bytes on the first rank after transformers itself has sharded the model over simulated ranks."""
     degrees = {f"{name}_size": sizes.get(name, 1) for name in ("tp", "ep", "fsdp", "pp")}
     store, ranks = FakeStore(), sizes.get("tp", 1) * sizes.get("fsdp", 1) * sizes.get("pp", 1)
     dist.init_process_group("fake", rank=0, world_size=ranks, store=store)
@@ -104,7 +104,7 @@ def sharded_bytes(model_type: str, sizes: dict[str, int]) -> int:
         model = four_layers(model_type)
         made, _, mesh = type(model).prepare_distribute_model(DistributedConfig(**degrees))
         model = type(model).maybe_distribute_model(model, made, mesh)
-        model.tie_weights()  # as loading does it
+        model.tie_weights()  # as loading does
         return sum(
             (each.to_local() if isinstance(each, DTensor) else each).numel() * each.element_size()
             for each in model.parameters()
@@ -113,7 +113,7 @@ def sharded_bytes(model_type: str, sizes: dict[str, int]) -> int:
         dist.destroy_process_group()
 
 
-# The first of each is a family that most models are of; together they have every style of a plan.
+# The first types stand for the most common families; together the list covers every style of plan.
 SHARDED = [
     "qwen3_moe",
     "mixtral",
@@ -151,7 +151,7 @@ class MemoryTest(unittest.TestCase):
 
     def test_a_checkpoint_has_the_kinds_of_its_model(self) -> None:
         for model_type in TYPES:
-            if model_type == "longcat_flash":  # a tiny one is large
+            if model_type == "longcat_flash":  # even its tiny model is large
                 continue
             model, _ = make(model_type)
             wanted = ek.memory(model)["model"]
@@ -183,7 +183,7 @@ class MemoryTest(unittest.TestCase):
                 with self.subTest(model_type=model_type, sizes=sizes):
                     try:
                         held = sharded_bytes(model_type, sizes)
-                    except (ValueError, KeyError, AttributeError):  # no such plan, or transformers cannot carry it out
+                    except (ValueError, KeyError, AttributeError):  # no such plan, or transformers cannot apply it
                         continue
                     answer = ek.memory(four_layers(model_type), parallel=sizes)
                     self.assertEqual(weights_of_stage(answer), held)

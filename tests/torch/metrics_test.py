@@ -1,4 +1,4 @@
-"""What people look at: metrics, a Trainer's reports, the log, layers in words, and the names in a profile."""
+"""What users see: metrics, a Trainer's reports, the log, layers as text, and names in a profile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COSTS = SpillCosts(1e-3, 1e-6, 0)
 
 
 class Model(nn.Module):
-    """A layer with a name, one that has its place in the model alone, and one that never runs."""
+    """A layer with a name, a layer known by its place in the model, and a layer that never runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Model(nn.Module):
         return layer
 
     def step(self, rank: int, hot: int) -> torch.Tensor:
-        """All tokens choose the expert `hot`, and one that is not."""
+        """Every token chooses the expert `hot` and one other expert."""
         ids = torch.stack([torch.full((TOKENS,), hot), (hot + 1 + torch.arange(TOKENS) % (E - 1)) % E], 1)
         hidden, top_k, _ = inputs(1, rank, ids)
         own = at_home(all_weights(1, E), rank, 2)
@@ -57,7 +57,7 @@ class Model(nn.Module):
 
 
 class Reporter(T.TrainerCallback):  # type: ignore[misc]
-    """What wandb and the others are to a Trainer."""
+    """Stands in for wandb and other reporters of a Trainer."""
 
     reports: list[dict[str, Any]] = []
 
@@ -67,7 +67,7 @@ class Reporter(T.TrainerCallback):  # type: ignore[misc]
 
 
 def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
-    """All that is said on this rank; numbers are compared here."""
+    """Collects all texts of this rank; numbers are compared here."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "localhost"}
     lines = lines_of_log(logging.INFO)
 
@@ -107,7 +107,7 @@ def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
 
 
 def check(found: dict[str, float | int], layers: dict[str, ExpertParallel]) -> None:
-    """Against what layers say of their last step, by other arithmetic."""
+    """Compares metrics with the layers' reports of their last step, by other arithmetic."""
     right: dict[str, float | int] = {}
     for name, layer in layers.items():
         last = layer.last_training
@@ -140,7 +140,7 @@ def check_alike(found: dict[str, float | int]) -> dict[str, float | int]:
 
 
 def train(rank: int, ranks: int, path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What a reporter of the Trainer's own was given, and the numbers of the layers at the end."""
+    """Returns what the Trainer's reporter received, and the layers' final numbers."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
     model = load(path, "eager", fsdp_size=ranks, ep_size=ranks)
     data = [{"input_ids": row, "labels": row} for row in torch.randint(0, 64, (8, 16))]

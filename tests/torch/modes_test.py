@@ -1,4 +1,4 @@
-"""The layer under the ways in which people run a model, and what it says of bad input and small budgets."""
+"""The layer under the modes in which people run a model, and its errors for bad input and small budgets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def accumulation(rank: int, ranks: int) -> None:
 
 
 def measured_in_a_checkpoint(rank: int, ranks: int) -> int:
-    """How often the checkpointed region runs in a forward whose layer measures its bytes there."""
+    """Counts runs of the checkpointed region in a forward whose layer measures its bytes inside."""
     case, runs = Case(rank, ranks, budget=400_000), []
 
     def region(x: torch.Tensor) -> torch.Tensor:
@@ -82,7 +82,7 @@ def measured_in_a_checkpoint(rank: int, ranks: int) -> int:
 
 
 def dropped(rank: int, ranks: int) -> tuple[int, int]:
-    """Bytes that live between forward and backward: with and without activation checkpointing."""
+    """Bytes held between forward and backward: with activation checkpointing, then without."""
     case = Case(rank, ranks)
     held = []
     for run in (lambda: checkpoint(lambda x: case.run() + 0 * x, case.hidden, use_reentrant=False), case.run):
@@ -124,15 +124,15 @@ def compiled(rank: int, ranks: int) -> None:
 
 
 def promise(rank: int, ranks: int, seeds: range, over_least: float) -> tuple[int, int, int]:
-    """The most that any of the seeds' steps held, the budget, and how many steps were cut.
+    """The largest peak of any seed's step, the budget, and how many steps were cut into chunks.
 
-    The layer's first call is without gradients, which says nothing of what training takes.
+    The layer's first call has no gradients, so it says nothing about the memory that training takes.
     """
     budget = int(over_least * least_budget(Case(rank, ranks, budget=1000).run))
     case = Case(rank, ranks, budget=budget)
     with torch.no_grad():
         case.layer(case.hidden, case.ids, case.top_k, experts, case.own)
-    # Measures, outside of the count.
+    # Measures, before the count starts.
     case.layer(case.hidden[:0], case.ids[:0], case.top_k[:0], experts, case.own).sum().backward()
     most, cut = 0, 0
     for seed in seeds:

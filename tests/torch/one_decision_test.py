@@ -1,4 +1,4 @@
-"""A decision follows from its inputs: ranks as threads, ranks as processes and the function itself say the same."""
+"""A decision depends only on its inputs: thread ranks, process ranks and the function itself decide alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 20
 
 
 class Decision(NamedTuple):
-    """What was asked, and what the answer was."""
+    """The inputs of a decision, and its result."""
 
     budget: tuple[Any, ...]
     counts: np.ndarray  # [P, blocks, E]
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
 
 
 class Recorded:
-    """A layer's layout that keeps what it decided."""
+    """Wraps a layer's layout and records its decisions."""
 
     def __init__(self, layout: _native.StepLayout) -> None:
         self.layout, self.made = layout, list[Decision]()
@@ -64,7 +64,7 @@ def asked(
 
 
 def case(seed: int) -> tuple[Shape, float, Any]:
-    """A shape, where between the least budget and that of one chunk the step's lies, and its options."""
+    """A shape, where the budget lies between the least (0) and that of one chunk (1), and options."""
     random = np.random.default_rng(seed)
     shape = Shape(
         ranks=RANKS,
@@ -84,8 +84,8 @@ def case(seed: int) -> tuple[Shape, float, Any]:
 
 
 def layers(rank: int, ranks: int) -> list[list[Decision]]:
-    """By step, what its layer decided on this rank, having run it forward and backward."""
-    warnings.simplefilter("ignore")  # of budgets too small to balance
+    """Runs each step forward and backward; returns this rank's decisions by step."""
+    warnings.simplefilter("ignore")  # warnings of budgets too small to balance
     found = []
     for seed in range(STEPS):
         shape, between, options = case(seed)
@@ -132,7 +132,7 @@ class OneDecisionTest(unittest.TestCase):
         self.assertGreaterEqual(len(kinds), 4, kinds)
 
     def test_ranks_decide_alike_whatever_they_decided_before(self) -> None:
-        """2,000 decisions on random routings, each by a function that was called before and by new ones."""
+        """Makes 2,000 decisions on random routings, each by a layout with earlier decisions and by a new one."""
         for seed, made in enumerate(self.threads[0]):
             random, each = np.random.default_rng(seed), made[0]
             called = layout_of(seed, 0, each.budget)

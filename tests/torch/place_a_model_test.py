@@ -1,4 +1,4 @@
-"""examples/place_a_model.py levels what it recorded, and the placed model says the same."""
+"""examples/place_a_model.py balances what it recorded, and the placed model gives the same logits."""
 
 import os
 import re

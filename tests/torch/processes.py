@@ -1,7 +1,7 @@
 """Runs a function on P ranks that are processes of this machine, joined by gloo.
 
-Ranks are forked, so that the parent alone imports torch and what its test needs, which takes seconds. Each still begins
-anew: the parent computes no gradients and has no group and no threads.
+Ranks are forked, so that only the parent spends seconds on importing torch and the test's modules. Each rank starts
+fresh: the parent computes no gradients, and has no group and no threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.fx.experimental.symbolic_shapes  # noqa: F401  # else each rank imports it, and sympy, at a first step
+import torch.fx.experimental.symbolic_shapes  # noqa: F401  # else each rank imports it, and sympy, at its first step
 import torch.multiprocessing as mp
 
 
@@ -36,7 +36,7 @@ def _rank(
             dist.init_process_group(
                 "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=seconds)
             )
-            dist.barrier()  # else a rank with little to do is gone before the others have connected to it
+            dist.barrier()  # else a rank with little work ends before the others have connected to it
         queue.put((rank, work(rank, ranks, *args), None))
     except BaseException:
         queue.put((rank, None, traceback.format_exc()))
@@ -44,13 +44,13 @@ def _rank(
         sys.stdout.flush()
         queue.close()
         queue.join_thread()
-        os._exit(0)  # without waiting for a group whose other ranks may be gone
+        os._exit(0)  # do not wait for a group whose other ranks may be gone
 
 
 def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 60, grouped: bool = True) -> list[Any]:
-    """What `work(rank, ranks, *args)` gives on each rank; the first rank's traceback where one fails.
+    """Returns the results of `work(rank, ranks, *args)` by rank; raises the first failed rank's traceback.
 
-    They are a group of gloo's, unless `work` makes its own.
+    The ranks form a gloo group, unless `work` makes its own group.
     """
     context = mp.get_context("fork")
     queue = context.Queue()
@@ -87,7 +87,7 @@ def _program(rank: int, ranks: int, port: int, program: str, options: list[str],
 
 
 def run_program(ranks: int, program: Path, *options: object, folder: Path | None = None) -> str:
-    """What a program says on processes that have the environment of torchrun's, without torchrun's seconds of imports."""
+    """Returns a program's output on processes set up as by torchrun, without the seconds of torchrun's imports."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -97,7 +97,7 @@ def run_program(ranks: int, program: Path, *options: object, folder: Path | None
 
 
 def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
-    """The message of an error of these kinds; "nothing" where the call raises none."""
+    """The message of an error of the given kinds; "nothing" if the call raises none."""
     try:
         call()
     except kinds as error:
@@ -106,7 +106,7 @@ def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
 
 
 def chosen_seeds(arguments: Sequence[str]) -> list[int]:
-    """Of a command line such as `17 30-59`."""
+    """The seeds in command line arguments such as `17 30-59`."""
     chosen: list[int] = []
     for argument in arguments:
         first, _, last = argument.partition("-")
@@ -115,7 +115,7 @@ def chosen_seeds(arguments: Sequence[str]) -> list[int]:
 
 
 def lines_of_log(level: int) -> list[str]:
-    """What the log of `evenkeel.torch` says from now on, from this level."""
+    """Collects what `evenkeel.torch` logs from now on, at `level` and above."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -129,7 +129,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 
 def require_documented(fault: str, peer: int, why: str) -> None:
-    """A row of the page on errors says what was met; only what a backend said is left out there."""
+    """Checks that a row of the page on errors has this message; the row leaves out the backend's own text."""
     said = re.sub(
         r"\((RuntimeError: )?\[.*\)", "(…)", why.partition("; rank 0 waited")[0].partition("; rank 1 waited")[0]
     )

@@ -1,4 +1,4 @@
-"""record() around generate() of transformers: the tokens that it returns, once, or there is no file."""
+"""record() around generate() of transformers: the file has the returned tokens, each once, or there is no file."""
 
 import threading
 import unittest
@@ -16,7 +16,7 @@ import evenkeel as ek
 import evenkeel.torch
 
 ENDS = [3, 7, 11, 12, 22, 40, 50]
-"""So many that rows of a random model end, and at different times."""
+"""Enough ids that rows of a random model end, at different times."""
 
 
 def generating(model_type="qwen3_moe", **sizes):
@@ -30,7 +30,7 @@ def generating(model_type="qwen3_moe", **sizes):
 
 
 class WhatGenerateRuns(RecordTest):
-    """Each returned sequence is run alone, in a plain forward, with hooks on the experts: that is what must be there."""
+    """Hooks on the experts in a plain forward of each returned sequence give what the file must contain."""
 
     def assert_recorded_as_alone(self, model, options):
         """Returns how many tokens each sequence has."""
@@ -60,7 +60,7 @@ class WhatGenerateRuns(RecordTest):
         return lengths
 
     def run_of(self, sequence, prompt):
-        """The tokens that generate() must run: neither padding, nor the one that ends a sequence, nor what follows."""
+        """The tokens that generate() must run: without padding, the token that ends a sequence, and all after it."""
         generated = sequence[len(prompt) :].tolist()
         ends = [at for at, token in enumerate(generated) if token in ENDS]
         return sequence[int((prompt == 0).sum()) : len(prompt) + (ends[0] if ends else len(generated) - 1)]
@@ -143,13 +143,13 @@ class WhatGenerateRuns(RecordTest):
         np.testing.assert_array_equal(of_generate["sequence_offsets"], alone["sequence_offsets"])
         same = np.ones(recording.tokens, dtype=bool)
         first = int(alone["sequence_offsets"][2])
-        same[first + 3 : first + len(runs[2])] = False  # generate() has other positions behind such padding
+        same[first + 3 : first + len(runs[2])] = False  # generate() counts other positions after such padding
         np.testing.assert_array_equal(of_generate["topk_ids"][same], alone["topk_ids"][same])
 
     def test_drafts_that_are_rejected_are_left_out(self):
         model, options = generating()
         worse, _ = tiny_models.make("qwen3_moe", num_hidden_layers=1, layer_types=["full_attention"])
-        twin, _ = tiny_models.make("qwen3_moe")  # all of whose drafts are accepted
+        twin, _ = tiny_models.make("qwen3_moe")  # all its drafts are accepted
         for row in range(1, 4):
             prompt = {name: options[name][row : row + 1] for name in ("input_ids", "attention_mask")}
             for more in ({"assistant_model": worse}, {"assistant_model": twin}, {"prompt_lookup_num_tokens": 3}):
@@ -225,7 +225,7 @@ class WhatGenerateRuns(RecordTest):
 
         def guided(model, input_ids, logits_processor, **given):
             def twice(ids, scores):
-                if ids.shape[1] > 5:  # behind the prompt
+                if ids.shape[1] > 5:  # past the prompt
                     model(ids[:, -1:], use_cache=False)
                 return scores
 
@@ -243,7 +243,7 @@ class WhatGenerateRuns(RecordTest):
 
 
 class Waiting(Fixed):
-    """A forward that goes on when it is told."""
+    """A forward that waits until the test lets it continue."""
 
     def __init__(self, *experts):
         super().__init__(*experts)
@@ -265,7 +265,7 @@ class ThreadsAndOtherCalls(RecordTest):
     def test_a_block_that_ends_while_generate_runs_leaves_no_file(self):
         model, options = generating()
         model(options["input_ids"])
-        for tokens in (0, 3, 8):  # the block ends behind so many forwards
+        for tokens in (0, 3, 8):  # the block ends after this many forwards
             ended, waits = threading.Event(), threading.Event()
             calls = []
 
@@ -362,7 +362,7 @@ class ThreadsAndOtherCalls(RecordTest):
 
     def test_a_refusal_in_a_thread_leaves_no_file(self):
         model, options = generating()
-        thread = threading.Thread(target=model.generate, kwargs=options)  # not the method that record() puts there
+        thread = threading.Thread(target=model.generate, kwargs=options)  # bound before record() replaces the method
 
         def run():
             model(options["input_ids"])

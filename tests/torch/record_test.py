@@ -1,4 +1,4 @@
-"""record(): the file says what the routers chose, whatever the model, or there is no file."""
+"""record(): the file has what the routers chose, whatever the model, or there is no file."""
 
 import json
 import os
@@ -24,7 +24,7 @@ COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
 def recorded_by_rank(rank, ranks, folder):
-    """Each rank its own part of a batch, then the same batch with the experts of the checkpoint divided."""
+    """Each rank records its own part of a batch, then the same batch with experts divided over ranks."""
     model, inputs = tiny_models.make("qwen3_moe")
     try:
         with evenkeel.torch.record(model, f"{folder}/trace.safetensors"):
@@ -33,7 +33,7 @@ def recorded_by_rank(rank, ranks, folder):
         assert "{rank}" in str(error), error
 
     with evenkeel.torch.record(model, folder + "/synced.{rank}.safetensors") as recording:
-        # Rank 0 ends first, and runs on for rank 1.
+        # Rank 0 ends first, and keeps running for rank 1.
         model.generate(**inputs, max_new_tokens=3 + 2 * rank, do_sample=False, synced_gpus=True)
     length = inputs["input_ids"].shape[1] + 2 + 2 * rank
     assert recording.tokens == 2 * length, (recording.tokens, length)
@@ -145,7 +145,7 @@ class PackedSequences(RecordTest):
         self.positions = torch.cat([torch.arange(length) for length in self.LENGTHS])[None]
 
     def test_positions_that_restart_begin_a_sequence(self):
-        # Without a cache, transformers keeps such sequences apart.
+        # Without a cache, transformers attends within each such sequence only.
         packed = {"input_ids": self.tokens, "position_ids": self.positions, "use_cache": False}
         arrays = self.recorded(self.model, packed)
         pieces = self.tokens.split(self.LENGTHS, dim=1)
@@ -176,7 +176,7 @@ class PackedSequences(RecordTest):
         given = {"input_ids": self.tokens.view(2, 5), "attention_mask": mask, "position_ids": positions}
         arrays = self.recorded(self.model, given)
         self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 6])
-        mask = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]])  # positions go on behind what is left out
+        mask = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]])  # positions count past masked tokens
         arrays = self.recorded(self.model, given | {"attention_mask": mask, "position_ids": torch.arange(5)[None]})
         self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 8])
 
@@ -189,14 +189,14 @@ class PackedSequences(RecordTest):
 class WhatIsRefused(RecordTest):
     def test_an_error_in_the_recording_leaves_no_file_or_the_one_that_was_there(self):
         model, inputs = tiny_models.make("qwen3_moe")
-        for before in ([], ["before"]):  # what was in the file stays
+        for before in ([], ["before"]):  # an existing file keeps its content
             for text in before:
                 self.path.write_text(text)
             with self.assertRaisesRegex(RuntimeError, "mine"), evenkeel.torch.record(model, self.path):
                 model(**inputs)
                 raise RuntimeError("mine")
             self.assertEqual([path.read_text() for path in self.folder.iterdir()], before)
-            model(**inputs)  # nothing listens any more
+            model(**inputs)  # record() has removed its hooks
 
     def test_a_failed_forward_leaves_no_tokens(self):
         with evenkeel.torch.record(model := Fixed(Bare(), Bare()), self.path):

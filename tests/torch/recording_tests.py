@@ -1,4 +1,4 @@
-"""What the tests of record() share: models that choose what they are told, and choices seen by hooks written by hand."""
+"""Shared by the tests of record(): models that choose the given experts, and choices seen by hand-written hooks."""
 
 import tempfile
 import unittest
@@ -12,7 +12,7 @@ import evenkeel.torch
 
 
 def chosen_by_hand(model, suffix, run):
-    """The ids and weights that experts are called with, `[tokens, layers, k]`, by hooks on modules of a known name."""
+    """The ids and weights given to experts, `[tokens, layers, k]`, seen by hooks on modules of a known name."""
     ids, weights, hooks = {}, {}, []
     for name, module in model.named_modules():
         if name.endswith(suffix):
@@ -31,7 +31,7 @@ def chosen_by_hand(model, suffix, run):
 
 
 class Bare(torch.nn.Module):
-    """The least that is taken for experts."""
+    """The smallest module that record() accepts as experts."""
 
     def __init__(self, num_experts=4):
         super().__init__()
@@ -42,7 +42,7 @@ class Bare(torch.nn.Module):
 
 
 class Fixed(torch.nn.Module):
-    """A model that chooses what it is told: ids, a tensor `[tokens, k]` for each layer."""
+    """A model that chooses the given ids: one tensor `[tokens, k]` for each layer."""
 
     def __init__(self, *experts):
         super().__init__()
@@ -71,7 +71,7 @@ class RecordTest(unittest.TestCase):
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
     def assert_refused(self, error_type, message, model, *ids, run=None):
-        """Where the model is called with these ids, or as `run` does it; there is no file."""
+        """Checks that recording a call with these ids, or `run`, raises the error and leaves no file."""
         with self.assertRaises(error_type) as caught, evenkeel.torch.record(model, self.path):
             run() if run else model(*ids)
         self.assertIn(message, str(caught.exception))

@@ -1,4 +1,4 @@
-"""Routing that is known before the step: forced or checked, and nothing read by the host inside of layers."""
+"""Routing known before the step: forced or checked, with no read by the host inside the layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPERTS, K, WIDTH, LAYERS, TOKENS = 8, 2, 16, 3, 40
 
 
 class Block(nn.Module):
-    """A router as models have them, and experts of ours; `forced` ids are an oracle's way to say what it chooses."""
+    """A router as models have it, and our experts. With `forced` ids the oracle sets the router's choice."""
 
     def __init__(self, kind: type[ExpertParallel], options: dict[str, Any]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Model(nn.Module):
             block.forced = None if ids is None else ids[:, i]
 
     def made(self, hidden: torch.Tensor) -> list[torch.Tensor]:
-        """Output and gradients."""
+        """Runs forward and backward; returns the output and gradients."""
         self.zero_grad()
         out = self(hidden)
         out.square().mean().backward()
@@ -99,14 +99,14 @@ def cases(rank: int, ranks: int) -> None:
 
 
 def under_a_budget(rank: int, ranks: int, budget: str, tokens: int) -> int:
-    """Its first layer's chunks."""
+    """Returns the chunks of the first layer."""
     model = Model(ExpertParallel, budget=budget)
     forced_is_carried_out(model, torch.randn(tokens, WIDTH), routing(rank, True, tokens))
     return int(model.blocks[0].layer.last["chunks"])
 
 
 def of_another_kind(rank: int, ranks: int, budget: str) -> list[Any]:
-    """A step of another kind between two alike says nothing of theirs: their budgets, with and without routes ahead."""
+    """Budgets of three steps, with and without routes ahead; the middle step has another type."""
     ids, hidden, budgets = routing(rank, True), torch.randn(TOKENS, WIDTH), []
     for ahead in (False, True):
         model = Model(ExpertParallel, budget=budget)
@@ -127,7 +127,7 @@ def of_another_kind(rank: int, ranks: int, budget: str) -> list[Any]:
 
 
 def run_counted(model: Model, hidden: torch.Tensor, ids: Any) -> tuple[list[torch.Tensor], int, int]:
-    """What it makes with routes ahead, and the host's reads within and around layers, as of a device."""
+    """Runs with routes ahead as on a device. Returns the results, and the host's reads inside and outside layers."""
     with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
         around = HostReads.count
         with routes_ahead(model, ids):
@@ -138,7 +138,7 @@ def run_counted(model: Model, hidden: torch.Tensor, ids: Any) -> tuple[list[torc
 
 
 def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor, *others: Any) -> None:
-    """Blocks that do not fit a budget are counted again before the layers, those of all layers by one message each."""
+    """Blocks that do not fit the budget are counted again before the layers run, by one message per layer."""
     model.force(ids)
     model.made(hidden)  # measures
     right, last, again = model.made(hidden), [block.layer.last for block in model.blocks], counted_again(model, hidden)
@@ -153,7 +153,7 @@ def forced_is_carried_out(model: Model, hidden: torch.Tensor, ids: torch.Tensor,
 
 
 def counted_again(model: Model, hidden: torch.Tensor) -> int:
-    """The most blocks of a layer that are."""
+    """The largest number of blocks in a layer that are counted again."""
     most = 0
     for block in model.blocks:
         with mock.patch.object(_cut, "count", side_effect=_cut.count) as counted:
@@ -163,7 +163,7 @@ def counted_again(model: Model, hidden: torch.Tensor) -> int:
 
 
 def costs_that_are_not_given(rank: int, ranks: int, file: Path) -> None:
-    """A layer's first step says its costs; under a budget, the first with gradients what chunks take."""
+    """A layer's first step measures its costs; under a budget, the first step with gradients measures chunks."""
     hidden, ids = torch.randn(TOKENS, WIDTH), routing(rank, True)
     for costs in (None, file):
         for budget in (None, "40KiB"):
@@ -182,7 +182,7 @@ def costs_that_are_not_given(rank: int, ranks: int, file: Path) -> None:
 
 
 def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
-    """A checkpoint computes again what was forced, within the block; behind it that is refused."""
+    """A checkpoint recomputes with the forced ids inside the block; after the block that is refused."""
     model.force(ids)
     right = model.made(hidden)
     model.around = partial(checkpoint, use_reentrant=False, context_fn=keep_plans)
@@ -208,7 +208,7 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
         said = said_by(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
         assert "is not what the router of layer" in said, said
         model.around = lambda block, hidden: block(hidden)
-    close(model.made(hidden), model.made(hidden))  # and the layer goes on
+    close(model.made(hidden), model.made(hidden))  # the layer still works
 
 
 def backward_in_another(model: Model, hidden: torch.Tensor, ids: torch.Tensor, before: torch.Tensor) -> None:
@@ -217,7 +217,7 @@ def backward_in_another(model: Model, hidden: torch.Tensor, ids: torch.Tensor, b
 
 
 def checked(model: Model, hidden: torch.Tensor) -> None:
-    """Without replay the router's own ids pass, in any order; others are an error on all ranks."""
+    """Without replay, the router's own ids are accepted in any order. Other ids raise an error on all ranks."""
     right = model.made(hidden)
     ids = torch.stack([block.chosen for block in model.blocks], dim=1)
     with routes_ahead(model, ids.flip(-1), replay=False):
@@ -238,11 +238,11 @@ def run_ahead(model: Model, hidden: torch.Tensor, ids: Any, **options: Any) -> N
 
 
 def without_ids(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
-    """A token without ids goes where its router says, or nowhere; a missing choice of others is none."""
+    """A token without ids is routed by its router, or nowhere; a missing choice of another token stays missing."""
     model(hidden)
     own = [block.chosen[:5] for block in model.blocks]
     model.force(torch.cat([torch.stack(own, 1), ids[5:]]))
-    for _ in "12":  # what the router of a layer chooses depends on the layers before
+    for _ in "12":  # each layer's router depends on the layers before it
         model(hidden)
     some = ids.clone()
     some[9, -1, 1] = -1
@@ -261,7 +261,7 @@ def without_ids(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
 
 
 def refused(rank: int, ranks: int, last: str) -> list[str]:
-    """What is said of each, the last of which ends the group."""
+    """Errors of wrong ids and options; the last error ends the group."""
     model, hidden, ids = Model(ExpertSlots), torch.randn(TOKENS, WIDTH), routing(rank, True)
     wrong = ids.clone()
     wrong[0, 2, 1] = 8 if rank == 1 else wrong[0, 2, 1]

@@ -1,4 +1,4 @@
-"""Indices made of the ids on their device compute each assignment once; what the host reads of a step is counted."""
+"""Indices made on the device compute each assignment once; the host's reads in a step are counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evenkeel.torch._routes import Indices, Routes, Rows
 
 
 class OfRank(NamedTuple):
-    """What one rank made; `slots` are the experts that lie in its slots."""
+    """The results of one rank; `slots` lists the experts in its slots."""
 
     at: dict[str, np.ndarray]
     rows: Rows
@@ -34,7 +34,7 @@ class OfRank(NamedTuple):
 
 
 def made(rank: int, ranks: int, seed: int) -> bool:
-    """Whether work moved; each rank checks what all of them made."""
+    """Returns whether work moved. Each rank checks the results of all ranks."""
     random = np.random.default_rng(seed)
     num_experts, k = int(random.integers(ranks, 3 * ranks + 1)), int(random.integers(1, 4))
     ids = routing(seed, ranks, num_experts, k)
@@ -102,12 +102,12 @@ def all_made(rank: int, ranks: int) -> int:
 
 
 def reads(rank: int, ranks: int) -> list[tuple[int, int, int]]:
-    """By step, how often the host reads in forward, how many bytes, and how often in backward."""
+    """For each step: the host's reads in forward, their bytes, and its reads in backward."""
     found, num_experts, k = [], 8, 2
     layer = ExpertParallel(num_experts, imbalance_threshold=1.0, min_segment=1)
     weights = at_home(all_weights(0, num_experts), rank, ranks)
     even = torch.arange(32 * k).view(-1, k) % num_experts
-    for ids in (even, even, torch.zeros_like(even)):  # the first makes room for counts
+    for ids in (even, even, torch.zeros_like(even)):  # the first step makes space for counts
         hidden, top_k, grad = inputs(0, rank, ids)
         before = HostReads.count, HostReads.bytes
         with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
@@ -127,7 +127,7 @@ class RoutesTest(unittest.TestCase):
 
     def test_the_host_reads_counts_and_where_work_moves_numbers_of_rows(self) -> None:
         for still, moves in run_ranks(2, reads):
-            of_counts = 4 * 2 * (8 + 2 + 7)  # bytes, of P ranks, E experts, P numbers of rows, and the head
+            of_counts = 4 * 2 * (8 + 2 + 7)  # bytes: P ranks, each with E expert counts, P row counts, and the head
             self.assertEqual(still, (1, of_counts, 0))
             self.assertEqual(moves, (2, of_counts + 8 * 2, 0))
 

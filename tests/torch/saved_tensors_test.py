@@ -1,6 +1,6 @@
-"""Outputs and gradients are one process's under every hook on saved tensors, and however often a backward pass is run.
+"""Outputs and gradients match one process under every saved-tensor hook, however often a backward pass runs.
 
-The oracle computes all ranks' tokens densely in f64, and adds the losses up. Hooks may differ between ranks.
+The oracle computes all ranks' tokens densely in f64, and sums the losses. Hooks may differ between ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whole_plan_test import cutting, whole
 from evenkeel.torch import ExpertParallel
 
 E, K = 8, 3
-HOT_SEEDS = (5, 7)  # of routings in which weights move
+HOT_SEEDS = (5, 7)  # seeds of routings in which weights move
 
 
 def to_disk(folder: str) -> AbstractContextManager[Any]:
@@ -78,7 +78,7 @@ def in_region(kind: str, run: Callable[[torch.Tensor], torch.Tensor], hidden: to
 
 
 def losses_of(kind: str, made: torch.Tensor, grad: torch.Tensor) -> list[torch.Tensor]:
-    """What is added up: linear parts, so that their order does not matter."""
+    """Losses linear in the output, so that the order of adding gradients does not matter."""
     parts = {"two losses": 2, "three losses": 3, "twice": 2}.get(kind, 1)
     return [(made * grad * (1 + part)).sum() for part in range(parts)]
 
@@ -94,10 +94,10 @@ def run_backward(kind: str, losses: list[torch.Tensor], leaves: list[torch.Tenso
 
 
 def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> str:
-    """The case that was run; fails where a gradient is not the oracle's."""
+    """Returns a description of the case; fails if a gradient differs from the oracle's."""
     alike, own_choice = random.Random(seed), random.Random(1000 * seed + rank)
     hot, region, kind = alike.choice(HOT_SEEDS), REGIONS[seed % len(REGIONS)], LOSSES[seed // len(REGIONS)]
-    if region == "reentrant":  # which torch runs backward once, and not by autograd.grad
+    if region == "reentrant":  # torch runs it backward only once, and not by autograd.grad
         kind = "once"
     hook = own_choice.choice(list(HOOKS))
     case = f"seed {seed}, rank {rank}: {region}, {kind}, {hook}, budget {budget}"
@@ -116,7 +116,7 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
     with HOOKS[hook](folder):
         made = in_region(region, lambda x: layer(x, ids[rank], top_k, experts, own), hidden)
-    if region != "checkpoint in checkpoint":  # which changes what it is given
+    if region != "checkpoint in checkpoint":  # it changes its input
         single = one_process(hidden.detach(), ids[rank], top_k.detach(), all_weights(hot, E))
         assert torch.equal(made, single), f"{case}: outputs"
     found = run_backward(kind, losses_of(kind, made, grad), [hidden, top_k, *own.values()])
@@ -133,7 +133,7 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
 
 
 def storms(rank: int, ranks: int, folder: str) -> list[str]:
-    """Without a budget, under one whose chunks have plans of their own, and in three chunks that share the step's plan."""
+    """Runs storms without a budget, with a budget (each chunk has its plan), and with three chunks on one plan."""
     made = []
     for seed in range(len(REGIONS) * len(LOSSES)):
         made += [storm(rank, ranks, seed, budget, folder) for budget in (None, 100_000)]

@@ -1,4 +1,4 @@
-"""benchmarks/shaped_link: its modes compute the same, its link is what carries their bytes, and nothing of it is left."""
+"""benchmarks/shaped_link: all modes compute the same, the shaped link carries their bytes, and nothing is left."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class ShapedLink(hosts_test.OnHosts):
         self.assert_a_signal_in_the_middle_leaves_nothing()
 
     def assert_same_model(self, mode: dict[str, Any]) -> None:
-        """Products are in f64; the router's softmax is in f32."""
+        """The oracle's products are in f64; the router's softmax is in f32."""
         self.assertEqual((mode["tokens"], mode["tokens_that_differ"]), (4 * 2 * 128, 0))
         self.assertLess(mode["largest_difference"], 1e-6)
 
     def assert_link_carries_the_bytes(self, mode: dict[str, Any]) -> None:
-        """What goes to the other node is on the link, and what goes to the other rank of a node is not."""
+        """Bytes between nodes cross the shaped link; bytes between ranks of one node do not."""
         link, payload = mode["link_bytes_a_step"], sum(mode["payload_a_step"].values())
         seconds = self.result["tokens_a_step"] / mode["tokens_per_second"]
         self.assertGreater(link, 1e6)
@@ -88,20 +88,20 @@ class ShapedLink(hosts_test.OnHosts):
     def assert_modes_do_what_they_are_called(self, modes: list[dict[str, Any]]) -> None:
         ep, control, stock, level, auto, placed, placed_level, placed_auto = modes
         self.assertEqual(ep["payload_a_step"], control["payload_a_step"])
-        self.assertGreater(stock["link_bytes_a_step"], ep["link_bytes_a_step"])  # a row goes to a rank more than once
+        self.assertGreater(stock["link_bytes_a_step"], ep["link_bytes_a_step"])  # stock repeats rows to a rank
         for moves in (level, placed_level):
             self.assertGreater(moves["transfers_a_step"], 0)
             self.assertGreater(moves["payload_a_step"]["weights"], 0)
             self.assertLess(moves["max_over_mean"], moves["max_over_mean_at_home"])
         for still in (ep, control, placed):
             self.assertEqual(still["transfers_a_step"], 0)
-            self.assertNotIn("weights", still["payload_a_step"])  # no collective, on any rank
+            self.assertNotIn("weights", still["payload_a_step"])  # no weight collective on any rank
         self.assertLess(placed["max_over_mean"], ep["max_over_mean"])
         self.assertEqual(placed_auto["max_over_mean_at_home"], placed["max_over_mean_at_home"])
         self.assertLessEqual(auto["transfers_a_step"], level["transfers_a_step"])
 
     def assert_a_signal_in_the_middle_leaves_nothing(self) -> None:
-        """Of a run in the same folder, which takes the model that is there."""
+        """Interrupts a second run in the same folder, which reuses the model there."""
         started = self.start("--rounds", "1000")
         ranks = str(FOLDER / "rank.py")
         self.assertTrue(hosts_test.soon(lambda: any(ranks in line for line in hosts_test.processes_of(self.mark)), 120))

@@ -1,4 +1,4 @@
-"""What processes do in a step is what the simulator says of it: loads, transfers, chunks, reasons and rows."""
+"""The simulator predicts what processes do in a step: loads, transfers, chunks, reasons and rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def routing(shape: Shape) -> torch.Tensor:
-    """[steps, ranks, tokens, k], more and less even."""
+    """Ids `[steps, ranks, tokens, k]`, less even with every step."""
     random = torch.Generator().manual_seed(shape.experts)
     ids = torch.randint(shape.experts, (STEPS, shape.ranks, shape.tokens, shape.k), generator=random)
     for step in range(STEPS):
@@ -28,7 +28,7 @@ def routing(shape: Shape) -> torch.Tensor:
 
 
 def steps_of(rank: int, _: int, shape: Shape, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the layer says of each step, and how many rows this rank sent."""
+    """The layer's report of each step, and the rows this rank sent."""
     sent = []
     start = Exchange.start
 
@@ -69,7 +69,7 @@ class Simulated(unittest.TestCase):
                 f'"num_hidden_layers": 1, "vocab_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, '
                 f'"num_local_experts": {shape.experts}, "num_experts_per_tok": {shape.k}, "dtype": "float32"}}'
             )
-            # Placed by itself, so that all steps are judged.
+            # Places from the same trace, so that all steps are judged.
             compared = ek.compare(
                 [trace],
                 ranks=shape.ranks,

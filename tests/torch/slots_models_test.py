@@ -1,6 +1,6 @@
-"""transformers models whose experts borrow slots give the logits of transformers' own all-to-all, to the bit.
+"""transformers models with borrow slots give the logits of transformers' own all-to-all, to the bit.
 
-Products are summed row by row here, since the CPU's depend on how many rows there are.
+Products are summed row by row here, since the CPU's own depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compare(rank: int, ranks: int, folder: str, tp: int, slots: int) -> dict[str
 
 
 def compare_type(model_type: str, rank: int, ranks: int, folder: str, tp: int, slots: int) -> str:
-    """ "" where logits have stock's bits, gradients its numbers, and work moved."""
+    """Returns "" if logits equal stock's to the bit, gradients match, and work moved; else what differs."""
     evenkeel.transformers.register(mode="slots", slots=slots, min_segment=1, imbalance_threshold=0.0)
     config = make(model_type)[0].config
     sizes = dict.fromkeys(("moe_intermediate_size", "intermediate_size"), 64)
@@ -76,7 +76,7 @@ def compare_type(model_type: str, rank: int, ranks: int, folder: str, tp: int, s
         with Routers() as routers:
             made = logits(spread, ids)
         made.square().mean().backward()
-        others = torch.stack(routers.chosen, dim=1).roll(1, 0)  # each token's ids are those of the one before
+        others = torch.stack(routers.chosen, dim=1).roll(1, 0)  # each token gets the ids of the token before it
         with Routers(others) if name == "all_to_all" else routes_ahead(spread, others):
             told = logits(spread, ids)
         grads = {n: p.grad.to_local() for n, p in spread.named_parameters() if "experts" in n and p.grad is not None}

@@ -1,5 +1,5 @@
-"""A storm of steps with slots: whatever is mixed, outputs have the dispatcher's bits, gradients its numbers, or all ranks
-say the same error. `slots_storm_test.py 17 30-59` runs these seeds again."""
+"""A storm of steps with slots. In any mixture, outputs have the dispatcher's bits and gradients its numbers, or all
+ranks raise the same error. `slots_storm_test.py 17 30-59` repeats these seeds."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ import evenkeel as ek
 from evenkeel.torch import routes_ahead, weights_fixed
 
 SEEDS = 50
-"""With about eleven steps each."""
+"""Each has about eleven steps."""
 
 
 class Storm:
-    """One rank's layers and what a seed does to them."""
+    """One rank's layers, and the actions that a seed draws."""
 
     def __init__(self, rank: int, ranks: int, seed: int) -> None:
         self.rank, self.ranks, self.seed = rank, ranks, seed
-        self.draw = random.Random(seed)  # alike on all ranks
+        self.draw = random.Random(seed)  # the same on all ranks
         k = self.draw.choice([1, 2])
         cases = (Case(rank, ranks, 100 * seed + n) for n in range(100))
         self.cases = [case for case in cases if case.k == k][: self.draw.randint(1, 3)]
@@ -57,7 +57,7 @@ class Storm:
         return made  # type: ignore[no-any-return]
 
     def in_flight(self) -> None:
-        """Micro-batches of layers in any order, backward in another."""
+        """Runs micro-batches of the layers in one order, and their backward passes in another."""
         order = [self.draw.randrange(len(self.layers)) for _ in range(self.draw.randint(1, 4))]
         made = [(n, self.forward(n)) for n in order]
         self.draw.shuffle(made)
@@ -66,7 +66,7 @@ class Storm:
             close(gradients(output, case), gradients(case.stock(), case))
 
     def fixed(self) -> None:
-        """Slots that stay, with weights that change on some rank, and steps that train in between."""
+        """Keeps slots across steps, while one rank's weights may change and some steps train."""
         with weights_fixed(self.model):
             n = self.draw.randrange(len(self.layers))
             for _ in range(self.draw.randint(2, 5)):
@@ -80,7 +80,7 @@ class Storm:
                     self.forward(n)
 
     def ahead(self) -> None:
-        """Routes known ahead, checked; now and then one rank's are others, and all say so."""
+        """Runs steps with routes known ahead, checked against the router."""
         tokens = min(len(case.ids) for case in self.cases)
         whole = [(case.hidden, case.ids, case.top_k) for case in self.cases]
         for case in self.cases:
@@ -92,7 +92,7 @@ class Storm:
             case.ids = ids[:, n].clone()
         odd = self.draw.randrange(3 * self.ranks)
         if odd == self.rank and tokens > 0:
-            ids[tokens // 2] = -1  # of which routers decide
+            ids[tokens // 2] = -1  # the router decides for this token
         with routes_ahead(self.model, ids, replay=False):
             made = [self.forward(n) for n in range(len(self.layers))]
             for n, case in enumerate(self.cases):
@@ -101,7 +101,7 @@ class Storm:
             case.hidden, case.ids, case.top_k = given
 
     def wrong(self) -> None:
-        """One rank's ids, types or options are none that a step can have: all ranks say so, and go on."""
+        """One rank's ids, types or options are invalid: all ranks report it, and continue."""
         n, odd, how = self.draw.randrange(len(self.layers)), self.draw.randrange(self.ranks), self.draw.choice(UNLIKE)
         case, layer = self.cases[n], self.layers[n]
         given = case.ids, case.hidden, case.top_k

@@ -1,4 +1,4 @@
-"""Balance behind a dispatcher that knows nothing of it: outputs are its own to the bit, gradients to rounding."""
+"""Balance behind a dispatcher that does not know of it: outputs match to the bit, gradients within rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evenkeel.torch._slots import SlotStep
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """By operations that vectors do as scalars do, so that a row's bits do not depend on the others."""
+    """Uses only elementwise operations and row sums, so that a row's bits do not depend on the other rows."""
     up, down = weights["up"][slots], weights["down"][slots]
     wide = torch.relu((rows.unsqueeze(1) * up).sum(-1))
     return (wide.unsqueeze(1) * down).sum(-1)
@@ -32,7 +32,7 @@ def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 def dispatcher(
     hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int, group: Any = None
 ) -> torch.Tensor:
-    """All-to-alls of rows sorted by place, with `here` places on each rank."""
+    """Exchanges rows sorted by place with all-to-all; each rank has `here` places."""
     group = group or dist.group.WORLD
     ranks, k = dist.get_world_size(group), places.shape[1]
     flat = places.reshape(-1)
@@ -50,7 +50,7 @@ def dispatcher(
 
 
 class Case:
-    """One rank's inputs, from a seed."""
+    """One rank's inputs, drawn from a seed."""
 
     def __init__(self, rank: int, ranks: int, seed: int) -> None:
         alike = torch.Generator().manual_seed(seed)
@@ -114,7 +114,7 @@ def close(found: list[torch.Tensor], right: list[torch.Tensor], error: float = 2
 
 
 def modes(rank: int, ranks: int, seed: int) -> None:
-    """Whatever autograd does around a step, its numbers are those of the step as it is."""
+    """Under each autograd mode, a step's results match those of the plain step."""
     case = Case(rank, ranks, seed)
     layer = case.layer()
     made = case.ours(layer)
@@ -134,7 +134,7 @@ def modes(rank: int, ranks: int, seed: int) -> None:
     for _ in "12":
         close([*torch.autograd.grad(again.square().sum(), case.inputs(), retain_graph=True)], right)
     assert HostReads.count == before + 1
-    with save_on_cpu():  # which moves the ticket, so that the experts run again
+    with save_on_cpu():  # it moves the ticket, so that the experts run again
         offloaded = case.ours(layer)
     close(gradients(offloaded, case), right)
     twice = case.ours(layer)
@@ -156,7 +156,7 @@ def under_autocast(rank: int, ranks: int, seed: int) -> None:
 
 
 def packed_experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Of bytes with a scale of each, and a bias: whole experts travel, whatever their tensors are."""
+    """Experts of packed bytes with a scale each, and a bias: whole experts travel, whatever their tensors are."""
     up = weights["bytes"].view(torch.int8)[slots].to(rows.dtype) * weights["scale"][slots][:, None, None]
     return (rows.unsqueeze(1) * up).sum(-1) + weights["bias"][slots]
 
@@ -177,14 +177,14 @@ def packed(rank: int, ranks: int, seed: int) -> None:
 
 
 def sorted_experts(rows: torch.Tensor, counts: torch.Tensor, weights: Weights, probs: torch.Tensor) -> torch.Tensor:
-    """What follows the counted rows is no number, nor are its gradients."""
+    """Rows after the counted ones are NaN, as are their gradients."""
     own, past = rows.tensor_split([int(counts.sum())])
     made = experts(own, torch.arange(len(counts)).repeat_interleave(counts), weights)
     return torch.cat([made, past * torch.nan]) * probs[:, None]
 
 
 def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int) -> tuple[torch.Tensor, ...]:
-    """Rows of each place rounded up to a multiple that is not 0, and `more` behind; their counts, and where rows went."""
+    """Pads each place's rows to a nonzero multiple and adds `more` rows; returns rows, counts and indices."""
     room = (counts.clamp(min=1) + multiple - 1) // multiple * multiple
     moved = (room.cumsum(0) - room) - (counts.cumsum(0) - counts)
     at = torch.arange(len(rows)) + moved.repeat_interleave(counts)
@@ -194,7 +194,7 @@ def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int
 
 
 def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) -> None:
-    """Rows sorted by place, which the router's weights travel beside; with `multiple` there are more than assignments."""
+    """Sorts rows by place, with the router's weights beside them; with `multiple`, pads the rows."""
     case = Case(rank, ranks, seed)
     layer = case.layer()
 
@@ -209,7 +209,7 @@ def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) ->
                 sorted_rows, counts, at = with_room(sorted_rows, counts, multiple, more)
             out = run.sorted(sorted_experts, sorted_rows[:, :-1], counts, sorted_rows[:, -1])
             assert out.isfinite().all()
-            out = torch.nn.functional.pad(out[at], (0, 1))  # as wide as the rows that came
+            out = torch.nn.functional.pad(out[at], (0, 1))  # the width of the received rows
             return torch.empty_like(out).index_copy(0, order, out)
 
         flat = places.view(-1, 1)
@@ -223,7 +223,7 @@ def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) ->
 
 
 def keeps_no_borrowed_weight(rank: int, ranks: int) -> None:
-    """Between the passes a step holds no more than stock's, but for what experts at home hold anyway."""
+    """Between forward and backward, a step holds no more than stock, apart from what home experts hold in any case."""
     held = []
     for ours in (False, True):
         case = Case(rank, ranks, 0)
@@ -254,15 +254,15 @@ def keeps_no_borrowed_weight(rank: int, ranks: int) -> None:
 
 
 def one_by_one(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Without a copy of the weights."""
+    """Computes expert by expert, without copying the weights."""
     parts = [(slots == slot).nonzero()[:, 0] for slot in range(len(weights["up"]))]
     made = [torch.relu(rows[at] @ weights["up"][i].T) @ weights["down"][i].T for i, at in enumerate(parts) if len(at)]
-    out = rows * 0  # of the graph also where there is no row
+    out = rows * 0  # part of the graph even without rows
     return out.index_add(0, torch.cat(parts), torch.cat(made)) if made else out
 
 
 def stays(rank: int, ranks: int) -> tuple[int, int]:
-    """The weights that steps send whose slots stay, and those of slots filled anew; every step has the stock's bits."""
+    """Weights sent by steps whose slots stay, and by steps that fill slots anew; every step has stock's bits."""
     sent, anew = 0, 0
     for seed in (5, 9, 14):
         case = Case(rank, ranks, seed)
@@ -289,7 +289,7 @@ def stays(rank: int, ranks: int) -> tuple[int, int]:
 
 
 def changed(rank: int, ranks: int) -> str:
-    """Weights that one rank or all change empty the slots; nothing is left of an earlier block."""
+    """Weights that one rank or all ranks change empty the slots; nothing stays from an earlier block."""
     case = Case(rank, ranks, 5)
     layer = case.layer()
 
@@ -300,7 +300,7 @@ def changed(rank: int, ranks: int) -> str:
         return sent
 
     with weights_fixed(layer):
-        close(gradients(case.ours(layer), case), gradients(case.stock(), case))  # whose weights travel
+        close(gradients(case.ours(layer), case), gradients(case.stock(), case))  # a training step, whose weights travel
         first = step()
         assert first > 0 and step() == 0
         for which in (rank == 0, rank == 1, True):
@@ -318,13 +318,13 @@ def changed(rank: int, ranks: int) -> str:
         assert step() == first
         kept = case.weights
         wide = {"up": torch.randn(case.here, 4096, 16), "down": torch.randn(case.here, 16, 4096)}
-        for _ in "123":  # weights computed anew, of what changes, where those before them lay
+        for _ in "123":  # new tensors with new values, allocated at the addresses of earlier ones
             case.weights = {name: weight * 1.0 for name, weight in wide.items()}
             assert step() == first
             for weight in wide.values():
                 weight.mul_(2)
         case.weights = kept
-    layer = case.layer(slots=2**31 - 1)  # more than there are experts to borrow
+    layer = case.layer(slots=2**31 - 1)  # more slots than experts to borrow
     with weights_fixed(layer):
         assert layer.slots == layer.num_experts
         assert step() == first and step() == 0
@@ -332,7 +332,7 @@ def changed(rank: int, ranks: int) -> str:
 
 
 def messages(rank: int, ranks: int) -> list[list[str]]:
-    """What a step sends and the host reads besides the dispatcher: where nothing moves, and where a weight does."""
+    """What a step sends and what the host reads, besides the dispatcher: if nothing moves, and if a weight moves."""
     found: list[list[str]] = []
     begin = Exchange._begin
 
@@ -347,7 +347,7 @@ def messages(rank: int, ranks: int) -> list[list[str]]:
             case.ids, case.top_k = ids, torch.ones(ids.shape)
             found.append([])
             case.ours(layer)
-            found[-1].clear()  # the first step of a layer has room for fewer counts
+            found[-1].clear()  # a layer's first step has space for fewer counts
             before = HostReads.count, HostReads.bytes
             made = case.ours(layer)
             found[-1].append(f"{HostReads.count - before[0]} read of {HostReads.bytes - before[1]} bytes")
@@ -357,7 +357,7 @@ def messages(rank: int, ranks: int) -> list[list[str]]:
 
 
 def runs_otherwise(rank: int, ranks: int, times: int) -> str:
-    """What is said where a dispatcher calls run so many times."""
+    """The error if a dispatcher calls `run` this many times."""
     case = Case(rank, ranks, 5)
     layer = case.layer()
 
@@ -372,7 +372,7 @@ def runs_otherwise(rank: int, ranks: int, times: int) -> str:
 
 
 def refused(rank: int, ranks: int) -> list[str]:
-    """What every rank says alike, after which the group goes on; and last what a rank says of its own dispatcher."""
+    """Errors that every rank raises alike, and survives; the last concerns a rank's own dispatcher."""
     case = Case(rank, ranks, 3)
     case.ids = torch.zeros((8, 1), dtype=torch.int64)
     case.hidden, case.top_k = torch.ones((8, 16)), torch.ones((8, 1))
@@ -399,7 +399,7 @@ def refused(rank: int, ranks: int) -> list[str]:
 
 
 def raises_early(rank: int, ranks: int) -> str:
-    """Rank 1's dispatcher raises before rank 0 has sent a weight, which it never does."""
+    """Rank 1's dispatcher raises before rank 0 has sent a weight, so rank 0 never sends it."""
     case = Case(rank, ranks, 5)
     layer = case.layer()
     borrow = SlotStep.borrow
@@ -414,7 +414,7 @@ def raises_early(rank: int, ranks: int) -> str:
     with mock.patch.object(SlotStep, "borrow", late if rank == 0 else borrow):
         call = partial(layer, case.hidden, case.ids, case.top_k, experts, case.weights, raising)
         said = said_by(call, ek.errors.CommError, ValueError)
-    time.sleep(2 * (rank == 0))  # by which rank 1 has its answer, or waits
+    time.sleep(2 * (rank == 0))  # by then rank 1 has its answer, or still waits
     return said
 
 
@@ -462,9 +462,7 @@ class SlotsTest(unittest.TestCase):
 
     def test_a_step_sends_counts_and_what_moves_and_reads_counts_alone(self) -> None:
         for still, moving in run_ranks(2, messages):
-            read = (
-                f"1 read of {2 * 4 * (8 + 7)} bytes"  # of both ranks 8 counts, and what stands before and behind them
-            )
+            read = f"1 read of {2 * 4 * (8 + 7)} bytes"  # 8 counts from each rank, with 7 words around them
             self.assertEqual(still, ["counts, forward", "dispatcher, forward", read])
             weights = [f"weights, {direction}" for direction in ("forward", "backward") for _ in "12"]
             home = ["weight gradients, backward"] * 2

@@ -1,4 +1,4 @@
-"""One rank of a run of the storm: it plays its script, whose faults come to it, and says what it met.
+"""One rank of a storm run: plays its script, commits its faults, and reports what happened.
 
 The oracle computes all ranks' tokens in one process, in f64.
 """
@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import processes  # noqa: F401  # imports what each rank would else import at its first step
+import processes  # noqa: F401  # else every rank imports it at its first step
 import torch
 import torch.distributed as dist
 from slots_test import dispatcher
@@ -50,16 +50,16 @@ class Outcome(NamedTuple):
     message: str
     data: dict[str, Any]
     seconds: float
-    layers: list[str]  # what this rank's layers are called
-    wrong: str  # what was computed wrong in silence, or set by a step that failed
+    layers: list[str]  # the names of this rank's layers
+    wrong: str  # a result that was silently wrong, or set by a failed step
     trace: str
 
 
 CHECKPOINT = os.path.join(tempfile.gettempdir(), f"evenkeel-storm-{os.getpid()}")
-"""A tiny model, which every run's ranks load."""
+"""A tiny model, which the ranks of every run load."""
 
 touches: list[Callable[[torch.Tensor], torch.Tensor]] = []
-"""What this rank's experts do to their rows."""
+"""Functions that this rank's experts apply to their rows."""
 
 
 def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -70,7 +70,7 @@ def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.T
 
 
 class Experts(torch.nn.Module):
-    """As transformers has them."""
+    """An experts module with the interface of transformers' experts."""
 
     def __init__(self, weights: dict[str, torch.Tensor]) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Experts(torch.nn.Module):
 
 
 class Layer:
-    """One layer on one rank, with inputs for it; `rank` and `ranks` are those of its group."""
+    """One layer on one rank, with its inputs; `rank` and `ranks` refer to its group."""
 
     def __init__(self, spec: Spec, number: int, rank: int, ranks: int, mesh: Any) -> None:
         self.spec, self.rank, self.ranks, self.number = spec, rank, ranks, number
@@ -131,7 +131,7 @@ class Layer:
         return hidden, torch.rand((TOKENS, K), generator=seeded), grad, ids
 
     def dense(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """This rank's outputs and gradients, all ranks' tokens computed in this process in f64."""
+        """Returns this rank's outputs and gradients; computes all ranks' tokens in this process, in f64."""
         whole = {name: weight.double().requires_grad_() for name, weight in self.whole.items()}
         of_rank = []
         for rank in range(self.ranks):
@@ -150,7 +150,7 @@ class Layer:
         return [self.hidden, self.top_k, *self.weights.values()]
 
     def unset_leaves(self) -> list[torch.Tensor]:
-        """Without a gradient where a step failed: a dispatcher of somebody else's has done its part by then."""
+        """Leaves without a gradient after a failed step. With slots, the dispatcher has set that of top_k by then."""
         return [leaf for leaf in self.leaves() if not (self.spec.slots and leaf is self.top_k)]
 
     def forward(self, how: str = "") -> torch.Tensor:
@@ -201,7 +201,7 @@ class Layer:
 
 
 class Model:
-    """A transformers model under FSDP, its experts spread over `ep` ranks, with the methods of a `Layer`."""
+    """A transformers model under FSDP with its experts spread over `ep` ranks. Has the methods of a `Layer`."""
 
     def __init__(self, spec: Spec, rank: int, ranks: int, ep: int) -> None:
         self.spec = spec
@@ -235,7 +235,7 @@ class Model:
         self.exact_grads = {name: p.grad for name, p in alone.named_parameters() if "experts" in name}
 
     def unset_leaves(self) -> list[torch.Tensor]:
-        return []  # FSDP sets them as it goes
+        return []  # FSDP sets gradients during backward
 
     def forward(self, how: str = "") -> Any:
         if how == "no_grad":
@@ -273,11 +273,8 @@ def _raising(*_: Any, **__: Any) -> Any:
     raise MemoryError(OWN)
 
 
-# A rank of a run.
-
-
 class Failing(torch.autograd.Function):
-    """Strikes in backward."""
+    """Triggers the fault in backward."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, strike: Callable[[], None]) -> torch.Tensor:
@@ -339,7 +336,7 @@ class Striker:
         Exchange._begin = begin  # type: ignore[method-assign]
 
     def enter_work(self) -> None:
-        """Of somebody else's, which has begun."""
+        """Triggers the fault once a collective that is not ours has begun."""
         original = Exchange.watch
 
         def watch(exchange: Exchange, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> Any:
@@ -353,7 +350,7 @@ class Striker:
         Exchange.watch = watch  # type: ignore[method-assign]
 
     def enter_dispatcher(self) -> None:
-        """In backward, behind all that is ours."""
+        """Triggers the fault in backward, after our own collectives."""
         original = SlotStep.__call__
 
         def run(step: SlotStep, rows: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
@@ -366,7 +363,7 @@ class Striker:
     def come(self) -> None:
         self.left -= 1
         if self.left == 0 and self.fault.what in INNOCENT:
-            threading.Timer(self.fault.after, self.strike).start()  # while this rank waits for the others
+            threading.Timer(self.fault.after, self.strike).start()  # meanwhile this rank waits for the others
         elif self.left == 0:
             time.sleep(self.fault.after)
             self.strike()
@@ -376,7 +373,7 @@ class Striker:
         pause = PAUSE if self.fault.after < 1 else PAUSE_AT_DEADLINE
         if what not in INNOCENT:
             self.began.value = time.time()
-        if what == "orphaned" and os.fork() == 0:  # as a loader of data, which keeps connections open
+        if what == "orphaned" and os.fork() == 0:  # like a data loader's process, which keeps connections open
             time.sleep(2 * DEADLINE)
             os._exit(0)
         if what in ("killed", "orphaned"):
@@ -398,7 +395,7 @@ class Striker:
 
 
 class Rank:
-    """Plays its script."""
+    """Plays one rank's script."""
 
     def __init__(self, run: Run, rank: int, ranks: int, began: Any) -> None:
         self.run, self.rank, self.began = run, rank, began
@@ -450,7 +447,7 @@ class Rank:
             self.within.enter_context(self.routes_ahead())
         elif which == "compared":
             self.within.close()
-        elif which == "add":  # the gradients of both halves
+        elif which == "add":  # add the gradients of the two halves
             for weight in step.weights.values():
                 dist.all_reduce(weight.grad, group=self.mesh["dp"].get_group())
 
@@ -523,7 +520,7 @@ def on_rank(run: Run, folder: str, rank: int, began: Any, pipe: Connection) -> N
         if run.ends:
             end_process(here.met)
         else:
-            left = pipe.recv()  # when all have their error
+            left = pipe.recv()  # sent when all ranks have their error
             if rank in left:
                 go_on(run, folder, left.index(rank), len(left), pipe)
     except BaseException:
@@ -533,7 +530,7 @@ def on_rank(run: Run, folder: str, rank: int, began: Any, pipe: Connection) -> N
 
 
 def end_process(met: BaseException | None) -> None:
-    """As the interpreter ends by an error that nobody caught."""
+    """Ends the process as the interpreter does after an uncaught error."""
     if met is not None:
         sys.last_value = met
     atexit._run_exitfuncs()
@@ -541,7 +538,7 @@ def end_process(met: BaseException | None) -> None:
 
 
 def go_on(run: Run, folder: str, rank: int, ranks: int, pipe: Connection) -> None:
-    """The ranks that are left make a new group, and layers that are right."""
+    """The surviving ranks make a new group and new layers, without faults."""
     touches.clear()
     dist.destroy_process_group()
     join(run, folder, "second", rank, ranks)

@@ -1,6 +1,6 @@
-"""The runs of the storm of faults: a seed says the ranks, the layers, their calls, the fault, and what must come of it.
+"""The runs of the fault storm. A seed determines ranks, layers, calls, the fault and the expected outcome.
 
-Every 30 seeds have each kind of fault. What must come of it is what docs/errors.md promises.
+Every 30 consecutive seeds contain each kind of fault. The expected outcome is the one promised in docs/errors.md.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 DEADLINE, MARGIN = 3.5, 2.0
-PAUSE = 2.0  # of a rank that is innocent, or slow
+PAUSE = 2.0  # seconds that a slow or innocent rank pauses
 PAUSE_AT_DEADLINE = 1.3
-SET_UP = 60.0  # of a group and its first steps: other runs keep the cores busy, and nothing fails there
+SET_UP = 60.0  # seconds for a group and its first steps, in which nothing fails; other runs keep the cores busy
 SAMPLE = 30
 OWN = "of its own"
 INNOCENT = ("paused", "holds")
@@ -33,19 +33,19 @@ BACKWARD = [
 OF_SLOTS = ["routes ahead", "counts", "weights", "dispatcher", "experts"]
 OF_SLOTS_BACKWARD = ["weights backward", "weight gradients", "experts backward", "dispatcher backward"]
 ONCE = ["routes ahead", "counts", "agreement", "stock", "experts backward"]
-"""In a step; other phases come with every chunk."""
+"""Phases that occur once a step; the others occur once a chunk."""
 
 Call = tuple[str, int, str]
-"""What is called, of which layer, and how."""
+"""The call, the number of its layer, and how it is called."""
 
 
 class Spec(NamedTuple):
-    """A layer: `moves` says whether its steps move weights, or run the framework's own collectives.
+    """A layer. With `moves`, its steps move weights; without, they run the framework's own collectives.
 
-    With slots, rows travel by collectives that are not ours in any case.
+    With slots, the dispatcher's collectives carry the rows in either case.
     """
 
-    world: str  # layer, transformers, model
+    world: str  # "layer", "transformers" or "model"
     experts: int
     chunks: int  # 0: no budget
     moves: bool
@@ -53,14 +53,14 @@ class Spec(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What a rank does when it comes to the nth collective of a phase, or call of the experts, after it is armed."""
+    """What a rank does in the nth collective of a phase, or the nth call of its experts, after the fault is armed."""
 
     what: str
     rank: int
     phase: str
     nth: int = 0
     layer: int = 0
-    after: float = 0.2  # seconds; what was begun before is sent by then
+    after: float = 0.2  # seconds; messages begun before the fault are sent by then
     error: type[BaseException] = ValueError
 
     @property
@@ -73,16 +73,16 @@ class Fault(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What docs/errors.md promises of every rank that is left."""
+    """The outcome that docs/errors.md promises for every surviving rank."""
 
-    error: str = "CommError"  # "": all goes well
+    error: str = "CommError"  # "" if the run succeeds
     peers: tuple[int, ...] = ()
-    or_torchs: bool = False  # torch's own error is as good, where at least one rank names the fault or `peers` has -1
+    or_torchs: bool = False  # torch's own error is allowed too, if one rank names the fault or `peers` has -1
     says: str = ""
-    place: bool = False  # the phase, layer and direction of the fault are named
+    place: bool = False  # the message names phase, layer and direction of the fault
     seconds: float = DEADLINE + MARGIN
-    own: str = ""  # the error of the rank at fault, if it answers
-    alike: bool = False  # all say the same
+    own: str = ""  # the faulty rank's own error, if it raises one
+    alike: bool = False  # all ranks give the same message
 
 
 class Run(NamedTuple):
@@ -94,10 +94,10 @@ class Run(NamedTuple):
     promise: Promise
     faults: list[Fault] = []
     odd: tuple[int, ...] = ()
-    ends: bool = False  # a rank ends as soon as it has its error, else when all have
+    ends: bool = False  # a rank ends as soon as it has its error; else when all ranks have
     warm: bool = True
     store: str = "file"
-    apart: bool = False  # experts are spread over half of the ranks, and the halves add their gradients
+    apart: bool = False  # each half of the ranks holds all experts, and the halves add their gradients
 
     def raising(self) -> set[int]:
         """The ranks that raise an error of their own."""
@@ -116,7 +116,7 @@ def steps(numbers: list[int]) -> list[Call]:
 
 
 def changed_script(script: list[Call], kind: str, layers: int, seeded: random.Random) -> list[Call]:
-    """With a call less, a call more, or two in another order; each backward pass after its forward, the last call kept."""
+    """Drops a call, inserts one, or swaps two. Each backward stays after its forward, and the last call stays last."""
     while True:
         made = list(script)
         i, j = sorted(seeded.sample(range(len(script) - 1), 2))
@@ -137,7 +137,7 @@ def changed_script(script: list[Call], kind: str, layers: int, seeded: random.Ra
 
 
 class Place(NamedTuple):
-    """Where a rank fails in a step."""
+    """The place in a step at which a rank fails."""
 
     slots: bool
     moves: bool
@@ -154,7 +154,7 @@ STILL = [
 PLACES = MOVING + STILL
 
 ALONE = ["counting", "planning", "arguments"]
-"""Where a rank fails before anything of a step is sent, or before its rows are."""
+"""Phases in which a rank fails before a step has sent anything, or before it has sent its rows."""
 
 ERRORS = [
     ValueError,
@@ -176,17 +176,17 @@ UNLIKE = {
     "weights": "weights: is not the same on ranks",
     "frozen": "weights.requires_grad: is not the same on ranks",
 }
-"""What one rank gives otherwise, and what all say."""
+"""The argument that one rank changes, and what all ranks say."""
 
 
 class Draft:
-    """A run as it is drawn; `turn` counts the runs of its kind."""
+    """A run being drawn; `turn` counts the runs of its kind."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.kind, self.seeded = seed, CYCLE[seed % SAMPLE], random.Random(seed)
         self.turn = seed // SAMPLE * CYCLE.count(self.kind) + CYCLE[: seed % SAMPLE].count(self.kind)
         self.ranks = self.seeded.choice([2, 3, 4])
-        self.step = 5 * self.turn + CYCLE.index(self.kind)  # through all places, whose number 5 does not divide
+        self.step = 5 * self.turn + CYCLE.index(self.kind)  # cycles through all places: 5 does not divide their number
         self.odd = 0
         self.ahead = False
         self.layers: list[Spec] = []
@@ -207,7 +207,7 @@ class Draft:
     def draw_layers(
         self, moves: bool, least: int = 1, most: int = 3, mixed: bool = False, slots: bool | None = None
     ) -> None:
-        """`mixed`: all but one layer may move weights or not, and have slots or not; None: each of them may."""
+        """`moves` and `slots` hold for every layer, with `mixed` only for the target; None and the rest are drawn."""
         seeded, count = self.seeded, self.seeded.randint(least, most)
         self.odd, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
         for n in range(count):
@@ -219,7 +219,7 @@ class Draft:
             self.layers.append(Spec(world, seeded.choice([12, 24, 48]), chunks, move, with_slots))
 
     def draw_place(self, places: list[Place], most: int = 3) -> str:
-        """The layers, and the phase in which the odd rank fails."""
+        """Draws the layers; returns the phase in which the odd rank fails."""
         slots, moves, phase = places[self.step % len(places)]
         self.draw_layers(moves, most=most, mixed=not phase.startswith("experts"), slots=slots)
         self.ahead = phase == "routes ahead" or self.seeded.random() < 0.2
@@ -227,7 +227,7 @@ class Draft:
         return "dispatcher" if phase == "stock" and target.slots and target.world == "layer" else phase
 
     def round(self) -> list[Call]:
-        """Each layer's forward and backward, one layer after the other or backward last; with routes ahead in one block."""
+        """All layers' passes, layer by layer or all backwards last; in one block with routes ahead."""
         numbers = list(range(len(self.layers)))
         calls: list[Call] = [("forward", n, "") for n in numbers] + [("backward", n, "") for n in reversed(numbers)]
         calls = steps(numbers) if self.turn % 2 else calls
@@ -239,14 +239,14 @@ class Draft:
 
     def fault(self, what: str, phase: str, **given: Any) -> Fault:
         times, layer = 1 if phase in ONCE else max(1, self.layers[self.target].chunks), self.target
-        if self.ahead and phase in ("counts", "routes ahead"):  # of the block, which has counts as it ends too
+        if self.ahead and phase in ("counts", "routes ahead"):  # the block's counts also occur as it ends
             times, layer = 1 + (phase == "counts"), 0
         after = 0.0 if self.seeded.random() < 0.2 else 0.2
         drawn = {"rank": self.odd, "nth": self.seeded.randrange(times), "layer": layer, "after": after}
         return Fault(what, phase=phase, **drawn | given)
 
     def promise(self, fault: Fault, rank: int | None = None) -> Promise:
-        """What comes of a fault; `rank` is what its group calls the rank, if that is another name."""
+        """The expected outcome of a fault; `rank` is the faulty rank's number in its group, if that differs."""
         of_layer = self.layers[self.target]
         rank = fault.rank if rank is None else rank
         own = fault.error.__name__ if fault.what == "raises" else ""
@@ -254,7 +254,7 @@ class Draft:
         if others_carry and fault.phase in ("experts backward", "dispatcher backward"):
             return Promise(peers=(-1, rank), or_torchs=True, own=own)
         if others_carry and fault.what == "late" and fault.phase in ("experts", "weights backward"):
-            return Promise(peers=(-1, rank))  # it is in what others carry, for all that is known
+            return Promise(peers=(-1, rank))  # it may be inside a collective that is not ours
         named = rf"rank {rank}( \(global rank {fault.rank}\))?"
         if own:
             waits_there = others_carry and fault.phase in ("weights", "stock", "dispatcher", "experts")
@@ -265,13 +265,13 @@ class Draft:
         return Promise(peers=(rank,), says=says, place=place)
 
     def play(self, promise: Promise, *faults: Fault, **more: Any) -> Run:
-        """All ranks play one script, in which the faults come."""
+        """All ranks play the same script, and the faults strike in it."""
         script = self.round() * self.seeded.randrange(2) + self.arm + self.round() * 3
         return self.run([script] * self.ranks, promise, *faults, **more)
 
 
 def gone(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
-    """Or it raises: in the experts, in a dispatcher, or between collectives."""
+    """A rank disappears, pauses, or raises: in its experts, in a dispatcher, or between collectives."""
     phase = draft.draw_place(places)
     error = draft.seeded.choice(ERRORS)
     fault = draft.fault(what, phase, error=error)
@@ -279,7 +279,7 @@ def gone(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
 
 
 def at_any_moment(draft: Draft) -> Run:
-    """In training, or in steps without gradients, of which some are the framework's own."""
+    """A rank disappears at a random moment of training, or of steps without gradients, some of them stock."""
     trains = draft.seeded.random() < 0.5
     draft.draw_layers(True, mixed=not trains)
     draft.ahead = trains and draft.seeded.random() < 0.3
@@ -298,7 +298,7 @@ def raises_alone(draft: Draft) -> Run:
     scripts = [draft.arm + draft.round() for _ in range(draft.ranks)]
     scripts[draft.odd] = [*draft.arm, ("forward", 0, how)]
     first = draft.layers[0]
-    in_stock = how == "planning" and (first.slots or not first.moves)  # where the others are by then
+    in_stock = how == "planning" and (first.slots or not first.moves)  # the others then are in stock collectives
     seconds = DEADLINE + MARGIN if in_stock else DEADLINE / 2
     promise = Promise(peers=(draft.odd,), says=rf"rank {draft.odd} failed \({own}: ", seconds=seconds, own=own)
     return draft.run(scripts, promise, warm=draft.seeded.random() < 0.7)
@@ -307,9 +307,9 @@ def raises_alone(draft: Draft) -> Run:
 def different_calls(
     draft: Draft, script: list[Call], changed: list[Call], says: str = "", named: bool = False, slots: bool = False
 ) -> Run:
-    """The odd rank is named where it differs from most, or by what says so.
+    """Names the odd rank if it differs from the majority, or if the message identifies it.
 
-    `slots`: some may be in a backward pass of somebody else's collectives, which is not compared.
+    `slots`: a rank may be in the backward pass of another library's collective, which is not compared.
     """
     scripts = [draft.arm + script for _ in range(draft.ranks)]
     scripts[draft.odd] = draft.arm + changed
@@ -329,7 +329,7 @@ def other_calls(draft: Draft) -> Run:
 
 
 def backward_passes(draft: Draft) -> Run:
-    """Swapped or skipped on one rank."""
+    """One rank swaps two backward passes, or skips one."""
     draft.draw_layers(True, least=2, slots=False)
     numbers = list(range(len(draft.layers)))
     script = [*(("forward", n, "") for n in numbers), *(("backward", n, "") for n in reversed(numbers))]
@@ -346,7 +346,7 @@ def backward_passes(draft: Draft) -> Run:
 def without_gradients(draft: Draft) -> Run:
     draft.draw_layers(True)
     how, n = draft.seeded.choice(["no_grad", "inference_mode", "detached"]), draft.target
-    if how == "detached":  # of arguments, which transformers' layers take from their module
+    if how == "detached":  # detached arguments; a transformers layer takes its weights from the module
         draft.layers = [spec._replace(world="layer") for spec in draft.layers]
     last = ("forward", draft.seeded.randrange(len(draft.layers)), "")
     says = f"backward, which rank {draft.odd} ran without gradients"
@@ -364,7 +364,7 @@ def without_gradients_in_stock(draft: Draft) -> Run:
 
 
 def unlike(draft: Draft) -> Run:
-    """The odd rank gives other arguments: all ranks say so, and go on."""
+    """The odd rank gives other arguments: all ranks report it, and continue."""
     how = "autocast" if draft.kind == "autocast" else list(UNLIKE)[1 + draft.turn % (len(UNLIKE) - 1)]
     draft.draw_layers(draft.seeded.random() < 0.7)
     if how in ("weights", "frozen"):
@@ -376,7 +376,7 @@ def unlike(draft: Draft) -> Run:
 
 
 def while_innocent(draft: Draft) -> Run:
-    """A rank dies while another is paused, or holds the interpreter; at once, or as the deadline passes."""
+    """A rank dies while another is paused or holds the interpreter lock, at once or as the deadline passes."""
     draft.ranks = draft.seeded.choice([3, 4])
     phase = draft.draw_place(MOVING)
     victim = draft.fault(draft.seeded.choice(["killed", "stopped", "ends", "raises"]), phase, after=0.3)
@@ -388,7 +388,7 @@ def while_innocent(draft: Draft) -> Run:
 
 
 def in_time(draft: Draft) -> Run:
-    """A rank lets the others wait, for less than the deadline: all goes well."""
+    """A rank delays the others for less than the deadline: the run succeeds."""
     phase = draft.draw_place(MOVING)
     fault = draft.fault(["slow", "paused", "holds"][draft.turn % 3], phase)
     return draft.play(Promise("", seconds=4 * DEADLINE), fault)
@@ -401,7 +401,7 @@ def several(draft: Draft) -> Run:
     other = first._replace(rank=(first.rank + draft.seeded.randrange(1, 4)) % 4)
     promise = draft.promise(first)
     says = "does not answer, nor does rank"
-    if draft.turn % 3 == 2:  # of two faults either may be met first
+    if draft.turn % 3 == 2:  # either fault may be found first
         other, says = other._replace(what="raises"), ""
     promise = promise._replace(says="" if promise.or_torchs else says, place=False)
     own = "ValueError" if other.what == "raises" else ""
@@ -409,7 +409,7 @@ def several(draft: Draft) -> Run:
 
 
 def first_step(draft: Draft) -> Run:
-    """Before the group's first collective has ended, no rank can be named; after it, any."""
+    """No rank can be named before the group's first collective has ended; any rank can be named after it."""
     draft.draw_layers(True, most=1)
     what = draft.seeded.choice(["killed", "stopped"])
     of_step = ["weights", "dispatcher"] if draft.has_slots else ["routes", "types"]
@@ -423,7 +423,7 @@ def first_step(draft: Draft) -> Run:
 
 
 def halves(draft: Draft) -> Run:
-    """Experts over pairs of ranks, whose gradients are added between the pairs by collectives that are not ours."""
+    """Each pair of ranks holds all experts. Collectives that are not ours add gradients between the pairs."""
     draft.ranks = 4
     fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), draft.draw_place(MOVING, most=2))
     promise = draft.promise(fault, fault.rank % 2)
@@ -438,7 +438,7 @@ def halves(draft: Draft) -> Run:
     promise = promise._replace(or_torchs=True, place=False, seconds=DEADLINE + MARGIN)
     more = (
         {"ends": True} if fault.phase == "any moment" else {}
-    )  # else the other half waits for whom its own error stopped
+    )  # else the other half waits for a rank that its own error stopped
     return draft.run([draft.arm + script * 1000] * 4, promise, fault, apart=True, **more)
 
 

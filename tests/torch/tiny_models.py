@@ -3,8 +3,8 @@
     for model_type, make in tiny_models():
         model, inputs = make()
 
-A type counts where its config's expert-parallel plan has an `ep_dispatch_experts` rule. Sizes are set by the names that
-configs use, so a type that transformers adds is made as well, or fails where it is made. LEFT_OUT says which are not.
+Includes every type whose config has an expert-parallel plan with an `ep_dispatch_experts` rule. Sizes are set by the
+names that configs use, so that types added to transformers are built too, or fail here. LEFT_OUT lists the exceptions.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SIZES = {
     "first_k_dense_replace": 1,
     "mlp_layer_types": ["dense", "sparse", "sparse"],
 }
-"""Set where a config has a value of its own."""
+"""Applied if the config sets its own value."""
 
 _SIZES_OF_EXPERTS = {
     "head_dim": 8,
@@ -82,7 +82,7 @@ _SIZES_OF_EXPERTS = {
     "moe_topk": TOP_K,
     "top_k_experts": TOP_K,
 }
-"""Set where a config has the name: many leave these out until a checkpoint says them."""
+"""Applied if the config has the attribute; many configs leave these unset until a checkpoint sets them."""
 
 _HYBRID = ["linear_attention", "full_attention", "linear_attention"]
 
@@ -118,7 +118,7 @@ _SIZES_OF_TYPE: dict[str, dict[str, Any]] = {
 
 
 def tiny_models() -> Iterator[tuple[str, Callable[[], TinyModel]]]:
-    """Every type in the order of names, with what makes it: the same model and inputs every time, in eval mode."""
+    """Every type, sorted by name, with a function that makes its model and inputs: the same each time, in eval mode."""
     for model_type in expert_parallel_types():
         if model_type not in LEFT_OUT:
             yield model_type, partial(make, model_type)
@@ -130,7 +130,7 @@ def expert_parallel_types() -> list[str]:
 
 
 def make(model_type: str, **sizes: Any) -> TinyModel:
-    """One of them; `sizes` are settings of its config instead of ours."""
+    """Makes the model and inputs of one type; `sizes` replace settings of its config."""
     config = tiny_config(model_type, **sizes)
     torch.manual_seed(0)
     model = _model_class(type(config))(config).eval()
@@ -145,7 +145,7 @@ def tiny_config(model_type: str, **sizes: Any) -> PreTrainedConfig:
     chosen |= {name: size for name, size in _SIZES_OF_EXPERTS.items() if name in usual}
     chosen |= {name: 48 for name, size in usual.items() if name.endswith("intermediate_size") and size is not None}
     chosen["pad_token_id"] = 0
-    if usual.get("layer_types"):  # each kind of attention once, where there are as many layers
+    if usual.get("layer_types"):  # use each kind of attention once, if there are enough layers
         kinds = list(dict.fromkeys(usual["layer_types"]))
         chosen["layer_types"] = (kinds * LAYERS)[:LAYERS]
     if usual.get("num_key_value_heads") == usual["num_attention_heads"] and "num_key_value_heads" in chosen:
@@ -158,7 +158,7 @@ def _dispatches_experts(config_class: type[PreTrainedConfig]) -> bool:
 
 
 def _model_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
-    """The language model of a config where there is one, else its model without a head."""
+    """The config's causal language model if there is one, else its model without a head."""
     module = importlib.import_module(config_class.__module__.replace("configuration_", "modeling_"))
     classes = [
         found
@@ -173,14 +173,14 @@ def _model_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
 
 
 class Routers:
-    """What routers of k of so many experts choose by topk, in the order of their calls; or what they are `told`."""
+    """Records in call order what routers choose by topk (k of `experts`), or makes them choose `told`."""
 
     def __init__(self, told: torch.Tensor | None = None, experts: int = EXPERTS, k: int = TOP_K) -> None:
         self.told, self.of, self.chosen = told, (2, experts, k), list[torch.Tensor]()
 
     def top_k(self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         made = _topk(scores, k, dim, largest, sorted)
-        if (scores.dim(), scores.shape[-1], k) != self.of:  # of three dimensions are groups of experts
+        if (scores.dim(), scores.shape[-1], k) != self.of:  # scores with three dimensions are groups of experts
             return made
         if self.told is not None:
             ids = self.told[:, len(self.chosen)].view(made.indices.shape)

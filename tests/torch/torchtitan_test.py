@@ -1,4 +1,4 @@
-"""A torchtitan model whose routed experts are overridden with ours gives one process's logits and gradients."""
+"""A torchtitan model whose routed experts are replaced by ours gives one process's logits and gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from processes import run_ranks, said_by
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.parametrize import register_parametrization
 
-# torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before more of it is imported.
+# Without an accelerator, torchtitan assumes CUDA. It must be set to the CPU before other modules are imported.
 torchtitan.tools.utils.device_type, torchtitan.tools.utils.device_module = "cpu", torch.cpu
 
 from torchtitan.components.lora import LoRAConverter  # noqa: E402
@@ -37,8 +37,8 @@ TOKENS, VOCABULARY = 48, 2048
 
 
 class PaddingDispatcher(AllToAllTokenDispatcher):
-    """Rows of a place the other way round, rounded up to a multiple, and unused ones behind: what low precision and
-    buffers of a fixed size want. What is unused is no number."""
+    """Reverses the rows of a place, pads them to a multiple, and adds unused rows at the end, as dispatchers for low
+    precision and fixed-size buffers do. Unused rows are NaN."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(AllToAllTokenDispatcher.Config):
@@ -66,13 +66,13 @@ class PaddingDispatcher(AllToAllTokenDispatcher):
 
 
 def make_config(ep: int, tp: int, backend: str, dispatcher: str = "standard") -> tuple[Any, Any]:
-    """A small Qwen3-MoE, and how it is spread."""
+    """A small Qwen3-MoE, and how it is spread over ranks."""
     training = SimpleNamespace(seq_len=TOKENS, local_batch_size=1)
     parallelism = ParallelismConfig(expert_parallel_degree=ep, tensor_parallel_degree=tp, spmd_backend=backend)
     config = model_registry("debugmodel_moe", moe_comm_backend=dispatcher).model
     config.layers = config.layers[:2]
     for layer in config.layers:
-        layer.attention.inner_attention = ScaledDotProductAttention.Config()  # the others need a compiler or CUDA
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()  # the other kinds need a compiler or CUDA
         layer.moe.routed_experts.inner_experts.hidden_dim = 64
     config.update_from_config(config=SimpleNamespace(parallelism=parallelism, training=training))
     return config, parallelism
@@ -95,12 +95,12 @@ def build(config: Any) -> Any:
             for parameter in layer.moe.routed_experts.inner_experts.parameters():
                 parameter.mul_(8)  # so that logits depend on the experts
             if layer.moe.expert_bias_E is not None:
-                layer.moe.expert_bias_E[0] = 100  # all tokens go there
+                layer.moe.expert_bias_E[0] = 100  # all tokens choose this expert
     return model
 
 
 def spread(config: Any, parallelism: Any, ranks: int) -> tuple[Any, Any]:
-    """The model over all ranks, and what torchtitan's trainer runs a step in."""
+    """The model over all ranks, and the context in which torchtitan's trainer runs a step."""
     set_spmd_backend(parallelism.spmd_backend)
     dims = ParallelDims.from_config(parallelism, ranks)
     dims.build_mesh()
@@ -112,11 +112,11 @@ def spread(config: Any, parallelism: Any, ranks: int) -> tuple[Any, Any]:
         compile_config=CompileConfig(),
         ac_config=FullAC.Config(),
         dump_folder="",
-        skip_dp=parallelism.spmd_backend == "spmd_types",  # torch 2.13 has no FSDP of such parameters
+        skip_dp=parallelism.spmd_backend == "spmd_types",  # torch 2.13 has no FSDP for such parameters
     )
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+            module.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction
     return model, get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
 
 
@@ -137,7 +137,7 @@ def batch(rows: int) -> torch.Tensor:
 
 
 def changed(config: Any, kind: str) -> Any:
-    """The model with another dispatcher, with all tokens at the first expert, or with torchtitan's LoRA of attention."""
+    """The model with another dispatcher, with all tokens at one expert, or with torchtitan's LoRA on attention."""
     if kind == "lora":
         return LoRAConverter(LoRAConverter.Config(rank=2, target_modules=["wo"])).convert(config)
     for layer in config.layers:
@@ -146,15 +146,15 @@ def changed(config: Any, kind: str) -> Any:
             experts.token_dispatcher = derive(experts.token_dispatcher, PaddingDispatcher.Config)
         if kind == "collapsed":
             layer.moe.router.top_k = experts.token_dispatcher.top_k = 1
-            layer.moe.router.route_norm = False  # one score divided by itself: the router's gradient would be rounding
-            layer.moe.load_balance_coeff = 1e-3  # there is a bias of each expert
+            layer.moe.router.route_norm = False  # one score over itself: the router's gradient would be rounding
+            layer.moe.load_balance_coeff = 1e-3  # creates a bias for each expert
     return config
 
 
 def compare(
     rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, backend: str, kind: str = "as it is"
 ) -> None:
-    """Fails where logits or gradients are not those of one process, or nothing moved."""
+    """Fails if logits or gradients differ from one process, or if nothing moved."""
     config, parallelism = make_config(ep, tp, backend)
     config = changed(config, kind)
     alone = build(config)
@@ -162,7 +162,7 @@ def compare(
     ids = batch(ranks // tp)
     mine = slice(rank // tp, rank // tp + 1)
     made, want = run(model, ids[mine], context), run(alone, ids)[mine]
-    # torchtitan's experts multiply in bfloat16, and what is added is rounded in other places.
+    # torchtitan's experts multiply in bfloat16, and sums are rounded at other points.
     assert (made - want).abs().max() <= 5e-3 * want.abs().max(), f"logits off by {(made - want).abs().max()}"
     layers = [layer.moe.routed_experts.layer for layer in model.layers.values()]
     happened = "chunks" if "budget" in options else "transfers"
@@ -171,7 +171,7 @@ def compare(
     for layer, single in zip(model.layers.values(), alone.layers.values(), strict=True):
         tokens = whole(layer.moe.tokens_per_expert_E)
         dist.all_reduce(tokens)
-        # The model counts experts, not places: twice under checkpointing, and on each tensor-parallel rank.
+        # The model counts experts, not places. Checkpointing counts them twice, and so does each tensor-parallel rank.
         assert torch.equal(tokens, 2 * tp * single.moe.tokens_per_expert_E), tokens
     for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         assert parameter.requires_grad == single.requires_grad == (kind != "lora" or "lora" in name), name
@@ -179,7 +179,7 @@ def compare(
             continue
         assert parameter.grad is not None and single.grad is not None, name
         grad, reference = whole(parameter.grad), single.grad
-        if backend == "spmd_types":  # gradients as they are before data parallelism adds them
+        if backend == "spmd_types":  # gradients before data parallelism adds them
             if "inner_experts" in name:
                 reference = reference[rank * len(grad) : (rank + 1) * len(grad)]
             else:
@@ -189,7 +189,7 @@ def compare(
 
 
 def still(rank: int, ranks: int, options: dict[str, Any]) -> None:
-    """Where nothing may move, logits and gradients are torchtitan's own to the bit."""
+    """If nothing may move, logits and gradients are torchtitan's own to the bit."""
     made = []
     for ours in (False, True):
         config, parallelism = make_config(ranks, 1, "partial_dtensor")
@@ -202,7 +202,7 @@ def still(rank: int, ranks: int, options: dict[str, Any]) -> None:
 
 
 def alone(rank: int, ranks: int) -> list[str]:
-    """Warnings of ours where every rank has all experts."""
+    """Our warnings if every rank has all experts."""
     config, parallelism = make_config(1, 1, "partial_dtensor")
     model, context = spread(overridden(config, {}), parallelism, ranks)
     with warnings.catch_warnings(record=True) as caught:
@@ -211,7 +211,7 @@ def alone(rank: int, ranks: int) -> list[str]:
 
 
 def refusals(rank: int, ranks: int) -> list[str]:
-    """What a wrong override says: of a dispatcher of another's, of an option, of experts that are not torchtitan's."""
+    """Errors of wrong overrides: another dispatcher, a wrong option, experts that are not torchtitan's."""
 
     class Theirs(RoutedExperts):
         @dataclass(kw_only=True, slots=True)
@@ -247,7 +247,7 @@ def refusals(rank: int, ranks: int) -> list[str]:
 
 
 def parametrized(rank: int, ranks: int) -> str:
-    """What the layer says of experts whose weights are computed."""
+    """The layer's error for experts whose weights are computed."""
     config, parallelism = make_config(ranks, 1, "partial_dtensor")
     model, context = spread(overridden(config, {}), parallelism, ranks)
     for layer in model.layers.values():
@@ -262,7 +262,7 @@ class TorchtitanTest(unittest.TestCase):
         for ranks, options, ep, tp, backend in (
             (2, ALWAYS, 2, 1, "partial_dtensor"),
             (2, ALWAYS | {"budget": "5MiB"}, 2, 1, "partial_dtensor"),
-            (4, ALWAYS, 2, 1, "partial_dtensor"),  # experts over a part of the ranks
+            (4, ALWAYS, 2, 1, "partial_dtensor"),  # experts over half of the ranks
             (2, ALWAYS, 2, 2, "partial_dtensor"),  # tensor-parallel ranks share a batch
             (2, ALWAYS, 2, 1, "spmd_types"),  # plain tensors
         ):
@@ -277,7 +277,7 @@ class TorchtitanTest(unittest.TestCase):
         for ranks, slots, ep, tp, backend, kind in (
             (2, 2, 2, 1, "partial_dtensor", "as it is"),
             (4, 1, 4, 1, "partial_dtensor", "as it is"),
-            (4, 16, 4, 1, "partial_dtensor", "as it is"),  # as many as experts at home
+            (4, 16, 4, 1, "partial_dtensor", "as it is"),  # as many slots as home experts
             (4, 2, 2, 1, "partial_dtensor", "as it is"),
             (2, 2, 2, 2, "partial_dtensor", "as it is"),
             (2, 1, 2, 1, "partial_dtensor", "collapsed"),

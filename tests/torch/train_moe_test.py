@@ -1,6 +1,6 @@
-"""The training example: its three modes learn alike, and the budget holds where plain expert parallelism breaks it.
+"""The training example: its three modes learn alike, and the budget holds where plain expert parallelism exceeds it.
 
-In f64, where rounding, which training amplifies, stays far below what an error would make.
+Runs in f64: training amplifies rounding, which in f64 stays far below the effect of an error.
 """
 
 from __future__ import annotations

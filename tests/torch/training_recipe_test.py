@@ -1,4 +1,4 @@
-"""docs/training-recipe.md runs on two processes, and the norms that its functions clip by are those of one process."""
+"""docs/training-recipe.md runs on two processes, and its functions clip by the gradient norm of one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ E, K = 4, 2
 
 
 def functions() -> dict[str, Any]:
-    """The page's functions by name, without what it does with them."""
+    """The page's functions by name, without running the rest of the page."""
     tree = ast.parse(PROGRAM)
     tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef)]
     found: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def functions() -> dict[str, Any]:
 
 
 def norms_of_a_model(rank: int, ranks: int, path: str, tp: int, ep: int) -> list[float]:
-    """The norm of one process, what the page's function says, and what it says after it has clipped by half of that."""
+    """The norm in one process, the norm from the page's function, and that after clipping to half the norm."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
     model, alone, _ = spread_and_alone(rank, ranks, path, "eager", tp, ep)
     want = float(get_total_norm([parameter.grad for parameter in alone.parameters() if parameter.grad is not None]))
@@ -46,7 +46,7 @@ def norms_of_a_model(rank: int, ranks: int, path: str, tp: int, ep: int) -> list
 
 
 def norms_of_a_layer(rank: int, ranks: int) -> list[float]:
-    """The same of a layer of one's own behind a dense product, whose gradients are averaged."""
+    """The same norms for a user's own layer after a dense product whose gradients are averaged."""
     whole = {name: weight.requires_grad_() for name, weight in all_weights(1, E).items()}
     dense = [torch.eye(HIDDEN, requires_grad=True) for _ in range(2)]
     ids = [torch.randint(E, (20, K), generator=torch.Generator().manual_seed(each)) for each in range(ranks)]
@@ -67,7 +67,7 @@ def norms_of_a_layer(rank: int, ranks: int) -> list[float]:
     said = float(clip(dense[1:], list(own.values()), want / 2))
     for weight in own.values():
         assert weight.grad is not None
-        weight.grad *= ranks  # what it divides by
+        weight.grad *= ranks  # clip_own_layer divided by it
     return [want, said, float(clip(dense[1:], list(own.values()), float("inf")))]
 
 

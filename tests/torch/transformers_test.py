@@ -56,7 +56,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def layer_names(rank: int, ranks: int, path: str) -> list[str]:
-    """By which errors call the layers of a model, before and after it has run."""
+    """The layers' names in errors, before and after the model has run."""
     evenkeel.transformers.register()
     assert evenkeel.transformers.layers(load(path, "eager")) == []
     model = load(path, "eager", fsdp_size=ranks, ep_size=ranks)
@@ -66,7 +66,7 @@ def layer_names(rank: int, ranks: int, path: str) -> list[str]:
 
 
 def spread_and_alone(rank: int, ranks: int, path: str, experts: str, tp: int, ep: int) -> tuple[Any, Any, torch.Tensor]:
-    """A model over all ranks and the same in one process, with gradients of all batches; and this rank's batch."""
+    """A model over all ranks, the same model in one process with gradients of all batches, and this rank's batch."""
     model = load(path, experts, tp_size=tp, fsdp_size=ranks // tp, ep_size=ep)
     alone = load(path, experts)
     batches = ranks // tp
@@ -78,13 +78,13 @@ def spread_and_alone(rank: int, ranks: int, path: str, experts: str, tp: int, ep
 
 
 def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, Any], tp: int, ep: int) -> None:
-    """Fails where logits or experts' gradients are not those of one process."""
+    """Fails if logits or experts' gradients differ from one process."""
     evenkeel.transformers.register(min_segment=1, **options)
     model, alone, mine = spread_and_alone(rank, ranks, path, experts, tp, ep)
     made = model(mine).logits
     made = made.full_tensor() if hasattr(made, "full_tensor") else made
     single = alone(mine).logits
-    # The CPU's products of few rows depend on how many there are; layer_test has experts whose products do not.
+    # The CPU's products of few rows depend on how many there are; layer_test uses experts whose products do not.
     assert torch.allclose(made, single, rtol=1e-5, atol=1e-6), f"logits off by {(made - single).abs().max()}"
     for (name, parameter), (_, whole) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
         if "experts" not in name:
@@ -95,7 +95,7 @@ def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, A
 
 
 def still(rank: int, ranks: int, path: str) -> None:
-    """Where nothing may move, logits are transformers' own to the bit."""
+    """If nothing may move, logits are transformers' own to the bit."""
     evenkeel.transformers.register(imbalance_threshold=1e6)
     ids = torch.randint(0, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank))
     made = []
@@ -106,13 +106,13 @@ def still(rank: int, ranks: int, path: str) -> None:
 
 
 def refused(rank: int, ranks: int, path: str) -> str:
-    """What transformers says of this many experts on so many ranks, before it asks for any implementation of ours."""
+    """transformers' own error for this number of experts and ranks, raised before our code is used."""
     evenkeel.transformers.register()
     return said_by(lambda: load(path, "eager", fsdp_size=ranks, ep_size=ranks), ValueError)
 
 
 def heard(rank: int, ranks: int, path: str, loads: list[dict[str, Any]]) -> list[str]:
-    """Warnings of ours while models that are loaded so run two steps each, after register() was called twice."""
+    """Our warnings while models loaded with each of `loads` run two steps each, after two calls of register()."""
     evenkeel.transformers.register()
     evenkeel.transformers.register("other")
     with warnings.catch_warnings(record=True) as caught:
@@ -165,8 +165,8 @@ class TransformersTest(unittest.TestCase):
             ("Qwen3Moe", 4, always, "grouped_mm", 1, 4),
             ("Qwen3Moe", 4, always | {"nodes": 2}, "grouped_mm", 1, 4),
             ("Mixtral", 2, always | {"budget": "2MiB"}, "eager", 1, 2),
-            ("GptOss", 2, {"planner": "least-loaded"}, "eager", 1, 2),  # the paper's, and the default threshold
-            ("Qwen3Moe", 4, always, "eager", 1, 2),  # experts over a part of the ranks
+            ("GptOss", 2, {"planner": "least-loaded"}, "eager", 1, 2),  # the paper's planner, and the default threshold
+            ("Qwen3Moe", 4, always, "eager", 1, 2),  # experts over half of the ranks
             ("Qwen3Moe", 2, always, "eager", 2, 2),  # tensor-parallel ranks share a batch
             ("Qwen3Moe", 4, always | {"mode": "slots", "slots": 1}, "grouped_mm", 1, 4),
             ("Mixtral", 2, always | {"mode": "slots"}, "eager", 1, 2),

@@ -1,6 +1,6 @@
-"""With nodes, rows and weights cross to a node once: the same bits as without, and none crosses that need not.
+"""With nodes, rows and weights cross to a node once. Bits are those without nodes, and nothing crosses needlessly.
 
-What must cross is found from where the layer without nodes sends its rows and weights.
+What must cross is derived from where the layer without nodes sends its rows and weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Members = Sequence[Sequence[int]]
 
 
 class Watched:
-    """What one rank's step sends, between nodes and within, by phase: as it is carried, and as it must be."""
+    """What one rank's step sends between nodes and within its node, by phase: actual and needed."""
 
     def __init__(self, rank: int, members: Members) -> None:
         self.node_of = {each: node for node, of_node in enumerate(members) for each in of_node}
@@ -43,7 +43,7 @@ class Watched:
         self.needed: Counter[tuple[str, bool]] = Counter()
 
     def need(self, phase: str, goes: set[tuple[int, int]]) -> None:
-        """`goes` are what goes, and the rank to which it does."""
+        """`goes` has pairs of an item and the rank to which it goes."""
         crossing = {(what, self.node_of[to]) for what, to in goes if self.node_of[to] != self.here}
         self.needed[phase, True] += len(crossing)
         self.needed[phase, False] += len(goes) - len(crossing)
@@ -85,7 +85,7 @@ class Watched:
 def watched_step(
     layer: ExpertParallel, members: Members, seed: int, dtype: torch.dtype
 ) -> tuple[list[torch.Tensor | None], Watched, Watched]:
-    """Output and gradients, and what forward and backward sent."""
+    """Runs a step. Returns output and gradients, and what forward and backward sent."""
     rank, ranks = layer.exchange.rank, layer.exchange.ranks
     ids = routing(seed, ranks, E, k=4 - seed % 4)[rank]
     own = at_home({name: weight.to(dtype) for name, weight in all_weights(seed, E).items()}, rank, ranks)
@@ -106,7 +106,7 @@ def same(
     dtype: torch.dtype,
     options: dict[str, Any],
 ) -> Counter[str]:
-    """Fails where bits or what is carried differ from what they should be; gives what all steps sent."""
+    """Fails if bits or the items sent differ from the expected ones; returns what all steps sent."""
     outside = options.pop("outside", 0)  # ranks that are not in the layer's group
     group = dist.new_group(list(range(outside, ranks))) if outside else None
     if rank < outside:
@@ -124,7 +124,7 @@ def same(
             where = f"seed {seed}, rank {rank}: number {what} differs"
             assert torch.equal(one, other) or (sums_in_nodes and torch.allclose(one, other, *near)), where
         needed = apart.needed
-        crossing = {"dispatch": needed["rows", True], "weights": 2 * needed["weights", True]}  # up and down
+        crossing = {"dispatch": needed["rows", True], "weights": 2 * needed["weights", True]}  # once up and once down
         for phase, count in crossing.items():
             assert forward.carried[phase, True] == count, f"seed {seed}, rank {rank}, {phase}"
         assert backward.carried["gradient dispatch", True] == needed["rows", True], f"seed {seed}, rank {rank}"
@@ -147,12 +147,12 @@ def same(
 
 
 def reads(rank: int, ranks: int) -> list[tuple[int, int]]:
-    """By step, how often the host reads in forward and in backward."""
+    """For each step: the host's reads in forward and in backward."""
     found = []
     layer = ExpertParallel(8, imbalance_threshold=1.0, min_segment=1, nodes=1)
     weights = at_home(all_weights(0, 8), rank, ranks)
     even = torch.arange(64).view(-1, 2) % 8
-    for ids in (even, even, torch.zeros_like(even)):  # the first makes room for counts
+    for ids in (even, even, torch.zeros_like(even)):  # the first step makes space for counts
         hidden, top_k, grad = inputs(0, rank, ids)
         before = HostReads.count
         with mock.patch("evenkeel.torch._agreement.on_host", lambda _: False):
@@ -166,10 +166,10 @@ def reads(rank: int, ranks: int) -> list[tuple[int, int]]:
 def bounded(
     rank: int, ranks: int, nodes: Any, seeds: Sequence[int], over_least: float, sum_in_nodes: bool
 ) -> tuple[int, int, int]:
-    """The most that a step held, the budget, and how many steps were cut."""
+    """The largest peak of a step, the budget, and how many steps were cut into chunks."""
 
     def step(layer: ExpertParallel, seed: int) -> int:
-        """What it held besides what it gives."""
+        """The step's peak bytes, without its results."""
         ids = routing(seed, ranks, E, 3)[rank]
         own = at_home(all_weights(seed, E), rank, ranks)
         hidden, top_k, grad = inputs(seed, rank, ids)
@@ -186,7 +186,7 @@ def bounded(
 
     budget = int(over_least * least_budget(lambda: step(made(1000), 0)))
     layer, most, cut = made(budget), 0, 0
-    step(layer, 0)  # measures, outside of the count
+    step(layer, 0)  # measures, before the count starts
     for seed in seeds:
         most = max(most, step(layer, seed))
         cut += layer.last["chunks"] > 1
@@ -194,7 +194,7 @@ def bounded(
 
 
 def in_a_checkpoint(rank: int, ranks: int) -> None:
-    """Steps of one layer that are computed again, and the layer's numbers by name."""
+    """Checks recomputed steps of one layer, and the layer's numbers by name."""
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, nodes=[[1, 0], [3, 2]])
     ids = routing(7, ranks, E, 3)[rank]
     hidden, top_k, grad = inputs(7, rank, ids)
@@ -221,7 +221,7 @@ def in_a_checkpoint(rank: int, ranks: int) -> None:
 
 
 def leaves_its_node(rank: int, ranks: int) -> str:
-    """What is said of a rank that ends before it passes on."""
+    """The error if a rank ends before it passes rows on."""
     layer = ExpertParallel(E, planner="ep", nodes=2)
     ids = torch.arange(48).view(-1, 3) % E
 
@@ -251,7 +251,7 @@ def _nothing() -> tuple[torch.Tensor, ...]:
 
 
 def refused(rank: int, ranks: int) -> list[str]:
-    """Where nodes are known to be wrong, or of no use, before a step."""
+    """Errors for nodes that are known to be wrong or useless before a step."""
 
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Chunks that share their step's plan: weights travel once a pass, and the numbers are those of any other step.
+"""Chunks that share their step's plan: weights travel once a pass, and results match those of any other step.
 
-The steps are cut here, whatever the layer's budget would decide.
+These tests cut the steps themselves, whatever the layer's budget would decide.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def own(chunks: int) -> Cutter:
 
 
 def mixed(cut: Cut, *_: Any, **__: Any) -> None:
-    """Four chunks, of which the second has a plan of its own while the others' weights are held."""
+    """Four chunks; the second has its own plan while the others' borrowed weights are held."""
     runs = equal_runs(cut, 4)
     others = cut.counted.counts.copy()
     others[:, slice(*runs[1])] = 0
@@ -83,7 +83,7 @@ class Sent(NamedTuple):
 
 
 def sending(run: Callable[[], Any]) -> tuple[list[Sent], Any]:
-    """What travelled of weights and of their gradients, by collectives."""
+    """Runs `run` and records the collectives that carried weights and their gradients."""
     made, start = [], Exchange.start
 
     def recorded(self: Exchange, phase: str, rows: torch.Tensor, *rest: Any) -> Any:
@@ -96,7 +96,7 @@ def sending(run: Callable[[], Any]) -> tuple[list[Sent], Any]:
 
 
 def travels(rank: int, ranks: int, shape: Shape, chunks: int) -> list[list[Sent]]:
-    """Of a step as one chunk, of one whose chunks share its plan, and of one whose chunks have their own."""
+    """The weights sent by a step in one chunk, in chunks that share its plan, and in chunks with their own plans."""
     step = Step(rank, shape)
 
     def run(cutter: Cutter) -> list[Sent]:
@@ -110,7 +110,7 @@ def travels(rank: int, ranks: int, shape: Shape, chunks: int) -> list[list[Sent]
 
 
 def cast_experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    """By products that autocast narrows; their results are as wide as the rows."""
+    """Uses products that autocast narrows; results have the rows' type."""
     gathered = rows.unsqueeze(1) @ weights["up"][slots]
     return (torch.nn.functional.silu(gathered) @ weights["down"][slots]).squeeze(1).to(rows.dtype)
 
@@ -141,7 +141,7 @@ def frozen_autocast_and_without_gradients(rank: int, ranks: int, shape: Shape) -
 
 
 def dropout_of_other_plans(rank: int, ranks: int, shape: Shape) -> bool:
-    """A checkpoint runs the step again in the same chunks, by other plans."""
+    """A checkpoint reruns the step in the same chunks, with other plans."""
     step = Step(rank, shape)
     layer = step.layer(budget="1GiB")
     with cutting(whole(4)):
@@ -158,7 +158,7 @@ def dropout_of_other_plans(rank: int, ranks: int, shape: Shape) -> bool:
 
 
 def bfloat16_sums(rank: int, ranks: int, shape: Shape, chunks: int) -> float:
-    """How far from f32's the gradients of borrowed and native bf16 weights are, over the largest."""
+    """The largest relative error, against f32, of the gradients of borrowed and native bf16 weights."""
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         step = Step(rank, shape)
@@ -180,7 +180,7 @@ def peaks_where_decided(rank: int, ranks: int, shape: Shape) -> list[tuple[int, 
 def peak_where_decided(
     rank: int, shape: Shape, chunks: int, dtype: torch.dtype, routed: torch.dtype
 ) -> tuple[int, int, bool]:
-    """The most that a step held, its budget, and whether its chunks shared a plan, where journeys of weights cost much."""
+    """The peak of a step, its budget, and whether its chunks shared a plan, if sending weights is expensive."""
     step = Step(rank, shape)
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 1e-5, 1e-6)}
     step.hidden, step.top_k = (

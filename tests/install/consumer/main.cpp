@@ -1,4 +1,4 @@
-// Plans one uneven step and checks what came out, with nothing but evenkeel's public headers.
+// Plans one uneven step and checks the plan, with only evenkeel's public headers.
 #include <evenkeel/balance/planner.h>
 #include <evenkeel/plan/counts.h>
 #include <evenkeel/plan/placement.h>

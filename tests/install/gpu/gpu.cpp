@@ -1,4 +1,4 @@
-// Asks for a GPU through an installed evenkeel: there is one, or it says why not.
+// Asks an installed evenkeel for a GPU: it finds one, or says why not.
 #include <evenkeel/base/error.h>
 #include <evenkeel/device/cuda/gpu.h>
 #include <evenkeel/device/device.h>
