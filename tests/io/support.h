@@ -53,11 +53,11 @@ std::vector<std::byte> bytes_of(std::string_view text);
 // An in-memory file named "f".
 ByteSource source_of(std::string_view text);
 
-// The profile in `source`, without the layer numbers that the recording may have beside it.
 inline RoutingProfile profile_in(const ByteSource& source, const ReadOptions& options = {}) {
   return read_recording(source, options).profile;
 }
 
+// Drops the layer numbers that the source gave, so that only counts are compared.
 inline RoutingProfile without_numbers(RoutingProfile profile) {
   profile.set_layers({});
   return profile;
