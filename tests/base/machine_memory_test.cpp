@@ -33,7 +33,7 @@ TEST(MachineMemory, IsThere) {
 
 TEST(MachineMemory, IsNoMoreThanTheLimitsOfTheProcess) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+  GTEST_SKIP() << "sanitizers reserve terabytes of address space";
 #endif
   EXPECT_TRUE(holds_under(RLIMIT_AS, 900 * kMiB, [] {
     const FreeMemory free = free_memory();

@@ -103,7 +103,7 @@ TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
         ASSERT_LE(problem.bytes(dealt[c][rank]), problem.limits[rank])
             << "round " << round << ", chunk " << c << ", rank " << rank;
   }
-  EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
+  EXPECT_GT(parts, 1000u) << "too few chunks end inside a block for the test to be meaningful";
 }
 
 TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {

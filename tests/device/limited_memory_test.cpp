@@ -64,7 +64,7 @@ bool arenas_lend() {
 
 TEST(ArenasOfALimitedProcess, TakeAddressesAndBytesAsTheyAreLent) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+  GTEST_SKIP() << "sanitizers reserve terabytes of address space";
 #endif
   EXPECT_TRUE(true_under(RLIMIT_AS, 400 * kMebi, arenas_lend));
   EXPECT_TRUE(true_under(RLIMIT_DATA, 400 * kMebi, arenas_lend));

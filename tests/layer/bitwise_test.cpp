@@ -48,7 +48,7 @@ TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
     EXPECT_TRUE(kept->bitwise().holds) << hidden << ": " << kept->bitwise().reason;
   }
 #else
-  GTEST_SKIP() << "this CPU is no x86-64";
+  GTEST_SKIP() << "this CPU is not x86-64";
 #endif
 }
 

@@ -105,7 +105,7 @@ bool disturb_a_copy(const Interference& interfere, bool third_fails, std::chrono
       }
       copied = Clock::now();
       EXPECT_EQ(std::memchr(in.data(), 0, in.size()), nullptr)
-          << "an incomplete copy passed for a complete one";
+          << "an incomplete copy was reported as complete";
     } else if (third_fails) {
       await_the_moment();
       throw std::runtime_error("third");
