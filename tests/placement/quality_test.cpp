@@ -19,7 +19,7 @@ namespace {
 // The expected results of the functions under test, computed from the tokens.
 struct Oracle {
   std::vector<std::vector<double>> loads;                        // [L][P]
-  std::vector<std::map<std::pair<int, int>, double>> exchanges;  // traffic of pairs
+  std::vector<std::map<std::pair<int, int>, double>> exchanges;  // rank pair -> traffic
 };
 
 template <class F>

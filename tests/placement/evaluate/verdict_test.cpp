@@ -65,7 +65,8 @@ TEST_F(Verdicts, ANoisyGainIsNotEnoughDataAndSaysHowManyTokensWouldDo) {
   const Verdict verdict = of_gain(0.25, 0.5, 1000);
   EXPECT_EQ(verdict.answer, Answer::not_enough_data);
   EXPECT_EQ(name_of(verdict.answer), std::string("not_enough_data"));
-  // ((2.861 + 1.65) standard errors of 0.1748 / (0.25 - 0.05))^2 = 15.53.
+  // Needs ((2.861 + 1.65) x 0.1748 / (0.25 - 0.05))^2 = 15.53 times the tokens. 0.1748 is the standard error,
+  // 0.25 the gain and 0.05 the cost of the move per step.
   EXPECT_EQ(verdict.tokens_needed, 16'000);
   EXPECT_THAT(verdict.sentence,
               HasSubstr("the move needs 50.00 us of each step over 1000 steps; about 16,000 "
