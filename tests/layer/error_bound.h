@@ -1,6 +1,6 @@
 // The allowed difference between a layer's numbers and the dense fp64 evaluation: 4 u sqrt(K) times the sum
 // of the terms' magnitudes. u is the type's unit roundoff. K is the length of the longest sum behind any
-// number of the tensor; for gradients of weights, of the expert.
+// number of the tensor. Gradients of weights use the longest sum of their expert instead.
 //
 // Magnitudes are propagated through the network to first order. A pre-activation has magnitude sum |W| |x|;
 // h = f(gate, up) has |h| + |df/dgate| Gate + |df/dup| Up; and so on in backward. Derivatives are finite

@@ -24,7 +24,7 @@ const MoeCase& small_problem() {
   return made;
 }
 
-// By rank, the error that it threw: "type: message".
+// The error thrown on each rank, as "type: message".
 std::vector<std::string> errors_of(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> errors(3);
   const auto noting = [&](Communicator& comm) {

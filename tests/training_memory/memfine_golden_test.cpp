@@ -67,7 +67,8 @@ TEST(MemFineGolden, TableFoursActiveMemoryFollowsFromOneCalibratedNumber) {
     const std::int64_t active = active_bytes(memory, calibrated_received, chunks);
     const auto printed = row["active_GB"].get<double>();
     EXPECT_NEAR(static_cast<double>(active) / 1e9, printed, 0.015 * printed) << row;
-    // Whether it fits a device of 64 GB follows with the printed static memory.
+    // With the printed static memory, a run must fit a device of 64 GB exactly where the paper says that it
+    // trains.
     const bool fits = gigabytes(row["static_GB"]) + active <= gigabytes(64);
     EXPECT_EQ(fits, row["trains"].get<bool>()) << row;
   }
