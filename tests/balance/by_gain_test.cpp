@@ -1,5 +1,4 @@
-// Deciding by gain gives the planner's plan where the seconds it saves exceed those it costs, and else plain
-// ep.
+// Deciding by gain returns the planner's plan if it saves more seconds than it costs, otherwise plain EP.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ std::vector<std::int64_t> with_base(std::span<const std::int64_t> loads, std::sp
   return sums;
 }
 
-// From the two plans alone.
+// Seconds that `moved` saves over `home`, computed from the two plans alone.
 double gain(const StepPlan& home, const StepPlan& moved, const SpillCosts& costs,
             std::span<const std::int64_t> base) {
   std::vector<int> sends(static_cast<std::size_t>(moved.num_ranks())), receives = sends;
@@ -65,7 +64,7 @@ TEST(ByGain, MovesExactlyWhereThatPays) {
 }
 
 TEST(ByGain, TurnsAtTheBreakEven) {
-  // 12 and 4 assignments: 4 saved, one transfer.
+  // The ranks have 12 and 4 assignments. Balancing lowers the worst rank by 4, with one transfer.
   const Choices four{4, 1, {{0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}}};
   const LayerPlacement placement = LayerPlacement::contiguous(4, 2);
   for (const auto& [transfer, moves] :

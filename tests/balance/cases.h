@@ -31,18 +31,19 @@ struct CaseLimits {
 
 std::int64_t draw(std::mt19937_64& random, std::int64_t least, std::int64_t most);
 
-// Loads even, equal, skewed, concentrated, sparse or huge; homes contiguous or scattered, in unequal numbers,
-// some ranks without any.
+// Loads are even, equal, skewed, concentrated, sparse or huge. Homes are contiguous or scattered; ranks own
+// different numbers of experts, some of them none.
 Case random_case(std::mt19937_64& random, const CaseLimits& limits);
 
-// Small enough to try every plan: at most 4 ranks, 6 experts, 30 assignments.
+// A case small enough to try every plan: at most 4 ranks, 6 experts, 30 assignments.
 Case tiny_case(std::mt19937_64& random, bool copies);
 
-// Counts with sources: every load dealt at random over the source ranks, one rank's tokens liking some
-// experts.
+// Counts with sources: each load is dealt over random source ranks in random parts, so that each rank's
+// tokens prefer some experts.
 Counts with_random_sources(std::mt19937_64& random, const Case& c);
 
-// "Share of the assignments into some experts", the rest drawn evenly over the others.
+// `share` of the assignments goes to `hot` experts; the rest is drawn evenly over the others. With `spread`
+// the hot experts are random ones, else the first.
 std::vector<std::int64_t> concentrated(std::mt19937_64& random, int experts, std::int64_t assignments,
                                        double share, int hot, bool spread);
 

@@ -1,4 +1,4 @@
-// Plain expert parallelism: nothing travels, copies share evenly.
+// Plain expert parallelism: no weights are transferred, and copies share their expert's load evenly.
 #include "evenkeel/balance/ep.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Settling by ordered sets, as is done for many ranks, makes the moves that looking at all ranks makes.
+// For many ranks the matcher uses ordered sets; its moves equal those found by scanning all ranks.
 #include "evenkeel/balance/internal/excess_matcher.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(ExcessMatcher, OfManyRanksMakesTheMovesOfFew) {
     const std::int64_t total =
         std::accumulate(c.loads.begin(), c.loads.end(),
                         std::accumulate(c.base_load.begin(), c.base_load.end(), std::int64_t{0}));
-    if (total > std::int64_t{1} << 60) continue;  // below, sums of means must not overflow
+    if (total > std::int64_t{1} << 60) continue;  // so that sums of means below cannot overflow
     const std::int64_t mean = total / c.num_ranks + 1;
     const std::int64_t segments[] = {0, 1, 2, 7, mean / 9, mean / 2, mean, 2 * mean};
     const std::int64_t min_segment = segments[draw(random, 0, 7)];

@@ -1,5 +1,5 @@
-// Slots that stay: every plan can be carried out with what lies in them, is as level as it may be, and sends
-// less than filling them anew.
+// Slots that keep their experts between steps. Every plan can be carried out with the experts in the slots,
+// is as level as allowed, and sends less than refilling the slots each step.
 #include "evenkeel/balance/held_slots.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ std::vector<std::vector<ExpertId>> lying_in(const HeldSlots& held, int ranks) {
   return slots;
 }
 
-// Experts that were sent lie there now and did not before; all others lay in the same slots.
+// Each sent expert is in its rank's slots now and was not before; all other slots are unchanged.
 void expect_slots(const HeldSlots& held, const std::vector<std::vector<ExpertId>>& before,
                   const LayerPlacement& homes) {
   auto lying = lying_in(held, homes.num_ranks());
@@ -65,12 +65,12 @@ void expect_slots(const HeldSlots& held, const std::vector<std::vector<ExpertId>
     const auto slot = std::ranges::find(there, transfer.expert);
     ASSERT_NE(slot, there.end());
     *slot = before[transfer.to.offset()][static_cast<std::size_t>(slot - there.begin())];
-    EXPECT_EQ(std::ranges::count(there, transfer.expert), 0) << "it lies there twice";
+    EXPECT_EQ(std::ranges::count(there, transfer.expert), 0) << "the expert is in two slots of a rank";
   }
   EXPECT_EQ(lying, before);
 }
 
-// Every segment is where its expert is at home or lies in a slot, and all assignments are covered.
+// Every segment's rank is a home of the expert or has it in a slot; all assignments are covered.
 void expect_possible(const Counts& counts, const StepPlan& plan, const HeldSlots& held,
                      const LayerPlacement& homes) {
   for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {

@@ -1,4 +1,4 @@
-// Least-loaded against plans published by others, segment by segment (tests/data/README.md).
+// Least-loaded compared segment by segment with published plans (tests/data/README.md).
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Cases with fewer assignments than ranks: we keep them at home, as the public code does, where the paper's
-// pseudo-code has capacity 0 and moves every expert away.
+// Cases with fewer assignments than ranks. We keep them at home, like the public code; in the paper's
+// pseudo-code the capacity is 0 there and every expert moves away.
 const std::set<std::string> kStaysHome = {"five_tokens_eight_ranks",
                                           "ten_tokens_sixty_four_ranks_no_lambda_m1"};
 

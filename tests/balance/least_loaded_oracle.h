@@ -1,5 +1,5 @@
-// A slow, literal reading of LLEP's Algorithms 2 and 3, sharing no code with the library: two arrays g_a and
-// g_p, the ranks sorted anew for every piece, the loop over ranks as written.
+// A slow, literal version of LLEP's Algorithms 2 and 3 that shares no code with the library: two arrays g_a
+// and g_p, ranks sorted again for every piece, the loop over ranks as written in the paper.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct OracleSegment {
 
 struct OraclePlan {
   std::vector<std::vector<OracleSegment>> segments;
-  std::vector<std::vector<int>> transfers;  // expert, to
+  std::vector<std::vector<int>> transfers;  // pairs (expert, receiving rank)
 };
 
-// alpha and lambda in thousandths.
+// `alpha` and `lambda` are in thousandths.
 OraclePlan least_loaded_oracle(const Case& c, std::int64_t alpha, std::int64_t m, std::int64_t lambda);
 
 }  // namespace evenkeel

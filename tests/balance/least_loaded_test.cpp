@@ -1,4 +1,4 @@
-// Least-loaded against a literal reading of the paper on random and adversarial loads, and its stated laws.
+// Least-loaded compared with the paper's literal algorithm on random and adversarial loads; its stated laws.
 #include "evenkeel/balance/least_loaded.h"
 
 #include <gmock/gmock.h>

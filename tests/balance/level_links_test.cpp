@@ -1,4 +1,4 @@
-// Level over unequal links: against every plan there is, level without links, and plain EP.
+// Level over unequal links, compared with all possible plans, level without links, and plain EP.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@ using ::testing::IsEmpty;
 
 using Kind = PlannerOptions::Kind;
 
-constexpr double kByte = 1e-6;  // seconds, on the links within a node
+constexpr double kByte = 1e-6;  // seconds per byte on links within a node
 
-// An assignment takes a second; links across are as fast as those within, or slower.
+// An assignment takes one second. Links between nodes are as fast as links within a node, or slower.
 StepLinks random_links(std::mt19937_64& random, int ranks, std::int64_t assignments, bool rows) {
   const int nodes = ranks % 2 == 0 && draw(random, 0, 3) > 0 ? 2 : ranks;
   const auto slower = static_cast<double>(std::int64_t{1} << draw(random, 0, 4));
-  const double parts[] = {0, 0.005, 0.02, 0.06};  // of the time of all products on one rank
+  const double parts[] = {0, 0.005, 0.02, 0.06};  // transfer time / time of all products on one rank
   StepLinks links{
       .topology = Topology::uniform(nodes, ranks / nodes, {1e-9 / kByte, 0}, {1e-9 / kByte / slower, 0}),
       .machine = {},
@@ -83,7 +83,7 @@ TEST(LevelLinks, TakesTheLeastTimeInNineteenOfTwentySmallInstancesAndIsWithinAPi
   EXPECT_GE(tally.within_a_piece * 1000, tally.plans * 990);
 }
 
-// Work is not moved only to be nearer its tokens, which can be worth more than balance.
+// Level never moves work just to bring it closer to its tokens, although that can save more than balance.
 TEST(LevelLinks, TakesTheLeastTimeInThreeOfFiveSmallInstancesWhereRowsTakeAsLongAsProducts) {
   const Tally tally = compare_with_every_plan(2, true);
   EXPECT_GE(tally.best * 100, tally.plans * 60);
@@ -130,7 +130,7 @@ TEST(LevelLinks, ThatAreAllAlikeChangeNoPlan) {
   }
 }
 
-// Two nodes of two ranks. Each node can even out its own work; the rest is worth a transfer across or not.
+// Two nodes of two ranks. Each node can level its own work; levelling across nodes pays only on fast links.
 TEST(LevelLinks, SpillInsideTheNodeFirstAndCrossOnlyWhereThatIsFaster) {
   const Case c{{50, 30, 30, 10}, {{0}, {1}, {2}, {3}}, 4, {}};
   std::mt19937_64 random(5);
@@ -142,8 +142,8 @@ TEST(LevelLinks, SpillInsideTheNodeFirstAndCrossOnlyWhereThatIsFaster) {
     const StepPlan plan = plan_of(with_random_sources(random, c), c.placement(), level(1, links));
     return predict_step(links, with_random_sources(random, c), plan).weight_bytes_across * kByte;
   };
-  EXPECT_DOUBLE_EQ(weights_across(2), 1);   // worst rank 30 and 4 seconds, instead of 40 and 2
-  EXPECT_DOUBLE_EQ(weights_across(10), 0);  // 30 and 20
+  EXPECT_DOUBLE_EQ(weights_across(2), 1);   // worst rank 30 plus 4 s of transfers, instead of 40 plus 2
+  EXPECT_DOUBLE_EQ(weights_across(10), 0);  // crossing would give 30 plus 20
 }
 
 TEST(LevelLinks, ThatCannotBeAreRefused) {

@@ -11,11 +11,11 @@ namespace evenkeel {
 
 namespace {
 
-// By rank its load; behind them, where slots are limited, by rank how many experts it borrows.
+// The load of each rank; if slots are limited, followed by the number of experts each rank borrows.
 using Loads = std::vector<std::int64_t>;
-using Reached = std::map<Loads, int>;  // -> fewest transfers that lead there
+using Reached = std::map<Loads, int>;  // loads -> fewest transfers that lead to them
 
-// All ways to split what is left of an expert over ranks r, r + 1, ...
+// Tries all ways to split the `rest` assignments of an expert over `rank` and the ranks after it.
 void split(const Case& c, std::size_t expert, std::int64_t least, std::size_t rank, std::int64_t rest,
            int transfers, std::int64_t borrow_slots, Loads& loads, const std::function<void(int)>& found) {
   const auto ranks = static_cast<std::size_t>(c.num_ranks);

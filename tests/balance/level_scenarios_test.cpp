@@ -1,4 +1,4 @@
-// Level on the loads it was made for: LLEP's twelve concentrated scenarios, and loads of a real trace.
+// Level on the loads it is meant for: LLEP's twelve concentrated scenarios, and loads of a real trace.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -64,7 +64,7 @@ TEST_P(LevelScenarios, AreLevelWithinOnePercentWithOneTransferMoreThanRanksOrThe
   }
 }
 
-// Sums of level's transfers, least-loaded's, and of the bound at level's worst rank.
+// Total transfers of level, of least-loaded, and of the lower bound at level's worst rank load.
 struct Transfers {
   std::int64_t level = 0, least_loaded = 0, bound = 0;
 };

@@ -1,4 +1,4 @@
-// Level with few borrow slots a rank: against every plan there is, plain EP, and the limit itself.
+// Level with few borrow slots per rank, compared with all possible plans and plain EP; the slot limit holds.
 #include <gmock/gmock.h>
 
 #include <algorithm>

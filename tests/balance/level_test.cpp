@@ -1,4 +1,4 @@
-// Level against every plan there is (small instances), against least-loaded (any), and its stated laws.
+// Level compared with all possible plans (small instances) and with least-loaded (any size); its stated laws.
 #include "evenkeel/balance/level.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,8 @@ std::int64_t transfers_of(const StepPlan& plan) {
   return static_cast<std::int64_t>(plan.transfers().size());
 }
 
-// How many plans have the best worst rank and its fewest transfers; every worst rank is within one piece.
+// At least 95.5 % of the plans have the lowest worst load and the fewest transfers; the others' worst load is
+// above the lowest by less than one piece.
 void compare_with_every_plan(std::uint64_t seed, bool copies, int cases) {
   std::mt19937_64 random(seed);
   int best_plans = 0, plans = 0;
@@ -71,7 +72,7 @@ TEST(Level, HasTheBestPlanOfAllInMostSmallInstancesWithCopies) {
   compare_with_every_plan(2, true, 1500);
 }
 
-// Pieces on ranks without a copy; a rank's two segments of an expert count as one piece.
+// Checks the pieces on ranks without a copy. Two segments of one expert on one rank count as one piece.
 bool pieces_are_large(const Case& c, const StepPlan& plan, std::int64_t m) {
   for (const Transfer& t : plan.transfers()) {
     std::int64_t piece = 0;
@@ -144,7 +145,7 @@ TEST(Level, TakesThePlainPathExactlyBelowTheThresholdOfTheRanksLoads) {
   const Case c{{100, 30, 0, 70},
                {{0}, {0}, {1}, {1}},
                2,
-               {}};  // ranks 130 and 70; the largest expert is twice the mean
+               {}};  // rank loads 130 and 70; the largest expert has twice the mean expert load
   EXPECT_FALSE(plan_of(c, options(1, 1301)).spilled());
   EXPECT_TRUE(plan_of(c, options(1, 1300)).spilled());
   const Case with_base{{100, 30, 0, 70}, {{0}, {0}, {1}, {1}}, 2, {0, 60}};
@@ -172,7 +173,7 @@ TEST(Level, TakesLoadsUpToTheLargestInteger) {
   EXPECT_FALSE(plan_of(c, options(1024, largest)).spilled());
 }
 
-// Assignments that no rank has to receive: each computing rank deals itself its own tokens first.
+// Assignments computed on their token's rank: each rank fills its segments with its own tokens first.
 std::int64_t rows_kept(const Counts& counts, const StepPlan& plan) {
   std::int64_t kept = 0;
   for (ExpertId e : indices<ExpertId>(plan.num_experts()))

@@ -1,5 +1,5 @@
-// Level beside least-loaded on every window of recorded traces: of the one that is shipped, and of
-// gpt-oss-20b, which is too large to ship and comes from the folder that EVENKEEL_SHARED names.
+// Level compared with least-loaded on every window of two recorded traces: the shipped one, and gpt-oss-20b,
+// which is too large to ship and is read from the folder EVENKEEL_SHARED.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void judge(const Counts& counts, const LayerPlacement& homes) {
             std::max<std::int64_t>(kRanks + 1, transfer_lower_bound(counts, homes, worst)));
 }
 
-// Returns how many windows there were.
+// Returns the number of windows.
 std::int64_t judge_windows(const std::string& path, std::int64_t window_tokens) {
   const auto trace = open_trace(path);
   const LayerPlacement homes = LayerPlacement::contiguous(trace->info().num_experts, kRanks);
@@ -65,7 +65,7 @@ std::int64_t judge_windows(const std::string& path, std::int64_t window_tokens) 
   return windows;
 }
 
-// 24 layers of 9 windows, of 32,768 assignments at top-4.
+// 24 layers of 9 windows; a window has 32,768 assignments (top-4).
 TEST(LevelOnRecordedWindows, MeetsTheMeanWithOneTransferMoreThanRanksOrTheBoundAndIsNeverAboveLeastLoaded) {
   const std::string path = recorded_trace();
   if (path.empty() || !std::filesystem::exists(path))

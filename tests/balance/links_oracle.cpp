@@ -25,7 +25,7 @@ class EveryPlan {
   }
 
  private:
-  // More experts only add to all there is, so a part of a plan that is slow already is left.
+  // Adding experts never makes a plan faster, so a partial plan that is already too slow is pruned.
   bool is_slow() const {
     return step_seconds(links_, std::ranges::max(loads_), rows_, transfers_) >= least_ * (1 - 1e-12);
   }

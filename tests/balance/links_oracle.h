@@ -1,4 +1,4 @@
-// A step over unequal links, by every plan there is.
+// The fastest step over unequal links, found by trying all plans.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Of any plan whose pieces on ranks without a copy have at least min_segment assignments, or all of them;
-// segments are in order of ranks. `enough` is one that is known.
+// The least seconds of any plan. A piece on a rank without a copy has at least `min_segment` assignments, or
+// all of the expert's; segments are in rank order. `enough` is the time of a known plan: an upper bound.
 double least_seconds(const StepLinks& links, const Counts& counts, const LayerPlacement& placement,
                      std::int64_t min_segment, double enough);
 

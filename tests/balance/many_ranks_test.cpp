@@ -1,5 +1,4 @@
-// Planners on as many ranks as files may speak of: in seconds, where a step for each pair of ranks takes
-// minutes.
+// Planners take seconds for the largest rank count of a file; work per pair of ranks would take minutes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr int kRanks = 65536;
 
-// Of a plan and of the bound on its transfers.
+// Time to make a plan and to bound its transfers.
 double seconds_of(const PlannerOptions& options, const Counts& counts, const LayerPlacement& placement) {
   const auto planner = make_planner(options);
   StepPlan plan;
@@ -42,7 +41,7 @@ TEST(ManyRanks, ArePlannedInSeconds) {
           std::vector<std::int64_t>{900'000'000, 50'000'000, 30'000'000, 20'000'000},
           some_loads(std::size_t{2} * kRanks, 5000)})
       for (const std::int64_t min_segment : {1, 1024}) {
-        // Segments about as large as what ranks differ by take long to mend where many ranks send.
+        // When many ranks send, segments about as large as the load differences take long to repair.
         if (min_segment > 1 && loads.size() > 4) continue;
         const auto experts = static_cast<int>(loads.size());
         const double seconds =

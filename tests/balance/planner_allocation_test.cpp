@@ -1,5 +1,5 @@
-// Planning allocates nothing after the first call of a shape, whatever the loads. Every operator new of this
-// program is counted.
+// Planning allocates nothing after the first call of a shape, whatever the loads. The test counts every call
+// of operator new in this program.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -29,7 +29,7 @@ namespace {
 
 class PlannerAllocation : public testing::TestWithParam<PlannerOptions::Kind> {};
 
-// The shape of `like`, other loads: hot, even, sparse and empty ones in turn.
+// Counts of the same shape as `like` with random loads: hot, even, sparse or concentrated in few experts.
 Counts other_counts(std::mt19937_64& random, const Case& like, bool sources) {
   Case c = like;
   const std::int64_t kind = draw(random, 0, 3);

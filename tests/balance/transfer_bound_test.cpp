@@ -1,4 +1,4 @@
-// The bound on transfers against every plan there is.
+// The lower bound on transfers, compared with all possible plans.
 #include "evenkeel/balance/transfer_bound.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ TEST(TransferBound, IsNeverAboveTheFewestTransfersWithCopies) {
 }
 
 TEST(TransferBound, CountsTwoTransfersForARankThatOneExpertCannotFill) {
-  std::vector<std::int64_t> loads(32, 1000);  // 16 experts of 1000 on ranks 0 and 1; rank 2 and 3 without any
+  std::vector<std::int64_t> loads(32, 1000);  // 16 on rank 0, 16 on rank 1, none on ranks 2 and 3
   std::vector<std::vector<int>> homes;
   for (int e = 0; e < 32; ++e) homes.push_back({e / 16});
   EXPECT_EQ(transfer_lower_bound(Counts::of_loads(loads, 4), LayerPlacement(homes, 4), 8000), 16);

@@ -1,4 +1,4 @@
-// Limits of control groups, read from a tree of files that stands for /proc and /sys.
+// Limits of control groups, read from a file tree that imitates /proc and /sys.
 #include "evenkeel/base/cgroup.h"
 
 #include <gtest/gtest.h>

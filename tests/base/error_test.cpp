@@ -1,4 +1,4 @@
-// The message and the data of an error.
+// Messages and data fields of errors.
 #include "evenkeel/base/error.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How much memory there is, in processes with limits of their own.
+// The available memory, seen by processes with their own resource limits.
 #include "evenkeel/base/machine_memory.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// Whether `holds` does in a process with that limit.
+// True if `holds` returns true in a child process under this limit.
 bool holds_under(int resource, std::int64_t bytes, const std::function<bool()>& holds) {
   const pid_t process = fork();
   if (process == 0) {
@@ -33,7 +33,7 @@ TEST(MachineMemory, IsThere) {
 
 TEST(MachineMemory, IsNoMoreThanTheLimitsOfTheProcess) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+  GTEST_SKIP() << "sanitizers reserve terabytes of address space";
 #endif
   EXPECT_TRUE(holds_under(RLIMIT_AS, 900 * kMiB, [] {
     const FreeMemory free = free_memory();

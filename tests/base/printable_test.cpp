@@ -1,4 +1,4 @@
-// Text that may hold anything, as it is shown on a terminal.
+// How arbitrary bytes are shown on a terminal.
 #include "evenkeel/base/printable.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Printable, ShowsControlCharactersAndTurnsOfDirectionAsEscapes) {
   EXPECT_EQ(printable("a\tb\r\nc\x7f"), "a\\tb\\r\\nc\\x7f");
   EXPECT_EQ(printable("\xc2\x9b"
                       "31m"),
-            "\\u009b31m");  // one character of two bytes, CSI
+            "\\u009b31m");  // CSI as one two-byte character
   EXPECT_EQ(printable("\xe2\x80\xae"
                       "gpj"),
             "\\u202egpj");  // right to left
@@ -37,9 +37,9 @@ TEST(Printable, ShowsWhatIsNotUtf8AsBytes) {
   EXPECT_EQ(printable("\x9b"
                       "31m"),
             "\\x9b31m");
-  EXPECT_EQ(printable("\xc3"), "\\xc3");                    // cut short
-  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");           // a longer form of \n
-  EXPECT_EQ(printable("\xe0\x82\x9b"), "\\xe0\\x82\\x9b");  // and of U+009B
+  EXPECT_EQ(printable("\xc3"), "\\xc3");                    // truncated sequence
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");           // overlong encoding of \n
+  EXPECT_EQ(printable("\xe0\x82\x9b"), "\\xe0\\x82\\x9b");  // overlong encoding of U+009B
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
 }

@@ -1,4 +1,4 @@
-// Messages for the case that the system gives no more files or threads.
+// Messages for when the system refuses more open files or threads.
 #include "evenkeel/base/system_limits.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The loads of chunks as known before they are sent, against the same chunks dealt token by token.
+// Chunk loads predicted from block tables, checked against the same chunks dealt token by token.
 #include "evenkeel/budget/block_loads.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ bool ids_repeat(const RoutedStep& step) {
   return false;
 }
 
-// Counted token by token, of blocks up to `block`.
+// What a rank's first `tokens` tokens chose, counted token by token.
 struct Chosen {
   Chosen(const RoutedStep& step, RankId rank, std::int64_t tokens)
       : assignments(static_cast<std::size_t>(step.experts())),
@@ -108,7 +108,7 @@ std::vector<Chunk> random_cut(int blocks, std::mt19937_64& random) {
   return chunks;
 }
 
-// By rank and chunk; `where` says which case.
+// Calls check(step, plan, predicted load, dealt load) for each chunk and rank of random steps.
 template <class Check>
 void for_each_load(std::uint64_t seed, int rounds, const Check& check) {
   std::mt19937_64 random(seed);
@@ -173,7 +173,7 @@ void expect_no_more_bytes(const ChunkShape& shape, const ChunkLoad& load, const 
   ASSERT_LE(recompute_bytes(shape, load), recompute_bytes(shape, bound)) << round;
 }
 
-// A part of a chunk may be short of assignments that the chunk has, and yet never needs more bytes.
+// A part of a chunk may have fewer assignments than the chunk, but must never need more bytes.
 TEST(BlockLoads, BoundTheBytesOfEveryPart) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 1500; ++round) {

@@ -1,4 +1,4 @@
-// The estimate of a cut before it is made, beside the cut.
+// The estimated number of chunks, compared with the cut that is then made.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kBlocks = 32;
 constexpr std::int64_t kTokens = 1024;
 
-// Plain EP of tokens that all choose alike, so that every block has the same load.
+// Plain EP with tokens that all choose the same experts, so that every block has the same load.
 struct EvenBlocks {
   explicit EvenBlocks(std::mt19937_64& random) {
     const int ranks = 1 + static_cast<int>(random() % 8);
@@ -50,7 +50,7 @@ struct EvenBlocks {
   ChunkShape shape;
 };
 
-// The bytes of a chunk grow no faster with its load than in proportion, so that so many equal chunks fit.
+// A chunk's bytes grow at most in proportion to its load, so the estimated number of equal chunks fits.
 TEST(ChunkEstimate, IsEnoughWhereEveryBlockHasTheSameLoad) {
   for (unsigned seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);

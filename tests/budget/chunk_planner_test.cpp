@@ -1,4 +1,4 @@
-// Chunks fit, whatever is in them, and there are no more than necessary.
+// Chunks fit their limits whatever they contain, and there are no more of them than necessary.
 #include "evenkeel/budget/chunk_planner.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBlocks = 8;
 
-// A step, its blocks, and limits from one token a rank to the whole step.
+// A step, its blocks, and byte limits that range from one token per rank to the whole step.
 struct Case {
   Case(std::mt19937_64& random, bool plain) {
     const auto between = [&](int low, int high) {
@@ -62,7 +62,7 @@ struct Case {
   std::vector<std::int64_t> limits;
 };
 
-constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, and no less than any rank's tokens
+constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, at least any rank's tokens
 
 std::vector<Chunk> cut(const Case& problem) {
   std::vector<Chunk> chunks;
@@ -70,7 +70,7 @@ std::vector<Chunk> cut(const Case& problem) {
   return chunks;
 }
 
-// Of all cuts into whole blocks, by trying all; a large number where there is none.
+// The fewest chunks of any cut into whole blocks, found by trying all; a huge number if no cut fits.
 int fewest(const Case& problem) {
   constexpr int kNever = std::numeric_limits<int>::max() / 2;
   std::vector<int> least(kBlocks + 1, kNever);
@@ -103,7 +103,7 @@ TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
         ASSERT_LE(problem.bytes(dealt[c][rank]), problem.limits[rank])
             << "round " << round << ", chunk " << c << ", rank " << rank;
   }
-  EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
+  EXPECT_GT(parts, 1000u) << "too few chunks end inside a block for the test to be meaningful";
 }
 
 TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
@@ -124,7 +124,7 @@ TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
   EXPECT_GE(std::min({none, some, all}), 20);
 }
 
-// Always where no expert is split, and almost always where some are.
+// Always if no expert is split, almost always otherwise.
 TEST(ChunkPlanner, TakesTheFewestChunks) {
   for (const bool plain : {true, false}) {
     std::mt19937_64 random(plain ? 2 : 3);
@@ -147,7 +147,7 @@ TEST(ChunkPlanner, TakesTheFewestChunks) {
 
 TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
   std::mt19937_64 random(4);
-  std::optional<Case> any;  // made where it stays: its loads refer to it
+  std::optional<Case> any;  // constructed in place: its loads refer to it
   do any.emplace(random, true);
   while (any->step.counts().total() < 100);
   Case& problem = *any;

@@ -1,4 +1,4 @@
-// The least budget: what it grows with, and how near it is to what nobody can do without.
+// The least budget: what it grows with, and how close it is to a lower bound.
 #include "evenkeel/budget/least_budget.h"
 
 #include <gtest/gtest.h>
@@ -27,11 +27,11 @@ BudgetShape shape_of(std::int64_t hidden, int ranks, int experts, int k, std::in
   return shape;
 }
 
-// Chunks are common to all ranks and have a token of each at least, and all of them may go to one rank. That
-// rank then holds, forward, the other ranks' rows and k results for each token; backward, those rows, as many
-// rows of gradients, and those that it computes, in f32. States that wait hold their tokens' ids and router
-// weights.
-// The memory that products need besides is taken to be none, which makes the least budget look worse.
+// A chunk spans all ranks and has at least one token from each; all its tokens may go to one rank. In forward
+// that rank holds the other ranks' rows, and k results per token. In backward it holds those rows, as many
+// gradient rows, and the gradient rows it computes, in f32. Each state in flight holds the ids and router
+// weights of its tokens. Memory inside matrix products counts as zero, which makes the least budget look
+// worse.
 std::int64_t lower_bound(const BudgetShape& shape) {
   const ChunkShape& chunk = shape.chunk;
   const std::int64_t tokens = chunk.num_ranks;

@@ -1,5 +1,5 @@
-// The bytes of a chunk are those of the most demanding phase, counted assignment by assignment; counts of
-// blocks alone say as much.
+// A chunk needs the bytes of its most demanding phase. The test counts assignment by assignment; the library
+// must reach the same bytes from block counts alone.
 #include "evenkeel/budget/phase_bytes.h"
 
 #include <gtest/gtest.h>

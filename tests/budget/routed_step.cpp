@@ -26,7 +26,7 @@ Counts counts_of(int experts, std::span<const Ids> ids) {
   return counts;
 }
 
-// Where each of a rank's assignments is computed; -1: nowhere.
+// The rank that computes each of the assignments; -1 if none does.
 std::vector<int> destinations(int experts, Ids ids, const Deal& deal) {
   std::vector<int> to(ids.size(), -1);
   for (ExpertId expert : indices<ExpertId>(experts)) {
@@ -42,7 +42,7 @@ std::vector<int> destinations(int experts, Ids ids, const Deal& deal) {
   return to;
 }
 
-// `whole` is the plan of the step, `plan` that of the chunk.
+// `whole` is the step's plan, `plan` the chunk's plan.
 std::vector<ChunkLoad> chunk_loads(const RoutedStep& step, std::span<const Ids> ids, const Counts& counts,
                                    const StepPlan& whole, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(step.ranks());

@@ -1,5 +1,5 @@
-// The tokens of all ranks in one step, and what carrying it out in chunks puts on each rank: dealt from the
-// raw choices, token by token.
+// One step's tokens on all ranks, and the load that each of its chunks puts on each rank. Loads are counted
+// from the expert ids, token by token.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +27,19 @@ struct RoutedStep {
   Counts counts() const;
 };
 
-// Up to `most_tokens` a rank: some ranks without any, hot experts, repeated ids, -1; `copies` gives experts
-// several homes.
+// A step with up to `most_tokens` per rank. Some ranks have none; ids include hot experts, repeats and -1.
+// `copies` gives experts several homes.
 RoutedStep random_step(std::mt19937_64& random, int ranks, int experts, int k, std::int64_t most_tokens,
                        bool copies);
 
-// Every rank's table of so many blocks, in `numbers`, which must stay as long as the table.
+// Every rank's table of `blocks` blocks. It is stored in `numbers`, which must outlive it.
 BlockTable block_table(const RoutedStep& step, int blocks, std::vector<std::int32_t>& numbers);
 
-// The load that each chunk puts on each rank, [chunk][rank], when the step's plan is carried out in these
-// chunks.
+// [chunk][rank]: the load that each chunk puts on each rank when `plan` is carried out in `chunks`.
 std::vector<std::vector<ChunkLoad>> dealt_loads(const RoutedStep& step, const StepPlan& plan,
                                                 std::span<const Chunk> chunks, std::int64_t units);
 
-// One of the library's planners, at random.
+// The plan of a random planner of the library.
 StepPlan random_plan(const RoutedStep& step, std::mt19937_64& random);
 StepPlan plain_plan(const RoutedStep& step);
 

@@ -1,4 +1,4 @@
-// A step's plan cut into plans of its chunks.
+// Cutting a step's plan into plans of its chunks.
 #include "evenkeel/budget/shares.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-// Sizes that rounding might trip over: one beside 2^40, equal ones, powers, random ones.
+// Sizes that may expose rounding errors: 1 beside 2^40, equal sizes, random sizes of all magnitudes.
 std::vector<std::vector<std::int64_t>> adversarial_sizes() {
   constexpr std::int64_t kLarge = std::int64_t{1} << 40;
   std::vector<std::vector<std::int64_t>> all = {
@@ -79,7 +79,7 @@ TEST(Shares, NeverShrinkAsAssignmentsAreAdded) {
   }
 }
 
-// The first segment's, from the rule; the others are the same of what it leaves.
+// The first segment's share follows the rule; each later share applies the rule to the remainder.
 TEST(Shares, AreProportionalRoundedDown) {
   EXPECT_EQ(shared(segments_of({600, 400}), 10), (std::vector<std::int64_t>{6, 4}));
   EXPECT_EQ(shared(segments_of({600, 400}), 999), (std::vector<std::int64_t>{599, 400}));

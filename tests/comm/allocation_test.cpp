@@ -1,5 +1,5 @@
-// After warm-up, operations of thread ranks allocate nothing, recorded or not; and wherever memory ends,
-// ranks end with an exception.
+// After warm-up, operations of thread ranks allocate nothing, with or without recording. Wherever an
+// allocation fails, all ranks end with an exception.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 std::atomic<std::int64_t> allocations = 0;
-std::atomic<std::int64_t> first_refused = never;  // of the allocations, counted from 0
+std::atomic<std::int64_t> first_refused = never;  // index of the first refused allocation, from 0
 std::atomic<std::int64_t> num_refused = never;
 
 void* counted(std::size_t size) {
@@ -58,7 +58,7 @@ struct Buffers {
   std::vector<ReceiveSlice> receives = std::vector<ReceiveSlice>(ranks);
 };
 
-// Sizes change from step to step; every pair knows the other's.
+// Message sizes change from step to step; both ranks of a pair can compute them.
 void step(Communicator& comm, Buffers& buffers, CpuStream& stream, std::size_t number) {
   const auto size = [&](std::size_t from, std::size_t to) {
     return (number * 37 + from * 5 + to * 3) % 1000;
@@ -96,11 +96,11 @@ TEST(Operations, AllocateNothingAfterWarmUp) {
     if (comm.rank() == RankId(0)) after = allocations;
     meet();
   });
-  EXPECT_GT(before, 0) << "the count does not count";
+  EXPECT_GT(before, 0) << "allocations are not counted";
   EXPECT_EQ(after - before, 0);
 }
 
-// False: it ended with an exception.
+// Refuses `count` allocations from number `first` on. Returns false if the step ended with an exception.
 bool step_without_memory(std::int64_t first, std::int64_t count) {
   num_refused = count;
   allocations = 0;
@@ -123,7 +123,7 @@ bool step_without_memory(std::int64_t first, std::int64_t count) {
 TEST(RunRanks, EndsWithAnExceptionWhereverMemoryEnds) {
   std::int64_t first = 0;
   while (!step_without_memory(first, never)) ++first;
-  EXPECT_GT(first, 10 * ranks);  // threads, communicators and operations: all were without memory once
+  EXPECT_GT(first, 10 * ranks);  // allocations failed once in threads, communicators and operations
 }
 
 TEST(RunRanks, EndsWithAnExceptionWhereverOneAllocationFails) {

@@ -1,4 +1,4 @@
-// Collectives against values computed without them, and communicators made by split().
+// Collectives compared with values computed locally, and communicators made by split().
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::span<std::byte> bytes_of(std::vector<Value>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-// Values that every rank can work out for any other.
+// Values of `rank`; every rank can compute those of every other rank.
 std::vector<double> values_of(int rank, std::size_t count, int round) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank * 1000 + round));
   std::vector<double> values(count);
@@ -123,7 +123,7 @@ TEST(Collectives, AreMatchedApartFromMessages) {
     CpuStream stream;
     const SendSlice send{RankId(other), bytes_of(out)};
     const ReceiveSlice receive{RankId(other), bytes_of(in)};
-    // The two kinds are issued in opposite order on the two ranks.
+    // The two ranks issue the message and the collective in opposite order.
     if (comm.rank() == RankId(0)) comm.send_receive({&send, 1}, {&receive, 1}, stream, "message");
     CpuStream collectives;
     comm.all_gather(bytes_of(mine), bytes_of(all), collectives);

@@ -1,4 +1,4 @@
-// The operations that the recording communicator counts, and when the faulty one strikes.
+// What the recording communicator counts, and when the faulty communicator injects its fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST(RecordingCommunicator, CountsWhatCrossesRanksByName) {
     RecordingCommunicator recorded(comm);
     const int me = comm.rank().value();
     CpuStream stream;
-    // Rank a sends 10 a + b bytes to rank b, itself included; rank 0 sends itself none.
+    // Rank a sends 10 a + b bytes to rank b, including itself; rank 0 thus sends itself 0 bytes.
     Bytes out(64);
     Bytes in(64);
     std::vector<SendSlice> sends;
@@ -87,7 +87,7 @@ TEST(RecordingCommunicator, SeparatesWaitingFromCopying) {
     std::int64_t value = 1;
     recorded.all_reduce(std::span(&value, 1), Reduction::sum, stream, "late");
     if (comm.rank() == RankId(1)) waits = true;
-    stream.synchronize();  // timed wherever the stream is drained, not at the event alone
+    stream.synchronize();  // draining the stream is timed as well, not only waiting for the event
     const OperationRecord late = recorded.record("late");
     EXPECT_GE(late.wait_seconds(), comm.rank() == RankId(1) ? 0.05 : 0.0);
     EXPECT_LT(late.cpu_seconds, 0.05);

@@ -1,5 +1,5 @@
-// Thread ranks with a device's bytes: what arrives, and that nothing is read too early or overwritten too
-// soon, on a device that does its work as late and in as odd an order as it may.
+// Thread ranks that exchange device memory. The right bytes arrive; nothing is read or overwritten too early,
+// on a device that delays and reorders its work as far as it may.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,13 +27,13 @@ std::int64_t value_of(int from, int to, int round) {
   return from * 1000000 + to * 1000 + round;
 }
 
-// Messages between all pairs in one round; those that a seed leaves out are left out on both sides.
+// Whether `from` sends to `to` in this round. The seed decides, alike on both ranks.
 bool is_sent(int from, int to, int round, std::uint64_t seed) {
   return std::mt19937_64(seed * 7919 + static_cast<std::uint64_t>(value_of(from, to, round)))() % 4 != 0;
 }
 
-// Kernels write what is sent and check what was received; the buffers are the same in each round, and no host
-// waits.
+// Rounds in which kernels write the bytes to send and check the received ones. All rounds use the same
+// buffers, and the host never waits.
 class Rounds {
  public:
   Rounds(Communicator& comm, FakeStream& stream, std::uint64_t seed)
@@ -154,7 +154,7 @@ TEST(ThreadRanksOnADevice, ReduceInRankOrderOnAnyStream) {
   }
 }
 
-// The scratch of a reduction is one stream's until its values are out of it.
+// A reduction's scratch stays with its stream until the stream has read the values.
 TEST(ThreadRanksOnADevice, ReduceOnTwoStreamsAtATime) {
   for (std::uint64_t seed = 0; seed < 5 * kSeeds; ++seed) {
     FakeDevice device(seed);
@@ -281,7 +281,7 @@ TEST(ThreadRanksOnADevice, AreReadNoMoreOnceTheyHaveStopped) {
         const Event sent = comm.send_receive({&send, 1}, {}, stream, "dispatch");
         while (!taken) comm.throw_if_aborted("compute");
         comm.abort("enough");
-        out[0] = -1;  // on the host, at once: the bytes are ours again
+        out[0] = -1;  // written by the host at once: after abort() nobody reads the buffer
         overwritten = true;
         EXPECT_THROW(sent.wait(), CommError);
       } else {

@@ -1,4 +1,4 @@
-// Messages between ranks: what arrives, in which order, whatever the graph of an exchange.
+// Messages between ranks arrive complete and in order, whichever ranks exchange them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Bytes that no other message of a test has.
+// Bytes that are unique to this message.
 Bytes payload(int from, int to, int number, std::size_t size) {
   std::mt19937_64 random(static_cast<std::uint64_t>((from * 1000 + to) * 100000 + number));
   Bytes bytes(size);
@@ -30,7 +30,8 @@ struct PlannedMessage {
   std::size_t size;
 };
 
-// The messages of one step, which every rank draws alike. A pair may have several, or none.
+// The messages of one step; every rank draws the same ones. A pair of ranks may have several messages or
+// none.
 std::vector<PlannedMessage> random_step(int ranks, std::mt19937_64& random) {
   std::uniform_int_distribution<int> any_rank(0, ranks - 1);
   std::uniform_int_distribution<int> count(0, 3 * ranks);
@@ -43,7 +44,7 @@ std::vector<PlannedMessage> random_step(int ranks, std::mt19937_64& random) {
   return step;
 }
 
-// One posted step of one rank: its buffers, and what the receive buffers must hold in the end.
+// One rank's posted step: its buffers, and the expected final contents of the receive buffers.
 struct PostedStep {
   std::vector<Bytes> sent;
   std::vector<Bytes> received;
@@ -161,7 +162,7 @@ TEST(SendReceive, NeedsNoAgreementOnTheOrderOfWaiting) {
     std::vector<SendSlice> sends;
     for (int peer = 0; peer < ranks; ++peer) sends.push_back({RankId(peer), out});
     Communicator* const communicators[] = {&comm, weights.get()};
-    // All sends stand before all receives, and half of the ranks wait for the second stream first.
+    // All sends are issued before all receives, and half of the ranks wait for the second stream first.
     for (std::size_t i : {0U, 1U}) communicators[i]->send_receive(sends, {}, streams[i], "out");
     for (std::size_t i : {0U, 1U}) {
       for (std::size_t peer = 0; peer < ranks; ++peer) {
@@ -190,7 +191,7 @@ TEST(SendReceive, IsServedByARankThatSleepsOnAnotherMessage) {
       token_came.wait();
       streams[1].synchronize();
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 sleeps by now
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now rank 0 waits for the token
       const SendSlice sends[] = {{RankId(0), {&token, 1}}, {RankId(0), {&weight, 1}}};
       weights->send_receive({&sends[1], 1}, {}, streams[1], "weight").wait();
       comm.send_receive({&sends[0], 1}, {}, streams[0], "token").wait();
@@ -217,7 +218,7 @@ TEST(SendReceive, DeliversAnySize) {
   });
 }
 
-// 9 GB of memory in all, so that only `make test-long` asks for it.
+// Needs 9 GB of memory, so it runs only in `make test-long`.
 TEST(SendReceive, DeliversMoreBytesThanAnIntCounts) {
   if (std::getenv("EVENKEEL_STORM") == nullptr) GTEST_SKIP() << "EVENKEEL_STORM is not set";
   run_on(
@@ -239,7 +240,7 @@ TEST(SendReceive, DeliversMoreBytesThanAnIntCounts) {
 TEST(SendReceive, LeavesOutMessagesOfNoBytes) {
   run_on(3, [](Communicator& comm) {
     CpuStream stream;
-    // Only one side names an empty message: it must not take the place of the next real one.
+    // Only one side names an empty message; it must not be matched with the next real message.
     const std::byte out{42};
     std::byte in{};
     std::vector<SendSlice> sends;

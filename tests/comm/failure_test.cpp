@@ -1,5 +1,5 @@
-// How ranks stop: a rank that throws, falls silent, leaves or disagrees ends all others soon, with the
-// cause, and nobody reads its bytes afterwards.
+// How ranks stop: if a rank throws, falls silent, leaves or disagrees, all others end soon with an error that
+// names the cause, and nobody reads its buffers afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::MatchesRegex;
 
 constexpr double short_deadline = 0.3;
 constexpr double usual_deadline = 30;
-// The seconds that are "soon" on a machine that others use as well.
+// The seconds that count as "soon" on a shared machine.
 constexpr double soon = 5;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -30,12 +30,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 struct Ending {
-  int peer = -2;  // -2: the rank met no CommError
+  int peer = -2;  // -2: no CommError was thrown on the rank
   std::string operation;
   std::string what;
 };
 
-// Runs the body on all ranks and tells the CommError that each met, which it throws on.
+// Runs the body on all ranks and returns the CommError caught on each rank; each is rethrown.
 std::vector<Ending> endings_of(int ranks, double deadline_seconds,
                                const std::function<void(Communicator&)>& body,
                                std::string* thrown = nullptr) {
@@ -61,7 +61,7 @@ std::vector<Ending> endings_of(int ranks, double deadline_seconds,
   return endings;
 }
 
-// Every operation there is, once each.
+// Calls every operation once.
 void all_operations(Communicator& comm) {
   CpuStream stream;
   const std::int64_t mine = comm.rank().value();
@@ -87,8 +87,8 @@ void all_operations(Communicator& comm) {
   comm.send_receive(sends, receives, stream, "combine").wait();
 }
 
-// All operations with a fault in one of them; ranks that were not waiting for its rank meet the error at
-// their next call.
+// Calls all operations with a fault in one of them. Ranks that do not wait for the faulty rank get the error
+// at their next call.
 auto all_with(const Fault& fault, int faulty_rank) {
   return [=](Communicator& comm) {
     Fault mine = fault;
@@ -133,7 +133,7 @@ TEST(AThrowingRank, EndsThoseThatAreBlockedInASplitCommunicatorItIsNoMemberOf) {
   const auto body = [&](Communicator& comm) {
     const std::unique_ptr<Communicator> part = comm.split(comm.rank().value() == 2 ? 1 : 0);
     std::byte begun{}, others[2], value{};
-    CpuStream stream, unwatched;  // whoever waited for its "begun" could hear of the fault there
+    CpuStream stream, unwatched;  // not waited for: a wait for "begun" could already report the fault
     if (comm.rank() == RankId(2)) {
       const ReceiveSlice both[] = {{RankId(0), {&others[0], 1}}, {RankId(1), {&others[1], 1}}};
       comm.send_receive({}, both, stream, "begun").wait();
@@ -188,7 +188,7 @@ TEST(ASilentRank, IsDescribedByWhatItWasToAnswerAndWhatItDidLast) {
                    "last message: dispatch, [0-9.]+ s ago, its operation number 2."));
 }
 
-// Receives a byte from `from`, which need not send it.
+// Waits for a byte from rank `from`, which may never send it.
 void await(Communicator& comm, int from, const char* name) {
   std::byte value{};
   CpuStream stream;
@@ -251,7 +251,7 @@ TEST(ARankThatReturns, LeavesThoseAloneThatNeedNothingFromIt) {
   });
 }
 
-// At the end, as long as the others may answer.
+// The final wait for all ranks lasts longer than the deadline.
 TEST(ARankThatReturns, MayBeALittleLaterThanTheDeadline) {
   run_on(
       3,
@@ -398,7 +398,7 @@ TEST(AFailedEvent, ThrowsEachTimeItIsAwaited) {
       EXPECT_THROW(second.wait(), CommError);
       EXPECT_THROW(first.wait(), CommError);
       EXPECT_FALSE(second.complete());
-    } catch (const CommError&) {  // the abort came before the posting
+    } catch (const CommError&) {  // rank 1 aborted before the operations were posted
     }
   });
 }

@@ -1,4 +1,4 @@
-// Who is to blame where ranks wait on devices.
+// Which rank is blamed when ranks wait for devices.
 #include "evenkeel/comm/progress.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr ThreadOptions kSoon{.deadline_seconds = 0.3};
 
-// The message that each rank of four gets from find_blame(), where `each` says what it did before; "" where
-// it did not ask.
+// The error message of each of four ranks. `each` reports a rank's progress and returns whether the rank then
+// calls find_blame().
 std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each, std::vector<int>& peers) {
   std::vector<std::string> messages(4);
   peers.assign(4, -2);

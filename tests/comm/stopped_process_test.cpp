@@ -1,5 +1,5 @@
-// Ranks in a process that is stopped and continued: nobody is blamed for the time in which nobody ran, and a
-// rank that is silent is still found.
+// Ranks in a process that is stopped and continued. No rank is blamed for time in which none ran, and a
+// silent rank is still found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::this_thread::sleep_for;
 
-// Ranks in a process of their own, since the one that tests must go on.
+// Ranks in a child process, because the test process must keep running.
 class RanksApart {
  public:
   RanksApart(double deadline_seconds, const std::function<void(Communicator&)>& body) {
@@ -58,7 +58,7 @@ class RanksApart {
     return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == process_;
   }
-  // How the ranks ended; for once they have.
+  // How the ranks ended. Call it after the process has ended.
   std::string said() const {
     char text[1000];
     const ssize_t bytes = read(said_[0], text, sizeof(text));
@@ -79,7 +79,7 @@ TEST(AStoppedProcess, BlamesNobodyWhenItGoesOn) {
   RanksApart ranks(0.5, [](Communicator& comm) {
     CpuStream stream;
     std::int64_t steps = 0;
-    // Nearly all the time three ranks wait for the fourth.
+    // Three ranks wait for the fourth nearly all the time.
     for (; steps < 40; ++steps) {
       if (comm.rank().value() == 1) sleep_for(milliseconds(50));
       std::int64_t nothing[] = {0};

@@ -1,5 +1,5 @@
-// What the communicator's suite runs on: the same tests are linked with the transport of threads and with
-// that of MPI, which has as many ranks as mpirun has started processes.
+// The transport under the communicator tests. The same tests are linked once with thread ranks and once with
+// MPI ranks, of which there are as many as mpirun started.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,16 +12,16 @@
 
 namespace evenkeel {
 
-// That the transport has.
+// The largest rank count of the transport.
 int most_ranks();
 
-// On the transport's first `ranks` ranks. Throws as the transport does.
+// Runs `body` on the first `ranks` ranks. Throws what the transport throws.
 void run_on(int ranks, const std::function<void(Communicator&)>& body, double deadline_seconds = 30);
 
-// The same, of bodies that note something and may throw: what each rank noted, known everywhere.
+// Like run_on(), for a body that writes a note and may throw. Every rank gets the notes of all.
 struct Told {
   std::vector<std::string> notes;  // by rank
-  std::string thrown;              // the message that came first; empty where nothing was thrown
+  std::string thrown;              // the first error's message; empty if nothing was thrown
 };
 Told told_on(int ranks, double deadline_seconds,
              const std::function<void(Communicator&, std::string& note)>& body);

@@ -1,4 +1,4 @@
-// The activations against fp64, over a wide sweep, and their derivatives against differences.
+// Activations compared with fp64 over a wide range, and their derivatives with finite differences.
 #include "evenkeel/compute/cpu/internal/activation.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(Activations, AreThoseOfDoublePrecisionWithinAFewUnits) {
     for (float gate : sweep())
       for (float up : sweep()) {
         const double expected = exact(activation, static_cast<double>(gate), static_cast<double>(up));
-        // e^x keeps a relative error of x's own rounding where x is large.
+        // The relative error of e^x grows with |x|, because x itself is rounded.
         const double reach = 8 + std::abs(static_cast<double>(gate)) + std::abs(static_cast<double>(up * up));
         const double bound = 0x1p-23 * reach * std::abs(expected) + 1e-36;
         const Result result = at(activation, gate, up);

@@ -1,4 +1,4 @@
-// The CPU's experts, forward and backward, against dense fp64, without a layer around them.
+// Experts on the CPU, forward and backward, without a layer, compared with dense fp64.
 #include "evenkeel/compute/cpu/expert_ffn.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 namespace evenkeel::testing {
 namespace {
 
-// All assignments of a one-rank case as one batch; results are written in another order than they are
-// computed in, and tokens with several experts are read several times.
+// All assignments of a one-rank case as one batch. Results are written in a different order than they are
+// computed, and tokens with several experts are read several times.
 class Batch {
  public:
   explicit Batch(const MoeCase& problem)
@@ -25,11 +25,11 @@ class Batch {
       groups_.push_back({nullptr, {}, grouped_.begin[e], grouped_.begin[e + 1]});
   }
 
-  // From 0, where a call has the least workspace, to 1, where it has as much as makes it fast.
+  // Workspace of each call: 0 is the least possible, 1 as much as makes it fast.
   void set_workspace(double share) { workspace_share_ = share; }
 
-  // Computes again what forward would save where `again` says from which prepared weights.
-  // `in_halves`: weights are prepared gate_up first, the rest after it.
+  // With `again`, nothing is saved in forward: backward recomputes it from weights prepared for that pass.
+  // With `in_halves`, gate_up is prepared first, then the rest.
   FfnOutcome run(std::optional<Pass> again = {}, bool in_halves = false) {
     in_halves_ = in_halves;
     FfnOutcome outcome = empty_outcome(problem_);
@@ -69,7 +69,7 @@ class Batch {
   static std::vector<Line> lines(std::int64_t count) { return std::vector<Line>(number((count + 63) / 64)); }
   static std::span<std::byte> bytes(std::vector<Line>& all) { return {all.data()->bytes, all.size() * 64}; }
 
-  // A third of the rows, from one in the middle on, are taken from the table; the others lie together.
+  // The middle third of the rows is read through an index table; the other rows are copied together.
   SplitRows split(ConstRows rows, std::vector<std::byte>& rest) {
     own_index_.clear();
     const std::int64_t begin = rows.rows / 3;
@@ -82,7 +82,7 @@ class Batch {
     rest.insert(rest.end(), bytes(2 * begin), bytes(rows.rows));
     return {static_cast<const std::byte*>(rows.data), own_index_, begin, rest.data()};
   }
-  // The same rows to add to, and all of them in their places.
+  // Gradient sums split in the same way; join_sums() puts all rows back in their places.
   SplitSums split_sums(std::vector<float>& own) {
     rest_sums_.assign(own.size(), 0.0f);
     return {own.data(), own_index_, std::ssize(own_index_), rest_sums_.data()};
@@ -146,8 +146,8 @@ TEST_P(Experts, AreDenseOnesForOddShapesAndAnyNumbersOfRows) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   for (int round = 0; round < 4; ++round) {
-    // Not 63: on CPUs with AMX, oneDNN 2.6's bf16 products of rows of 63 elements end in an illegal
-    // instruction.
+    // Not 63: on CPUs with AMX, oneDNN 2.6 executes an illegal instruction in bf16 products of rows of 63
+    // elements.
     const ExpertShape expert{between(1, 62), between(1, 50), activation, biases, type};
     // Skewed, so that some experts have no rows and others more than a tile.
     const MoeCase problem({{between(1, 7), between(1, 4), expert}, {between(1, 300)}, 3.0, 0.1}, random());
@@ -173,7 +173,7 @@ TEST_P(Experts, GiveTheSameBitsWhereTheirWeightsComeInHalves) {
   }
 }
 
-// Their results to the bit, their gradients to rounding.
+// Results must be bitwise equal, gradients equal within rounding.
 TEST_P(Experts, AreTheSameInAnyWorkspaceFromTheLeastOn) {
   const auto [type, activation, biases] = GetParam();
   const ExpertShape expert{33, 19, activation, biases, type};
@@ -202,8 +202,8 @@ INSTANTIATE_TEST_SUITE_P(TypesActivationsBiases, Experts,
 TEST(ExpertsInBlocks, AreDenseOnesWhereEveryProductIsMadeInBlocksOfColumns) {
   for (DataType type : {DataType::f32, DataType::bf16})
     for (Activation activation : {Activation::swiglu, Activation::clamped_swiglu, Activation::gelu}) {
-      // 450 = 256 + 194; 575 = 256 + 256 + 63: only rows of 63 elements are refused, not blocks of 63
-      // columns.
+      // 450 = 256 + 194; 575 = 256 + 256 + 63. A block of 63 columns is allowed; only rows of 63 elements are
+      // not.
       const ExpertShape expert{575, 450, activation, true, type};
       for (std::int64_t columns : {expert.hidden, expert.intermediate})
         ASSERT_GT(blocks_of(columns, type), 1);

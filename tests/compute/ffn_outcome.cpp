@@ -35,7 +35,7 @@ void expect_dense(const MoeCase& problem, const FfnOutcome& outcome, const std::
   expect_within(output, dense.output, bound.output, what + ", output");
   expect_within(outcome.grad_input, dense.grad_hidden, bound.grad_hidden, what + ", gradient of input");
   expect_within(outcome.grad_weight, dense.grad_router_weights, bound.grad_router_weights,
-                what + ", of weights");
+                what + ", gradient of weights");
   for (std::size_t e = 0; e < dense.grad_experts.size(); ++e) {
     const auto& exact = dense.grad_experts[e];
     const auto& limit = bound.grad_experts[e];

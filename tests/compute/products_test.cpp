@@ -1,5 +1,5 @@
-// The products: equal bits for every row count where that is promised, padding that means nothing, gradients
-// that add.
+// Matrix products: equal bits for every row count where promised, padding without effect, gradients that add
+// up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace evenkeel::internal {
 namespace {
 
-// Numbers of a type, on a boundary of a cache line.
+// Numbers of a given type, aligned to a cache line.
 class Numbers {
  public:
   Numbers(std::int64_t count, DataType type, float scale, unsigned seed)
@@ -44,7 +44,7 @@ class Numbers {
   std::vector<Line> lines_;
 };
 
-// All blocks of a product, side by side in rows of `out`.
+// Runs all blocks of a product and puts them side by side in rows of `out` columns.
 void run_whole(const RowLadder& ladder, std::int64_t out, std::int64_t m, const std::byte* a,
                const std::byte* packed, float* c) {
   Numbers block(kTileRows * ladder.widest_block(), DataType::f32, 0, 0),
@@ -64,7 +64,7 @@ void run_whole(const RowLadder& ladder, std::int64_t out, std::int64_t m, const 
 
 class Products : public ::testing::TestWithParam<DataType> {};
 
-// A ladder whose rows must have bits of their own, with rows and weights to multiply.
+// A ladder where each row's bits may depend on that row only, with rows and weights to multiply.
 struct PackedProduct {
   PackedProduct(std::int64_t in, std::int64_t out, DataType type)
       : ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone),
@@ -81,13 +81,13 @@ struct PackedProduct {
 
 TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
   const DataType type = GetParam();
-  // The last is one where primitives of some CPUs disagree with each other.
+  // For the last shape, oneDNN primitives of different row counts disagree on some CPUs.
   const std::pair<std::int64_t, std::int64_t> shapes[] = {{17, 31},   {64, 96},  {200, 48},
                                                           {48, 1000}, {96, 575}, {2880, 128}};
   for (const auto& [in, out] : shapes) {
     PackedProduct product(in, out, type);
     auto& [ladder, a, plain, packed, scratch] = product;
-    if (!ladder.bitwise()) continue;  // the layer then says so
+    if (!ladder.bitwise()) continue;  // not promised on this CPU; the layer reports that
     Numbers single(kTileRows * out, DataType::f32, 0, 0), many(kTileRows * out, DataType::f32, 0, 0);
     Numbers row(kTileRows * in, type, 0, 0);
     std::vector<float> expected(static_cast<std::size_t>(kTileRows * out));
@@ -155,13 +155,13 @@ TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
   }
 }
 
-// Where they are the same for every row count, a row alone is multiplied among others, in scratch.
+// Where bits are equal for every row count, a single row is computed inside a padded block in scratch.
 TEST_P(Products, OfARowAloneTouchNoOtherAndAreTheBitsAmongMany) {
   constexpr std::int64_t in = 256, out = 192;
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
   ASSERT_EQ(ladder.max_rows(1), 1);
-  if (!ladder.bitwise()) GTEST_SKIP() << "this CPU's products promise no bits";
+  if (!ladder.bitwise()) GTEST_SKIP() << "products on this CPU are not bitwise reproducible";
   constexpr float kUntouched = 12345;
   std::vector<float> one(static_cast<std::size_t>(kTileRows * out), kUntouched), many(one.size());
   Numbers alone(in, GetParam(), 0, 0), little(ladder.scratch_bytes(1) + 64, DataType::f32, 0, 0);

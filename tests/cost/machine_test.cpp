@@ -1,5 +1,5 @@
-// Seconds of products and links against the formulas, rank by rank, and the fit against machines that are
-// known.
+// Seconds of products and links compared with the formulas, rank by rank; the fit compared with known
+// machines.
 #include "evenkeel/cost/machine.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ double uniform(std::mt19937_64& random) {
   return std::uniform_real_distribution<double>(0, 1)(random);
 }
 
-// Any number may matter most.
+// A machine in which any of the numbers may dominate.
 Machine random_machine(std::mt19937_64& random) {
   return {.flops_per_second = 1e14 * (1 + uniform(random)),
           .inner_half = 100 + 400 * uniform(random),
@@ -36,7 +36,7 @@ Machine random_machine(std::mt19937_64& random) {
 }
 
 TEST(Products, WaitForArithmeticOrForWeightsAndPartlyForBoth) {
-  // Three matrices of 10 x 20 in two bytes each; products give 20, 20 and 10 numbers for a row.
+  // Three 10 x 20 matrices with two bytes per number; their products give 20, 20 and 10 numbers per row.
   const ExpertWork work = expert_work(10, 20, 3, 2);
   const Machine machine{
       .flops_per_second = 1e3, .inner_half = 4, .weight_bytes_per_second = 600, .overlap = 0.75};
@@ -48,7 +48,7 @@ TEST(Products, WaitForArithmeticOrForWeightsAndPartlyForBoth) {
   EXPECT_DOUBLE_EQ(expert_work(10, 20, 2, 2).outputs, 30);
 }
 
-// What a port sends, one pair after the other.
+// Seconds that a port takes to send `bytes` to one peer; peers are served one after the other.
 double port_seconds(const Machine& machine, double rate, double latency, double bytes) {
   return bytes > 0 ? latency + (bytes + machine.ramp_bytes * bytes / (bytes + machine.ramp_bytes)) / rate : 0;
 }
@@ -110,7 +110,7 @@ TEST(Transfer, OfNothingTakesNoTime) {
   EXPECT_DOUBLE_EQ(transfer_seconds(machine, 50), 2 + (50 + 25) / 100.0);
 }
 
-// A machine whose numbers are all off by up to e, so that the fit has to find each.
+// Multiplies every number by a random factor between 1/e and e, so that the fit must find each of them.
 Machine disturbed(Machine machine, std::mt19937_64& random) {
   for (const MachineNumber& number : machine_numbers())
     if (!number.is_whole)

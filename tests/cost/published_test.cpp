@@ -1,5 +1,5 @@
-// The model of time against times that others published (tests/data/README.md), fitted on one half and judged
-// on the other, both ways round.
+// The time model compared with published times (tests/data/README.md): fitted on one half of them and judged
+// on the other, then the other way round.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ Errors errors_of(const Machine& machine, const std::vector<Time>& times) {
   return {errors[errors.size() / 2], errors[errors.size() * 9 / 10]};
 }
 
-// Judges each half by what was fitted on the other.
+// Judges each half with the machine fitted on the other half.
 template <class Time, class Fit>
 Errors worst_errors(const char* what, const Halves<Time>& halves, const Fit& fit) {
   Errors worst;
@@ -50,7 +50,7 @@ Errors worst_errors(const char* what, const Halves<Time>& halves, const Fit& fit
   return worst;
 }
 
-// A device of this kind, before any time is known.
+// Rough numbers of such a device, from which the fits start.
 Machine some_gpu() {
   return {.flops_per_second = 1e14,
           .inner_half = 100,
@@ -106,13 +106,13 @@ TEST(Published, AllToAllsInsideANodeArePredictedFromAMegabyteOn) {
   EXPECT_LE(worst_errors("all-to-all", halves, exchanges_fitted).median, 0.15);
 }
 
-// Of `all` places, the share that a token's k experts reach, drawn evenly.
+// The expected share of `all` ranks or nodes that a token's k experts reach if drawn evenly.
 double share_reached(double all, double k) {
   return 1 - std::pow(1 - 1 / all, k);
 }
 
-// A token's row goes once to each other node that it visits, over the network, and there over the node's
-// links to each rank but the one it arrived at.
+// A token's row crosses the network once to each other node that it visits. There the node's links carry it
+// to each further rank that needs it.
 PortBytes spread(const Row& row, double row_bytes) {
   const double nodes = number(row, "nodes_of_8"), k = number(row, "top_k"), ranks = 8 * nodes;
   const double bytes = number(row, "tokens_per_rank") * row_bytes;
@@ -129,7 +129,7 @@ TEST(Published, DispatchAndCombineOnOneToFourNodesArePredicted) {
     if (row.at("nodes_of_8") == "8") continue;
     const double hidden = number(row, "hidden");
     const auto at = std::distance(counts.begin(), counts.find(std::stoi(row.at("tokens_per_rank"))));
-    // Dispatch in fp8 with an f32 scale for 128 numbers, combine in bf16.
+    // Dispatch is fp8 with one f32 scale per 128 numbers; combine is bf16.
     halves.of[at % 2].push_back({spread(row, hidden * (1 + 4.0 / 128)), 1e-6 * number(row, "dispatch_us")});
     halves.of[at % 2].push_back({spread(row, 2 * hidden), 1e-6 * number(row, "combine_us")});
   }

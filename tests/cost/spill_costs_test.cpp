@@ -1,4 +1,4 @@
-// The costs of moving follow the rates, computed by hand.
+// The costs of moving work follow the machine's rates; expected values are computed by hand.
 #include "evenkeel/cost/spill_costs.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@ namespace evenkeel::testing {
 namespace {
 
 TEST(SpillCosts, FollowTheRates) {
-  // 1,000 weights in bf16: 2,000 bytes, gradients of 4,000, rows of 20.
+  // 1,000 weights in bf16: 2,000 bytes. Their gradients have 4,000 bytes, a row has 20.
   const Machine machine{.flops_per_second = 1e6,
                         .weight_bytes_per_second = 1e4,
                         .overlap = 0,

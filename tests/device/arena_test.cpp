@@ -1,4 +1,4 @@
-// The arena lends what does not overlap, best fit first, joins what comes back, and counts it.
+// The arena lends buffers that do not overlap, by best fit, merges returned ones and counts bytes in use.
 #include "evenkeel/device/arena.h"
 
 #include <gmock/gmock.h>
@@ -154,8 +154,8 @@ TEST(Arena, RefusesClaimsThatTogetherExceedItsBudget) {
   }
 }
 
-// Against a list of what is live: nothing overlaps, nothing is overwritten, and a request is refused only
-// where no gap of the list is large enough.
+// Compared with a list of live buffers: none overlap, none are overwritten, and a request is refused only if
+// no gap in the list is large enough.
 TEST(Arena, NeverLendsBytesTwiceAndRefusesOnlyWhatDoesNotFit) {
   constexpr std::int64_t kLines = 300;
   for (unsigned seed = 0; seed < 20; ++seed) {
@@ -163,7 +163,7 @@ TEST(Arena, NeverLendsBytesTwiceAndRefusesOnlyWhatDoesNotFit) {
     Arena arena(Device::cpu(), kLines * kLine);
     const Buffer probe = arena.allocate(1, "origin", Lifetime::held);
     const std::byte* const origin = probe.data();
-    std::map<std::int64_t, std::pair<std::int64_t, Buffer>> live;  // begin -> lines, buffer
+    std::map<std::int64_t, std::pair<std::int64_t, Buffer>> live;  // begin -> (lines, buffer)
     int refused = 0;
     for (int step = 0; step < 3000; ++step) {
       if (random() % 100 < 45 && !live.empty()) {

@@ -1,4 +1,4 @@
-// Who watches an arena is told of every buffer, when it is lent and when it comes back.
+// An arena's watcher is called for every buffer, when it is lent and when it is returned.
 #include "evenkeel/device/arena_watcher.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kOneLine = Arena::kAlignment;
 
-// Keeps the books by itself.
+// Records the live buffers independently and checks the arena's count of bytes in use.
 class Books final : public ArenaWatcher {
  public:
   void lent(const Loan& loan, std::int64_t in_use) noexcept override {
@@ -31,7 +31,7 @@ class Books final : public ArenaWatcher {
     ++events;
   }
 
-  std::map<std::int64_t, Loan> alive;  // by begin
+  std::map<std::int64_t, Loan> alive;  // key: the loan's begin
   Loan last;
   int events = 0;
 

@@ -1,4 +1,4 @@
-// An arena over addresses that the host must not touch.
+// An arena over addresses that the host must not access.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-// Addresses without memory: who reads or writes one is ended by the machine.
+// Addresses without memory behind them: any access ends the program with a fault.
 class FarMemory final : public MemorySource {
  public:
   static constexpr std::int64_t kPage = 1 << 20;
@@ -26,7 +26,7 @@ class FarMemory final : public MemorySource {
 
   std::int64_t available_bytes() const override { return total_bytes_; }
   std::unique_ptr<MemoryRange> reserve(std::int64_t bytes, Commit commit) const override {
-    if (bytes > total_bytes_) throw Unsupported("there is not so much");
+    if (bytes > total_bytes_) throw Unsupported("more bytes than there are");
     reserved_bytes = bytes;
     return std::make_unique<Range>(*this, bytes, commit);
   }

@@ -1,4 +1,4 @@
-// Order on devices, on one that does its work as late and in as odd an order as it may.
+// Ordering of work on devices, tested on one that delays and reorders its work as far as it may.
 #include "evenkeel/device/device_stream.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Counting final : public CpuOperation {
   void cancel() noexcept override { ++cancelled; }
 };
 
-// Two pieces of work on two streams, ordered by `order`; what the second one saw.
+// Launches work on two streams with `order` between them. Returns the value that the second one saw.
 template <class Order>
 int seen_by_second(std::uint64_t seed, Order order) {
   FakeDevice device(seed);
@@ -213,7 +213,7 @@ TEST(EventPool, LendsEachEventToOneHolderAtATime) {
   EXPECT_EQ(pool->take().get(), address);
 }
 
-// Bytes of an arena that two streams use in turn.
+// Two streams use the same bytes of an arena in turn.
 TEST(Fork, LetsBytesBeLentAgainAtOnce) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Arena arena(Device::cpu(), 4096);

@@ -1,4 +1,4 @@
-// Arenas without a budget in processes whose addresses, or data, are limited.
+// Arenas without a budget, in processes with limited address space or data size.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 
-// Runs `body` in a process with the limit; true if it says so.
+// Returns what `body` returns in a child process under the limit; false if it throws.
 bool true_under(int resource, std::int64_t bytes, const std::function<bool()>& body) {
   const pid_t process = fork();
   if (process == 0) {
@@ -43,7 +43,8 @@ bool holds_bytes(const Buffer& buffer) {
   return std::ranges::count(buffer.bytes(), std::byte{7}) == std::ssize(buffer.bytes());
 }
 
-// Buffers of several arenas at both ends; then one that is too large, and all is as before.
+// Lends buffers at both ends of several arenas, then requests one that is too large. The others must be
+// intact.
 bool arenas_lend() {
   std::vector<std::unique_ptr<Arena>> arenas;
   for (int i = 0; i < 4; ++i) arenas.push_back(std::make_unique<Arena>(Device::cpu()));
@@ -63,7 +64,7 @@ bool arenas_lend() {
 
 TEST(ArenasOfALimitedProcess, TakeAddressesAndBytesAsTheyAreLent) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+  GTEST_SKIP() << "sanitizers reserve terabytes of address space";
 #endif
   EXPECT_TRUE(true_under(RLIMIT_AS, 400 * kMebi, arenas_lend));
   EXPECT_TRUE(true_under(RLIMIT_DATA, 400 * kMebi, arenas_lend));

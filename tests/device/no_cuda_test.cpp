@@ -1,4 +1,4 @@
-// A build without the parts for NVIDIA GPUs.
+// What a build without CUDA reports.
 #include <gtest/gtest.h>
 
 #include <string>

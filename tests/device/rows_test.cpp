@@ -1,4 +1,4 @@
-// The loops over rows give, at every length, what one element at a time gives.
+// At every length, the loops over rows give the results of element-by-element code.
 #include "evenkeel/device/cpu/rows.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<float> random_floats(std::int64_t n, unsigned seed) {
   return values;
 }
 
-// Ordinary numbers, ties of both kinds, numbers that round up to infinity, subnormals, NaNs of all sorts.
+// Ordinary numbers, ties that round up or down, numbers that round up to infinity, subnormals, various NaNs.
 std::vector<float> awkward_floats() {
   std::vector<float> values = {0.0f,
                                -0.0f,
@@ -86,7 +86,7 @@ TEST(Rows, AreScaledAndAddedAtEveryLength) {
     rows::add_scaled(n, half.data(), DataType::bf16, 0.25f, sum_of_bf16.data());
     for (std::size_t i = 0; i < size; ++i) {
       ASSERT_EQ(scaled[i], from[i] * 0.5f);
-      // A factor that is a power of two leaves one rounding, fused or not.
+      // A power-of-two factor is exact, so there is one rounding with or without fused multiply-add.
       ASSERT_EQ(sum[i], start[i] + 0.25f * from[i]);
       ASSERT_EQ(sum_of_bf16[i], start[i] + 0.25f * static_cast<float>(half[i]));
     }
@@ -107,7 +107,7 @@ TEST(Dot, IsTheSumOfProductsAtEveryLength) {
   }
 }
 
-// 2^24 + 1 - 2^24 is 0 or 1 by the order of adding: the order is the slots'.
+// 2^24 + 1 - 2^24 gives 0 or 1, depending on the order of addition, which must be the order of the slots.
 TEST(WeightedSum, AddsInTheOrderOfTheSlotsAndLeavesOutMinusOne) {
   constexpr float kBig = 0x1p24f;
   const float table[] = {kBig, 1.0f, -kBig};

@@ -1,4 +1,4 @@
-// The CPU's stream: work in order, failures for all that stood behind, and nothing carried out after its end.
+// The CPU stream runs work in order; a failure fails all work behind it; nothing runs after the stream's end.
 #include "evenkeel/device/cpu/stream.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The team of one lane, on which device algorithms are tested on the host.
+// The team of one lane, with which device algorithms are tested on the host.
 #include "evenkeel/device/cuda/team.h"
 
 #include <gtest/gtest.h>

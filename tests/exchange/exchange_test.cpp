@@ -1,6 +1,6 @@
-// Dispatch, an expert that multiplies by its number, and combine give weighted sums; each row crosses once
-// for each rank that needs it; gradients find their way back. All numbers are small integers or powers of
-// two, so that nothing rounds.
+// Dispatch, experts that multiply by a number, and combine give weighted sums. Each row is sent once to each
+// rank that needs it, and gradients return to their source. All numbers are small integers or powers of two,
+// so that nothing is rounded.
 #include "evenkeel/exchange/exchange.h"
 
 #include <gtest/gtest.h>
@@ -29,13 +29,13 @@ float scale_of(std::int32_t expert) {
   return static_cast<float>(expert % 7 + 1);
 }
 
-// Of a token's row on a rank.
+// The element in `column` of the token's row on `rank`.
 float element(int rank, std::size_t token, std::int64_t column) {
   return static_cast<float>(
       (static_cast<std::size_t>(rank) * 31 + token * 7 + static_cast<std::size_t>(column)) % 16);
 }
 
-// One rank: its tokens, and the expert's arithmetic on whatever is here.
+// One rank: its tokens, and the arithmetic of experts on the rows it has received.
 class Rank {
  public:
   Rank(const Step& step, Communicator& comm, DataType type)
@@ -62,7 +62,7 @@ class Rank {
     run_experts(dispatched, results, dispatched.output_row(), [](std::int64_t) { return true; });
   }
 
-  // Of the positions that are `wanted`, with the results in these rows.
+  // Computes only positions for which `wanted` is true; position i writes its result to row[i].
   template <class Wanted>
   void run_experts(const Dispatched& dispatched, const Buffer& results, std::span<const std::int32_t> row,
                    const Wanted& wanted) const {
@@ -92,8 +92,8 @@ class Rank {
       }
   }
 
-  // Both output and gradient of hidden, since the expert is linear and the gradient that comes is the row.
-  // A partial sum may be rounded to bf16 so many times more.
+  // Holds for the output and for the gradient of hidden: experts are linear, and the incoming gradient equals
+  // the row. Partial sums may have been rounded to bf16 `more_roundings` times.
   void expect_weighted_sums(const std::vector<std::byte>& actual, const std::string& what,
                             int more_roundings = 0) const {
     std::vector<float> sums(static_cast<std::size_t>(tokens_ * kHidden));
@@ -135,7 +135,8 @@ class Rank {
   std::vector<float> weights_;
 };
 
-// The rows and positions that a rank sends to others, and to how many, from the listed deal.
+// The rows and positions that a rank sends to other ranks, and the number of these ranks, from the deal
+// oracle.
 struct Sent {
   std::int64_t rows = 0;
   std::int64_t positions = 0;
@@ -169,7 +170,7 @@ void expect_bytes(const RecordingCommunicator& recorded, const Sent& sent, std::
 
 class Exchanged : public ::testing::TestWithParam<DataType> {};
 
-// What one rank's step there and back sent, with its results as they should be.
+// Runs one rank's forward and backward exchange and checks its results.
 void step_there_and_back(const Step& step, Communicator& comm, Exchange& exchange, Arena& arena,
                          DataType type, const std::string& what, bool sums_in_nodes = false) {
   const Rank rank(step, comm, type);
@@ -210,8 +211,8 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
   }
 }
 
-// Of a rank's rows, those that must cross a link: each token's once to every other node that computes any of
-// it.
+// The rows of a rank that must cross to other nodes: each token's row goes once to every other node that
+// computes one of its assignments.
 std::int64_t rows_between_nodes(const Step& step, int rank, const std::vector<int>& nodes) {
   const auto to = destinations(step.choices, step.plan)[static_cast<std::size_t>(rank)];
   std::set<std::pair<std::size_t, int>> rows;
@@ -282,7 +283,8 @@ TEST(Nodes, AreNumberedFromZeroWithoutGaps) {
   EXPECT_FALSE(Nodes(std::vector<int>{0, 1, 2}).two_levels());
 }
 
-// Some experts' own results are computed and summed a few tokens at a time: fewer rows, the same bits.
+// For some experts, results of the rank's own tokens are computed and summed a few tokens at a time. This
+// needs fewer rows and gives the same bits.
 TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
   const DataType type = GetParam();
   std::atomic<std::int64_t> ranges = 0;
@@ -334,7 +336,7 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
   EXPECT_GT(ranges, 200);
 }
 
-// Of a single rank with two tokens and three experts, after `change`.
+// The error message of dispatch() on one rank with two tokens and three experts, after `change`.
 std::string refusal(const std::function<void(TopK&, Counts&, StepPlan&)>& change) {
   const std::vector<std::int32_t> ids{0, 1, 1, -1};
   const std::vector<float> weights(4, 1.0f);

@@ -1,4 +1,4 @@
-// A routed step with a plan, by any planner or at random, for up to seven ranks.
+// A routed step for up to seven ranks, with a plan that is random or made by any planner.
 #pragma once
 
 #include <random>

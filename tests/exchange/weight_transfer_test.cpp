@@ -1,4 +1,4 @@
-// Weights arrive as they were sent, and gradients of what was lent are added at the owner.
+// Weights arrive as they were sent, and the owner adds the gradients of the experts it lent.
 #include "evenkeel/exchange/weight_transfer.h"
 
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ float gradient(int rank, std::size_t expert, std::size_t i) {
   return static_cast<float>((rank + 1) * 1000) + weight(expert, i);
 }
 
-// Lends what the plan says, and sends gradients back twice; every rank checks what it gets.
-// Of ranks on nodes, each expert crosses once from a lender to every other node that borrows it.
+// Lends weights as planned and returns gradients twice; every rank checks what it receives. With `nodes`,
+// each expert must cross only once from its lender to each other node that borrows it.
 void expect_lending(const LayerPlacement& placement, const std::vector<std::vector<int>>& segments,
                     const std::vector<int>& nodes = {}) {
   const StepPlan plan = plan_of(placement, segments);
@@ -93,7 +93,7 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
     EXPECT_EQ(borrowed, expected);
     EXPECT_EQ(whole, expected);
     EXPECT_EQ(arena.in_use_bytes(), 0);
-    for (int step = 0; step < 2; ++step) {  // the second in memory of the first
+    for (int step = 0; step < 2; ++step) {  // the second step reuses the memory of the first
       transfer.open_gradients(plan, placement);
       EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.away_bytes(plan, placement)));
       for (const WeightTransfer::Away& away : transfer.away()) {
@@ -129,19 +129,20 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
 }
 
 TEST(WeightTransfer, ServesWhoeverLendsToWhom) {
-  // Ranks that lend to each other, and a circle of lenders.
+  // Ranks that lend to each other, and a cycle of lenders.
   expect_lending(LayerPlacement({{0}, {1}}, 2), {{0, 1}, {1, 0}});
   expect_lending(LayerPlacement({{0}, {1}, {2}, {3}}, 4), {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
-  // One expert to many, and many to one.
+  // One expert lent to many ranks, and many experts lent to one rank.
   expect_lending(LayerPlacement({{0}, {0}, {1}, {2}}, 4), {{0, 1, 2, 3}, {3}, {1, 3}, {3, 2, 3}});
-  // Gradients of copies go home, and nothing is lent.
+  // Nothing is lent; gradients of copies return to the owner.
   expect_lending(LayerPlacement({{1, 0}, {2, 1, 0}}, 3), {{0, 1, 2}, {0, 1, 0}});
   expect_lending(LayerPlacement({{0}, {1}}, 2), {{0}, {1}});
 }
 
 TEST(WeightTransfer, CrossesOnceToANodeWhereSeveralBorrow) {
   const LayerPlacement apart({{0}, {1}, {2}, {3}, {4}, {5}}, 6);
-  // Each node's first borrower passes on what another of it wants; lenders borrow, and those pass on as well.
+  // Each node's first borrower forwards weights to the node's other borrowers. Lenders also borrow and
+  // forward.
   expect_lending(apart, {{0, 3, 4, 5}, {1, 5, 3}, {2, 4, 3}, {3, 0, 1, 2}, {4, 2, 1}, {5, 1, 0}},
                  {0, 0, 0, 1, 1, 1});
   expect_lending(apart, {{0, 1, 2, 3, 4, 5}, {1, 0, 2}, {2, 5, 4, 0}, {3, 5}, {4, 1, 3}, {5}},

@@ -16,7 +16,7 @@ class AtomicFiles : public InFolder {
     file.write(text);
     file.commit();
   }
-  // "PATH: cannot be written: WHY", where the path is not.
+  // Expects the message "PATH: cannot be written: WHY" for a path that cannot be written.
   void expect_refused(const std::string& name, const std::string& why) {
     EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / name); }),
               folder / name + ": cannot be written: " + why);

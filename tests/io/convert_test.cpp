@@ -14,7 +14,7 @@ RoutingProfile profile_of(const std::string& path) {
   return profile_trace(*open_trace(path));
 }
 
-// Of files in the folder, or of whole paths, to files in the folder.
+// Converts files in the folder, or at absolute paths, to files in the folder.
 class Convert : public InFolder {
  protected:
   Converted convert(const std::string& in, const std::string& out, const ConvertOptions& options = {}) {
@@ -161,7 +161,7 @@ TEST_F(Convert, ReadsAFileOnce) {
     write_text(folder / "in.json", text);
     const std::int64_t before = bytes_read();
     convert("in.json", "again.json");
-    // Beside the whole, the first MiB says what the file is.
+    // Besides the one full read, only the first MiB is read again, to recognise the file.
     EXPECT_LT(bytes_read() - before, std::ssize(text) + (std::int64_t{1} << 20) + 65536) << text.substr(0, 9);
   }
 }

@@ -1,4 +1,4 @@
-// Every seed of the fuzz targets, and every input they ever failed on, through the readers.
+// Runs the readers on every seed of the fuzz targets and on every input that ever made them fail.
 #include <filesystem>
 
 #include "tests/fuzz/exercise.h"
@@ -25,7 +25,7 @@ TEST_P(Corpus, IsReadOrRefusedInMemoryAndTimeInProportionToTheFile) {
   EXPECT_GE(files, 10U);
 }
 
-// A truncated file is refused or read, never more: no prefix of a good file may crash.
+// A truncated file is either refused or read: no prefix of a good file may crash a reader.
 TEST_P(Corpus, MayEndAnywhere) {
   for (const auto& entry :
        std::filesystem::directory_iterator(repository_file("tests/fuzz/corpus/") + GetParam())) {

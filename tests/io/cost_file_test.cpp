@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every number another one.
+// A machine in which all numbers differ.
 Machine some_machine() {
   Machine machine;
   double value = 0.5;
@@ -56,7 +56,7 @@ TEST(CostFile, SaysWhichKeyIsWrong) {
                       {"chunk_seconds", 5e-5}};
   const auto with = [&](const std::string& key, const Json& value) {
     Json json = whole;
-    json.merge_patch({{key, value}});  // null takes it away
+    json.merge_patch({{key, value}});  // null removes the key
     return cost_refusal(json.dump());
   };
   const std::string needed = "not \"evenkeel.cost.v2\"; evenkeel bench --calibrate writes such a file";

@@ -1,4 +1,4 @@
-// Counts in JSON lines, and vLLM's load statistics.
+// Counts in JSON Lines, and vLLM's load statistics.
 #include "evenkeel/io/convert.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/read_recording.h"

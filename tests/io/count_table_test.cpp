@@ -1,4 +1,4 @@
-// Counts in text tables: what the names of the columns decide, and what is refused.
+// Counts in text tables: what the column names decide, and which tables are refused.
 #include <algorithm>
 #include <random>
 
@@ -34,17 +34,18 @@ const RoutingProfile two_by_three(2, 3, {7, 0, 2, 0, 5, 0}, {});
 TEST(LongTable, HasALineForEachExpertThatWasChosen) {
   for (const char* text :
        {"layer_id,expert_id,count\n3,0,7\n3,2,2\n4,1,5\n",
-        // Another order of columns and lines, other names, separators, line ends, marks, quotes and an index.
+        // Different column and line orders, names, separators, line ends, byte-order marks, quotes and an
+        // index.
         "num_tokens;Expert;Layer\r\n5;1;4\r\n2;2;3\r\n7;0;3\r\n",
         "layer\texpert\thits\n3\t0\t7\n3\t2\t2\n4\t1\t5\n", "layer expert tokens\n3 0 7\n3 2 2.0\n4 1 +5\n",
         "\xef\xbb\xbf\"layer\",\"expert\",\"count\"\r\"3\",0,7\r3,2,2\r4,1,5\r",
         ",layer_id,expert_id,count\n0,3,0,7\n5,3,2,2\n2,4,1,5\n",
         "# layer,expert,count\n3,0,7\n3,2,2\n4,1,5\n",
-        // Columns that are not the count, and layers without assignments, which are dense.
+        // Extra columns besides the count; layers without assignments are dense.
         "layer_id,expert_id,count_all_topk,count_top1,ratio\n3,0,7,3,0.5\n3,2,2,1,0.2\n4,1,5,5,0.3\n",
         "layer,expert,device_name,load\n3,0,x,7\n3,2,y,2\n4,1,x,5\n",
         "layer,expert,count\n0,0,0\n0,1,0\n3,0,7\n3,2,2\n4,1,5\n",
-        // Several steps or ranks, which are added up.
+        // Several steps or ranks are added up.
         "layer,expert,count,step\n3,0,3,0\n3,0,4,1\n3,2,2,0\n4,1,5,1\n",
         "layer,expert,count,rank\n3,0,3,0\n3,0,4,1\n3,2,2,0\n4,1,5,1\n",
         "layer,expert,count,forward_pass\n3,0,3,0\n3,0,4,1\n3,2,2,0\n4,1,5,1\n",
@@ -65,7 +66,7 @@ TEST(LongTable, GivesBackAnyProfileInAnyOrderOfItsLines) {
       number += 1 + static_cast<int>(random() % 3);
       numbers.push_back(number);
       for (int e = 0; e < experts; ++e) {
-        // The first and the last expert are there, so that nothing is left to say.
+        // The first and the last expert always have a line, so that num_experts need not be given.
         const std::int64_t load = e == 0 || e == experts - 1 ? 1 + random() % 9 : random() % 3;
         loads.push_back(load);
         if (load > 0)
@@ -111,7 +112,8 @@ TEST(WideTable, HasALineForEachLayer) {
   for (const char* text :
        {"layer,expert_1,expert_0,expert_3,expert_2\n3,6,5,8,7\n", "layer,0,1,2,3\n3,5,6,7,8\n"})
     expect_counts(text, {3}, one);
-  // As pandas writes an index without a name: it only counts the lines, or nobody says that it is the layer.
+  // A nameless index column, as pandas writes it. It only numbers the lines; nothing says that it is the
+  // layer.
   const std::string with_index = ",0,1,2,3\n0,5,6,7,8\n";
   expect_counts(with_index, {}, one, as_layers);
   expect_no_recording<InvalidArgument>({{with_index, HasSubstr("nobody says what its [1, 4] numbers are")}});

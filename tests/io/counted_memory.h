@@ -1,12 +1,12 @@
-// Heap memory that the program holds, and the most that it held at once. C++ allocations alone are counted;
-// libzip takes a few tens of kilobytes besides.
+// The heap memory that the program holds, and its peak. Only C++ allocations are counted; libzip uses a few
+// tens of kilobytes more.
 #pragma once
 
 #include <cstdint>
 
 namespace evenkeel {
 
-// The most bytes held above what was held when this was made.
+// The peak of bytes held since construction, above those held at construction.
 class PeakMemory {
  public:
   PeakMemory();

@@ -17,7 +17,7 @@ float float_of(Dtype type, Stored stored) {
   return value;
 }
 
-// From the definition of binary16: sign, 5 bits of exponent (bias 15), 10 of fraction.
+// By the definition of binary16: a sign bit, 5 exponent bits (bias 15) and 10 fraction bits.
 TEST(Dtype, EveryFloat16BecomesTheFloatOfItsDefinition) {
   for (int bits = 0; bits < 65536; ++bits) {
     const int exponent = bits >> 10 & 31;

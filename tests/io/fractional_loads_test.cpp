@@ -1,4 +1,4 @@
-// Loads that are not whole numbers.
+// Fractional loads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// JSON documents: what is read is what nlohmann-json's own reader reads, in time that grows as the text does.
+// JSON documents: the reader gives the values of nlohmann-json's own reader, in time linear in the text's
+// length.
 #include <array>
 #include <random>
 

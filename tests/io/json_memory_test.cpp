@@ -1,4 +1,4 @@
-// Heap memory that JSON takes for each byte of its text.
+// Heap memory that parsing JSON takes per byte of text.
 #include "evenkeel/io/internal/json.h"
 #include "tests/io/counted_memory.h"
 #include "tests/io/support.h"
@@ -6,7 +6,7 @@
 namespace evenkeel::internal {
 namespace {
 
-// `[element,element,...]` of so many bytes.
+// `[element,element,...]` of about `bytes` bytes.
 std::string list_of(std::string_view element, std::size_t bytes) {
   std::string text = "[";
   while (text.size() < bytes) text.append(element).append(",");
@@ -16,7 +16,7 @@ std::string list_of(std::string_view element, std::size_t bytes) {
 
 constexpr std::size_t text_bytes = std::size_t{4} << 20;
 
-// Bytes of the heap for each byte of a list of `element` again and again, while it is parsed and freed.
+// Peak heap bytes per text byte while a list of repeated `element` is parsed and freed.
 double bytes_a_byte(std::string_view element) {
   const std::string text = list_of(element, text_bytes);
   const PeakMemory peak;
@@ -30,7 +30,7 @@ TEST(JsonMemory, OfNumbersIsBoundedByTheirText) {
   EXPECT_LT(bytes_a_byte(" 123456"), 3.0);
 }
 
-// From the file, which is read whole, to an array.
+// Includes the text of the file, which is read as a whole, and the resulting array.
 TEST(JsonMemory, OfNumbersReadFromAFileIsBoundedByTheirText) {
   for (const std::size_t row_bytes : {std::size_t{128}, std::size_t{4096}, text_bytes}) {
     const std::string text = list_of(list_of("1", row_bytes), text_bytes);
@@ -41,7 +41,7 @@ TEST(JsonMemory, OfNumbersReadFromAFileIsBoundedByTheirText) {
   }
 }
 
-// As many lists, objects and texts as one JSON may have.
+// JSON with as many lists, objects and strings as are allowed.
 TEST(JsonMemory, OfPartsIsBounded) {
   for (const std::string_view element : {"[]", "{}", "\"\"", "[1]", "{\"\":1}"}) {
     const std::string text = list_of(element, (max_json_parts - 1) * (element.size() + 1));

@@ -1,4 +1,4 @@
-// A trace of 100 million tokens is read in the memory of a batch, from every format.
+// A trace of 100 million tokens, in any format, is read with the memory of one batch.
 #include <filesystem>
 
 #include "evenkeel/io/convert.h"
@@ -13,11 +13,11 @@ namespace {
 using LongTrace = InFolder;
 
 constexpr std::int64_t tokens = 100'000'000;
-// Ids of a batch and of a block of it as read: 4 + 8 + 1 bytes for each of about a million assignments, and
-// some.
+// The ids of a batch, and of one of its blocks as read: 4 + 8 + 1 bytes for each of about a million
+// assignments, plus a margin.
 constexpr std::int64_t allowed_bytes = 16 << 20;
 
-// All zeros, and a hole in the file system.
+// A sparse file whose ids are all zero.
 std::string sparse_npy(const TempFolder& folder) {
   const std::string path = folder / "long.npy";
   const std::string head =

@@ -1,5 +1,5 @@
-// Numbers that nobody named: each order that may be said, the question where none is, and what contradicts
-// it.
+// Arrays without a name: every order of axes that may be given, the question if none is given, and files that
+// contradict the given order.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -24,7 +24,7 @@ using Numbers = std::vector<std::int64_t>;
 
 constexpr std::int64_t num_tokens = 7, num_layers = 3, top_k = 2, num_experts = 5;
 
-// [tokens, layers, k], without a repeated expert in a row.
+// [tokens, layers, k]; a row has no repeated expert.
 Numbers random_ids(unsigned seed) {
   std::mt19937 random(seed);
   Numbers ids;
@@ -37,11 +37,11 @@ Numbers random_ids(unsigned seed) {
   return ids;
 }
 
-// Each order in which a trace may lie, as places in [tokens, layers, k].
+// Every axis order a trace may have; the numbers are positions in [tokens, layers, k].
 const std::map<std::string, std::array<std::size_t, 3>> orders = {
     {"tokens,layers,k", {0, 1, 2}}, {"tokens,k,layers", {0, 2, 1}}, {"layers,tokens,k", {1, 0, 2}}};
 
-// Ids of the shape `usual`, [tokens, layers, k], in another order of dimensions.
+// The shape and the ids after reordering axes. `usual` is the given ids' shape, [tokens, layers, k].
 std::pair<Shape, Numbers> in_order(const std::string& axes, const Numbers& ids,
                                    const Shape& usual = {num_tokens, num_layers, top_k}) {
   const auto& [x, y, z] = orders.at(axes);
@@ -82,7 +82,7 @@ TEST_F(NamelessArray, IsReadInEveryOrderOfATraceThatIsSaid) {
         EXPECT_EQ(recording.axes, axes);
         ASSERT_TRUE(recording.is_trace());
         EXPECT_TRUE(std::ranges::equal(ids_of(*recording.trace), ids));
-        // A range in the middle, which begins and ends inside blocks.
+        // A range in the middle that begins and ends inside blocks.
         std::vector<std::int32_t> middle(static_cast<std::size_t>(3 * num_layers * top_k));
         recording.trace->read_ids({2, 5}, middle);
         EXPECT_TRUE(
@@ -118,7 +118,7 @@ TEST_F(NamelessArray, IsReadInEveryOrderOfCountsThatIsSaid) {
   EXPECT_THAT(steps.steps[1].loads(), ElementsAre(7, 8, 9, 10, 11, 12));
   EXPECT_EQ(steps.axes, "steps,layers,experts");
   EXPECT_THAT(steps.notes, ElementsAre("read as steps,layers,experts: 2 steps of 3 layers of 2 experts"));
-  // A name says that numbers are counts, and axes in which order.
+  // The name says that the numbers are counts; `axes` says in which order.
   EXPECT_EQ(
       profile_in(array_file(folder, "c.npz", "counts", {3, 2, 2}, numbers), {.axes = "layers,ranks,experts"}),
       RoutingProfile(3, 4, numbers, {}));
@@ -141,7 +141,7 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
                 "tokens,k: 1 layer of 5 experts, 3 tokens, top-2; layers,experts: 3 layers of 2 experts; or "
                 "columns layer,k...: 2 layers, 3 lines, top-1; or a name in the file, such as topk_ids, "
                 "counts or physical_to_logical_map");
-  // What numbers cannot be is not offered.
+  // The question does not offer readings that the numbers rule out.
   const std::string negative = question_about(array_file(folder, "c.npy", "", {2, 2}, {-1, 1, 2, 3}));
   EXPECT_THAT(negative, HasSubstr("tokens,k: "));
   EXPECT_THAT(negative, Not(HasSubstr("layers,experts")));
@@ -161,7 +161,7 @@ TEST_F(NamelessArray, HasTheOrderInWhichAloneItHasTheModelsSizes) {
   const Numbers counts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   EXPECT_EQ(read_recording(array_file(folder, "b.npy", "", {3, 5}, counts), {.model = model}).axes,
             "layers,experts");
-  // In two orders, or in none.
+  // Two orders fit the model, or none does.
   const ModelLayers square{.num_hidden_layers = 2, .moe_layers = {0, 1}, .num_experts = 4, .top_k = 2};
   EXPECT_THAT(question_about(array_file(folder, "c.npy", "", {3, 2, 2}, {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3}),
                              {.model = square}),
@@ -182,7 +182,7 @@ TEST_F(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
   EXPECT_THAT(recording_refusal(path, {.num_experts = 4, .axes = "tokens,k,layers"}),
               HasSubstr("expert id 4"));
   EXPECT_THAT(question_about(path, {.axes = "trace", .columns = "layer,k..."}), HasSubstr("one of the two"));
-  // By the name topk_ids experts may repeat, as in made-up routing.
+  // Under the name topk_ids, experts may repeat, as in synthetic routing.
   EXPECT_NO_THROW(read_recording(array_file(folder, "b.npz", "topk_ids", {2, 2}, {0, 0, 1, 1})));
 }
 
@@ -208,14 +208,15 @@ TEST(Nameless, ProbabilitiesAreRefused) {
 
 TEST_F(NamelessArray, OfAModelHasAllItsExperts) {
   const std::string path = array_file(folder, "a.npy", "", {3, 2, 2},
-                                      {0, 1, 2, 3, 1, 2, 3, 0, 4, 0, 1, 3});  // none chose expert 5
+                                      {0, 1, 2, 3, 1, 2, 3, 0, 4, 0, 1, 3});  // no token chose expert 5
   ModelLayers model{.num_hidden_layers = 3, .moe_layers = {1, 2}, .num_experts = 6, .top_k = 2};
   const Recording two = read_recording(path, {.model = model, .axes = "tokens,layers,k"});
   EXPECT_EQ(two.profile.num_experts(), 6);
   EXPECT_EQ(two.layers(), LayerNumbers({1, 2}));
   model.num_experts = 4;
   EXPECT_THAT(question_about(path, {.model = model, .axes = "tokens,layers,k"}), HasSubstr("experts"));
-  // Of all hidden layers those with experts are taken, and it is said; of more than there are, none.
+  // If the array has all hidden layers, the MoE layers are taken, with a note. An array with more layers than
+  // the model has is refused.
   model.num_experts = 6;
   const std::string all = array_file(folder, "b.npy", "", {1, 3, 2}, {0, 1, 2, 3, 4, 1});
   const Recording of_all = read_recording(all, {.model = model, .axes = "tokens,layers,k"});
@@ -229,7 +230,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
   const std::string of_vllm = R"({"expert_load": [[4, 6, 1, 2]], "p2l_map": [[0, 1, 2, 0]]})";
   const auto either = HasSubstr("and either may be the routing; keep one");
   expect_no_recording({
-      // Two of them, and a map of physical experts.
+      // Two names that may both be the routing; counts of physical experts with a map.
       {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"loads": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"expert_load": [[4, 6]], "physical_to_logical_map": [[0, 1]]})",
@@ -238,7 +239,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
       {R"({"logical_count": [[3, 4]], "num_experts": 9})",
        HasSubstr("num_experts: is 9, but the counts are of 2")},
       {R"({"weight": [[3, 4]], "layers": [1, 2]})", HasSubstr("layers: has 2 numbers for 1 layers")},
-      // Layers beside a total.
+      // Columns for single layers beside a total.
       {"expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n",
        HasSubstr("column 'layer_0' is of one layer; write a line for each layer")},
   });
@@ -259,7 +260,7 @@ TEST(Named, CountsMayLieInAnotherOrder) {
   const std::string counts = R"({"counts": [[5, 1], [2, 7], [3, 3]]})";
   for (const char* axes : {"counts", "layers,experts"})
     EXPECT_THAT(profile_in(source_of(counts), {.axes = axes}).loads(), ElementsAre(5, 1, 2, 7, 3, 3));
-  // By rank, of one step.
+  // By default the rows are the ranks of one step.
   EXPECT_THAT(profile_in(source_of(counts)).loads(), ElementsAre(10, 11));
   const Recording ranks = read_recording(source_of(R"({"logical_count": [[[1, 2], [3, 4]]], "layers": [5]})"),
                                          {.axes = "layers,ranks,experts"});
@@ -286,7 +287,7 @@ TEST(NamelessList, OfRecordsOrAListALineIsToldWhatToWrite) {
 }
 
 TEST(NamelessTable, HasTheColumnsThatAreSaid) {
-  // The n-th line of a layer is of the n-th token.
+  // The n-th line of a layer belongs to the n-th token.
   const std::string lines = "3,0,4\n5,1,2\n3,2,0\n5,3,1\n";
   for (const std::string& text : {lines, std::string("[[3,0,4],[5,1,2],[3,2,0],[5,3,1]]")}) {
     const Recording recording = read_recording(source_of(text), {.columns = "layer,k..."});

@@ -1,4 +1,4 @@
-// The npz reader, and archives that lie. The archives are seeds of the fuzz targets
+// The npz reader, also on archives with false headers. The archives are seeds of the fuzz targets
 // (tests/fuzz/make_corpus.py).
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/array_writer.h"
@@ -63,7 +63,7 @@ TEST(Npz, AnArchiveOfThousandsOfMembersIsRefused) {
 }
 
 TEST(Npz, ABombIsNotUnpackedIntoMemory) {
-  // 1.6 MB of offsets in a few kB of file: more than 1 MiB + 64 x the file.
+  // A file of a few kB that unpacks to 1.6 MB of offsets: above the limit of 1 MiB + 64 x the file size.
   const auto source = seed("bomb");
   EXPECT_LT(source.size(), 4000);
   EXPECT_EQ(message_of<ParseError>([&] { open_trace(source); }),

@@ -1,5 +1,5 @@
-// Files that numpy and the safetensors package made (tests/io/data/make_files.py), against that script's
-// formulas.
+// Files made by numpy and the safetensors package (tests/io/data/make_files.py), compared with the formulas
+// of that script.
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
 
@@ -17,7 +17,7 @@ float formula_weight(int t, int l, int j) {
   return static_cast<float>(1 + t + 2 * l + 4 * j) / 64;
 }
 
-// What the formula says, but for those of which `absent(t, l, j)`.
+// Expects the formula's ids, and no expert where `absent(t, l, j)` is true.
 void expect_formula(TraceReader& trace, const std::string& name, bool (*absent)(int, int, int) = nullptr) {
   const TraceInfo& info = trace.info();
   ASSERT_EQ(info.num_tokens, kTokens) << name;
@@ -46,7 +46,7 @@ TEST(NumpyFiles, OfEveryTypeVersionAndContainerGiveTheSameTrace) {
     EXPECT_FALSE(trace->info().has_weights) << type;
     EXPECT_TRUE(trace->info().sequence_offsets.empty()) << type;
   }
-  // The offsets of the deflated one lack the end of the last sequence.
+  // The offsets in deflated.npz lack the end of the last sequence.
   for (const auto& [name, experts] :
        {std::pair("stored.npz", 13), std::pair("deflated.npz", 64), std::pair("trace.safetensors", 16)}) {
     const auto trace = open_trace(test_data(name));

@@ -1,4 +1,4 @@
-// Memory that permuting holds: headers and a buffer, whatever the size of a tensor.
+// Permuting holds only headers and one buffer in memory, whatever the sizes of tensors.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int experts = 64;
 constexpr std::int64_t stacked_bytes = std::int64_t{64} << 20;
 
-// A header of one stacked tensor and many small ones; the data are a hole in the file.
+// A sparse file: a header with one stacked tensor and many small ones, and a hole for the data.
 void write_sparse(const std::string& path, int layers) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::int64_t at = 0;
@@ -49,7 +49,7 @@ TEST(PermuteMemory, IsABufferAndTheHeadersForTensorsOfAnySize) {
   const PermutedCheckpoint done = permute_checkpoint(folder / "in", reversed, folder / "out");
   EXPECT_EQ(done.tensors_permuted, layers + 1);
   EXPECT_EQ(done.tensors_renamed, (layers - 1) * experts);
-  // 4 MiB of buffer, and for each of 6,438 tensors its header as JSON and its place.
+  // A buffer of 4 MiB and, for each of 6,438 tensors, its header as JSON and its position.
   EXPECT_LT(peak.bytes(), (4 << 20) + 6438 * 3000);
   EXPECT_LT(peak.bytes(), stacked_bytes / 2);
 }

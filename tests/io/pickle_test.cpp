@@ -39,7 +39,7 @@ TEST(Pickle, HasNumbersAsPythonWritesThem) {
 }
 
 TEST(Pickle, HasListsTuplesAndDictsOfThem) {
-  // {"a": [1, None], "b": (True,)}, and "a" again by what was remembered of it.
+  // A pair of {"a": [1, None], "b": (True,)} and "a"; the second "a" is fetched from the memo.
   const Pickle pickle = pickle_of("}q\x00(X\x01\x00\x00\x00"s + "aq\x01](K\x01Ne"s + "X\x01\x00\x00\x00"s +
                                   "b\x88\x85uh\x01\x86."s);
   const auto pair = pickle.items(pickle.root());
@@ -56,7 +56,7 @@ TEST(Pickle, HasListsTuplesAndDictsOfThem) {
 }
 
 TEST(Pickle, FindsTheLastOfAKeyInALargeDictAsOften) {
-  // {"0": 0, "1": 1, ...} with each key twice, and asked for as many times as it has keys.
+  // {"0": 0, "1": 1, ...} with each key twice; every key is looked up.
   constexpr int keys = 50000;
   const auto text = [](int key) {
     const std::string digits = std::to_string(key);
@@ -110,7 +110,7 @@ TEST(Pickle, RunsNothing) {
 }
 
 TEST(Pickle, RefusesInstructionsThatPlainDataDoesNotNeed) {
-  // Objects, extension codes, protocol 4's frames and names from the stack, persistent ids in text.
+  // Opcodes for objects, extension codes, protocol 4's frames and stack globals, and text persistent ids.
   for (char instruction : "oib\x81\x82\x92\x93\x94\x95PdlS\xff"s) {
     EXPECT_THAT(pickle_refusal(std::string{'N', instruction, '.'}),
                 testing::HasSubstr("is none of those that plain data needs"))

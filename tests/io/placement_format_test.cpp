@@ -18,17 +18,18 @@ using testing::HasSubstr;
 constexpr std::array foreign = {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::vllm_ascend,
                                 PlacementFormat::trtllm};
 
-// On two ranks.
+// A placement on two ranks.
 Placement layers(const std::vector<std::vector<std::vector<int>>>& homes) {
   std::vector<LayerPlacement> made;
   for (const auto& of_layer : homes) made.emplace_back(of_layer, 2);
   return Placement(std::move(made));
 }
 
-// Two layers of 4 experts on 2 ranks; each has copies of experts 0 and 3.
+// Two layers of 4 experts on 2 ranks; each layer has copies of two experts.
 const Placement with_copies = layers({{{0, 1}, {1}, {0}, {0, 1}}, {{1, 0}, {0}, {1}, {1, 0}}});
 
-// Every expert in each layer on a rank drawn by seed, equally many on each; then copies where there is space.
+// Places every expert of each layer on a random rank, equally many per rank; then adds copies where space is
+// left.
 Placement random_placement(int layers, int experts, int ranks, int on_rank, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<LayerPlacement> made;
@@ -59,7 +60,7 @@ void expect_same(const Placement& a, const Placement& b) {
 
 class PlacementFormats : public InFolder {
  protected:
-  // Returns the notes of writing the file that read() reads.
+  // Writes the file that read() reads; returns the writer's notes.
   std::vector<std::string> write(PlacementFormat format, const PlacementFormatOptions& options = {},
                                  const Placement& placement = with_copies) {
     return write_placement_as(format, {.placement = placement}, options, path);
@@ -94,7 +95,7 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
       {layers({{{0}, {1}}, {{0, 1}, {1, 0}}}),
        "has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; place with "
        "more moves, or anew"},
-      // Copies are missing that were asked for: to ask for as many is no advice.
+      // Layer 0 lacks copies that were requested, so the message must not advise requesting that number.
       {layers({{{0}, {1}, {1}}, {{0, 1}, {1}, {0}}}),
        "but layer 0 has 3 and layer 1 has 4; place with more moves, or anew"}};
   for (const auto& [placement, why] : unequal)
@@ -121,12 +122,12 @@ TEST_F(PlacementFormats, AreWrittenAsTheirServersLoadThem) {
     PlacementFormatOptions options;
     const char* text;
   } all[] = {
-      // One key, and a row for every hidden layer.
+      // One key with a row for every hidden layer.
       {PlacementFormat::sglang,
        {.layers = {{1, 3}}, .num_hidden_layers = 5},
        "{\"physical_to_logical_map\": [\n  [0, 1, 2, 3, 0, 1],\n  [0, 2, 3, 0, 1, 3],\n"
        "  [0, 1, 2, 3, 0, 1],\n  [0, 1, 3, 0, 2, 3],\n  [0, 1, 2, 3, 0, 1]\n]}\n"},
-      // One line that counts MoE layers only.
+      // One line that numbers MoE layers only.
       {PlacementFormat::vllm,
        {.layers = {{1, 3}}},
        R"({"record_type":"eplb_initial_mapping","version":1,"num_redundant_experts":2,"num_slots":6,)"
@@ -253,7 +254,7 @@ TEST_F(PlacementFormats, LeaveMultiTokenPredictionToServersThatLookForIt) {
   EXPECT_THAT(read_text(path), HasSubstr("  3: [0, 1, 2, 3, 0, 1]\n"));
 }
 
-// Three MoE layers of which the first routes by a table, and one of multi-token prediction.
+// A model with three MoE layers, the first of which routes by a table, and a multi-token prediction layer.
 ModelLayers partly_recorded() {
   return {.num_hidden_layers = 4, .moe_layers = {1, 2, 3}, .mtp_layers = {4}, .table_layers = {1}};
 }
@@ -281,7 +282,7 @@ TEST_F(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
   EXPECT_THAT(read_text(path), HasSubstr("  4: " + in_order + "\n"));
   EXPECT_THAT(notes(PlacementFormat::evenkeel), ElementsAre(note));
   EXPECT_EQ(read().layers(), LayerNumbers({1, 2, 3}));
-  // Where ranks hold unequally many, homes are contiguous.
+  // If ranks hold different numbers of experts, the layers that were not placed get contiguous homes.
   const Placement unequal = layers({{{0}, {1}, {1}, {1}}}).numbered(LayerNumbers({3}));
   EXPECT_EQ(write(PlacementFormat::evenkeel, {.model = partly_recorded()}, unequal).size(), 1U);
   EXPECT_EQ(read().layer(0), LayerPlacement::contiguous(4, 2));
@@ -295,7 +296,7 @@ TEST_F(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheRea
     EXPECT_THAT(write(format, {.model = model}, placement),
                 ElementsAre(HasSubstr("layers of multi-token prediction (4) are left out, since")));
   EXPECT_THAT(write(PlacementFormat::trtllm, {.model = model}, placement), testing::IsEmpty());
-  // Without a model nobody knows whether all MoE layers are there.
+  // Without a model it is unknown whether the placement has all MoE layers.
   for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend})
     EXPECT_THAT(write(format, {}, placement),
                 ElementsAre(HasSubstr("counts MoE layers: its first 2 are taken to be layers 3-4; --model")));
@@ -310,7 +311,7 @@ TEST_F(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
   EXPECT_EQ(refusal({.layers = {{0, 1}}, .model = partly_recorded()}),
             "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has "
             "layers 0-1; allowed: the config.json of the model that was recorded");
-  // A row of a placement is of the n-th MoE layer, whatever routes that.
+  // The n-th row of a placement belongs to the n-th MoE layer, however that layer routes.
   EXPECT_EQ(refusal({.model = partly_recorded()}),
             "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has 2 "
             "layers without numbers; allowed: the config.json of the model that was recorded, or beside it "

@@ -29,7 +29,7 @@ TEST(CountMatrix, IsReadFromLinesOfNumbersAndJsonLists) {
       {"1;2;3\n4;0;6\n", "layers,experts"},
       {"[[1, 2, 3], [4, 0, 6]]", "layers,experts"},
       {"[[[1, 2, 2], [3, 0, 5]], [[0, 0, 1], [1, 0, 1]]]", "steps,layers,experts"},
-      // Of programs that mark their UTF-8; no row is lost.
+      // Files that begin with a UTF-8 byte-order mark; no row is lost.
       {"\xef\xbb\xbf"
        "1,2,3\r\n4,0,6\r\n",
        "layers,experts"},
@@ -134,7 +134,7 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   });
 }
 
-// A line of Megatron's, and two of one step.
+// One line of a Megatron router trace.
 std::string line_of(int step, int layer, int rank, int tokens, int top_k, const std::string& ids) {
   return nlohmann::json{{"step", step},
                         {"block", "decoder"},

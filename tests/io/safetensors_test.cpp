@@ -1,4 +1,4 @@
-// The safetensors reader, and everything a damaged header can claim.
+// The safetensors reader, also on all kinds of false headers.
 #include "evenkeel/io/array_file.h"
 #include "tests/io/support.h"
 

@@ -1,5 +1,4 @@
-// SGLang's recordings, saved by torch itself (data/make_recordings.py has the formulas that are recomputed
-// here).
+// SGLang's recordings, saved by torch itself. The tests recompute the formulas of data/make_recordings.py.
 #include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
 
@@ -11,7 +10,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int kMoeLayers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
+constexpr int kMoeLayers = 3;  // layers 1, 2 and 3 of the model; layer 0 is dense
 constexpr int kExperts = 6;
 constexpr int kPhysical = 8;
 
@@ -111,7 +110,7 @@ TEST_F(SglangRecording, OfPhysicalExpertsNeedsTheirMap) {
                 "it nobody knows which experts those are");
 }
 
-// A dump of the recorder in a folder.
+// Copies a dump of SGLang's recorder into a folder.
 void copy_dump(const std::string& mode, const TempFolder& folder, const std::string& number) {
   std::filesystem::copy(test_data("sglang_" + mode + ".pt"),
                         folder / ("expert_distribution_recorder_" + number + ".pt"));
@@ -125,7 +124,7 @@ TEST_F(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   EXPECT_EQ(profile_in(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
-// Those of mode stat follow each other; a rank's own pass is there once.
+// Dumps of mode stat are read one after the other. The same pass of a rank in two per-pass dumps is an error.
 TEST_F(SglangRecording, OfSeveralDumpsKeepsForwardPassesApart) {
   for (const char* number : {"1.5", "2.5"}) copy_dump("stat", folder, number);
   Loads twice = steps_of_mode("stat");

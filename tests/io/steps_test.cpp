@@ -1,4 +1,4 @@
-// Steps that files tell apart: two of two layers of three experts, in every form that says them.
+// Files that separate steps: the same two steps, of two layers with three experts, in every supported form.
 #include <algorithm>
 
 #include "evenkeel/io/read_recording.h"
@@ -12,7 +12,7 @@ using Loads = std::vector<std::vector<std::int64_t>>;  // [steps][layers, expert
 
 const Loads two = {{1, 0, 3, 2, 2, 0}, {5, 1, 0, 0, 0, 6}};
 
-// In any order, and that they add up to the profile without steps.
+// The steps' loads, sorted. Checks that they add up to the profile read without steps.
 Loads steps_in(const ByteSource& source) {
   const Recording recording = read_recording(source, {.steps = ReadOptions::Steps::kept});
   Loads steps;
@@ -31,13 +31,13 @@ TEST(Steps, AreSaidByColumnsKeysOrTheFirstDimension) {
   for (const char* text : {
            R"({"logical_count": [[[1, 0, 3], [2, 2, 0]], [[5, 1, 0], [0, 0, 6]]]})",
            "step,layer,expert,count\n0,0,0,1\n0,0,2,3\n0,1,0,2\n0,1,1,2\n1,0,0,5\n1,0,1,1\n1,1,2,6\n",
-           // In eighths, which stay in proportion; other names.
+           // In eighths, which keep their proportions; with other column names.
            "Forward Pass,layer,expert,count\n0,0,0,.125\n0,0,2,.375\n0,1,0,.25\n0,1,1,.25\n1,0,0,.625\n"
            "1,0,1,.125\n1,1,2,.75\n",
-           // Ranks are added up, in any order of lines.
+           // Ranks are added up, whatever the order of lines.
            "rank,batch,layer,expert,count\n1,1,1,2,4\n0,0,0,2,1\n0,0,0,0,1\n1,0,0,2,2\n0,0,1,0,2\n"
            "0,0,1,1,2\n0,1,0,0,5\n0,1,0,1,1\n0,1,1,2,2\n",
-           // Several columns say a step together.
+           // Several columns together identify a step.
            "iteration,batch,layer,expert,count\n0,0,0,0,1\n0,0,0,2,3\n0,0,1,0,2\n0,0,1,1,2\n0,1,0,0,5\n"
            "0,1,0,1,1\n0,1,1,2,6\n",
            "step\tlayer\te0\te1\te2\n0\t0\t1\t0\t3\n0\t1\t2\t2\t0\n100\t0\t5\t1\t0\n100\t1\t0\t0\t6\n",
@@ -49,17 +49,17 @@ TEST(Steps, AreSaidByColumnsKeysOrTheFirstDimension) {
            R"({"step": 0, "rank": 0, "logical_count": [[1, 0, 0], [2, 0, 0]]}
 {"step": 1, "rank": 0, "logical_count": [[5, 1, 0], [0, 0, 6]]}
 {"step": 0, "rank": 1, "logical_count": [[0, 0, 3], [0, 2, 0]]})",
-           // Windows of steps: dumped one after the other, or by each rank.
+           // Windows of steps, dumped one after the other or by each rank.
            R"({"step": 0, "expert_load": [[[1, 0, 3], [2, 2, 0]]]}
 {"step": 7, "expert_load": [[[5, 1, 0], [0, 0, 6]]]})",
            R"({"rank": 0, "expert_load": [[[1, 0, 0], [2, 2, 0]], [[5, 0, 0], [0, 0, 0]]]}
 {"rank": 1, "expert_load": [[[0, 0, 3], [0, 0, 0]], [[0, 1, 0], [0, 0, 6]]]})",
        })
     EXPECT_EQ(steps_in(source_of(text)), two) << text;
-  // A layer that a step leaves out has no load there.
+  // A layer that is missing from a step has no load in that step.
   EXPECT_EQ(steps_in(source_of("step,layer,expert,count\n0,0,0,1\n0,1,1,4\n2,1,0,3\n")),
             (Loads{{0, 0, 3, 0}, {1, 0, 0, 4}}));
-  // One layer, whose lines an index counts, as pandas writes it.
+  // One layer; the first column is an index that numbers the lines, as pandas writes it.
   EXPECT_EQ(steps_in(source_of(",step,expert_0,expert_1\n0,0,1,2\n1,1,3,0\n")), (Loads{{1, 2}, {3, 0}}));
 }
 
@@ -99,7 +99,7 @@ TEST(Steps, ThatNobodyCanTellApartAreRefusedWhereTheyAreAskedForAndElseAddedUp) 
               HasSubstr("has few numbers (3000) for 3000 steps of 60 layers of 250 experts"));
 }
 
-// Numbers begin anew when experts are rearranged, with another map.
+// When experts are rearranged, vLLM's step numbers restart at 0 and the map changes.
 TEST(Steps, AreTheRecordsOfVllm) {
   const std::string stats = R"({"record_type": "eplb_load_stats", "version": 1, "step": )";
   const std::string text =
@@ -109,7 +109,7 @@ TEST(Steps, AreTheRecordsOfVllm) {
   EXPECT_EQ(steps_in(source_of(text)), two);
 }
 
-// By the formula of TrtllmStatistics, OfAFolderAddUpRanksAndIterations.
+// Uses the formula of the test TrtllmStatistics.OfAFolderAddUpRanksAndIterations.
 TEST(Steps, AreTheIterationsOfTensorRtLlm) {
   Loads expected(2);
   for (int iteration : {100, 101})
@@ -122,7 +122,7 @@ TEST(Steps, AreTheIterationsOfTensorRtLlm) {
   EXPECT_EQ(kept.steps[0].layers(), LayerNumbers({3, 4}));
 }
 
-// Of two ranks, both micro-batches of one step.
+// Two ranks, each with both micro-batches of one step.
 TEST(Steps, AreTheMicroBatchesOfMegatron) {
   const TempFolder folder;
   const auto write = [&](const std::string& rank, const std::vector<std::string>& ids) {
@@ -135,7 +135,7 @@ TEST(Steps, AreTheMicroBatchesOfMegatron) {
   write("0", {"[[0], [2]]", "[[0], [1]]", "[[0], [0], [1]]", "[[2], [2], [2]]"});
   write("1", {"[[2], [2]]", "[[1], [0]]", "[[0], [0], [0]]", "[[2], [2], [2]]"});
   EXPECT_EQ(steps_in(folder / "."), two);
-  // Windows, where somebody asks for them.
+  // Windows of steps, as requested by step_tokens.
   const ReadOptions windows{.steps = ReadOptions::Steps::kept, .step_tokens = 4};
   EXPECT_EQ(read_recording(folder / ".", windows).steps.size(), 2U);
 }

@@ -1,4 +1,4 @@
-// Files, bytes and refusals for the tests of readers, with GoogleTest and the errors.
+// Helpers for tests of readers: files, bytes and expected errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@
 
 namespace evenkeel {
 
-// A folder of its own for each test, gone afterwards.
+// A temporary folder per test, deleted afterwards.
 class TempFolder {
  public:
   TempFolder();
@@ -50,24 +50,24 @@ std::string read_text(const std::string& path);
 void write_text(const std::string& path, std::string_view text);
 
 std::vector<std::byte> bytes_of(std::string_view text);
-// A file named "f" that is in memory.
+// An in-memory file named "f".
 ByteSource source_of(std::string_view text);
 
-// For comparing what was counted, where the source says which of the model's layers it is.
 inline RoutingProfile profile_in(const ByteSource& source, const ReadOptions& options = {}) {
   return read_recording(source, options).profile;
 }
 
+// Drops the layer numbers that the source gave, so that only counts are compared.
 inline RoutingProfile without_numbers(RoutingProfile profile) {
   profile.set_layers({});
   return profile;
 }
 
-// What a reader refuses, and in which words: the whole message, or a matcher such as HasSubstr.
+// An input that a reader refuses, with the expected message: the whole text, or a matcher such as HasSubstr.
 struct Refused {
   std::string input;
   testing::Matcher<std::string> message;
-  ReadOptions options = {};  // where a recording is read
+  ReadOptions options = {};  // used by expect_no_recording()
 };
 
 template <class Expected = ParseError, class Read>
@@ -81,20 +81,20 @@ std::string recording_refusal(const ByteSource& source, const ReadOptions& optio
   return message_of<Expected>([&] { read_recording(source, options); });
 }
 
-// As recordings, of the text in memory.
+// Like expect_refused(): reads each text, in memory, as a recording.
 template <class Expected = ParseError>
 void expect_no_recording(const std::vector<Refused>& all) {
   for (const auto& [text, message, options] : all)
     EXPECT_THAT(recording_refusal<Expected>(source_of(text), options), message) << text;
 }
 
-// One array of int64 in a file of the folder, in the format that its name ends in; the path.
+// Writes one int64 array to a file of the folder, in the format of the file's extension. Returns the path.
 std::string array_file(const TempFolder& folder, const std::string& file, const std::string& array,
                        std::vector<std::int64_t> shape, const std::vector<std::int64_t>& values);
 // All ids of a trace, [tokens, layers, k].
 std::vector<std::int32_t> ids_of(TraceReader& trace);
 
-// Seconds of the processor that `work` takes.
+// CPU seconds that `work` takes.
 template <class Work>
 double cpu_seconds(Work work) {
   const std::clock_t begin = std::clock();
@@ -102,7 +102,7 @@ double cpu_seconds(Work work) {
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-// Sixteen times as much may not take more than 80 times as long; squares take 256 times.
+// Sixteen times the work may take at most 80 times as long; quadratic work would take 256 times as long.
 template <class Work>
 void expect_linear(Work work_of, int count) {
   const double once = cpu_seconds([&] { work_of(count); });
@@ -115,12 +115,12 @@ struct FileTensor {
   std::vector<std::int64_t> shape;
   std::string data;
 };
-// A safetensors file of tensors in their order.
+// A safetensors file with these tensors in this order.
 std::string safetensors_of(std::span<const FileTensor> tensors,
                            const std::map<std::string, std::string>& metadata = {});
-// A safetensors file with this header, its length in front, and this data behind.
+// A safetensors file: the header's length, the header, then the data.
 std::string safetensors_text(std::string_view header, std::string_view data = "");
-// An npy file of version 1 with this dictionary, and this data behind.
+// An npy file of version 1: its header with this dictionary, then the data.
 std::string npy_text(std::string_view dictionary, std::string_view data = "");
 
 }  // namespace evenkeel

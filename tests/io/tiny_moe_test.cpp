@@ -1,4 +1,4 @@
-// The data that ships with the project reads as its README says.
+// The data shipped with the project matches its README.
 #include <cmath>
 
 #include "evenkeel/io/trace_file.h"
@@ -18,7 +18,7 @@ double rounded(double value) {
   return std::round(value * 100) / 100;
 }
 
-// The README's tables, rows "all": max/mean per expert and per rank of 8, by layer.
+// Compares with the rows "all" of the README's tables: max/mean over experts and over 8 ranks, by layer.
 void expect_table(const char* file, const std::vector<double>& by_expert,
                   const std::vector<double>& by_rank) {
   const RoutingProfile profile = profile_trace(*open_trace(tiny_moe(file)), {.transitions = false});

@@ -86,7 +86,8 @@ TEST_F(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
   EXPECT_EQ(matrix.link(RankId(1), RankId(0)), (Link{20, 2}));
 }
 
-// The message about a topology of two nodes with these keys in place of its own; null takes one away.
+// The error message for a two-node topology in which these keys replace the original ones; null removes a
+// key.
 std::string topology_refusal(const Json& keys) {
   Json json = Json::parse(R"({"num_nodes": 2, "ranks_per_node": 2,
       "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
@@ -114,7 +115,7 @@ TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
       {{{"name", 7}}, "name: is not a text"},
       {{{"across", nullptr}}, "across: is missing"},
       {{{"ranks_per_node", nullptr}}, "ranks_per_node: is missing"},
-      // Costs would overflow.
+      // With such values costs would overflow.
       {{{"within", {{"gigabytes_per_s", -1}}}}, "within.gigabytes_per_s: is -1; allowed: 1e-06..1e+09"},
       {{{"within", {{"gigabytes_per_s", 5e-324}}}},
        "within.gigabytes_per_s: is 5e-324; allowed: 1e-06..1e+09"},
@@ -122,7 +123,7 @@ TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
        "across.gigabytes_per_s: is 1e+308; allowed: 1e-06..1e+09"},
       {{{"within", {{"latency_us", 1e300}}}}, "within.latency_us: is 1e+300; allowed: 0..1e+09"},
       {{{"speeds", {1, 1, 1e-308, 1}}}, "speeds[2]: is 1e-308; allowed: 1e-06..1e+06"},
-      // A key that is not known: its default would stand.
+      // An unknown key is an error; otherwise the default of the intended key would be used silently.
       {{{"within", {{"latency", 1}}}},
        "within.latency: is no key of a topology; known: gigabytes_per_s, latency_us"},
   };

@@ -9,7 +9,7 @@ namespace {
 
 using TraceFile = InFolder;
 
-// Only a file with names may have an expert twice in a row.
+// Only files with array names may repeat an expert within a row.
 MemoryTrace random_trace(int experts, std::uint64_t seed, bool with_weights, bool may_repeat) {
   std::mt19937_64 random(seed);
   std::vector<std::int32_t> ids(60 * 3 * 2);

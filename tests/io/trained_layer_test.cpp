@@ -1,4 +1,4 @@
-// A trained layer is read only where all its numbers are.
+// A trained layer is read only if all its numbers are valid.
 #include "evenkeel/io/trained_layer.h"
 
 #include <limits>
@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// 2 experts, 4 x 3, 3 tokens, top-1.
+// 2 experts, hidden 4, intermediate 3, 3 tokens, top-1.
 const std::map<std::string, std::vector<std::int64_t>> kFloatTensors = {{"experts.gate_up.weight", {2, 6, 4}},
                                                                         {"experts.down.weight", {2, 4, 3}},
                                                                         {"router.weight", {2, 4}},
@@ -18,7 +18,7 @@ const std::map<std::string, std::vector<std::int64_t>> kFloatTensors = {{"expert
                                                                         {"output", {3, 4}},
                                                                         {"topk_weights", {3, 1}}};
 
-// A file of doubles, of which one tensor's last is `value`.
+// A file of doubles in which the last number of tensor `bad` is `value`.
 ByteSource layer_with(const std::string& bad, double value) {
   std::vector<FileTensor> tensors = {{"topk_ids", "U8", {3, 1}, std::string("\0\1\0", 3)}};
   for (const auto& [name, shape] : kFloatTensors) {

@@ -1,4 +1,4 @@
-// The map of TensorRT-LLM's load balancer in all the ways that YAML is written, and in larger files.
+// The map of TensorRT-LLM's load balancer in all styles of YAML, alone and within larger files.
 #include "evenkeel/io/placement_format.h"
 #include "tests/io/support.h"
 
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
         "initial_global_assignments: {3: [0, 1, 2, 3], 10: [2, 3, 0, 1]}}\n",
         "# made by hand\n---\nnum_slots: 4\nlayer_updates_per_iter: 2\ninitial_global_assignments:\n"
         "  3: [0, 1,\n      2, 3]  # the hot ones first\n  10:\n  - 2\n  - 3\n  - 0\n  - 1\n",
-        // As editors of other machines save it.
+        // With a byte-order mark and CRLF line ends, as Windows editors save it.
         "\xef\xbb\xbfnum_slots: 4\r\nlayer_updates_per_iter: 2\r\n\r\ninitial_global_assignments:\r\n"
         "  3: [0, 1, 2,\r\n  3]\r\n  10:\r\n  - 2\r\n  - 3\r\n  - 0\r\n  - 1\r\n",
         "%YAML 1.1\n---\ninitial_global_assignments: !!map\n  3: [0, 1, 2, 3]\n  10: [2, 3, 0, 1]\n"

@@ -17,7 +17,7 @@ using testing::IsEmpty;
 
 const ReadOptions by_step{.steps = ReadOptions::Steps::kept};
 
-// A record of a layer and a micro-batch, of three experts.
+// The loads of three experts in one layer and micro-batch.
 struct Record {
   int layer = 0;
   int microbatch = 0;
@@ -38,7 +38,7 @@ struct UltraEpTrace : InFolder {
     return folder / ("epg" + std::to_string(trace) + ".chunk00000" + std::to_string(chunk) + ".npz");
   }
 
-  // The chunk of a trace of a model of four layers. `change` is made to what it says of itself.
+  // Writes one chunk of a trace of a model with four layers. `change` edits the chunk's metadata.
   std::string write(
       int trace, int chunk, const std::vector<Record>& records,
       const std::function<void(Metadata&)>& change = [](Metadata&) {}) {
@@ -89,7 +89,7 @@ std::vector<std::vector<std::int64_t>> steps_of(const Recording& recording) {
   return steps;
 }
 
-// Two layers, from 1 on, in two micro-batches: by numpy (tests/fuzz/make_corpus.py).
+// A file made by numpy (tests/fuzz/make_corpus.py): two layers, numbered from 1, in two micro-batches.
 TEST_F(UltraEpTrace, IsReadAsNumpyWritesIt) {
   const std::string chunk = repository_file("tests/fuzz/corpus/recording/ultraep");
   const Recording added = read_recording(chunk);
@@ -102,7 +102,7 @@ TEST_F(UltraEpTrace, IsReadAsNumpyWritesIt) {
               ElementsAre(ElementsAre(0, 1, 2, 3, 4, 5), ElementsAre(6, 7, 8, 9, 10, 11)));
 }
 
-// Expert-parallel groups do not wait for each other: a micro-batch of each is a step.
+// Expert-parallel groups do not wait for each other, so each micro-batch of each group is a step.
 TEST_F(UltraEpTrace, OfAFolderHasTheChunksOfAllGroups) {
   write(1, 0, {{3, 0, {1, 2, 3}}, {4, 0, {4, 5, 6}}, {3, 1, {1, 0, 0}}});
   write(1, 1, {{4, 1, {0, 1, 0}}});
@@ -121,7 +121,7 @@ TEST_F(UltraEpTrace, HasTheLayerNumbersThatTheFirstOrTheLastLayerTells) {
   const auto layers_of = [&](int layer) { return read_recording(write(1, 0, {{layer, 0, {1, 2, 3}}})); };
   EXPECT_EQ(layers_of(0).layers(), LayerNumbers({0}));
   EXPECT_EQ(layers_of(4).layers(), LayerNumbers({3}));
-  EXPECT_EQ(layers_of(5).layers(), LayerNumbers({4}));  // of multi-token prediction
+  EXPECT_EQ(layers_of(5).layers(), LayerNumbers({4}));  // the multi-token prediction layer
   const Recording middle = layers_of(3);
   EXPECT_FALSE(middle.layers().known());
   EXPECT_THAT(middle.notes, ElementsAre("its layers 3 of 4 are counted from 0 or from 1, which nobody says"));
@@ -154,7 +154,7 @@ TEST_F(UltraEpTrace, MustHaveAllItsChunks) {
   const std::vector<Record> one = {{0, 0, {1, 2, 3}}}, other = {{0, 1, {1, 2, 3}}};
   write_manifest(1, 0);
   EXPECT_EQ(recording_refusal(folder / "."), (folder / ".") + ": has no record of UltraEP's");
-  // As it is while the run goes on.
+  // The state while the run is still going on.
   write(1, 0, one);
   EXPECT_THAT(read_recording(folder / ".").notes,
               ElementsAre("1 has not ended: its 1 chunk so far are read"));

@@ -1,4 +1,4 @@
-// Files and folders that have not got their names yet.
+// Files and folders that are written under a temporary name.
 #include "evenkeel/io/unfinished.h"
 
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ TEST_F(UnfinishedFiles, AsksAgainWhereTheNameIsTaken) {
   EXPECT_THROW(Unfinished(folder / "out", [](const char*) { return EACCES; }), std::system_error);
 }
 
-// In a process that ends, since whoever writes from then on waits for ever.
+// Runs in a process that exits, because any later writer blocks forever.
 [[noreturn]] void discard_and_exit(const std::string& path, const std::string& folder) {
   AtomicFile file(path);
   file.write("half");

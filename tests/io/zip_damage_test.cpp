@@ -1,5 +1,4 @@
-// Damaged members of zip archives: a bit that is flipped anywhere is noticed, or does no harm. And archives
-// of many members.
+// Damaged zip archives: a bit flipped anywhere is detected or does no harm. Also archives with many members.
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/zip_archive.h"
 #include "evenkeel/io/read_recording.h"
@@ -27,14 +26,14 @@ std::string little_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-// A zip archive of stored members.
+// A zip archive of stored (uncompressed) members.
 class StoredZip {
  public:
   void add(const std::string& name, const std::string& content) {
     add_entry(name, content, text_.size());
     text_ += "PK\x03\x04" + entry(name, content) + little_endian(0, 2) + name + content;
   }
-  // An entry of the directory for bytes that are there already.
+  // Adds only a directory entry, which points at bytes that are already in the archive.
   void add_entry(const std::string& name, const std::string& content, std::size_t offset) {
     directory_ += "PK\x01\x02" + little_endian(20, 2) + entry(name, content) + little_endian(0, 12) +
                   little_endian(offset, 4) + name;
@@ -47,7 +46,7 @@ class StoredZip {
   }
 
  private:
-  // What a member and its place in the directory have in common.
+  // The header fields that a member shares with its directory entry.
   static std::string entry(const std::string& name, const std::string& content) {
     const std::string size = little_endian(content.size(), 4);
     return little_endian(20, 2) + little_endian(0, 8) + little_endian(crc32_of(content), 4) + size + size +
@@ -59,7 +58,7 @@ class StoredZip {
   std::uint64_t members_ = 0;
 };
 
-// All numbers of an archive, or only the last one of each array.
+// All numbers of an archive; if not `whole`, only the last number of each array.
 std::vector<float> numbers_in(const std::string& npz, bool whole) {
   const auto file = open_array_file(source_of(npz));
   std::vector<float> numbers;
@@ -72,7 +71,8 @@ std::vector<float> numbers_in(const std::string& npz, bool whole) {
   return numbers;
 }
 
-// Reads a file of the fuzz corpus with one bit flipped in each byte: what it reads stays, or it is refused.
+// Reads a file of the fuzz corpus once per byte, with one bit of that byte flipped: the same numbers must be
+// read, or the file refused.
 template <class Refusal, class Read>
 void expect_flips_are_noticed(const std::string& name, Read read) {
   const std::string whole = corpus_file(name);
@@ -95,7 +95,7 @@ class FlippedBits : public testing::TestWithParam<bool> {};
 TEST_P(FlippedBits, OfAnNpzAreRefusedOrDoNoHarm) {
   for (const char* name : {"npz/stored", "npz/deflated"}) {
     const auto numbers = numbers_in(corpus_file(name), GetParam());
-    // A member with another name may be no array any more.
+    // If the flip changes a member's name, the member may no longer be read as an array.
     const auto numbers_if_all = [&](const std::string& npz) {
       const auto read = numbers_in(npz, GetParam());
       return read.size() == numbers.size() ? read : numbers;
@@ -131,7 +131,7 @@ std::string pickled_name(const std::string& module, const std::string& name) {
   return "c" + module + "\n" + name + "\n";
 }
 
-// A tensor of one row of two numbers, in a storage.
+// A pickled tensor with one row of two numbers in `storage`.
 std::string tensor_in(const std::string& storage) {
   const auto integer = [](std::uint64_t value) { return "J" + little_endian(value, 4); };
   const std::string place = "(" + pickled_text("storage") + pickled_name("torch", "LongStorage") +
@@ -141,7 +141,7 @@ std::string tensor_in(const std::string& storage) {
          ")RtR";
 }
 
-// A recording of SGLang with a storage of its own for each forward pass.
+// An SGLang recording with a separate storage for each forward pass.
 std::string recording_of(int passes) {
   std::string pickle = "\x80\x02}" + pickled_text("last_physical_to_logical_map") + tensor_in("map") + "s" +
                        pickled_text("records") + "](";

@@ -1,5 +1,5 @@
-// A warm layer allocates nothing on its rank's thread, whatever the routing; only the products' library does,
-// for the arguments of its calls.
+// A warm layer allocates nothing on its rank's thread, whatever the routing. Only oneDNN allocates, for the
+// arguments of its calls.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace evenkeel::testing {
 namespace {
 
-// Of the products' library, which are not the layer's.
+// Allocations inside expert calls, which are oneDNN's and not the layer's.
 std::atomic<std::int64_t> allocations_apart = 0;
 
 std::shared_ptr<const ExpertFfn> counted_apart(const ExpertShape& shape) {
@@ -27,7 +27,7 @@ std::shared_ptr<const ExpertFfn> counted_apart(const ExpertShape& shape) {
   return std::make_shared<WrappedExperts<decltype(apart)>>(shape, apart);
 }
 
-// Cases of one shape with other routings: even, hot, very hot, sparse.
+// Cases of one shape with different routings: even, hot, very hot, sparse.
 std::vector<MoeCase> routings(const ExpertShape& expert) {
   std::vector<MoeCase> cases;
   for (std::uint64_t seed = 0; seed < 48; ++seed)
@@ -49,7 +49,7 @@ std::int64_t least_budget(const MoeCase& problem, const MoeOptions& options) {
   return least;
 }
 
-// The budget is a percentage of the least one; without one, 0.
+// The last parameter is the budget in percent of the least budget; 0 means no budget.
 class Allocation
     : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool, int, int>> {};
 
@@ -65,19 +65,19 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   if (chunks > 1) {
     same.cpu().memory.recompute = Recompute::chunk;
     same.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
-    same.cpu().memory.keep_plan = true;  // so that steps that warm up lend weights
+    same.cpu().memory.keep_plan = true;  // so that warm-up steps lend weights
   }
   const std::int64_t bytes = budget > 0 ? least_budget(cases.front(), same) * budget / 100 : Arena::kNoBudget;
   run_ranks(6, [&](Communicator& comm) {
     Arena arena(Device::cpu(), bytes);
-    std::optional<StepTimeline> timeline;  // watching allocates nothing either
+    std::optional<StepTimeline> timeline;  // a timeline must not allocate either
     if (watched) timeline.emplace(arena);
     MoeOptions options = same;
     if (watched) options.cpu().on_phase = [&](const TimedPhase& phase) { timeline->add(phase); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
       TopK top_k = cases[i].top_k_of(comm.rank().value());
-      const std::size_t fewer = i * 7 % 60;  // the number of tokens changes, too
+      const std::size_t fewer = i * 7 % 60;  // the number of tokens changes as well
       top_k.tokens -= static_cast<std::int64_t>(fewer);
       top_k.experts = top_k.experts.first(static_cast<std::size_t>(top_k.tokens) * 3);
       top_k.weights = top_k.weights.first(top_k.experts.size());
@@ -85,7 +85,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
       rank.step(top_k);
     };
     for (std::size_t i = 0; i < 24; ++i) step(i);
-    rank.layer().set_planner(options.planner);  // takes all that planning needs
+    rank.layer().set_planner(options.planner);  // allocates all that planning needs
     {
       const HeapCounting counting;
       for (std::size_t i = 24; i < 48; ++i) step(i);
@@ -97,7 +97,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     }
   });
   for (std::int64_t count : allocations) EXPECT_EQ(count, 0);
-  EXPECT_GT(allocations_apart, 0) << "the count does not count";
+  EXPECT_GT(allocations_apart, 0) << "allocations are not counted";
   RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(allocations_apart / 24 / 6));
 }
 

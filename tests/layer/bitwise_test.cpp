@@ -21,7 +21,7 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   for (int round = 0; round < (kThreadsAreWatched ? 1 : 4); ++round) {
     const ExpertShape expert{between(1, 12) * 16, between(1, 10) * 8 + round, activation,
                              activation == Activation::clamped_swiglu, type};
-    const auto kept = make_cpu_expert_ffn(expert, false);  // for all runs of the round
+    const auto kept = make_cpu_expert_ffn(expert, false);  // kept alive for all runs of the round
     if (!kept->bitwise().holds) GTEST_SKIP() << kept->bitwise().reason;
     const MoeCase problem({{between(4, 40), between(1, 6), expert}, {between(60, 700)}, 2.0, 0.05}, random());
     const MoeResult expected = run(problem, {});
@@ -37,7 +37,7 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   }
 }
 
-// Elsewhere the self-test decides, and the other tests may skip.
+// On other CPUs the self-test decides, and the other tests may be skipped.
 TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "this CPU has no AVX-512";
@@ -48,7 +48,7 @@ TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
     EXPECT_TRUE(kept->bitwise().holds) << hidden << ": " << kept->bitwise().reason;
   }
 #else
-  GTEST_SKIP() << "this CPU is no x86-64";
+  GTEST_SKIP() << "this CPU is not x86-64";
 #endif
 }
 

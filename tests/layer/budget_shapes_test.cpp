@@ -1,5 +1,6 @@
-// Layers of random shapes, placements, planners and policies, in the least budget and above: kept every time,
-// with the outputs of an arena without one, to the bit, and its gradients to rounding.
+// Layers of random shapes, placements, planners and policies, under the least budget and above it. The budget
+// is always kept. Compared with a run without a budget, outputs are bitwise equal and gradients equal within
+// rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ CaseShape random_shape(Dice& dice) {
   return shape;
 }
 
-// Contiguous, or of one or several homes at random; each rank has some.
+// Contiguous homes (empty), or one or several random homes per expert; each rank has an expert.
 std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   std::vector<std::vector<int>> homes;
   const int kind = dice.below(3);
@@ -53,8 +54,8 @@ std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   return homes;
 }
 
-// All others' tokens to one expert and those of one rank elsewhere (true), or all to one expert, or as they
-// are.
+// Sends all tokens to one expert, or keeps the routing, or sends all but one rank's tokens to one expert and
+// that rank's tokens elsewhere. Returns true in the last case, if there are several ranks.
 bool route(MoeCase& problem, Dice& dice) {
   const int kind = dice.below(3);
   if (kind == 0) return false;
@@ -84,15 +85,16 @@ RunOptions random_options(const CaseShape& shape, Dice& dice) {
   return options;
 }
 
-// EVENKEEL_STORM=20 lets it blow longer, as `make test-long` does.
+// EVENKEEL_STORM=20 runs 20 times as many rounds, as `make test-long` does.
 int rounds() {
   const char* const given = std::getenv("EVENKEEL_STORM");
   const int seeds = given != nullptr ? std::stoi(given) : 1;
   return kThreadsAreWatched ? 15 : 50 * seeds;
 }
 
-// The rounds that ran in several chunks, of which some had copies, and some a rank that under plain EP
-// receives all others' tokens while its own go elsewhere, in wide rows, each more than any rounding.
+// Counts rounds that ran in several chunks: those with copies of experts, and those under plain EP in which
+// one rank received all others' tokens and sent its own away, in rows so wide that one exceeds any rounding
+// of sizes.
 struct Met {
   int copies = 0;
   int exchanged = 0;

@@ -1,5 +1,5 @@
-// Seeded routings through layers that share one arena, with several states alive: the budget is kept every
-// time, outputs are those of an arena without one, to the bit, and gradients are to rounding.
+// Random routings through layers that share one arena, with several states alive. The budget is always kept.
+// Compared with a run without a budget, outputs are bitwise equal and gradients equal within rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,25 +18,25 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int kLayers = 2;
-constexpr int kStates = 2;  // of each layer
+constexpr int kStates = 2;  // states in flight per layer
 constexpr int kTopK = 3;
 constexpr std::int64_t kMaxTokens = 160;
 
-// One step's routing: of each rank, its tokens' choices.
+// What one rank's tokens choose. A step's routing has an entry per rank.
 struct Choices {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;
 };
 using StepRouting = std::vector<Choices>;
 
-// The routing that an adversary would send: all to one expert or one rank, repeated ids, empty and ragged
-// ranks, hot spots that move from token to token, and a rank that takes all others' tokens and keeps none of
-// its own.
+// Adversarial routing: all tokens to one expert or one rank, repeated ids, ranks without tokens or with
+// different numbers of them, hot spots that move from token to token, and a rank that receives all others'
+// tokens and sends its own away.
 StepRouting adversarial(int experts, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int kind = below(8);
   const int hot = below(experts);
-  const int busy = hot * kRanks / experts;  // about the rank that has it
+  const int busy = hot * kRanks / experts;  // approximately the rank that owns `hot`
   StepRouting routing(kRanks);
   for (std::size_t r = 0; r < kRanks; ++r) {
     Choices& rank = routing[r];
@@ -49,8 +49,8 @@ StepRouting adversarial(int experts, std::mt19937& random) {
         std::int32_t id = below(experts);
         if (kind == 0) id = hot;                                                      // repeated ids
         if (kind == 1) id = (hot + i) % experts;                                      // the same experts
-        if (kind == 2) id = busy * 2 % experts + i % 2;                               // about one rank
-        if (kind == 3) id = static_cast<std::int32_t>(token * experts / kMaxTokens);  // moves
+        if (kind == 2) id = busy * 2 % experts + i % 2;                               // mostly one rank
+        if (kind == 3) id = static_cast<std::int32_t>(token * experts / kMaxTokens);  // a moving hot spot
         if (kind == 4 && below(3) > 0) id = -1;
         if (kind == 5 && below(20) > 0) id = hot;
         if (kind == 7) id = (hot + (static_cast<int>(r) == busy ? (i + 1) * experts / kRanks : 0)) % experts;
@@ -61,30 +61,30 @@ StepRouting adversarial(int experts, std::mt19937& random) {
   return routing;
 }
 
-// The tensors that all ranks' layers computed in a run of steps, in order.
+// The tensors that the layers of all ranks computed in a run, in order.
 struct Recorded {
   std::vector<std::vector<Tensor>> outputs{kRanks};
   std::vector<std::vector<Tensor>> grads{kRanks};
-  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of each layer's natives, at the end
+  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of all layers' natives, at the end
   std::int64_t peak = 0;
-  std::size_t chunks = 0;  // of all steps
+  std::size_t chunks = 0;  // sum over all steps
 };
 
 struct Policy {
   Recompute recompute = Recompute::automatic;
-  // Of an expert: with a large one, borrowed weights take much beside what is saved.
+  // The expert's sizes. Borrowed weights of a large expert take much memory compared with saved activations.
   std::int64_t hidden = 8;
   std::int64_t intermediate = 8;
   PlannerOptions::Kind planner = PlannerOptions::Kind::level;
   DataType type = DataType::f32;
-  // With many, the counts of a step take more than its rows.
+  // With many experts, the counts of a step take more memory than its rows.
   int experts = 10;
 
   bool has_small_experts() const { return intermediate == 8; }
-  // Otherwise the least budget has memory for a whole step.
+  // Under the other policies the least budget has memory for a whole step.
   bool cuts() const { return recompute == Recompute::automatic || recompute == Recompute::chunk; }
-  bool has_wide_rows() const { return hidden > 16; }  // each more than any rounding to cache lines
-  // So that no two policies meet the same routings.
+  bool has_wide_rows() const { return hidden > 16; }  // a row exceeds any rounding to cache lines
+  // Differs between policies, so that no two get the same routings.
   unsigned first_seed() const {
     return static_cast<unsigned>(recompute) + 16 * static_cast<unsigned>(planner) +
            64 * static_cast<unsigned>(type) + (has_small_experts() ? 0 : 256) +
@@ -92,7 +92,7 @@ struct Policy {
   }
 };
 
-// Of layers of unlike shapes.
+// Layers of different shapes.
 std::vector<MoeCase> problems_of(const Policy& policy) {
   std::vector<MoeCase> problems;
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -105,7 +105,7 @@ std::vector<MoeCase> problems_of(const Policy& policy) {
   return problems;
 }
 
-// Steps go to the layers in turn; backward takes the oldest or the newest state, or one is dropped.
+// The layers take the steps in turn. Backward consumes the oldest or the newest state, or a state is dropped.
 Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCase>& problems,
                  std::int64_t budget, const Policy& policy, unsigned seed) {
   Recorded result;
@@ -140,7 +140,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCas
       }
       result.outputs[rank].push_back(layers[static_cast<std::size_t>(layer)]->output());
       if (waiting.size() < kStates * kLayers) continue;
-      // One of each layer goes, so that both have memory again.
+      // One state of each layer is consumed, so that both layers have memory again.
       for (int i = 0; i < kLayers; ++i) {
         auto at = waiting.begin();
         if (random() % 2 == 0) {
@@ -152,7 +152,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCas
         }
         Waiting taken = std::move(*at);
         waiting.erase(at);
-        if (random() % 5 == 0) continue;  // dropped
+        if (random() % 5 == 0) continue;  // the state is dropped without backward
         RankLayer& its = *layers[static_cast<std::size_t>(taken.layer)];
         its.backward(std::move(taken.state), of(taken.step));
         result.grads[rank].push_back(its.grad_hidden());
@@ -160,7 +160,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCas
     }
     waiting.clear();
     if (budget == Arena::kNoBudget) {
-      EXPECT_EQ(arena.in_use_bytes(), 0);  // whether states were consumed or dropped
+      EXPECT_EQ(arena.in_use_bytes(), 0);  // states were either consumed or dropped
     }
     for (const auto& layer : layers)
       for (const auto& grads : layer->grad_experts()) result.grad_experts[rank].push_back(grads);
@@ -170,7 +170,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const std::vector<MoeCas
   return result;
 }
 
-// The least budget of all layers together: what the last of them is refused for with one byte less.
+// The least budget of all layers together. With one byte less, the last layer is refused.
 std::int64_t least_of_all(const std::vector<MoeCase>& problems, const Policy& policy) {
   std::int64_t enough = 1;
   for (int layer = 0; layer < kLayers; ++layer) try {
@@ -182,26 +182,27 @@ std::int64_t least_of_all(const std::vector<MoeCase>& problems, const Policy& po
   return enough;
 }
 
-// Of the largest gradient. In bf16 a row's gradient comes in a share of each rank that computes some of its
-// top-k, each rounded once, as is their sum: in either run by at most half a unit in the last place. That no
-// share is above the largest sum is taken for granted.
+// Tolerance of a row's gradient, relative to the largest gradient. In bf16 each rank that computes some of
+// the row's top-k sends a share. In each run, each share and their sum are rounded once, by at most half a
+// unit in the last place. This assumes that no share exceeds the largest sum.
 float row_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : 2 * (kTopK + 1) * 0x1p-8f;
 }
-// In bf16 an expert's gradient is a sum, over rows, of numbers that were rounded: one whose f32 sum was taken
-// in another order may have been rounded to its neighbour, 2^-7 of itself away. That is rare; and that the
-// largest gradient of a storm is 64 times one such term is taken for granted.
+// Tolerance of an expert's gradient. In bf16 it is a sum over rows of rounded terms. A term whose f32 sum is
+// added in a different order may round to a neighbour, which differs by 2^-7 of the term. This is rare, and
+// the tolerance assumes that the largest gradient is at least 64 times such a term.
 float expert_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : kSumRounding + 0x1p-7f / 64;
 }
 
-// EVENKEEL_STORM=20 lets it blow longer, as `make test-long` does.
+// EVENKEEL_STORM=20 runs 20 times as many seeds, as `make test-long` does.
 unsigned seeds() {
   const char* const given = std::getenv("EVENKEEL_STORM");
   return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : 1;
 }
 
-// The least budget, that with which the step is as without one, and two between, further apart the larger.
+// Four budgets in geometric progression, from the least to an ample one, under which a step runs as without
+// one.
 std::int64_t budget_of(int index, std::int64_t least, std::int64_t ample) {
   const double growth = std::max(1.0, static_cast<double>(ample) / static_cast<double>(least));
   return static_cast<std::int64_t>(static_cast<double>(least) * std::pow(growth, index / 3.0));

@@ -1,4 +1,4 @@
-// A budget is kept whatever the routing, and changes no number: outputs to the bit, gradients to rounding.
+// A budget is kept whatever the routing. It changes no output bit, and gradients only within rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,13 +44,13 @@ std::int64_t least_of(const MoeCase& problem, RunOptions options) {
   return run(problem, options).least_budget;
 }
 
-// What a run under a budget is held against: the same without one.
+// Compares runs under a budget with the same run without one.
 class Bounded {
  public:
   explicit Bounded(const MoeCase& problem, const RunOptions& options = options_of(Arena::kNoBudget, true))
       : problem_(problem), bound_(error_bound(problem, true)), whole_(run(problem, options)) {}
 
-  // The budget is kept, and the numbers are those of the run without one.
+  // Expects that the budget is kept and that the numbers equal those of the run without one.
   MoeResult expect_kept(const RunOptions& options) const {
     const MoeResult bounded = run(problem_, options);
     for (std::int64_t peak : bounded.peak_bytes)
@@ -78,7 +78,7 @@ TEST(Budget, OneByteBelowTheLeastIsRefusedAtConstructionWithTheLeast) {
   }
 }
 
-// The least of a layer that is not made.
+// The least budget, computed without constructing a layer.
 std::int64_t foretold(const MoeCase& problem, const RunOptions& options) {
   const MoeShape& shape = problem.shape().moe;
   MoeOptions of_layer;
@@ -120,7 +120,7 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicyAndAnAmpleOneMeansOneChunk) {
   }
 }
 
-// Borrowed weights and their gradients are most of it.
+// Borrowed weights and their gradients take most of the budget.
 TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
   int borrowing = 0;
   for (const bool copies : {false, true})
@@ -142,7 +142,7 @@ TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
   EXPECT_GT(borrowing, kThreadsAreWatched ? 4 : 4 * 36);
 }
 
-// Of many experts even the counts of one block may take more than a step's rows.
+// With many experts, even the counts of one block may take more memory than a step's rows.
 TEST(Budget, AtTheLeastNeedsNoSpaceForATableOfTheStep) {
   for (const bool copies : {false, true}) {
     const ExpertShape expert{16, 8, Activation::swiglu, false, DataType::f32};
@@ -162,7 +162,7 @@ TEST(Budget, AtTheLeastNeedsNoSpaceForATableOfTheStep) {
   }
 }
 
-// Equal parts do not end where blocks do, so that no rank knows exactly what is in them.
+// Equal parts do not end at block boundaries, so ranks do not know their exact contents in advance.
 TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
   const MoeCase problem = small_case(8, DataType::bf16, {900, 300, 0, 700});
   RunOptions options = options_of(kGenerous, true);
@@ -198,7 +198,8 @@ TEST(ChunkRule, GivesWayToTheBudget) {
   for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, least);
 }
 
-// As MemFine's tuning: more chunks the smaller the budget, always one of the bins while a bin is enough.
+// Like MemFine's tuning: a smaller budget gives more chunks, and their number is a bin as long as a bin
+// suffices.
 TEST(ChunkRule, OfMactTakesTheLeastBinThatIsEnough) {
   const MoeCase problem = small_case(5, DataType::f32);
   const std::int64_t least = least_of(problem, options_of(kGenerous, true));

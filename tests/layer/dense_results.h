@@ -1,4 +1,4 @@
-// A layer's results within the error bounds of the dense fp64 evaluation.
+// Checks that a layer's results are within error bounds of the dense fp64 evaluation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace evenkeel::testing {
 
-// Largest |actual - expected| / bound; infinite for what is no number.
+// The largest |actual - expected| / bound; infinity if a value is not finite.
 template <class Actual>
 double worst(const Actual& actual, const std::vector<double>& expected, const std::vector<double>& bound) {
   double largest = 0;
@@ -24,7 +24,7 @@ double worst(const Actual& actual, const std::vector<double>& expected, const st
   return largest;
 }
 
-// The results that a case should give, evaluated once for all of its runs.
+// The expected results of a case, evaluated once for all its runs.
 struct Dense {
   explicit Dense(const MoeCase& problem, bool with_backward = true)
       : backward(with_backward),
@@ -38,7 +38,7 @@ struct Dense {
   DenseResult bound;
 };
 
-// Those by token.
+// Checks the results per token.
 inline void expect_dense_tokens(const Dense& dense, const MoeResult& result, const std::string& what) {
   const auto& [backward, biases, exact, bound] = dense;
   EXPECT_LE(worst(result.output, exact.output, bound.output), 1.0) << what << ": output";
@@ -48,7 +48,7 @@ inline void expect_dense_tokens(const Dense& dense, const MoeResult& result, con
       << what << ": grad router weights";
 }
 
-// And those by expert.
+// Checks the results per token and per expert.
 inline void expect_dense_layer(const Dense& dense, const MoeResult& result, const std::string& what) {
   expect_dense_tokens(dense, result, what);
   for (std::size_t e = 0; e < dense.exact.grad_experts.size(); ++e) {
@@ -63,7 +63,7 @@ inline void expect_dense_layer(const Dense& dense, const MoeResult& result, cons
   }
 }
 
-// Shapes of a step that are ordinary.
+// Ordinary step shapes and edge cases, with names.
 struct Ordinary {
   const char* name;
   CaseShape shape;

@@ -61,7 +61,7 @@ class Bound {
   std::size_t D() const { return static_cast<std::size_t>(shape_.hidden); }
   std::size_t F() const { return static_cast<std::size_t>(shape_.intermediate); }
   std::size_t W() const { return static_cast<std::size_t>(shape_.gate_up_rows()); }
-  // From magnitudes to bounds, where no sum is of more terms.
+  // Turns magnitudes into bounds; `terms` is the length of the longest sum.
   void scale(Numbers& magnitudes, std::size_t terms) const {
     const double unit = shape_.type == DataType::f32 ? 0x1p-24 : 0x1p-8;
     for (double& magnitude : magnitudes) magnitude *= 4 * unit * std::sqrt(static_cast<double>(terms));
@@ -71,7 +71,7 @@ class Bound {
     return value(data, static_cast<std::int64_t>(i), shape_.type);
   }
 
-  // The exact value and the magnitude of each pre-activation of a token.
+  // Computes the exact value and the magnitude of each pre-activation of a token.
   void pre_activations(const ExpertWeights& weights, std::size_t token, Numbers& exact,
                        Numbers& magnitude) const {
     const void* x = problem_.hidden(static_cast<std::int64_t>(token), 1).data;
@@ -86,11 +86,11 @@ class Bound {
     }
   }
 
-  // One number of the hidden layer: its magnitude, and what backward multiplies it with.
+  // One activation h: its magnitude, and the factors that backward needs.
   struct Inner {
     double h_magnitude = 0;
     double gate_slope = 0, up_slope = 0;      // |df/dgate|, |df/dup|
-    double gate_bending = 0, up_bending = 0;  // how far pre-activation errors move the slopes
+    double gate_bending = 0, up_bending = 0;  // change of the slopes by errors of pre-activations
   };
 
   Inner inner(const Numbers& exact, const Numbers& magnitude, std::size_t i) const {

@@ -1,10 +1,10 @@
-// How far a layer's numbers may be from the dense fp64 evaluation: 4 u sqrt(K) times the sum of the terms'
-// magnitudes, u the type's unit roundoff and K the length of the longest sum behind a number: of its tensor,
-// and of gradients of weights, of its expert.
+// The allowed difference between a layer's numbers and the dense fp64 evaluation: 4 u sqrt(K) times the sum
+// of the terms' magnitudes. u is the type's unit roundoff. K is the length of the longest sum behind any
+// number of the tensor. Gradients of weights use the longest sum of their expert instead.
 //
-// Magnitudes are followed through the network to first order: a pre-activation's is sum |W| |x|; that of
-// h = f(gate, up) is |h| + |df/dgate| Gate + |df/dup| Up, and so on backward. Derivatives are differences of
-// f, so that nothing here shares a formula with what is tested.
+// Magnitudes are propagated through the network to first order. A pre-activation has magnitude sum |W| |x|;
+// h = f(gate, up) has |h| + |df/dgate| Gate + |df/dup| Up; and so on in backward. Derivatives are finite
+// differences of f, so that this code shares no formula with the code under test.
 #pragma once
 
 #include "tests/layer/moe_case.h"

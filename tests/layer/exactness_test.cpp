@@ -1,4 +1,4 @@
-// Output and all gradients are those of the dense fp64 evaluation, within the rounding of the type.
+// Output and all gradients equal the dense fp64 evaluation within the rounding of the type.
 #include <gtest/gtest.h>
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -26,7 +26,7 @@ TEST_P(Exactness, OutputAndGradientsAreDenseOnesForEveryPlanner) {
     for (auto& count : tokens) count = between(0, 120);
     const MoeCase problem({{between(3, 20), between(1, 5), expert}, tokens, 2.0, 0.05}, random());
     const Dense dense(problem);
-    const auto kept = make_cpu_expert_ffn(expert, true);  // for all runs of the round
+    const auto kept = make_cpu_expert_ffn(expert, true);  // kept alive for all runs of the round
     for (PlannerOptions::Kind kind : kPlanners) {
       PlannerOptions planner{kind, 1000, between(1, 20), 0};
       if (kind == PlannerOptions::Kind::level && round % 2 == 0)

@@ -1,5 +1,5 @@
-// A rank that fails or falls silent anywhere in a step ends it on every rank, soon, with the error that names
-// it, and leaves nothing in any arena.
+// If a rank fails or falls silent anywhere in a step, the step soon ends on every rank with an error that
+// names that rank, and no arena holds any buffers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,10 +23,10 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
-// The seconds that are "soon" on a machine that others use as well.
+// The seconds that count as "soon" on a shared machine.
 constexpr double kSoon = 5;
-// Short where a rank falls silent; where one throws, far beyond soon: that it threw must not need the
-// deadline.
+// Deadlines: short if a rank falls silent; far beyond kSoon if a rank throws, because its error must be
+// reported without waiting for the deadline.
 constexpr double kDeadline = 0.4;
 constexpr double kFarDeadline = 6 * kSoon;
 
@@ -49,9 +49,9 @@ MoeOptions lending(int chunks) {
 }
 
 struct Ending {
-  int peer = -2;  // -2: the rank met no CommError
+  int peer = -2;  // -2: no CommError was thrown on the rank
   std::string what;
-  std::string later;  // what a further call says
+  std::string later;  // the error message of a later call
   std::int64_t in_use_bytes = -1;
 };
 
@@ -61,7 +61,7 @@ struct Outcome {
   double seconds = 0;
 };
 
-// Steps until something ends them. `options_of` says how a rank's layer is made.
+// Runs steps until an error ends them. `options_of` gives the options of a rank's layer.
 template <class OptionsOf>
 Outcome outcome_of(const Fault& fault, int faulty_rank, const OptionsOf& options_of) {
   static const auto kept = make_cpu_expert_ffn(kExpert, true);
@@ -97,13 +97,13 @@ Outcome outcome_of(const Fault& fault, int faulty_rank, const OptionsOf& options
   return outcome;
 }
 
-// The fault is in the messages of one rank.
+// Injects the fault into one rank's communication.
 Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks) {
   return outcome_of(fault, faulty_rank, [&](RankId) { return lending(chunks); });
 }
 
-// The fault is in what one rank computes: `what` throws when it is called for the `at`th time. It is a
-// function of the experts, or "on_phase".
+// Injects the fault into one rank's computation: `what` throws at its `at`th call. `what` is a function of
+// the experts or "on_phase".
 Outcome outcome_where_computing_fails(std::string_view what, int at, RankId failing, int chunks) {
   return outcome_of({.operation = "never"}, -1, [&](RankId rank) {
     MoeOptions options = lending(chunks);
@@ -132,7 +132,7 @@ std::ostream& operator<<(std::ostream& out, const Place& place) {
   return out << place.operation << " number " << place.at << ", " << place.chunks << " chunks";
 }
 
-// Weights are received, then sent: forward's operations are 1 and 2, backward's 3 and 4.
+// "weight transfer" first receives weights, then sends: operations 1 and 2 in forward, 3 and 4 in backward.
 constexpr Place kPlaces[] = {{"agreement", 1},
                              {"split", 1},
                              {"counts", 1},
@@ -157,8 +157,8 @@ constexpr Place kPlaces[] = {{"agreement", 1},
                              {"combine gradients", 1, 4},
                              {"combine gradients", 6, 4}};
 
-// On every rank, soon: the failing one with its own error, the others with one that names it and says why,
-// and any further call of a layer with the same.
+// Every rank must end soon: the failing rank with its own error, the others with an error that names it and
+// contains its message. Later calls of a layer must report the same message.
 void expect_told(const Outcome& outcome, const std::string& message, int failing) {
   EXPECT_EQ(outcome.thrown, message);
   EXPECT_LT(outcome.seconds, kSoon);
@@ -225,7 +225,7 @@ TEST_P(ALayer, OutlastsADelayShorterThanTheDeadline) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, ALayer, ::testing::ValuesIn(kPlaces));
 
-// Weights are prepared when a layer is made.
+// Weights are prepared when a layer is constructed.
 constexpr Place kComputing[] = {
     {"prepare", 1},    {"prepare", 3},     {"forward", 1},     {"forward", 4},     {"backward", 1},
     {"backward", 3},   {"on_phase", 1},    {"on_phase", 7},    {"forward", 1, 4},  {"forward", 3, 4},

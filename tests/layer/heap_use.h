@@ -1,5 +1,5 @@
-// The memory that the heap gives to the calling thread. Linking this file replaces malloc and its kin for the
-// whole program, so operator new, C code and libraries are all counted.
+// The heap memory that the calling thread uses. Linking this file replaces malloc and related functions for
+// the whole program, so operator new, C code and libraries are all counted.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace evenkeel::testing {
 struct HeapUse {
   bool counting = false;
   std::int64_t allocations = 0;
-  std::int64_t live_bytes = 0;  // given less given back, while counting
+  std::int64_t live_bytes = 0;  // allocated minus freed bytes, while counting
   std::int64_t peak_bytes = 0;
 };
 
-// Of this thread.
+// The counters of the calling thread.
 HeapUse& heap_use();
 
-// Counts while it lives; what was counted before stays.
+// Counts during its lifetime, on top of earlier counts.
 class HeapCounting {
  public:
   explicit HeapCounting(bool counting = true) : before_(heap_use().counting) {

@@ -1,4 +1,4 @@
-// The least budget of layers with the CPU's products, beside what nobody can do without.
+// The least budget of CPU layers, compared with a lower bound.
 #include "evenkeel/budget/least_budget.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-// Elements of one row that products over whole rows, one after the other, read at one time.
+// Elements of one row that products read at a time, if they run one after the other over whole rows.
 struct RowOperands {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -21,9 +21,9 @@ RowOperands operands_of(const ExpertShape& expert) {
   return {expert.intermediate, expert.intermediate + expert.gate_up_rows()};
 }
 
-// Numbers of 4 bytes that say where rows and results go: how many rows and positions come from each rank and
-// go to it; of each position, which row it reads and where its result goes; of each of the rank's choices,
-// where its result is. Backward, besides, each position's router weight and that one's gradient.
+// Four-byte numbers that say where rows and results go: the rows and positions received from and sent to each
+// rank, the input row and the output row of each position, and the place of the result of each choice of the
+// rank. Backward adds each position's router weight and its gradient.
 struct PassNumbers {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -34,10 +34,11 @@ PassNumbers numbers_of(const ChunkShape& chunk) {
   return {forward, forward + 2 * positions};
 }
 
-// Chunks have a token of each rank, and all the others' may go to one. Forward it holds their rows and k
-// results a token, of its own token as well, if that stays; backward as many rows, their gradients, and those
-// that it computes, in f32, and its own, if its token stays, or else memory for what comes home; in f32 its
-// own are added up where the caller wants them. Whoever waits for backward holds the choices.
+// A chunk has one token of each rank, and one rank may compute all of them. In forward that rank holds the
+// others' rows and k results per token, also for its own token if that stays. In backward it holds those
+// rows, the incoming gradients, and the f32 gradients that it computes; also its own token's gradient if the
+// token stays, otherwise memory for the gradients that return. With f32, its own gradient is added up in the
+// caller's tensor. Each state that waits for backward holds its choices.
 std::int64_t lower_bound(const BudgetShape& shape, const RowOperands& operands,
                          const PassNumbers& numbers = {}) {
   const ChunkShape& chunk = shape.chunk;
@@ -68,7 +69,7 @@ BudgetShape shape_of(const ExpertShape& expert, const ExpertFfn& ffn, int ranks,
 struct Width {
   int hidden, intermediate;
 };
-// check(expert, shape) for layers of these widths, in both types, forward and with backward.
+// Calls check(expert, shape) for layers of these widths, in both types, with and without backward.
 template <class Check>
 void for_each_layer(std::initializer_list<Width> widths, const Check& check) {
   for (DataType type : {DataType::f32, DataType::bf16})
@@ -81,7 +82,7 @@ void for_each_layer(std::initializer_list<Width> widths, const Check& check) {
     }
 }
 
-// Not below the bound, and above by at most a share of it.
+// Expects the least budget to be at least `bound` and at most 1/`share` above it.
 void expect_within(const BudgetShape& shape, std::int64_t bound, std::int64_t share) {
   EXPECT_GE(least_budget(shape), bound);
   EXPECT_LE(least_budget(shape), bound + bound / share)
@@ -94,7 +95,7 @@ TEST(LeastBudgetOfALayer,
      IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeedAndATenthOfWhatManyRowsNeedAlone) {
   for_each_layer({{768, 768}, {1536, 768}, {2048, 1024}, {1024, 512}},
                  [](const ExpertShape& expert, const BudgetShape& shape) {
-                   // All but the tables of a chunk.
+                   // The bound counts everything but the tables of a chunk.
                    expect_within(shape, lower_bound(shape, operands_of(expert)), 20);
                    const bool many_rows = shape.chunk.num_ranks >= 8 && shape.chunk.top_k >= 4;
                    if (shape.chunk.with_backward && many_rows)
@@ -102,8 +103,8 @@ TEST(LeastBudgetOfALayer,
                  });
 }
 
-// Their rows take little beside the counts of a step, which then need not be gathered in blocks; and numbers
-// weigh more.
+// Narrow rows are small compared with the counts of a step, which then need not be gathered in blocks. Index
+// numbers take a larger share.
 TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATenth) {
   for_each_layer({{128, 64}, {128, 128}, {256, 256}, {512, 256}},
                  [](const ExpertShape& expert, BudgetShape shape) {
@@ -115,7 +116,7 @@ TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATenth) {
                  });
 }
 
-// The products that are fastest would take more than all else together.
+// The workspace of the fastest products would be larger than everything else together.
 TEST(LeastBudgetOfALayer, HasNoSpaceForProductsOfManyRows) {
   const ExpertShape expert{768, 768, Activation::swiglu, false, DataType::f32};
   const auto ffn = make_cpu_expert_ffn(expert, true);

@@ -1,4 +1,4 @@
-// The memory that a step holds is in the arena, and hardly more of it is held when routing collapses.
+// A step's memory is in the arena, and hardly grows when routing collapses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ MoeCase case_of(const char* workload) {
 
 struct Peak {
   std::int64_t arena = 0;
-  std::int64_t heap = 0;  // during the first step, outside the arena
+  std::int64_t heap = 0;  // bytes outside the arena during the first step
 };
 
 std::vector<Peak> measure(const char* workload, PlannerOptions::Kind kind, bool backward,
@@ -56,7 +56,7 @@ std::vector<Peak> measure(const char* workload, PlannerOptions::Kind kind, bool 
   return peaks;
 }
 
-// By rank; each is measured once.
+// The peaks by rank; each combination is measured once.
 const std::vector<Peak>& peaks_of(const std::string& workload, PlannerOptions::Kind kind, bool backward) {
   static std::map<std::tuple<std::string, PlannerOptions::Kind, bool>, std::vector<Peak>> measured;
   std::vector<Peak>& peaks = measured[{workload, kind, backward}];
@@ -74,12 +74,12 @@ TEST_P(Memory, OfTheFirstStepIsInTheArenaButForTwoPercent) {
   const auto [kind, backward] = GetParam();
   for (const char* workload : {"balanced", "concentrated:0.95:1"})
     for (const Peak& peak : peaks_of(workload, kind, backward)) {
-      EXPECT_GT(peak.heap, 0) << "the count does not count";
+      EXPECT_GT(peak.heap, 0) << "heap bytes are not counted";
       EXPECT_LE(static_cast<double>(peak.heap), 0.02 * static_cast<double>(peak.arena)) << workload;
     }
 }
 
-// How much larger the worst rank's peak is when nearly all goes to one expert.
+// The worst rank's peak when nearly all tokens go to one expert, relative to balanced routing.
 double growth(PlannerOptions::Kind kind, bool backward) {
   return static_cast<double>(worst(peaks_of("concentrated:0.95:1", kind, backward))) /
          static_cast<double>(worst(peaks_of("balanced", kind, backward)));
@@ -96,14 +96,14 @@ TEST_P(MemoryOfTheWorstRank, GrowsByAtMost15PercentWhenNearlyAllGoesToOneExpert)
   EXPECT_LE(level, 1.15);
 }
 
-// Without which the bound above would say nothing.
+// Shows that the bound above is not trivial.
 TEST_P(MemoryOfTheWorstRank, MultipliesWhereNothingIsMoved) {
   const double ep = growth(PlannerOptions::Kind::ep, GetParam());
   RecordProperty("ep", std::to_string(ep));
   EXPECT_GT(ep, 2.0);
 }
 
-// As docs/budget.md has it: sums over blocks, and chunks.
+// The bytes stated in docs/budget.md: sums over blocks, and chunks.
 TEST(MemoryOfPlanning, WithinABudgetIsSoManyBytesForEachRankAndExpertAndToken) {
   const std::int64_t bytes = 400 * kRouting.num_ranks * kRouting.num_experts + 200 * kRouting.tokens_per_rank;
   constexpr std::int64_t kAnyStep = 64 << 10;

@@ -106,7 +106,7 @@ std::vector<ExpertWeights> MoeCase::weights_of(std::span<const ExpertId> experts
 DenseResult MoeCase::dense(bool backward) const {
   DenseResult dense = evaluate_dense(shape_.moe.expert, weights_, hidden(0, all_tokens()), top_k(),
                                      backward ? grad_output(0, all_tokens()) : ConstRows{});
-  // So that what should be zeros is compared as well.
+  // Fills missing gradients with zeros, so that expected zeros are compared as well.
   const ExpertShape& expert = shape_.moe.expert;
   const auto fill = [](std::vector<double>& numbers, std::int64_t count) {
     if (numbers.empty()) numbers.resize(static_cast<std::size_t>(count));

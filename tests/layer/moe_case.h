@@ -13,7 +13,7 @@
 
 namespace evenkeel::testing {
 
-// ThreadSanitizer makes a step some ten times as long, so that one round has to do there.
+// ThreadSanitizer makes a step about ten times slower, so tests run fewer rounds under it.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadsAreWatched = true;
 #else
@@ -44,7 +44,7 @@ Tensor random_tensor(std::int64_t count, DataType type, float scale, std::mt1993
 struct CaseShape {
   MoeShape moe;
   std::vector<std::int64_t> tokens;  // by rank
-  double skew = 1.0;                 // of the experts' popularity: 0 even, larger hotter
+  double skew = 1.0;                 // skew of the experts' popularity; 0: even
   double no_expert = 0.0;            // share of ids that are -1
 };
 
@@ -55,7 +55,7 @@ class MoeCase {
   const CaseShape& shape() const { return shape_; }
   int ranks() const { return static_cast<int>(shape_.tokens.size()); }
   std::int64_t all_tokens() const { return begin_.back(); }
-  // All ranks' tokens in order; or one rank's.
+  // The tokens of all ranks in order, or those of one rank.
   TopK top_k() const { return top_k(0, all_tokens()); }
   TopK top_k_of(int rank) const { return top_k(begin_[at(rank)], begin_[at(rank) + 1]); }
   std::span<const ExpertWeights> weights() const { return weights_; }
@@ -65,9 +65,9 @@ class MoeCase {
     return rows(grad_output_, first, count);
   }
   std::int64_t first_token(int rank) const { return begin_[at(rank)]; }
-  // The same tokens dealt to another number of ranks, as evenly as they go.
+  // The same tokens, dealt as evenly as possible to a different number of ranks.
   MoeCase dealt_to(int ranks) const;
-  // Ids may be set for special cases.
+  // Mutable, for tests of special cases.
   std::vector<std::int32_t>& ids() { return ids_; }
 
   DenseResult dense(bool backward) const;
@@ -101,7 +101,7 @@ struct MoeResult {
 struct RunOptions {
   PlannerOptions planner{PlannerOptions::Kind::ep};
   bool backward = false;
-  int steps = 1;                        // the same step again; gradients of weights are those of one
+  int steps = 1;                        // repeats of the step; weight gradients are of a single one
   std::vector<std::vector<int>> homes;  // empty: contiguous
   std::int64_t budget = Arena::kNoBudget;
   MemoryOptions memory = {};

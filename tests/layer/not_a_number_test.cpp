@@ -1,4 +1,4 @@
-// A value in one token that is no number stays in that token, and in the gradients of its experts.
+// A NaN or infinity in one token affects only that token and the gradients of its experts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<float> values_of(const Tensor& tensor) {
   return values;
 }
 
-// The first token of rank 0 has one element that is none.
+// One element of rank 0's first token is not a finite number.
 class TokenThatIsNone : public ::testing::TestWithParam<Activation> {};
 
 TEST_P(TokenThatIsNone, LeavesAllOthersAsTheyAreForwardAndBackward) {

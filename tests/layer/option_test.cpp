@@ -1,5 +1,5 @@
-// The arguments that a layer refuses, with which words, and that its states may be used in any order or not
-// at all.
+// The arguments that a layer refuses and the error messages; its states may be consumed in any order or
+// dropped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ const MoeCase& small_problem() {
   return made;
 }
 
-// The message that each rank threw, by rank, after its type's name.
+// The error thrown on each rank, as "type: message".
 std::vector<std::string> errors_of(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> errors(3);
   const auto noting = [&](Communicator& comm) {
@@ -42,7 +42,7 @@ std::vector<std::string> errors_of(const std::function<void(Communicator&)>& bod
 using Homes = std::vector<std::vector<int>>;
 using Change = std::function<void(MoeShape&, Homes&, MoeOptions&)>;
 
-// Where the change is made on one rank, or on all.
+// The errors of constructing a layer with `change` made on one rank, or on all.
 std::vector<std::string> construction_errors(const Change& change, int only_rank = -1) {
   return errors_of([&](Communicator& comm) {
     MoeShape shape = kShape;
@@ -55,7 +55,7 @@ std::vector<std::string> construction_errors(const Change& change, int only_rank
   });
 }
 
-// All ranks see the same, but the first to throw may end the others before they do.
+// All ranks find the same mismatch, but the first rank to throw may end the others before they throw it.
 auto is_mismatch(const char* what, int rank) {
   const std::string why =
       std::string(what) + ": rank " + std::to_string(rank) + " has another value than rank 0";
@@ -109,8 +109,8 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
                 Arena arena(Device::cpu(), kBudget);
                 RankLayer first(small_problem(), comm, arena);
                 const ForwardState kept = first.forward();
-                // As many states as the budget has memory for, but for what is kept.
-                constexpr std::int64_t kStateBytes = 12 * 2 * 8;  // tokens, choices, an id and a weight
+                // As many states as the budget would have memory for without the kept state.
+                constexpr std::int64_t kStateBytes = 12 * 2 * 8;  // tokens x choices x (id and weight)
                 MoeOptions options;
                 options.states_in_flight =
                     static_cast<int>((kBudget - first.layer().least_budget()) / kStateBytes);
@@ -150,7 +150,7 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
   expect([](MoeShape& shape, Homes&, MoeOptions&) { shape.expert.hidden = 0; }, "hidden");
 }
 
-// One rank does something wrong with its layer; its own error, and that the others hear of it, is returned.
+// Rank 1 misuses its layer. Checks that the other ranks get its message, and returns rank 1's error.
 std::string error_of_rank_1(const std::function<void(RankLayer&)>& wrong, MoeOptions options = {}) {
   const std::vector<std::string> errors = errors_of([&](Communicator& comm) {
     Arena arena(Device::cpu());
@@ -166,14 +166,14 @@ std::string error_of_rank_1(const std::function<void(RankLayer&)>& wrong, MoeOpt
   return errors[1];
 }
 
-// The error of rank 1 says all of these.
+// Expects rank 1's error to contain all of `says`.
 void expect_refused(const std::function<void(RankLayer&)>& wrong, const std::vector<std::string>& says,
                     const MoeOptions& options = {}) {
   const std::string error = error_of_rank_1(wrong, options);
   for (const std::string& part : says) EXPECT_THAT(error, HasSubstr(part));
 }
 
-// Forward of rank 1's nine tokens with something changed.
+// Expects forward of rank 1's nine tokens to be refused after `change`.
 void expect_forward_refused(const std::function<void(ConstRows&, TopK&, Rows&)>& change,
                             const std::vector<std::string>& says) {
   expect_refused(
@@ -296,7 +296,8 @@ TEST(MoeLayerBackward, IsRefusedByALayerThatWasMadeWithoutIt) {
                  options);
 }
 
-// Several in flight, consumed in another order: each must give the gradients that its own step gives alone.
+// Several states in flight are consumed in a different order. Each must give the gradients of its own step
+// alone.
 TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
   std::vector<MoeCase> cases;
   for (std::uint64_t seed = 0; seed < 4; ++seed)
@@ -322,10 +323,10 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
   });
 }
 
-// The first state goes when the second is there, so that what is left is in two pieces, neither of which
-// holds all of the third: some of it is computed again.
+// The first state is consumed after the second was made. Free memory then is in two pieces, neither large
+// enough for the whole third state, so that some of it is recomputed.
 TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereSpaceIsInPieces) {
-  const std::vector<std::int32_t> ids(2 * 400, 0);  // all to one expert
+  const std::vector<std::int32_t> ids(2 * 400, 0);  // all choose one expert
   const std::vector<float> weights(ids.size(), 0.5f);
   const MoeCase large({kShape, {400, 400, 400}, 0.0, 0.0}, 1);
   const auto top_k = [&](std::int64_t tokens) { return TopK{400, 2, ids, weights}.part(0, tokens); };

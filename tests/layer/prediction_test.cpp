@@ -1,5 +1,5 @@
-// What a step takes of the arena is known before it runs, of the table that ranks gather before they plan.
-// That it is known to the byte once rows are dealt: tests/sim/replay_test.cpp.
+// The arena bytes of a step are predicted before it runs, from the table that ranks gather before they plan.
+// tests/sim/replay_test.cpp shows that they are known to the byte once rows are dealt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,9 +48,9 @@ Measured measure(const StepSetup& setup) {
   return measured;
 }
 
-// One step's bytes, from its plan, its chunks and the table of blocks, in which chunks then end. The table
-// says nothing of tokens that go to a rank for a split expert and for another one: each is taken to be a row
-// of its own.
+// Predicts one step's bytes from its plan, its chunks and the table of blocks; chunks end at block
+// boundaries. If a token goes to a rank for a split expert and for another expert, the table does not show
+// that they share a row, so two rows are counted.
 class Prediction {
  public:
   Prediction(const StepSetup& setup, const Measured& measured)
@@ -113,7 +113,7 @@ class Prediction {
     return loads;
   }
 
-  // The loads of the part that is computed again, in as many equal parts as the rule says.
+  // The loads of the part that is recomputed, in as many equal parts as the rule says.
   std::vector<RankLoads> rest_loads(const Chunk& first) const {
     RoutedStep rest = step_;
     for (auto& ids : rest.ids) {
@@ -145,13 +145,13 @@ MoeOptions options_of(PlannerOptions::Kind kind, Recompute recompute, std::int64
   options.planner = {kind, 1000, 8, 1000};
   options.cpu().memory.recompute = recompute;
   if (chunks > 1) options.cpu().memory.rule = {ChunkRule::Kind::equal, chunks, {}};
-  // Transfers are taken to be free, so that no spilled plan is given up in backward unseen.
+  // Transfers cost nothing, so that backward never silently drops a spilled plan.
   options.cpu().memory.cost.link_bytes_per_second = 1e30;
   options.cpu().memory.cost.weight_bytes_per_second = 1e30;
   return options;
 }
 
-// No less, and no more than `slack`, a share, above.
+// Expects predictions that are at least the measured peaks, and above them by at most the share `slack`.
 void expect_predicted(const std::vector<Peaks>& measured, const std::vector<Peaks>& predicted,
                       double slack = 0) {
   for (std::size_t rank = 0; rank < measured.size(); ++rank)
@@ -166,7 +166,7 @@ void expect_predicted(const std::vector<Peaks>& measured, const std::vector<Peak
 
 using Kind = PlannerOptions::Kind;
 
-// Of shape, experts and their order of work, the others.
+// Shapes, activations and types that tests/sim/replay_test.cpp does not cover.
 constexpr ExpertShape kOtherExperts[] = {{48, 120, Activation::clamped_swiglu, true, DataType::f32},
                                          {160, 24, Activation::clamped_swiglu, true, DataType::bf16},
                                          {40, 72, Activation::gelu, false, DataType::bf16},
@@ -174,7 +174,7 @@ constexpr ExpertShape kOtherExperts[] = {{48, 120, Activation::clamped_swiglu, t
 
 class PredictedOf : public ::testing::TestWithParam<std::tuple<ExpertShape, Kind>> {
  protected:
-  // Steps of three and six ranks, each in one chunk and in `chunks`.
+  // Runs steps on three and on six ranks, each in one chunk and in `chunks`.
   void expect_steps_predicted(std::initializer_list<Recompute> policies, std::int64_t chunks,
                               std::uint64_t seed) const {
     const auto [expert, kind] = GetParam();
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, PredictedOf,
                          ::testing::Combine(::testing::ValuesIn(kOtherExperts),
                                             ::testing::Values(Kind::ep, Kind::least_loaded, Kind::level)));
 
-// Where tokens have many experts to choose from, they seldom go to a rank twice.
+// With many experts, a token seldom goes twice to the same rank, so the prediction is closer.
 TEST(PredictedOfManyExperts, ThePeakIsKnownBeforeAnythingIsDealtAndNearer) {
   const ExpertShape expert{64, 64, Activation::swiglu, false, DataType::f32};
   const std::vector<std::int64_t> tokens(8, 500);

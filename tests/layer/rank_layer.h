@@ -1,5 +1,5 @@
-// One rank's layer of a MoeCase, with memory for its output and gradients: a step at a time, for tests that
-// look at steps rather than at numbers.
+// One rank's layer of a MoeCase, with memory for its output and gradients. Runs single steps, for tests about
+// steps rather than numbers.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ class RankLayer {
   RankLayer(const MoeCase& problem, Communicator& comm, Arena& arena, MoeOptions options = {});
 
   MoeLayer& layer() { return layer_; }
-  // The case's own choices of this rank; others may be given, of as many tokens or fewer.
+  // The case's choices on this rank. The functions below also take other choices, with at most as many
+  // tokens.
   TopK top_k() const { return problem_.top_k_of(rank_); }
 
   ForwardState forward() { return forward(top_k()); }
@@ -33,7 +34,7 @@ class RankLayer {
   MoeGradients gradients(std::int64_t tokens);
   const Tensor& output() const { return output_; }
   const Tensor& grad_hidden() const { return grad_hidden_; }
-  // By native expert.
+  // Gradients by native expert.
   const std::vector<std::vector<float>>& grad_experts() const { return grad_experts_; }
 
  private:
@@ -45,7 +46,7 @@ class RankLayer {
   MoeLayer layer_;
   Tensor output_, grad_hidden_;
   std::vector<float> grad_router_weights_;
-  std::vector<std::vector<float>> grad_experts_;  // all tensors of an expert, one behind the other
+  std::vector<std::vector<float>> grad_experts_;  // [native expert]: all its tensors joined
   std::vector<ExpertGradients> gradients_;
 };
 

@@ -1,4 +1,4 @@
-// Gradients of two runs, to rounding.
+// Compares the gradients of two runs within rounding.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 
 namespace evenkeel::testing {
 
-// Of the largest of many f32 sums, by which one may be off where its terms are added in another order.
+// Error of one of many f32 sums whose terms are added in a different order, relative to the largest sum.
 inline constexpr float kSumRounding = 2e-5f;
 
-// To `rounding` of the largest.
+// Expects differences of at most `rounding` times the largest value.
 template <class Numbers>
 void expect_close(const Numbers& a, const Numbers& b, float rounding = kSumRounding) {
   ASSERT_EQ(a.size(), b.size());
@@ -22,7 +22,7 @@ void expect_close(const Numbers& a, const Numbers& b, float rounding = kSumRound
   for (decltype(b.size()) i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), rounding * largest) << i;
 }
 
-// `bound` is error_bound() of the case, which each of both may be off.
+// `bound` is error_bound() of the case: the allowed error of each run.
 inline void expect_same_gradients(const MoeResult& a, const MoeResult& b, const DenseResult& bound) {
   for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
     ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),

@@ -1,5 +1,4 @@
-// A step's timeline shows every phase and every byte of the arena at every moment, and watching changes
-// nothing.
+// A step's timeline shows every phase and every arena byte at every moment, and recording it changes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,10 +22,10 @@ namespace {
 using Kind = PlannerOptions::Kind;
 
 constexpr std::int64_t kAmple = std::int64_t{1} << 30;
-constexpr std::int64_t kLeast = 0;      // whatever the layer's least budget is
-constexpr std::int64_t kSomeKept = -2;  // one at which some chunks are kept
+constexpr std::int64_t kLeast = 0;      // stands for the layer's least budget
+constexpr std::int64_t kSomeKept = -2;  // stands for a budget at which some chunks are kept
 
-// Under which it pays to keep what there is memory for.
+// Products so slow that it pays to keep all that fits in memory.
 constexpr Machine kSlowProducts = {.flops_per_second = 1e7, .chunk_seconds = 0};
 
 struct Setting {
@@ -48,13 +47,13 @@ struct Watched {
   std::int64_t peak = 0;
   std::int64_t in_use_before = 0;
   std::int64_t in_use_after = 0;
-  // By pass, as the layer's statistics say.
+  // By pass (true: backward), from the layer's statistics.
   std::map<bool, int> chunks;
   std::map<bool, std::array<double, kPhases>> cpu_seconds;
   std::int64_t least_budget = 0;
 };
 
-// The second step of each rank, with or without a timeline.
+// Records the second step of each rank, with or without a timeline.
 std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Setting& setting,
                                  bool with_timeline) {
   std::vector<Watched> watched(static_cast<std::size_t>(problem.ranks()));
@@ -94,7 +93,7 @@ std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Settin
   return watched;
 }
 
-// When a buffer was lent; none: before the record began.
+// When a buffer was lent; empty if before the record began.
 std::optional<StepMoment> moment_of(const StepRecord& record, const StepRecord::Lent& lent) {
   if (lent.begin == 0) return std::nullopt;
   const double lent_at = record.seconds[lent.begin];
@@ -102,7 +101,7 @@ std::optional<StepMoment> moment_of(const StepRecord& record, const StepRecord::
   return std::prev(after)->moment;
 }
 
-// Whether a rank kept some of a step's chunks and dispatched the others again.
+// True if a rank kept some of a step's chunks and dispatched the others again.
 bool keeps_some(const Watched& step) {
   const auto is_held = [&](const StepRecord::Lent& lent) {
     const auto moment = moment_of(step.record, lent);
@@ -116,7 +115,8 @@ bool keeps_some(const Watched& step) {
          std::ranges::any_of(step.record.buffers, is_dispatched_again);
 }
 
-// The bytes that a CPU's products take decide at which budget a rank keeps some chunks and not the others.
+// Searches for a budget at which a rank keeps only some chunks. It depends on the bytes that this CPU's
+// products take.
 Setting keeping_some(const MoeCase& problem, Kind kind, Setting setting) {
   for (setting.budget = 250000; setting.budget > 150000; setting.budget -= 10000)
     if (std::ranges::any_of(second_step(problem, kind, setting, true), keeps_some)) break;
@@ -131,7 +131,7 @@ Setting settled(const MoeCase& problem, Kind kind, Setting setting) {
   return setting;
 }
 
-// Each is run once.
+// A setting with its recorded steps; each setting is run once.
 struct Case {
   Setting setting;
   std::vector<Watched> steps;  // by rank
@@ -262,7 +262,7 @@ TEST_P(Timeline, AddsUpToTheCpuTimeOfEveryPhase) {
   }
 }
 
-// Without which the cases would be fewer than they seem.
+// Checks that the settings really differ.
 TEST_P(Timeline, IsOfStepsThatAreCutWhereTheBudgetIsSmall) {
   const Watched& step = steps_.front();
   const bool small = setting_.budget == step.least_budget || setting_.name == std::string("some_kept");

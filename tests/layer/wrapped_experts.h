@@ -1,4 +1,4 @@
-// The CPU's experts with something around each call that computes.
+// CPU experts with a function wrapped around each computing call.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::testing {
 
-// Calls around(what, call) in place of call(); `what` is the function's name.
+// Calls around(what, call) instead of call(); `what` is the function's name.
 template <class Around>
 class WrappedExperts final : public ExpertFfn {
  public:

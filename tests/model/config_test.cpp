@@ -1,4 +1,4 @@
-// A model by its config.json: sizes, weights, notes, and values that it may not have.
+// Models described by config.json: sizes, weights, notes, and refused values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string config_path(const std::string& name) {
   return repository_file("tests/data/configs/" + name + ".json");
 }
 
-// With some keys changed; null takes one away.
+// A model's config with some keys changed; null removes a key.
 Json config(const std::string& name, const std::string& keys = "{}") {
   Json json = Json::parse(read_text(config_path(name)));
   json.merge_patch(Json::parse(keys));
@@ -31,7 +31,7 @@ ModelDescription read(const Json& json) {
   return read_model_description(source_of(json.dump()));
 }
 
-// The message, and the key that it is about.
+// Expects an error whose message contains `part` and whose key is `where`.
 void expect_refused(const Json& json, const std::string& where, const std::string& part) {
   try {
     read(json);
@@ -74,11 +74,11 @@ TEST(ModelConfig, PublishedModelsHaveTheTotalsThatTheirMakersState) {
       {"glm-4.7-flash", 29'943'393'920},       // 30B
       {"glm-5", 743'911'218'432},              // 744B
       {"minimax-m2", 228'689'764'864},         // 230B
-      {"llama-4-scout", 107'769'861'120},      // 109B, with its tower for images
+      {"llama-4-scout", 107'769'861'120},      // 109B, with its image tower
       {"gemma-4-26b-a4b", 25'233'141'790},     // 25.2B
       {"ernie-4.5-21b-a3b", 21'825'437'888},   // 21B
       {"kimi-k2", 1'026'408'232'448},          // 1T
-      {"kimi-k2.5", 1'026'408'232'448}};       // 1T, the language model alone
+      {"kimi-k2.5", 1'026'408'232'448}};       // 1T, the language model only
   for (const auto& [name, total] : published) {
     const ModelDescription model = read_model_description(config_path(name));
     EXPECT_EQ(model.parameters(), total) << name;
@@ -112,7 +112,7 @@ TEST(ModelConfig, KeysThatAFamilyNeedsAreNamedWhenTheyAreMissing) {
 TEST(ModelConfig, ValuesThatNoModelHasAreRefused) {
   struct Wrong {
     const char* config;
-    const char* keys;  // changed to this
+    const char* keys;  // the changed keys, as JSON
     const char* where;
     const char* part;
   };

@@ -1,4 +1,4 @@
-// Which layers have experts by a config.json, and what of it is refused.
+// Which layers have experts according to a config.json, and which configs are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ ModelLayers layers_by(const Json& json) {
   return read_model_layers(source_of(json.dump()));
 }
 
-// A model of six layers with these keys as well.
+// The config of a six-layer model with additional keys.
 Json six_layers(const Json& keys) {
   Json json = {{"num_hidden_layers", 6}, {"num_experts", 8}};
   json.update(keys);
@@ -69,7 +69,7 @@ TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   expect({{"mlp_layer_types", {"hash_moe", "moe", "moe", "moe", "moe", "moe"}}}, {0, 1, 2, 3, 4, 5});
   expect({{"num_dense_layers", 4}}, {4, 5});
   expect({{"moe_layer_frequency", 3}}, {2, 5});
-  // Attention among the blocks says nothing of experts.
+  // Which blocks are attention does not determine which layers have experts.
   const Json attention = {"mamba", "attention", "mamba", "attention", "mamba", "attention"};
   expect({{"layers_block_type", attention}, {"first_k_dense_replace", 3}}, {3, 4, 5});
   expect({{"layer_types", attention}, {"first_k_dense_replace", 4}}, {4, 5});
@@ -103,7 +103,7 @@ TEST(ModelLayers, PredictionLayersAreNumberedBehindTheHiddenOnes) {
   EXPECT_THAT(mtp(with), ElementsAre(6));
   with["mtp_hybrid_override_pattern"] = "*-";
   EXPECT_THAT(mtp(with), IsEmpty());
-  // Lists that go on behind the hidden layers.
+  // Lists that extend beyond the hidden layers.
   const Json longer = {"dense", "sparse", "sparse", "sparse", "sparse", "sparse", "dense", "sparse"};
   EXPECT_THAT(mtp({{"num_nextn_predict_layers", 2}, {"mlp_layer_types", longer}}), ElementsAre(7));
   EXPECT_THAT(mtp({{"num_nextn_predict_layers", 2}, {"moe_layers_enum", {1, 2, 3, 4, 5, 6}}}),
@@ -116,7 +116,7 @@ TEST(ModelLayers, ALanguageModelInsideAnotherIsFound) {
     EXPECT_EQ(layers_by({{key, inner}, {"vision_config", {{"num_hidden_layers", 27}}}}), layers_by(inner))
         << key;
   EXPECT_EQ(layers_by({{"thinker_config", {{"text_config", inner}}}}), layers_by(inner));
-  // Repeated outside, as some models have it.
+  // The outer config repeats the keys, as in some models.
   EXPECT_EQ(layers_by(six_layers({{"first_k_dense_replace", 2}, {"language_config", inner}})),
             layers_by(inner));
   EXPECT_EQ(layers_by({{"num_hidden_layers", 6}, {"language_config", inner}}), layers_by(inner));
@@ -137,7 +137,7 @@ TEST(ModelLayers, FamiliesWithExpertsInEveryLayerNeedNoKey) {
 
 TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
   const std::vector<std::pair<Json, std::vector<std::string>>> refusals = {
-      // Rules that disagree, by both names.
+      // Rules that contradict each other; the message names both keys.
       {{{"first_k_dense_replace", 1}, {"moe_layer_freq", {0, 0, 1, 1, 1, 1}}},
        {"first_k_dense_replace", "moe_layer_freq", "2-5", "1-5"}},
       {{{"interleave_moe_layer_step", 1}, {"moe_layers", {1, 3, 5}}},
@@ -147,7 +147,7 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
       {{{"num_layers", 7}, {"first_k_dense_replace", 1}}, {"num_layers: is 7, where num_hidden_layers is 6"}},
       {{{"num_mtp_layers", 1}, {"num_nextn_predict_layers", 2}, {"first_k_dense_replace", 1}},
        {"num_mtp_layers: is 1, where num_nextn_predict_layers is 2"}},
-      // Lists that do not fit the layers.
+      // Lists that do not match the number of layers.
       {{{"moe_layer_freq", {0, 1, 1}}},
        {"moe_layer_freq: says something of 3 layers", "where the model has 6; right would be 6"}},
       {{{"hybrid_override_pattern", "ME*"}}, {"says something of 3 layers"}},
@@ -160,7 +160,7 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
       {{{"moe_layers_enum", "3,,4"}}, {"no list of layer numbers"}},
       {{{"mlp_only_layers", {-1}}}, {"names layer -1"}},
       {{{"hybrid_override_pattern", "ME*E-X"}}, {"has 'X'; known: M, E, *, -"}},
-      // No experts.
+      // Configs without experts.
       {{{"first_k_dense_replace", 6}}, {"leaves no layer with experts"}},
       {{{"num_experts", 0}, {"first_k_dense_replace", 1}}, {"num_experts: is 0"}},
       {{{"num_experts", nullptr}, {"n_routed_experts", nullptr}, {"first_k_dense_replace", 1}},
@@ -169,12 +169,12 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
       {{{"num_hidden_layers", nullptr}, {"first_k_dense_replace", 1}}, {"num_hidden_layers: is missing"}},
       {{{"num_experts", nullptr}, {"model_type", "llama"}}, {"names no experts"}},
       {{{"num_experts", {8, 16}}, {"num_dense_layers", 1}}, {"num_experts: lists different numbers"}},
-      // Nothing that says which layers.
+      // Configs that do not say which layers have experts.
       {{{"model_type", "brand_new"}},
        {"not in which layers (model_type 'brand_new')", "first_k_dense_replace"}},
       {{{"model_type", "deepseek_v3"}}, {"not in which layers"}},
       {{{"model_type", "deepseek_v3"}, {"moe_layer_freq", 1}}, {"first_k_dense_replace: is missing"}},
-      // Numbers that no key can have; one of two keys needs the other.
+      // Impossible values; a key without the other key that it needs.
       {{{"first_k_dense_replace", -1}}, {"first_k_dense_replace: "}},
       {{{"first_k_dense_replace", 1.5}}, {"first_k_dense_replace: "}},
       {{{"decoder_sparse_step", 0}}, {"decoder_sparse_step: "}},

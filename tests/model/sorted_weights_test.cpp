@@ -1,4 +1,4 @@
-// Tensors by name and shape: what they become, and what is refused by name.
+// Tensors recognised by name and shape, and the errors that name refused tensors.
 #include "evenkeel/model/sorted_weights.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using Tensors = std::vector<NamedTensor>;
 
-// Two layers of four experts of 3 x 8, one tensor each, with biases.
+// Two layers with four experts of 3 x 8, one tensor per expert, with biases.
 Tensors whole_model() {
   Tensors tensors = {{.name = "model.embed_tokens.weight", .shape = {32, 8}},
                      {.name = "lm_head.weight", .shape = {32, 8}}};

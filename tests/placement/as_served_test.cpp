@@ -44,8 +44,8 @@ TEST(PlaceForDispatch, RanksAreRenamedUntilTheDrawsFallWell) {
               even.after.max_over_mean_mean, 1e-12);
 }
 
-// Of random shapes: every slot is filled, the hottest experts are once on every node, and nothing is drawn
-// for them.
+// For random shapes, every slot is filled and the hottest experts are exactly once on every node, so that no
+// copy of them is chosen at random.
 TEST(ReplicateOnEveryNode, PutsTheHottestExpertsOnceOnEachNode) {
   std::mt19937 random(4);
   int solved = 0;
@@ -65,7 +65,7 @@ TEST(ReplicateOnEveryNode, PutsTheHottestExpertsOnceOnEachNode) {
     const auto solution = replicate_on_every_node(problem);
     if (!solution) continue;
     ++solved;
-    const Placement placement = placement_of(*solution, experts);  // which has no expert twice on a rank
+    const Placement placement = placement_of(*solution, experts);  // also checks that no rank has one twice
     const Topology topology = Topology::uniform(nodes, ranks / nodes);
     const int everywhere = (physical - experts) / (nodes - 1);
     std::vector<int> by_load(static_cast<std::size_t>(experts));

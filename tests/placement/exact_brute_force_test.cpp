@@ -1,4 +1,4 @@
-// The exact solvers against trying everything, on seeded small problems of every kind.
+// The exact solvers compared with brute force, on random small problems of every kind.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ double tolerance(double value) {
   return 1e-6 * value + 1e-12;
 }
 
-// check(random, seed) for seeds of problems of every kind, of which some have no answer.
+// Calls check(problem) for random problems of every kind; some are infeasible.
 template <class Check>
 void for_cases(unsigned begin, unsigned end, const Check& check) {
   for_seeds(begin, end, [&](std::mt19937_64& random, unsigned) {
@@ -46,7 +46,7 @@ void check_clusters(const SmallProblem& small, const internal::Methods& methods)
   expect_best(found, optimum, tolerance(optimum));
   EXPECT_LE(found.bound, found.objective);
   EXPECT_NEAR(found.objective, oracle_balance(small, found.cluster_of), tolerance(optimum));
-  // The clusters have ranks on which they keep to every rule; with free sizes, their own numbers.
+  // Some assignment of the clusters to ranks obeys every rule; with free sizes, the clusters' own numbers do.
   EXPECT_FALSE(std::isinf(best_pairs(small, found.cluster_of)));
   if (small.sizes == ClusterSizes::free) {
     EXPECT_EQ(oracle_fault(small, found.cluster_of), "");
@@ -100,7 +100,7 @@ TEST_F(ExactOnSmallProblems, HomesByPredictedTimeAreTheBestThereAre) {
   });
 }
 
-// Whichever rank may have the one more of totals that cannot be equal, every stage allows it.
+// If totals cannot be equal, some rank has one expert more; every stage must allow any rank to be that one.
 TEST_F(ExactOnSmallProblems, FreeSizesAreInfeasibleOnlyWhereNothingIsFeasible) {
   for_seeds(6000, 6300, [](std::mt19937_64& random, unsigned) {
     SmallProblem small = random_case(random);

@@ -1,6 +1,6 @@
-// How far HiGHS comes by itself, one program for everything and no method of ours, on the instances whose
-// optima are known: the table of docs/placement.md. It takes minutes, so it runs only where
-// EVENKEEL_EXACT_SECONDS says how many seconds each program may take.
+// How far HiGHS gets alone, with one program for the whole problem and none of our methods, on instances with
+// known optima (the table in docs/placement.md). It takes minutes, so it runs only if EVENKEEL_EXACT_SECONDS
+// gives the seconds that each program may take.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

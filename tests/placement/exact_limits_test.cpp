@@ -1,4 +1,4 @@
-// Limits that end an exact solve early, its reports on the way, and the input that it refuses.
+// Exact solves that a limit ends early, their progress reports, and refused input.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ using testing::ThrowsMessage;
 
 const SourceCounts no_sources;
 
-// Large enough that no method ends within a test.
+// A profile so large that no method finishes within a test.
 RoutingProfile large_profile(int layers, int experts) {
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> draw(6.0, 1.0);
@@ -61,7 +61,7 @@ class ExactLimits : public testing::Test {
   const Clustering start_ = contiguous(3, 32, 8);
 };
 
-// In 0.6 s: no worse than what was given, with a bound below.
+// Under a limit of 0.6 s: expects an answer soon, no worse than `before`, with a lower bound.
 void expect_best_so_far(double before, const std::function<Claim()>& solve) {
   const auto begin = std::chrono::steady_clock::now();
   const Claim found = solve();
@@ -104,7 +104,7 @@ TEST_F(ExactLimits, AStopThatWasAskedForBeforeReturnsTheStart) {
   EXPECT_LE(found.bound, found.objective);
 }
 
-// The answer itself is not looked for: what is proven is what was given.
+// The solver is stopped at once, so the proof comes from the given start.
 TEST_F(ExactLimits, WhatTheStartHasProvenStaysProven) {
   const RoutingProfile profile = large_profile(3, 10);
   const Topology topology = Topology::uniform(2, 2, {.gigabytes_per_s = 4}, {.gigabytes_per_s = 1});
@@ -130,7 +130,7 @@ TEST_F(ExactLimits, BoundsAreNeverBelowTheFastSolvers) {
   EXPECT_GE(cluster_exact(problem_, clusters, {.stop = stopped()}).bound, clusters.bound);
   const RankAssignment ranks = assign_ranks_fast(problem_, clusters);
   EXPECT_GE(assign_ranks_exact(problem_, clusters, ranks, {.stop = stopped()}).bound, ranks.bound);
-  // Found without a start too.
+  // Without a start, the same bound is found.
   EXPECT_GE(assign_ranks_exact(problem_, clusters, {}, {.stop = stopped()}).bound, ranks.bound * (1 - 1e-9));
   const JointSolution homes = place_jointly_fast(problem_);
   EXPECT_GE(place_jointly_exact(problem_, homes, {.stop = stopped()}).bound_ms, homes.bound_ms);
@@ -164,7 +164,7 @@ TEST_F(ExactLimits, AProgramOfTooManyVariablesIsNotTriedAndTheAnswerSaysSo) {
   EXPECT_FALSE(ranks.program_tried);
 }
 
-// Clusters of a layer may have any names: which rank they are on is not said yet.
+// Renumbers the clusters of each layer. Their numbers are arbitrary until they are assigned to ranks.
 Clustering with_names_turned(Clustering clustering, int ranks) {
   for (std::size_t layer = 0; layer < clustering.cluster_of.size(); ++layer)
     for (int& cluster : clustering.cluster_of[layer])

@@ -1,5 +1,4 @@
-// Both solvers against optima that were proved by two other methods each (tests/data/README.md), from no
-// start.
+// Both solvers, without a start, compared with optima that two other methods proved (tests/data/README.md).
 #include <gmock/gmock.h>
 
 #include "evenkeel/placement/clusters/clusters.h"
@@ -22,7 +21,7 @@ class ExactGolden : public testing::Test {
   }
 };
 
-// By the exact solver, or the fast one.
+// Runs with the exact solver (true) or the fast one (false).
 class Golden : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -38,8 +37,8 @@ class Golden : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, Golden, testing::Bool(),
                          [](const auto& exact) { return exact.param ? "Exact" : "Fast"; });
 
-// The published optima leave Eq. 13 out; with it, e8_g2_l4 cannot have its own. Found by trying all clusters
-// of every layer, by sizes, and all ways to add sizes up.
+// The published optima ignore Eq. 13. With it, the one of e8_g2_l4 is infeasible; its optimum here was found
+// by trying all clusters of every layer for each size, and all combinations of sizes.
 double optimum_of(const MoetunerInstance& instance, ClusterSizes sizes) {
   if (sizes == ClusterSizes::equal) return instance.equal_optimum;
   return instance.name == "e8_g2_l4" ? 166 : instance.free_optimum;
@@ -68,7 +67,8 @@ TEST_P(Golden, ClustersHitEveryOptimumAndProveIt) {
     }
 }
 
-// For every instance of at most so many layers, on both kinds of links, and for both objectives.
+// Calls `check` for every instance with at most `most_layers` layers, both kinds of links and both
+// objectives.
 template <class Check>
 void for_rank_problems(int most_layers, Check check) {
   for (const MoetunerInstance& instance : moetuner_instances())
@@ -106,7 +106,8 @@ TEST_F(ExactGolden, OneProgramForAllLayersFindsTheSameRanks) {
   });
 }
 
-// The optima of at least one expert a cluster, which Eq. 13 may put out of reach for all layers together.
+// Compares single layers with their optima. With free sizes these require one expert per cluster but not Eq.
+// 13, which couples the layers.
 void expect_layers(ClusterSizes sizes, bool by_program, int most_experts) {
   for (const MoetunerInstance& instance : moetuner_instances()) {
     if (instance.profile.num_experts() > most_experts) continue;

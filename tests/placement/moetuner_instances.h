@@ -13,11 +13,11 @@ struct MoetunerInstance {
   std::string name;
   RoutingProfile profile;
   int num_ranks = 0;
-  double equal_optimum = 0;  // program 1, E/G experts in each cluster
-  double free_optimum = 0;   // program 1, at least one
+  double equal_optimum = 0;  // program 1 with E/G experts per cluster
+  double free_optimum = 0;   // program 1 with at least one expert per cluster
   std::vector<double> equal_by_layer;
   std::vector<double> free_by_layer;
-  Clustering clusters;   // optimal and equal; what program 2 starts from
+  Clustering clusters;   // optimal clusters of equal size, the input of program 2
   nlohmann::json ranks;  // ["uniform" | "two_level"]["max" | "sum"]["optimum"]
 
   Topology topology(const std::string& links) const;

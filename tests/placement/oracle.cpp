@@ -35,7 +35,7 @@ std::int64_t random_load(std::mt19937_64& random, int kind, int expert) {
   }
 }
 
-// Calls f(homes of one layer) for all P^E.
+// Calls f(homes) for all P^E homes of one layer.
 template <class F>
 void for_all_homes(int E, int P, F f) {
   std::vector<int> homes(at(E), 0);
@@ -57,7 +57,7 @@ std::vector<int> sizes_of(const std::vector<int>& homes, int P) {
   return sizes;
 }
 
-// Whether the sizes could be any more even: an expert could go from a rank to one with two fewer and
+// False if sizes could be more even: if some rank has at least two experts fewer than another and free
 // capacity.
 bool as_even_as_capacities_allow(const SmallProblem& small, const std::vector<int>& sizes, int layers) {
   for (int from = 0; from < static_cast<int>(sizes.size()); ++from)
@@ -78,7 +78,7 @@ std::string layer_fault(const SmallProblem& small, const std::vector<int>& homes
 }
 
 double layer_balance(const SmallProblem& small, const std::vector<int>& homes, LayerId layer) {
-  // In whole numbers until the end: loads near 2^53 do not fit a double with their sums.
+  // Exact until the last division: sums of loads near 2^53 do not fit a double.
   const auto P = static_cast<long double>(small.topology.num_ranks());
   std::vector<long double> loads(at(small.topology.num_ranks()), 0);
   long double total = 0;
@@ -95,7 +95,7 @@ int num_exchanges(const SmallProblem& small) {
   return small.profile.num_layers() - (small.traffic == TrafficModel::layer_to_layer ? 1 : 0);
 }
 
-// [P][P] of an exchange.
+// [P][P] traffic of an exchange.
 std::vector<std::vector<double>> traffic_of(const SmallProblem& small, const Homes& homes, int exchange) {
   const int P = small.topology.num_ranks();
   const int E = small.profile.num_experts();
@@ -176,7 +176,7 @@ SmallProblem random_case(std::mt19937_64& random, const MostOf& most) {
   const int experts = between(ranks, most.experts);
   const SmallShape shape{between(1, most.layers), experts, ranks};
   SmallProblem small = random_problem(random, shape);
-  // The programs count in doubles, which have no sums of loads near 2^53.
+  // The programs use doubles, which cannot hold sums of loads near 2^53.
   while (std::ranges::max(small.profile.loads()) > (std::int64_t{1} << 50))
     small = random_problem(random, shape);
   small.sizes = between(0, 1) == 0 ? ClusterSizes::equal : ClusterSizes::free;
@@ -271,7 +271,7 @@ std::string oracle_fault(const SmallProblem& small, const Homes& homes) {
 
 double best_balance(const SmallProblem& small) {
   const int P = small.topology.num_ranks();
-  std::map<std::vector<int>, double> least{{std::vector<int>(at(P), 0), 0.0}};  // by totals so far
+  std::map<std::vector<int>, double> least{{std::vector<int>(at(P), 0), 0.0}};  // by rank totals so far
   for (int layer = 0; layer < small.profile.num_layers(); ++layer) {
     std::map<std::vector<int>, double> of_sizes;
     for_all_homes(small.profile.num_experts(), P, [&](const std::vector<int>& homes) {

@@ -1,4 +1,4 @@
-// Small placement problems, and their optima by trying everything: no code of the solvers is shared.
+// Small placement problems and their optima by brute force. Shares no code with the solvers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-// A problem that owns what it refers to.
+// A problem that owns its data.
 struct SmallProblem {
   RoutingProfile profile;
   Topology topology = Topology::uniform(1, 1);
@@ -40,15 +40,15 @@ struct SmallShape {
   int ranks;
 };
 
-// Loads of several kinds, ties, zeros, one heavy expert and sizes near 2^53 among them.
+// A problem with random loads of one kind, such as ties and zeros, one heavy expert, or loads near 2^53.
 SmallProblem random_problem(std::mt19937_64& random, SmallShape shape);
-// Two levels, or a full matrix, with speeds or without.
+// Two levels of links or a full matrix, with or without speeds.
 Topology random_links(std::mt19937_64& random, int num_ranks);
-// At most 4 of each rank, and room for all experts.
+// Capacities of at most 4 per rank that hold all experts.
 void give_capacities(std::mt19937_64& random, SmallProblem& small);
 
-// Of every kind but loads near 2^53, with equal sizes or free ones and maybe with capacities, so that some
-// have no answer.
+// Sizes of random_case(), whose loads are of every kind except near 2^53. Cluster sizes are equal or free.
+// Some cases have capacities, so some are infeasible.
 struct MostOf {
   int experts = 6;
   int ranks = 3;
@@ -59,24 +59,24 @@ std::string text_of(const SmallProblem& small);
 
 using Homes = std::vector<std::vector<int>>;  // [L][E] rank or cluster of each expert
 
-// The costs of homes, by the definitions.
+// The costs of homes, computed by their definitions.
 double oracle_balance(const SmallProblem& small, const Homes& homes);
 double oracle_pairs(const SmallProblem& small, const Homes& homes);
 double oracle_joint_ms(const SmallProblem& small, const Homes& homes);
-// Empty if the homes obey the rules of sizes and capacities, else what they break.
+// The rule of sizes or capacities that the homes break; empty if none.
 std::string oracle_fault(const SmallProblem& small, const Homes& homes);
 
-// The least Eq. 1, over all clusters that have ranks by the rules. P^E of each layer.
+// The least value of Eq. 1 over all clusters that can be assigned to ranks by the rules. Tries P^E per layer.
 double best_balance(const SmallProblem& small);
-// The least Eq. 8 for these clusters. (P!)^L.
+// The least value of Eq. 8 for these clusters. Tries (P!)^L.
 double best_pairs(const SmallProblem& small, const Homes& clusters);
-// The least predicted milliseconds. (P^E)^L.
+// The least predicted milliseconds. Tries (P^E)^L.
 double best_joint_ms(const SmallProblem& small);
 
-// The rank of each expert whose cluster is given to a rank.
+// The rank of each expert, through its cluster.
 Homes homes_of(const Clustering& clustering, const RankAssignment& ranks);
 
-// What any of the solvers says of its answer.
+// What a solver claims about its answer.
 struct Claim {
   Claim(const Clustering& found)
       : objective(found.objective), bound(found.bound), proven(found.proven_optimal) {}
@@ -88,12 +88,13 @@ struct Claim {
   double bound;
   bool proven;
 };
-// It is the best there is, to `near`, and proved so.
+// Expects the optimum, within `near`, and a proof.
 void expect_best(const Claim& found, double best, double near);
-// The best is between bound and objective; returns whether it is the objective, which alone is called proven.
+// Expects `best` between bound and objective, and a claimed proof only if the objective is `best`. Returns
+// whether it is.
 bool expect_enclosed(const Claim& found, double best, double near);
 
-// check(random, seed) for every seed, until one fails.
+// Calls check(random, seed) for every seed until one fails.
 template <class Check>
 void for_seeds(unsigned begin, unsigned end, Check check) {
   for (unsigned seed = begin; seed < end; ++seed) {

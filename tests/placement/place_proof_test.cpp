@@ -1,4 +1,4 @@
-// The proof of place(): the gap that was asked for, the time that ended the search, and rounding.
+// When place() claims a proof: with a requested gap, when time ends the search, and with rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 using Solver = PlaceOptions::Solver;
 using Objective = PlaceOptions::Objective;
 
-// 32 experts whose best clusters no solver finds and proves in seconds; the layers after those are level.
+// Layers with 32 experts whose optimal clusters no solver proves within seconds, followed by layers with
+// equal loads.
 RoutingProfile hard_profile(int hard_layers, int layers) {
   std::mt19937_64 random(7);
   std::vector<std::int64_t> loads;
@@ -52,7 +53,7 @@ TEST(PlaceProof, AGapThatWasAskedForCountsAsProvenAndEndsTheSearch) {
   }
 }
 
-// One layer that no solver proves in seconds, before others that need none.
+// One layer that no solver proves within seconds, followed by layers that are trivial.
 TEST(PlaceProof, ExactGivesHardLayersTheTimeThatOthersLeaveAndSaysThatTheLimitEndedIt) {
   if (!has_exact_solver()) GTEST_SKIP() << "built without the integer-program solver";
   const RoutingProfile profile = hard_profile(/*hard_layers=*/1, /*layers=*/8);
@@ -64,7 +65,7 @@ TEST(PlaceProof, ExactGivesHardLayersTheTimeThatOthersLeaveAndSaysThatTheLimitEn
   EXPECT_TRUE(has_note(placed, "the time limit of 1.5 s ended the search"));
 }
 
-// max/mean of 5/3, which no double is: the bound is lowered for its rounding.
+// The max/mean of 5/3 is not a double, so the bound is lowered to allow for rounding.
 TEST(PlaceProof, WhatOnlyRoundingLeavesOpenIsProven) {
   const RoutingProfile profile(1, 2, {5, 1}, {});
   for (const PlaceResult& placed :

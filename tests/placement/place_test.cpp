@@ -1,4 +1,4 @@
-// place(): every option reaches the solver it is for, and what comes back is what the evaluator says.
+// place(): every option reaches its solver, and the results equal those of the evaluator.
 #include "evenkeel/placement/place.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(Place, WithFreeSizesGivesEveryRankTheSameTotalAndBalancesNoWorse) {
   EXPECT_LE(free.objective.at("balance"), equal.objective.at("balance"));
 }
 
-// Equal sizes are free sizes too, where P divides E.
+// If P divides E, equal sizes are also allowed as free sizes.
 TEST(Place, JointlyWithFreeSizesIsNoWorseThanWithEqualOnes) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
@@ -89,7 +89,8 @@ TEST(Place, JointlyWithFreeSizesIsNoWorseThanWithEqualOnes) {
   }
 }
 
-// Each token keeps its expert from layer to layer, so that a placement alike in all layers crosses nothing.
+// Each token keeps its expert in all layers, so the same placement in all layers causes no traffic between
+// ranks.
 RoutingProfile faithful_profile(int layers, int experts) {
   RoutingProfile profile(layers, experts);
   std::vector<std::int32_t> ids;
@@ -104,7 +105,7 @@ TEST(Place, WithRedundantExpertsSendsLessThanRanksNamedAnyhow) {
   const RoutingProfile profile = faithful_profile(6, 16);
   const Topology topology = Topology::uniform(1, 4);
   const PlaceResult placed = place(profile, topology, {.redundant_experts = 4});
-  // The same contents of ranks, the names turned round in every other layer.
+  // The same sets of experts, but with ranks renumbered in every layer.
   std::vector<LayerPlacement> turned;
   for (int layer = 0; layer < 6; ++layer) {
     std::vector<std::vector<int>> homes;
@@ -128,7 +129,7 @@ TEST(Place, FromAProfileAloneSaysThatTokensAreSpreadEvenly) {
   EXPECT_NEAR(placed.after.crossing, placed.after.total * 3 / 4, 1e-6);
 }
 
-// Balance puts experts 0 and 1 together, 2 and 3 together; tokens say which pair is at home where.
+// Balance puts experts 0 and 1 together, and 2 and 3; the tokens decide which rank each pair gets.
 TEST(Place, PutsExpertsWhereTheirTokensLive) {
   const RoutingProfile profile(1, 4, {9, 1, 6, 4}, {});
   const SourceCounts here{
@@ -187,7 +188,7 @@ TEST(Place, WithCopiesReachesTheBalanceItReportsGivesARankAsManySlotsInEveryLaye
   for (int experts = 4; experts <= 9; ++experts)
     for (int copies = 1; copies <= 6; ++copies)
       for (int ranks = 2; ranks <= 5; ++ranks) {
-        if (experts + copies > experts * ranks) continue;  // no rank holds an expert twice
+        if (experts + copies > experts * ranks) continue;  // a rank would hold an expert twice
         SCOPED_TRACE(testing::Message() << experts << " + " << copies << " on " << ranks);
         const Topology topology = Topology::uniform(1, ranks);
         const auto seed = static_cast<std::uint64_t>(100 * experts + 10 * copies + ranks);
@@ -240,7 +241,7 @@ TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatCapacitiesAllow) {
   }
 }
 
-// In words, from "all of them take N moves".
+// Parses N from "all of them take N moves"; -1 if missing.
 int moves_for_all(const std::string& missing) {
   const std::string before = "all of them take ";
   const std::size_t at = missing.find(before);
@@ -321,7 +322,7 @@ TEST(Place, WithCopiesTellsNothingOfTheProblemsThatRenameRanks) {
   EXPECT_TRUE(told.objectives.empty());
 }
 
-// Clusters take much longer than the ranks that follow.
+// The first stage (clusters) takes much longer than the second (ranks).
 TEST(Place, TellsSecondsSinceTheFirstStageBegan) {
   Told told;
   told.place_and_listen(random_profile(1, 12, 64), Topology::uniform(1, 8), {});
@@ -342,8 +343,8 @@ TEST(Place, ExactIsNoWorseThanFastAndItsBoundHolds) {
 }
 
 TEST(Place, SaysOfWhichProblemTheBoundOfFreeSizesIs) {
-  // In each of three layers one expert weighs as much as all others: alone on a rank it is best, and then the
-  // totals of two ranks are not the same.
+  // In each of three layers, one expert has as much load as all others. It is best alone on a rank, and then
+  // the totals of the two ranks differ.
   const auto bound_of = [](int experts) {
     std::vector<std::int64_t> loads;
     for (int i = 0; i < 3 * experts; ++i) loads.push_back(i % experts == 0 ? 10 * (experts - 1) : 10);

@@ -1,4 +1,4 @@
-// Quality and objectives of a placement, held to sums over every token and rank.
+// Quality and objectives of a placement, compared with sums over every token and rank.
 #include "evenkeel/placement/quality.h"
 
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@
 namespace evenkeel {
 namespace {
 
-// All that the functions under test say, from the tokens alone.
+// The expected results of the functions under test, computed from the tokens.
 struct Oracle {
   std::vector<std::vector<double>> loads;                        // [L][P]
-  std::vector<std::map<std::pair<int, int>, double>> exchanges;  // traffic of pairs
+  std::vector<std::map<std::pair<int, int>, double>> exchanges;  // rank pair -> traffic
 };
 
 template <class F>
@@ -187,7 +187,7 @@ TEST(PairObjective, IsTheWorstPairOrTheSumOverBandwidth) {
   });
 }
 
-// The slowest message of an exchange; `back` turns every pair round.
+// The milliseconds of the slowest message of an exchange; `back` reverses every pair.
 double slowest_ms(const Case& each, const std::map<std::pair<int, int>, double>& exchange, bool back) {
   double slowest = 0;
   for (int from = 0; from < each.ranks; ++from)

@@ -1,4 +1,4 @@
-// Parts that share the time of a solve: what easy ones leave, hard ones get.
+// Parts that share the time of a solve: hard parts get the time that easy parts leave.
 #include "evenkeel/placement/internal/shared_time.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(SharedTime, APartThatDoesNotEndIsTriedAgainWithAllThatOthersLeave) {
   ASSERT_EQ(open.size(), 1u);
   EXPECT_EQ(open[0].part, 0u);
   ASSERT_EQ(shares.size(), 2u);
-  EXPECT_NEAR(shares[0], 0.025, 0.01);  // a fourth of the first round
+  EXPECT_NEAR(shares[0], 0.025, 0.01);  // a quarter of the first round
   EXPECT_GT(shares[1], 0.3);
   EXPECT_GE(deadline.seconds(), 0.4);
 }
@@ -63,7 +63,7 @@ TEST(SharedTime, NothingIsTriedOnceThereIsEnoughOrTheTimeIsOver) {
   EXPECT_EQ(tried, 1);
 }
 
-// A part that ends at once without a proof, whatever its time, must not be tried for ever.
+// A part that always ends at once without a proof must not be tried forever.
 TEST(SharedTime, ItEndsWhereMoreTimeWouldBringNothing) {
   const Deadline deadline({.time_limit_s = 10});
   int tried = 0;

@@ -21,7 +21,7 @@ RoutingProfile random_profile(std::uint64_t seed, int layers, int experts, int t
   RoutingProfile profile(layers, experts);
   std::vector<std::int32_t> ids;
   for (int i = 0; i < tokens * layers * 2; ++i) {
-    // Squared, so that some experts are hot.
+    // The draw is squared, so that some experts are hot.
     const double draw = std::uniform_real_distribution<double>(0, 1)(random);
     ids.push_back(static_cast<std::int32_t>(draw * draw * experts));
   }

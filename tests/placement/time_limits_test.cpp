@@ -1,5 +1,5 @@
-// place() on a thousand ranks ends soon after its time limit, or after it is asked to stop, with an answer
-// that holds; there a single step of a solver would take longer than that.
+// place() on a thousand ranks ends soon after its time limit or a stop request, with a valid answer. At this
+// size a single solver step would take longer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ TEST_P(TimeLimits, EndSoonAfterTheirTime) {
     return note == "the time limit of 0.2 s ended the search: this is the best so far";
   });
   EXPECT_EQ(says_so, placed.ended_by_time);
-  // A stage may have used up its share before.
+  // A stage may have used up its share of the time earlier.
   if (!placed.proven_optimal && placed.solve_ms >= 200) {
     EXPECT_TRUE(says_so);
   }
@@ -116,7 +116,7 @@ TEST_P(TimeLimits, EndSoonAfterTheyAreAskedTo) {
   expect_holds(candidate, placed);
 }
 
-// 61 layers of which nothing but loads is known, and a number of copies that is to be chosen.
+// 61 layers with loads only, and a number of copies to be chosen.
 TEST(TimeLimits, HoldForAllNumbersOfCopiesTogether) {
   std::mt19937_64 random(7);
   std::vector<std::int64_t> loads(61 * std::size_t{kRanks});

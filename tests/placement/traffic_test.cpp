@@ -1,4 +1,4 @@
-// Traffic of rank pairs, held to a count that walks every token.
+// Traffic of rank pairs, compared with a count that walks every token.
 #include "evenkeel/placement/traffic.h"
 
 #include <gtest/gtest.h>

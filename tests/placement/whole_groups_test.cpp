@@ -1,4 +1,4 @@
-// Placements that keep a model's groups of experts whole, since permute builds no other into a checkpoint.
+// Placements that keep a model's groups of experts whole; `permute` accepts no others.
 #include "evenkeel/placement/whole_groups.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-// Written down anew: the new ids of a group's experts are those of one group.
+// After renumbering, the experts of each group must again form one group.
 void expect_whole_groups(const LayerPlacement& layer, int num_groups) {
   const std::vector<ExpertId> order = contiguous_order(layer);
   const std::size_t size = order.size() / static_cast<std::size_t>(num_groups);

@@ -1,4 +1,4 @@
-// Each kind of broken plan is found, and named; a sound one is not.
+// The checker reports every kind of broken plan by name, and accepts a sound plan.
 #include "evenkeel/plan/check.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ Counts counts() {
   return Counts::of_loads(loads, 3);
 }
 
-// Expert 0 spills 4 to rank 1 and 1 to rank 2; expert 1 is split over its copies.
+// A plan in which expert 0 spills 4 to rank 1 and 1 to rank 2, and expert 1 is split over its copies.
 PlanRecord sound() {
   StepPlan plan;
   plan.begin(kPlacement);

@@ -1,4 +1,5 @@
-// Orders of experts that make contiguous expert parallelism a placement, and placements that have none.
+// Expert orders that turn a placement into contiguous expert parallelism, and placements without such an
+// order.
 #include "evenkeel/plan/contiguous_order.h"
 
 #include <gtest/gtest.h>

@@ -31,7 +31,7 @@ Counts Choices::counts() const {
 Choices random_choices(std::mt19937& random, int ranks) {
   Choices choices{between(random, 1, 24), between(random, 1, 5), {}};
   const int hot = between(random, 0, choices.num_experts - 1);
-  const int heat = between(random, 0, 2) * 45;  // percent
+  const int heat = between(random, 0, 2) * 45;  // percent of assignments to `hot`
   for (int rank = 0; rank < ranks; ++rank) {
     const int tokens = between(random, 0, 4) == 0 ? 0 : between(random, 1, 60);
     auto& ids = choices.ids.emplace_back();

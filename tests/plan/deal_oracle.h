@@ -1,5 +1,5 @@
-// The deal of a step the plain way: every assignment in a list, and the rule of plan/deal.h applied to
-// the list.
+// The deal of a step, computed naively: lists every assignment and applies the rule of plan/deal.h to the
+// list.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct Choices {
   Counts counts() const;
 };
 
-// Even, hot or sparse; ids of -1 and repeated ones, ranks without tokens.
+// Random choices, even or with a hot expert. Some ids are -1 or repeated, and some ranks have no tokens.
 Choices random_choices(std::mt19937& random, int ranks);
-// One home an expert, anywhere, or several.
+// One random home per expert; with `copies`, one or more.
 LayerPlacement random_placement(std::mt19937& random, int experts, int ranks, bool copies);
-// Segments in no planner's order, several of one rank.
+// A random plan whose segments are in no particular order; one rank may have several of an expert.
 void fill_random_plan(std::mt19937& random, const Counts& counts, const LayerPlacement& placement,
                       StepPlan& plan);
 
-// The rank that computes each assignment, by source rank; -1 for none.
+// By source rank, the rank that computes each assignment; -1 if none does.
 std::vector<std::vector<int>> destinations(const Choices& choices, const StepPlan& plan);
 
 }  // namespace evenkeel::testing

@@ -1,4 +1,4 @@
-// Every rank's deal is the one that listing all assignments and applying the rule gives.
+// Every rank's deal equals the one found by listing all assignments and applying the rule.
 #include "evenkeel/plan/deal.h"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@ std::vector<double> shares_of(const CopyShares& shares, ExpertId expert, int lay
   return {of_expert.begin(), of_expert.end()};
 }
 
-// Golden numbers of CPython 3.11: r = random.Random(42), then _randbelow, sample and shuffle of the same r.
+// Golden numbers from CPython 3.11: r = random.Random(42), then r._randbelow, r.sample and r.shuffle.
 TEST(PythonRandom, DrawsWhatPythonDraws) {
   std::mt19937 twister = PythonRandom::seeded(42);
   PythonRandom random(twister);
@@ -36,18 +36,18 @@ TEST(PythonRandom, DrawsWhatPythonDraws) {
   EXPECT_THAT(numbers, ElementsAre(3, 2, 4, 1, 5, 7, 0, 6));
 }
 
-// Four ranks in two nodes. Expert 0 is on ranks 0, 1 and 2; expert 1 on 2 and 3, all in one node; 2 on 3
-// alone.
+// Four ranks in two nodes. Expert 0 is on ranks 0, 1 and 2; expert 1 on ranks 2 and 3, both in node 1; expert
+// 2 on rank 3 only.
 TEST(CopyShares, NearestTakesOnesOwnThenTheFirstOfTheNodeThenAll) {
   const Placement placement({LayerPlacement({{0, 1, 2}, {3, 2}, {3}}, 4)});
   const Topology two_nodes = Topology::uniform(2, 2);
   const CopyShares nearest(placement, two_nodes, Dispatch::nearest);
-  // Ranks 0, 1 and 2 have their own; rank 3 takes the copy of its node.
+  // Ranks 0, 1 and 2 use their own copy; rank 3 uses the copy in its node.
   EXPECT_THAT(shares_of(nearest, ExpertId(0)), ElementsAre(0.25, 0.25, 0.5));
-  // Ranks 0 and 1 have none near, and split evenly; homes keep their order.
+  // Ranks 0 and 1 have no copy nearby and split evenly. Homes keep their order.
   EXPECT_THAT(shares_of(nearest, ExpertId(1)), ElementsAre(0.5, 0.5));
   EXPECT_THAT(shares_of(nearest, ExpertId(2)), ElementsAre(1));
-  // With all ranks in one node there is no nearest but one's own.
+  // With all ranks in one node, only a rank's own copy counts as nearest.
   const CopyShares flat(placement, Topology::uniform(1, 4), Dispatch::nearest);
   EXPECT_THAT(shares_of(flat, ExpertId(0)), Pointwise(DoubleEq(), {1.0 / 3, 1.0 / 3, 1.0 / 3}));
 }
@@ -82,7 +82,7 @@ TEST(CopyShares, DrawsGoOnFromLayerToLayerAndThroughLayersThatAreLeftOut) {
   for (ExpertId expert : indices<ExpertId>(6))
     differ = differ || shares_of(shares, expert, 0) != shares_of(shares, expert, 1);
   EXPECT_TRUE(differ);
-  // A layer that is left out is dealt round: slots 0, 1, ... hold experts 0, 1, ... mod 6.
+  // A layer missing from the placement is dealt round-robin: slots 0, 1, ... hold experts 0, 1, ... mod 6.
   const LayerPlacement round({{0, 3}, {0, 3}, {1, 4}, {1, 4}, {2, 5}, {2, 5}}, 6);
   const CopyShares of_second(Placement({layer}, LayerNumbers({1})), topology, Dispatch::fixed);
   const CopyShares of_both(Placement({round, layer}, LayerNumbers({0, 1})), topology, Dispatch::fixed);

@@ -1,4 +1,4 @@
-// Nodes of any sizes, with their ranks anywhere.
+// Random nodes of any sizes, with arbitrary ranks.
 #pragma once
 
 #include <vector>

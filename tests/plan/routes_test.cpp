@@ -1,4 +1,5 @@
-// A router refuses choices that were not counted. Tests of exchanges prove how it numbers those that were.
+// A router refuses choices that differ from the counts. The tests of exchange/ check how it numbers valid
+// ones.
 #include "evenkeel/plan/routes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Rows that go where the tables say lie at a place of their expert, on the rank that the deal says.
+// Rows routed by the slot tables reach a slot of their expert on the rank given by the deal.
 #include "evenkeel/plan/slot_tables.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// As many experts at home on each rank, anywhere.
+// Random homes, dealt evenly over the ranks.
 LayerPlacement shuffled(std::mt19937& random, int experts, int ranks) {
   std::vector<int> order(static_cast<std::size_t>(experts));
   std::iota(order.begin(), order.end(), 0);
@@ -28,7 +28,7 @@ LayerPlacement shuffled(std::mt19937& random, int experts, int ranks) {
   return LayerPlacement(homes, ranks);
 }
 
-// The expert whose weights lie at a place of a rank.
+// The expert in a rank's `place`: first the native experts, then the borrow slots.
 std::int64_t expert_at(const LayerPlacement& placement, const SlotTables& tables, RankId rank,
                        std::int64_t place) {
   const auto natives = placement.natives(rank);

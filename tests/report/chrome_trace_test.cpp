@@ -1,4 +1,4 @@
-// A Chrome trace has each event's fields as the format asks for them, and reads back what it was made of.
+// A Chrome trace has the event fields that the format requires, and reads back as the data it was made of.
 #include "evenkeel/report/chrome_trace.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(ChromeTrace, WritesAFlowAsTwoEventsOfOneNameCategoryAndId) {
   EXPECT_EQ(events(trace, "f"), finishes);
 }
 
-// A reader takes an arrow that begins with a slice for one of the slice that came last.
+// Readers attach a flow arrow that begins together with a slice to the slice written last.
 TEST(ChromeTrace, WritesSlicesBeforeTheFlowsThatLieInThem) {
   ChromeTrace trace = two_ranks();
   trace.flows = {{"expert 5", "weights", {0, 0, 0}, {1, 0, 0}}};
@@ -131,7 +131,7 @@ TEST(ChromeTrace, ReplacesTextThatIsNotUtf8) {
   EXPECT_EQ(events(trace, "M").front()["args"]["name"], "rank \xef\xbf\xbd");
 }
 
-// Perfetto multiplies by 1000 and cuts off what is behind the point.
+// Perfetto multiplies times by 1000 and truncates them.
 TEST(ChromeTrace, KeepsSlicesTouchingThatAReaderRounds) {
   ChromeTrace trace = {.processes = {{"rank 0", {"step"}}}};
   const auto at = [](int i) { return i * 1.234567e-5 + i % 7 * 1e-8; };

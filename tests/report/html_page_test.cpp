@@ -1,5 +1,5 @@
-// Pages as files: what a name cannot do to one, and what drawing may round. How they look:
-// tests/cli/html_test.py.
+// HTML pages as files: names are escaped, and drawings round within limits. tests/cli/html_test.py tests how
+// pages look.
 #include "evenkeel/report/internal/html_page.h"
 
 #include <gmock/gmock.h>

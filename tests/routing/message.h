@@ -1,4 +1,4 @@
-// The message of an error a test expects.
+// Catches the error that a test expects.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,8 @@
 
 namespace evenkeel {
 
-// The message of `call` when it throws `Expected`; a failure that says what happened instead, otherwise.
+// Returns the message of the `Expected` that `call` throws. If it does not, the test fails and says what
+// happened.
 template <class Expected, class Call>
 std::string message_of(Call call) {
   try {
@@ -16,7 +17,7 @@ std::string message_of(Call call) {
   } catch (const Expected& error) {
     return error.what();
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
+    ADD_FAILURE() << "a different error: " << error.what();
     return {};
   }
   ADD_FAILURE() << "no error";

@@ -37,7 +37,7 @@ struct RandomTrace {
   }
 };
 
-// Straight from the definitions, one pair of assignments at a time, into maps.
+// Counts by the definitions, one pair of assignments at a time, in maps.
 TEST(Profile, EqualsACountOfEveryPairByDefinition) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const RandomTrace trace(seed);
@@ -82,7 +82,7 @@ TEST(Profile, OfTwoTracesIsTheSumOfTheirs) {
   EXPECT_EQ(sum, profile_trace(all));
 }
 
-// Of one layer there are none to have: of tokens that were counted without them, or of loads alone.
+// One layer has no transitions, whether tokens were counted without them or only loads were given.
 TEST(Profile, OfOneLayerIsAddedWhateverItSaysOfTransitions) {
   RoutingProfile counted(1, 3, false);
   const RoutingProfile loads(1, 3, {4, 5, 6}, {});

@@ -58,7 +58,7 @@ double max_over_mean(const std::vector<std::int64_t>& loads) {
   return imbalance(loads).max_over_mean;
 }
 
-// Max/mean of ranks that own equal blocks of experts.
+// The max/mean of ranks that own equal blocks of experts.
 double rank_max_over_mean(const std::vector<std::int64_t>& loads, int ranks) {
   std::vector<std::int64_t> by_rank(static_cast<std::size_t>(ranks));
   for (std::size_t e = 0; e < loads.size(); ++e) by_rank[e * by_rank.size() / loads.size()] += loads[e];
@@ -132,7 +132,7 @@ TEST(Workload, HasTheTokensAskedFor) {
   }
 }
 
-// Any change of these numbers changes what every recorded figure was measured on.
+// If these numbers change, recorded measurements are no longer comparable with new ones.
 TEST(Workload, IsTheSameOnEveryMachineAndInEveryVersion) {
   const std::vector<std::pair<const char*, std::uint64_t>> golden{
       {"balanced", 7991875795784130393u},
@@ -211,7 +211,7 @@ TEST(Workload, ConcentratedThatDoesNotFitTheExpertsSaysSo) {
   EXPECT_NO_THROW(routing_of("concentrated:1:4", four));
 }
 
-// With top-1 a token's choice is a draw from the popularity itself.
+// With top-1, a token's choice is drawn directly from the popularity.
 TEST(Workload, ZipfLoadsFollowTheirLaw) {
   const WorkloadShape top_1{.num_ranks = 1, .tokens_per_rank = 200000, .num_experts = 10, .top_k = 1};
   auto loads = loads_of("zipf:1", top_1);
@@ -276,11 +276,11 @@ TEST(Workload, W0IsRoundRobin) {
   for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(ids[i], static_cast<std::int32_t>(i % 32));
 }
 
-// Three of four tokens choose k of the w hot experts, the fourth k of all: a hot expert is chosen by
-// 3/4 k/w + 1/4 k/E of the tokens, that is max/mean = 3/4 E/w + 1/4.
+// Three of four tokens choose k of the w hot experts; the fourth chooses k of all E experts. So a hot expert
+// is chosen by 3/4 k/w + 1/4 k/E of the tokens, which gives max/mean = 3/4 E/w + 1/4.
 TEST(Workload, W1AndW2HeatAQuarterOfTheExpertsByTheSameFactor) {
   WorkloadShape many = shape;
-  many.tokens_per_rank = 100000;  // 50,000 assignments an expert on average, about 1/250 of noise
+  many.tokens_per_rank = 100000;  // 50,000 assignments per expert on average, with noise of about 1/250
   for (const char* name : {"w1", "w2"}) {
     const auto loads = loads_of(name, many);
     for (std::size_t e = 0; e < 32; ++e) {
@@ -340,7 +340,7 @@ TEST(Workload, W6MovesItsHotSetByItsWidthEveryThreeSteps) {
 TEST(Workload, W7BurstsInEveryFourthStep) {
   for (std::uint64_t step = 0; step < 9; ++step) {
     const double heat = max_over_mean(loads_of("w7", shape, 1, step));
-    // Half of the tokens on a quarter of the experts: 1/2 * 4 + 1/2.
+    // Half of the tokens choose among a quarter of the experts, so max/mean is 1/2 * 4 + 1/2.
     EXPECT_NEAR(heat, step % 4 == 3 ? 2.5 : 1, 0.25) << step;
   }
 }

@@ -1,4 +1,4 @@
-// What holds of any comparison, and what single ones must come to.
+// Laws of every comparison, and expected results of single ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,8 +42,8 @@ const MethodResult& method(const ComparedRecordings& all, std::string_view name)
                                [&](const MethodResult& each) { return each.method.name == name; });
 }
 
-// No method computes fewer assignments than there are, and what passes between ranks is within or between
-// nodes.
+// Every method computes all assignments, and the bytes between ranks are those within nodes plus those
+// between nodes.
 TEST(Comparison, OfRandomTracesLosesNothing) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const Recording recording = trace_recording(2, 16, 3, 2400, seed % 2 == 0 ? 60 : 0, seed);
@@ -92,7 +92,7 @@ TEST(Comparison, OfLoadsKeepsTheBudget) {
   }
 }
 
-// At one placement and without a limit of memory.
+// With the same placement and no memory limit.
 TEST(Comparison, AllTogetherIsNeverSlowerThanItsParts) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const Recording recording = trace_recording(2, 16, 2, 4000, 40, seed, 1 + static_cast<double>(seed % 4));
@@ -126,8 +126,8 @@ TEST(Comparison, PlacesOnOneHalfAndJudgesTheOther) {
   EXPECT_TRUE(compared(one, {.machine = {.topology = Topology::uniform(1, 2)}}).comparison.same_data);
 }
 
-// A model that is nearly even gains little from copies, and pays to move them over slow links: what was
-// measured once in a server, where steps took 3.2x as long though max/mean fell from 1.07 to 1.008.
+// A nearly balanced model gains little from copies and pays for moving them over slow links. This was
+// measured in a server: steps took 3.2x as long although max/mean fell from 1.07 to 1.008.
 TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   std::vector<std::vector<std::int64_t>> steps;
   std::mt19937_64 random(5);
@@ -148,7 +148,7 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   request.place_every = 100;
   request.cut.top_k = 8;
   const ComparedRecordings all = compared(recording, request);
-  ASSERT_EQ(all.summaries.size(), 3U);  // ep; copies placed once; and placed anew
+  ASSERT_EQ(all.summaries.size(), 3U);  // ep; copies placed once; copies placed repeatedly
   EXPECT_EQ(all.comparison.methods[2].method.name, "eplb:64@100");
   EXPECT_EQ(all.summaries[1].moved_bytes, 0);
   const MethodSummary& moved = all.summaries[2];
@@ -159,7 +159,7 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   EXPECT_THAT(moved.sentence, ::testing::HasSubstr("for experts that move to new homes"));
 }
 
-// What lies in a slot is borrowed, not held besides.
+// A borrowed expert in a slot is counted once, not as borrowed and as held.
 TEST(Comparison, CountsASlotOnce) {
   const Recording recording = load_recording({{4000, 10}, {4000, 10}});
   CompareRequest request = request_of("2xh100", 2, 1);
@@ -168,7 +168,8 @@ TEST(Comparison, CountsASlotOnce) {
   const ComparedRecordings all = compared(recording, request);
   EXPECT_GT(all.summaries[1].transfers, 0);
   EXPECT_EQ(all.summaries[2].peak_bytes, all.summaries[1].peak_bytes);
-  EXPECT_EQ(*all.summaries[3].peak_bytes - *all.summaries[2].peak_bytes, 3 * 256 * 128 * 2);  // an empty one
+  EXPECT_EQ(*all.summaries[3].peak_bytes - *all.summaries[2].peak_bytes,
+            3 * 256 * 128 * 2);  // one empty slot
 }
 
 TEST(Comparison, SaysThatDataIsNotEnough) {

@@ -1,5 +1,5 @@
-// A replayed step's critical path, as measured figures have it: of each phase of forward and of backward the
-// slowest rank's seconds, without credit for what overlaps.
+// The critical path of a replayed step, defined as for measured figures: per phase of forward and backward,
+// the slowest rank's seconds, without credit for overlap.
 #pragma once
 
 #include <array>

@@ -59,7 +59,7 @@ SimSetup setup_of(const Layer& layer, const Topology& topology, const Machine& m
   return setup;
 }
 
-// Of one node.
+// A setup with all ranks in one node.
 SimSetup setup_of(const Layer& layer, int ranks, const Machine& machine, bool backward = false) {
   Topology::Description topology = Topology::uniform(1, ranks).description();
   topology.within = {machine.link_bytes_per_second * 1e-9, machine.link_seconds * 1e6};
@@ -75,8 +75,8 @@ Prediction prediction(std::string what, double measured, const std::vector<doubl
   return {std::move(what), measured, median(draws), std::ranges::min(draws), std::ranges::max(draws)};
 }
 
-// An H200's products in fp8, from those in bf16 of experts that all are chosen alike.
-// Launches take what the collector's shortest step does, of `even` ones if there are any.
+// An H200's fp8 products, fitted on bf16 products with even routing. Launches take as long as the shortest
+// step whose distribution contains `even` in the collector's table.
 Machine fp8_machine(const std::vector<PublishedRow>& collected, const char* even) {
   std::vector<ProductTime> times;
   for (const PublishedRow& row : published_table("experts_h200_bf16.csv"))
@@ -99,7 +99,8 @@ Machine fp8_machine(const std::vector<PublishedRow>& collected, const char* even
 
 using Loads = std::vector<std::int64_t>;
 
-// What does not divide goes to each rank's least loaded expert in turn, or comes from its most loaded one.
+// Removes rounding errors: adds missing assignments to each rank's least loaded expert in turn, or takes
+// surplus ones from its most loaded expert.
 void even_out(Loads& loads, std::size_t ranks, std::int64_t missing, std::int64_t most) {
   const std::size_t each = loads.size() / ranks;
   for (std::size_t rank = 0; missing != 0; rank = (rank + 1) % ranks) {
@@ -121,8 +122,8 @@ void even_out(Loads& loads, std::size_t ranks, std::int64_t missing, std::int64_
   }
 }
 
-// The collectors' law: an expert's popularity is of density x^-alpha between 1 and four fifths of the tokens,
-// and no expert has more assignments than there are tokens.
+// The collectors' power law: an expert's popularity has density x^-alpha between 1 and four fifths of the
+// number of tokens. No expert has more assignments than there are tokens.
 Loads power_law(const Layer& layer, int ranks, std::int64_t tokens, double alpha, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::int64_t assignments = tokens * layer.top_k;
@@ -147,7 +148,7 @@ Loads power_law(const Layer& layer, int ranks, std::int64_t tokens, double alpha
   return loads;
 }
 
-// Sent by all ranks alike.
+// The loads, sent in equal parts by all ranks.
 LayerTokens tokens_of(const Loads& loads, int ranks) {
   LayerTokens tokens;
   tokens.counts.resize(ranks, static_cast<int>(loads.size()));
@@ -169,7 +170,7 @@ PhaseSeconds step(const SimSetup& setup, const char* method, const LayerPlacemen
   return critical_path(replay.run(0, tokens, /*with_spans=*/true).spans, tokens.num_ranks());
 }
 
-// Products of the rank with the most assignments, which is the one that the collectors time.
+// Seconds of the products of the rank with the most assignments, which the collectors time.
 double products(const SimSetup& setup, const LayerPlacement& homes, const LayerTokens& tokens) {
   LayerReplay replay(setup, parse_method("ep"), {homes});
   const LayerOutcome& outcome = replay.run(0, tokens, /*with_spans=*/true);
@@ -185,8 +186,8 @@ LayerPlacement in_order(const Layer& layer, int ranks) {
   return LayerPlacement::contiguous(layer.experts, ranks);
 }
 
-// As the collector places: each copy to the expert with the most for a copy, then the largest first to the
-// rank with the least that has a free slot.
+// The collector's placement: each additional copy goes to the expert with the most load per copy. Then,
+// largest first, copies go to the least loaded rank that has a free slot.
 LayerPlacement by_load(const Loads& loads, int ranks, int slots) {
   std::vector<int> copies(loads.size(), 1);
   const auto of_copy = [&](std::size_t expert) {
@@ -237,7 +238,7 @@ std::vector<Prediction> copies_over_none(int draws) {
   const Layer layer{.element_bytes = 1};
   const std::vector<PublishedRow> rows = published_table("copies_h200_trtllm.csv");
   const Machine machine = fp8_machine(rows, "");
-  using Key = std::tuple<std::string, std::string, std::string>;  // ranks, law, tokens
+  using Key = std::tuple<std::string, std::string, std::string>;  // (ranks, law, tokens)
   std::map<Key, double> without;
   for (const PublishedRow& row : rows)
     if (!row.at("distribution").ends_with("_eplb"))
@@ -268,7 +269,7 @@ std::vector<Prediction> skewed_over_even(int draws) {
   const Layer layer{.element_bytes = 1};
   const std::vector<PublishedRow> rows = published_table("skew_h200_sglang.csv");
   const Machine machine = fp8_machine(rows, "uniform");
-  std::map<std::pair<std::string, std::string>, double> even;  // by ranks and tokens
+  std::map<std::pair<std::string, std::string>, double> even;  // (ranks, tokens) -> seconds
   for (const PublishedRow& row : rows)
     if (row.at("distribution") == "uniform")
       even[{row.at("ep"), row.at("tokens")}] = 1e-3 * number(row, "ms");
@@ -284,7 +285,7 @@ std::vector<Prediction> skewed_over_even(int draws) {
       if (key.first == row.at("ep")) least = std::min(least, ms);
     if (least < layer.experts / ranks * expert_bytes / memory) continue;
     const SimSetup setup = setup_of(layer, ranks, machine);
-    // The collector gives its layer all tokens of all ranks, and the layer writes a bf16 row for each.
+    // The collector passes all ranks' tokens to its layer, which writes a bf16 row for each token.
     const double all_rows = static_cast<double>(tokens * layer.hidden) * 2 / machine.weight_bytes_per_second;
     const auto layer_seconds = [&](const Loads& loads) {
       return all_rows + products(setup, in_order(layer, ranks), tokens_of(loads, ranks));
@@ -305,7 +306,7 @@ std::vector<Prediction> skewed_over_even(int draws) {
 
 namespace {
 
-// docs/log/h200.md: LLEP's scenarios.
+// Measurements of LLEP's scenarios in docs/log/h200.md.
 struct Measured {
   const char* scenario;
   double ep_ms, level_ms;
@@ -313,8 +314,8 @@ struct Measured {
 struct MeasuredModel {
   const char* name;
   Layer layer;
-  std::int64_t tokens;  // of a rank
-  double tflops;        // of even products, 131,072 rows in a rank's experts
+  std::int64_t tokens;  // per rank
+  double tflops;        // of balanced products with 131,072 rows per rank
   double copy_gigabytes_per_s;
   Measured steps[4];
 };
@@ -473,7 +474,7 @@ std::vector<Prediction> torch_speedups() {
     const LayerTokens tokens = tokens_of(layer, ranks, 2048, run.scenario);
     LayerTokens row_each = tokens;
     row_each.experts.clear();
-    // Where nothing moves, transformers' own all-to-all carries the step.
+    // If nothing moves, transformers' own all-to-all carries the step.
     const bool moves = std::string_view(run.scenario) != "balanced";
     LayerReplay stock(setup, parse_method("ep"), {in_order(layer, ranks)});
     LayerReplay ours(setup, parse_method("level"), {in_order(layer, ranks)});
@@ -491,7 +492,7 @@ std::vector<Prediction> shaped_link_speedups() {
     double speedups[2];
   };
   struct Requests {
-    double tokens_per_s;  // contiguous, ep: mean of two runs
+    double tokens_per_s;  // of contiguous homes under ep, mean of two runs
     double busier_way_megabytes;
     Run runs[5];
   };
@@ -540,7 +541,7 @@ std::vector<Prediction> llep_headlines() {
 }
 
 std::vector<Prediction> memfine_headlines() {
-  // The largest load of an expert in layers 4 to 15.
+  // The largest expert load in each of layers 4 to 15.
   constexpr std::int64_t kLargest[] = {31702,  35313,  46104,  50780,  73130, 84049,
                                        119728, 126887, 105174, 121822, 93234, 129170};
   constexpr int ranks = 32;

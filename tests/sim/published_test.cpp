@@ -1,5 +1,5 @@
-// Predictions beside what was measured elsewhere (docs/simulation.md). The simulator knows rates and even
-// steps alone.
+// Predictions compared with measurements made elsewhere (docs/simulation.md). The simulator only knows rates
+// and balanced steps.
 #include "tests/sim/published.h"
 
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ TEST(Published, MemFinesMethodsStandAsInItsPaper) {
     EXPECT_NEAR(each.predicted / each.measured, 1, 0.25) << each.what;
 }
 
-// Its code makes its plans in Python and sorts rows by calls of PyTorch, which no machine's rates know.
+// LLEP's code plans in Python and sorts rows with PyTorch calls, which machine rates do not cover.
 TEST(Published, LlepGainsLessThanItsPlansAllow) {
   for (const Prediction& each : llep_headlines()) {
     EXPECT_GT(each.predicted, 1.3 * each.measured) << each.what;

@@ -1,4 +1,4 @@
-// Seeded recordings for tests of the simulator.
+// Random recordings for tests of the simulator.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@
 
 namespace evenkeel::testing {
 
-// Tokens whose first experts are the popular ones, of which a twentieth goes nowhere. With `sequences`, so
-// many of equal length.
+// A trace in which low expert ids are the popular ones and a twentieth of the ids is -1. If `sequences` is
+// above 0, the tokens form that many sequences of equal length.
 inline Recording trace_recording(int layers, int experts, int top_k, std::int64_t tokens, int sequences,
                                  std::uint64_t seed, double skew = 2) {
   std::mt19937_64 random(seed);
@@ -30,7 +30,7 @@ inline Recording trace_recording(int layers, int experts, int top_k, std::int64_
   return recording;
 }
 
-// Of one layer, by step.
+// A recording of one layer's loads by step.
 inline Recording load_recording(const std::vector<std::vector<std::int64_t>>& steps) {
   Recording recording{.name = "loads"};
   recording.profile = RoutingProfile(1, static_cast<int>(steps.front().size()), false);

@@ -1,4 +1,4 @@
-// A replayed step is the step that a layer carries out: what `run` reports of it, exactly.
+// A replayed step gives exactly the figures that `run` reports for the same step of a real layer.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -24,7 +24,7 @@ int draw(std::mt19937_64& random, int least, int most) {
   return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
 }
 
-// In order, or anywhere, some of them twice.
+// Contiguous homes, or random homes with some copies.
 LayerPlacement random_homes(int experts, int ranks, std::mt19937_64& random) {
   if (draw(random, 0, 1) == 0) return LayerPlacement::contiguous(experts, ranks);
   std::vector<std::vector<int>> homes;
@@ -36,7 +36,7 @@ LayerPlacement random_homes(int experts, int ranks, std::mt19937_64& random) {
   return LayerPlacement(homes, ranks);
 }
 
-// Ranks bring unlike numbers of tokens, some of whose ids are none.
+// A case whose ranks have different numbers of tokens; some ids are -1.
 Case random_case(std::mt19937_64& random) {
   const int ranks = draw(random, 1, 5), experts = std::max(2, ranks * draw(random, 1, 4));
   const int top_k = draw(random, 1, std::min(experts, 4));
@@ -107,7 +107,7 @@ void expect_replayed(const Case& made, const Candidate& candidate, const Candida
   LayerReplay replay(setup, method, {made.homes});
   const LayerTokens tokens = tokens_of(made);
   replay.run(0, tokens);
-  const LayerOutcome& outcome = replay.run(0, tokens);  // what a first step left behind changes nothing
+  const LayerOutcome& outcome = replay.run(0, tokens);  // the first step's state must not affect the second
   const auto loads = outcome.plan.rank_loads();
   EXPECT_EQ(std::vector(loads.begin(), loads.end()), figures.rank_loads);
   EXPECT_EQ(outcome.reason, figures.reason);
@@ -122,7 +122,7 @@ void expect_replayed(const Case& made, const Candidate& candidate, const Candida
   EXPECT_EQ(recomputed, figures.recomputed_fraction);
   std::vector<std::int64_t> peaks;
   for (const Peaks& each : outcome.peaks) peaks.push_back(each.both());
-  if (!where.two_levels) {  // what is passed on is not counted
+  if (!where.two_levels) {  // the replay does not count forwarded rows
     EXPECT_EQ(peaks, figures.peak_bytes);
   }
   double between = 0;

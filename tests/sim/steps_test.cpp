@@ -1,4 +1,4 @@
-// How recordings become steps of ranks: nothing is lost, and everything is dealt evenly.
+// How recordings become steps of ranks: nothing is lost, and tokens are dealt evenly.
 #include "evenkeel/sim/steps.h"
 
 #include <gmock/gmock.h>
@@ -79,14 +79,14 @@ TEST(Steps, OfATraceHaveAllItsAssignmentsWhateverTheGroups) {
 TEST(Steps, OfATraceAreWindowsWhereTokensAreSaid) {
   const Recording recording = trace_recording(1, 8, 2, 1000, 10, 1);
   const auto steps = steps_of(std::span(&recording, 1), {4, 1}, {.tokens = 300});
-  EXPECT_EQ(steps->num_steps(), 3);  // the rest is not full
+  EXPECT_EQ(steps->num_steps(), 3);  // the last 100 tokens do not fill a step
   EXPECT_EQ(steps->assignments_per_step(), 600);
   EXPECT_EQ(steps->most_tokens(), 75);
   EXPECT_EQ(steps->independent_parts(0, 3), 9);
   EXPECT_EQ(steps->independent_parts(1, 2), 3);
   const auto fewer = steps_of(std::span(&recording, 1), {4, 1}, {.tokens = 300, .top_k = 1});
   EXPECT_EQ(fewer->assignments_per_step(), 300);
-  const RoutingProfile placing = fewer->profile(1, 2, false);  // by what is replayed
+  const RoutingProfile placing = fewer->profile(1, 2, false);  // with top-1, as replayed
   const auto placed = placing.loads(LayerId(0));
   EXPECT_EQ(std::vector(placed.begin(), placed.end()), loads_of(*fewer, {4, 1}, 1, 0));
   EXPECT_EQ(message_of<InvalidArgument>([&] {

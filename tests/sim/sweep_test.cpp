@@ -49,7 +49,7 @@ TEST(Sweep, SaysWhereAMethodStopsPaying) {
   EXPECT_EQ(over.methods[0].sentence, "pays from 1 to 1.05, and no longer at 100");
   EXPECT_EQ(over.methods[0].pays_from, "1");
   EXPECT_EQ(over.methods[0].stops_at, "100");
-  EXPECT_EQ(over.bottleneck, "");  // nothing says what a step takes
+  EXPECT_EQ(over.bottleneck, "");  // the machine has no rates to time a step
 }
 
 TEST(Sweep, HasTheMethodsOfAllItsValues) {

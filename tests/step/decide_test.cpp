@@ -1,4 +1,4 @@
-// The memory that a step needs at the end of its backward pass, and on which ranks.
+// The memory that ranks need at the end of a step's backward pass.
 #include "evenkeel/step/decide.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 constexpr int kBlocks = 4;
 constexpr std::int64_t kUnits = 40;
 
-// Two ranks with an expert each, of whose 80 assignments 60 go to expert 0: rank 1 computes 20 of them.
+// Two ranks with one expert each. Of 80 assignments, 60 go to expert 0, and rank 1 computes 20 of these.
 struct LentExpert {
   LentExpert() {
     step.k = 1;

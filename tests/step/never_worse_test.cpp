@@ -1,5 +1,5 @@
-// No decision is predicted to take longer than the one that was made of the same step before decisions had
-// one place.
+// No decision is predicted to take longer than the reference decision for the same step, made by an earlier
+// version.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace evenkeel::testing {
 namespace {
 
-// A plan and chunks, as the files write them.
+// A plan and chunks, parsed from the reference files.
 struct Recorded {
   std::string plan;
   std::vector<Chunk> chunks;
-  std::vector<bool> stays;  // by chunk: nothing moved in it
+  std::vector<bool> stays;  // by chunk: true if nothing moved in it
 
   explicit Recorded(const std::string& text, bool has_plan) {
     std::istringstream words(text);
@@ -30,7 +30,7 @@ struct Recorded {
   }
 
  private:
-  // "192kx3": three kept chunks of 192 tokens a rank.
+  // "192kx3" means three kept chunks of 192 tokens per rank.
   void add(const std::string& word) {
     std::size_t behind = 0;
     const std::int64_t length = std::stoll(word, &behind);
@@ -45,7 +45,7 @@ struct Recorded {
   }
 };
 
-// Calls use(seed, the text behind it) for each line.
+// Calls use(seed, rest of the line) for each line.
 template <class Use>
 int for_each_line(const std::string& name, const Use& use) {
   std::ifstream file(EVENKEEL_SOURCE_DIR "/tests/step/" + name);
@@ -62,7 +62,7 @@ int for_each_line(const std::string& name, const Use& use) {
 
 constexpr PlannerOptions kLevel{PlannerOptions::Kind::level, 1000, 16, 1000};
 
-// One pass of a step under a layer whose buffers are known.
+// One pass of a step, in a layer whose buffers are known.
 struct Pass {
   Pass(const StepCase& of, const RoutedStep& tokens, StepPass which)
       : problem(of),
@@ -85,7 +85,7 @@ struct Pass {
     decide(problem, options, in.pass, step, PlannerOptions::Kind::level, decision);
     return decision;
   }
-  // As decisions are compared.
+  // Seconds of the recorded decision, predicted as when candidates are compared.
   double predicted(const Recorded& recorded, const StepPlan& plan) {
     internal::OnePlan ways(bytes, options, step.ranks());
     ways.read(in);
@@ -136,7 +136,7 @@ TEST(Decide, IsNeverPredictedToTakeLongerThanBefore) {
   EXPECT_GT(faster, 100);
 }
 
-// One step of a layer between processes.
+// One step of a layer whose ranks are processes.
 struct Runs {
   explicit Runs(const StepCase& of)
       : problem(of),
@@ -160,7 +160,7 @@ struct Runs {
     StepDecider(bytes, options, problem.step.ranks()).decide(in, decision);
     return decision;
   }
-  // Chunks need not be of whole blocks.
+  // Seconds of the recorded decision. Its chunks need not consist of whole blocks.
   double predicted(const Recorded& recorded) {
     double seconds = 0;
     for (std::size_t i = 0; i < recorded.chunks.size(); ++i) {
@@ -202,7 +202,7 @@ TEST(Decide, IsNeverPredictedToTakeLongerBetweenProcessesThanBefore) {
     const StepCase problem(seed);
     Runs runs(problem);
     const StepDecision decision = runs.decided();
-    if (!decision.refine.empty()) {  // blocks are counted finer
+    if (!decision.refine.empty()) {  // the decision asks for finer block counts
       ++finer;
       return;
     }

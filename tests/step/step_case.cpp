@@ -28,7 +28,8 @@ RoutedStep concentrated_step(std::mt19937_64& random) {
   return step;
 }
 
-// A window of each rank's own in the shipped trace, at the step when few experts took most.
+// Each rank takes a random window of the shipped trace, from a training step at which few experts got most
+// tokens.
 RoutedStep recorded_step(std::mt19937_64& random) {
   static const auto trace = open_trace(EVENKEEL_SOURCE_DIR "/data/tiny-moe/routing_step50.npz");
   const TraceInfo& info = trace->info();
@@ -46,7 +47,8 @@ RoutedStep recorded_step(std::mt19937_64& random) {
   return step;
 }
 
-// Squared weights of f32 or bf16, as large beside a rank's rows as they are in a real layer or more.
+// Square weight matrices in f32 or bf16. Relative to a rank's rows they are at least as large as in real
+// layers.
 ChunkShape random_shape(std::mt19937_64& random, const RoutedStep& step) {
   ChunkShape shape;
   shape.num_ranks = step.ranks();
@@ -65,7 +67,7 @@ ChunkShape random_shape(std::mt19937_64& random, const RoutedStep& step) {
   return shape;
 }
 
-// Rows, activations, weights and gradients of experts as a framework holds them.
+// The bytes of rows, activations, weights and gradients that a framework holds in each phase.
 std::vector<PhaseBytes> random_phases(std::mt19937_64& random, const ChunkShape& shape) {
   const std::int64_t row = shape.row_bytes(), expert = shape.weight_bytes;
   const std::int64_t natives = shape.num_experts / shape.num_ranks;

@@ -1,5 +1,4 @@
-// Random steps with the memory that ranks have for them, as both executors meet them: drawn from a seed
-// alone.
+// Random steps with the memory of each rank, for tests of both executors. A case depends only on its seed.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +15,31 @@
 namespace evenkeel::testing {
 
 inline constexpr int kCaseBlocks = 32;
-inline constexpr std::int64_t kCaseTokens = 1024;  // of each rank
+inline constexpr std::int64_t kCaseTokens = 1024;  // per rank
 
-// A part of the assignments goes to a few experts. Bytes are those of a layer's buffers; machines are slower
-// and faster than the default by a factor of e.
+// A step in which part of the assignments goes to few experts. Bytes are those of a layer's buffers. Machines
+// are up to a factor of e slower or faster than the default.
 struct StepCase {
   explicit StepCase(unsigned seed);
 
   std::vector<RankMemory> memories(const RoutedStep& of) const;
-  // Of a layer whose buffers are known.
+  // Options of a layer whose buffers are known.
   DecisionOptions decision_options() const { return {options, step_expert(shape), kCaseTokens}; }
-  // Each rank's tokens [begin, end).
+  // The step with only the tokens [begin, end) of each rank.
   RoutedStep part(std::int64_t begin, std::int64_t end) const;
   RoutedStep without(std::int64_t tokens) const { return part(tokens, kCaseTokens); }
 
   RoutedStep step;
   ChunkShape shape;
   MemoryOptions options;
-  std::int64_t bytes = 0;  // that each rank has
-  // Linear in what a chunk puts on a rank: a layer of the same sizes whose bytes are measured; forward, then
-  // backward. And what each rank has by that measure.
+  std::int64_t bytes = 0;  // memory of each rank
+  // The same layer with measured bytes: linear in the load that a chunk puts on a rank; phases of forward,
+  // then of backward. phase_budget is the memory of each rank by this measure.
   std::vector<PhaseBytes> phases;
   std::int64_t phase_budget = 0;
 };
 
-// One pass of tokens of the case, in its bytes, with a planner whose pieces have 16 assignments or more.
+// Decides one pass for `tokens` with the case's bytes and a planner with segments of at least 16 assignments.
 void decide(const StepCase& problem, const DecisionOptions& options, StepPass pass, const RoutedStep& tokens,
             PlannerOptions::Kind planner, StepDecision& decision);
 

@@ -1,4 +1,5 @@
-// A step's predicted time, from the raw choices; and that nothing that can still be done is below its bound.
+// A step's predicted time, compared with a computation from the raw choices; no possible continuation is
+// faster than its lower bound.
 #include "evenkeel/step/step_seconds.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ double uniform(std::mt19937_64& random) {
   return std::uniform_real_distribution<double>(0, 1)(random);
 }
 
-// A planned step of 1 to 5 ranks, and costs of which any may be the largest.
+// A planned step on 1 to 5 ranks, with costs of which any may dominate.
 struct Case {
   explicit Case(std::mt19937_64& random) {
     step = random_step(random, 1 + static_cast<int>(random() % 5), 1 + static_cast<int>(random() % 10),
@@ -39,7 +40,7 @@ struct Case {
                .overlap = uniform(random),
                .link_bytes_per_second = 1e9 * uniform(random),
                .chunk_seconds = 1e-6 * uniform(random)};
-    // Old files of costs know the numbers above alone.
+    // Old cost files only have the numbers above.
     if (random() % 2 == 0) return;
     machine.inner_half = 20 * uniform(random);
     machine.products_seconds = 1e-6 * uniform(random);
@@ -59,7 +60,7 @@ struct Case {
   std::int64_t transfers = 0;
 };
 
-// Cuts a step into runs of blocks, the first of them kept.
+// Cuts a step into runs of blocks. Some of the first chunks may be kept.
 std::vector<Chunk> random_chunks(std::mt19937_64& random) {
   std::vector<Chunk> chunks;
   bool kept = random() % 2 == 0;
@@ -73,7 +74,7 @@ std::vector<Chunk> random_chunks(std::mt19937_64& random) {
   return chunks;
 }
 
-// Of the segments that a rank computes in the step.
+// The sizes of the segments that a rank computes in the step.
 std::vector<double> segment_sizes(const StepPlan& plan, RankId rank) {
   std::vector<double> sizes;
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
@@ -82,9 +83,9 @@ std::vector<double> segment_sizes(const StepPlan& plan, RankId rank) {
   return sizes;
 }
 
-// Every expert waits for its arithmetic or for its weights, and partly for both. Operations and bytes in
-// units of a forward pass: backward takes two of its operations and reads weights once, with an f32 gradient
-// read and written; computing again two products of three.
+// Each expert takes the longer of its arithmetic and its weight reads, plus the part of the shorter that does
+// not overlap. Relative to forward, backward has twice the operations, reads weights once, and reads and
+// writes an f32 gradient. Recomputing adds two of the three products.
 double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
   const double again = of.is_backward() && !chunk.kept ? 2.0 / 3 : 0;
   const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
@@ -133,12 +134,12 @@ TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
   }
 }
 
-// Of all the ways to cut a step, what is known of it before it is cut.
+// The prediction made before a step is cut.
 TEST(StepSeconds, OfEqualChunksIsThatOfTheChunksWhereEveryBlockHasTheSameLoad) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 200; ++round) {
     Case problem(random);
-    if (!problem.step.placement.has_single_homes()) continue;  // a copy's share of a block is rounded
+    if (!problem.step.placement.has_single_homes()) continue;  // with copies, shares of a block are rounded
     const auto id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(problem.step.experts()));
     for (auto& ids : problem.step.ids) ids.assign(static_cast<std::size_t>(kUnits * problem.step.k), id);
     problem.plan = plain_plan(problem.step);

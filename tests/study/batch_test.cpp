@@ -1,4 +1,4 @@
-// A workload's batch is the same however many ranks share it.
+// A workload's batch is the same for any number of ranks that share it.
 #include "evenkeel/study/batch.h"
 
 #include <gtest/gtest.h>

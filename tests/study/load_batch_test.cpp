@@ -1,4 +1,4 @@
-// Batches have the loads that they are made of.
+// Batches have the loads from which they are made.
 #include "benchmarks/joint_study/load_batch.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(BatchOfLoads, HasTheseLoadsAndDistinctExpertsWhereTheyFit) {
     std::mt19937_64 random(seed);
     const int top_k = 1 + static_cast<int>(random() % 4);
     const std::int64_t tokens = 1 + static_cast<std::int64_t>(random() % 50);
-    // No load above the tokens: each of `top_k` rounds gives every token one expert.
+    // Each of `top_k` rounds gives every token one expert, so no load exceeds the number of tokens.
     std::vector<std::int64_t> loads(8 * static_cast<std::size_t>(top_k), 0);
     for (int choice = 0; choice < top_k; ++choice)
       for (std::int64_t token = 0; token < tokens; ++token)

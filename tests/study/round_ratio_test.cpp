@@ -1,4 +1,4 @@
-// How sure a median of rounds is: tosses of a coin, counted.
+// The confidence interval of a median over rounds, checked with the binomial distribution.
 #include "evenkeel/study/round_ratio.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// The probability that of n tosses no more than `most` are heads.
+// The probability that at most `most` of n coin tosses are heads.
 double at_most(int most, int n) {
   double sum = 0;
   for (int heads = 0; heads <= most; ++heads)
@@ -19,14 +19,14 @@ double at_most(int most, int n) {
   return sum;
 }
 
-// Where values are their own places, the bounds say how many rounds lie outside of them on either side.
+// With values 0, 1, 2, ... each bound tells how many rounds lie outside it.
 RoundRatio of_places(int rounds) {
   std::vector<double> places(static_cast<std::size_t>(rounds));
   std::iota(places.begin(), places.end(), 0.0);
   return round_ratio(places);
 }
 
-// The true median is below the low bound where no more rounds are below it than are outside.
+// The true median is below the low bound if at most `outside` rounds are below the median.
 TEST(RoundRatio, HasTheMedianOfAllRoundsWithin95PercentFromSixRoundsOn) {
   for (int rounds = 6; rounds <= 1000; ++rounds) {
     const RoundRatio ratio = of_places(rounds);

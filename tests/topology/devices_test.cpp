@@ -1,4 +1,4 @@
-// Devices by name: what of their memory a framework sees is less than on the label, and not much less.
+// Devices by name: a framework sees slightly less memory than the datasheet says.
 #include "evenkeel/topology/devices.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The machines known by name.
+// The machines available by name.
 #include "evenkeel/topology/presets.h"
 
 #include <gtest/gtest.h>

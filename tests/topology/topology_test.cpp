@@ -1,4 +1,4 @@
-// Ranks, nodes and links: what a topology answers, and what it refuses to be.
+// Ranks, nodes and links of a topology, and invalid topologies.
 #include "evenkeel/topology/topology.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Setups that fit, on MemFine's models. The longest sequence and each piece of advice are tried, and so is
-// the next step beyond, which must not fit.
+// Setups that fit, on MemFine's models. The longest sequence and every piece of advice must fit; one step
+// beyond must not.
 #include "evenkeel/training_memory/fit.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST(Fit, MemFinesFirstModelFitsWithTwoChunksAndNotWithOneAndWithFourOfTheWorstR
   EXPECT_EQ(worst.choice, (MactChoice{.least_chunks = 3, .chunks = 4, .promised = true}));
   device.bins = {1};
   EXPECT_FALSE(fit(memory, calibrated_received, device).fits);
-  using Change = Advice::Change;  // none of parallelism, since static bytes are given
+  using Change = Advice::Change;  // static bytes are given, so there is no advice on parallelism
   EXPECT_THAT(what_would_fit(memory, calibrated_received, device),
               testing::ElementsAre(Advice{Change::chunks, 2, {}}, Advice{Change::sequence, 2611, {}},
                                    Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816, {}}));
@@ -78,7 +78,7 @@ TEST(Fit, TheLongestSequenceFitsAndOneTokenMoreDoesNot) {
   }
 }
 
-// Applies one piece of advice and says whether it was enough.
+// Applies one piece of advice; true if the setup then fits.
 bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory device, const Advice& advice) {
   MemorySetup setup = memory.setup();
   using Change = Advice::Change;
@@ -112,7 +112,7 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
 
-// The change next to it that asks for less; none of switches, and of those that come with more data
+// The next smaller change of the same kind; none for switches and for changes that also raise data
 // parallelism.
 std::optional<Advice> less_than(Advice piece) {
   using Change = Advice::Change;
@@ -172,7 +172,7 @@ TEST(Advice, DevicesAreDoubledTogetherOnlyWhereNoneIsEnoughByItself) {
   EXPECT_TRUE(enough(memory, std::nullopt, device, advice.front()));
   const Parallelism& found = advice.front().parallel;
   EXPECT_EQ(found.devices(), 8 * advice.front().value);
-  // None with fewer devices does.
+  // No layout with fewer devices fits.
   int tried = 0;
   for (std::int64_t tensor = 1; tensor <= 8; tensor *= 2)
     for (std::int64_t pipeline = 1; pipeline <= 32; pipeline *= 2)

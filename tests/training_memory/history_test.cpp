@@ -1,5 +1,5 @@
-// Rows of the fullest rank, counted here from loads drawn here, and the chunks that each stage's layers need;
-// of a small model that was really trained, the shape of MemFine's figure 5.
+// The fullest rank's rows, compared with a count from random loads, and the chunks that each stage's layers
+// need. The history of a small trained model has the shape of MemFine's Figure 5.
 #include "evenkeel/training_memory/history.h"
 
 #include <gmock/gmock.h>
@@ -73,10 +73,10 @@ TEST(TrainingHistory, ChunksRiseThenFallOverTheStepsAndLaterLayersGetMost) {
   const IntArray rows =
       read_integers(*open_array_file(repository_file("data/tiny-moe/train_rank_rows.npz")), "rows");
   ASSERT_THAT(rows.shape, testing::ElementsAre(1563, layers));
-  // A device with space for one and a half times what even routing of 16,384 assignments would send it.
+  // The device has memory for 1.5 times the rows that even routing of 16,384 assignments would send it.
   constexpr std::int64_t most_received = 16384 / 8 * 3 / 2;
   const std::vector<std::int64_t> bins = {1, 2, 4, 8};
-  // Over steps and layers, each half-open.
+  // The mean number of chunks over half-open ranges of steps and layers.
   const auto mean = [&](std::int64_t begin, std::int64_t end, std::int64_t first = 0,
                         std::int64_t last = layers) {
     double sum = 0;

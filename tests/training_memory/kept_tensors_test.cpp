@@ -1,5 +1,4 @@
-// The tensors that frameworks keep, against sums written out anew; what is computed again; fully sharded
-// weights.
+// The tensors that frameworks keep, compared with independent sums; recomputation; fully sharded weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +13,7 @@ namespace {
 
 using Bytes = std::map<std::string, std::int64_t>;
 
-// Every layer kept, as one device of eight trains: nothing computed again.
+// One of eight devices in training; every layer's tensors are kept and nothing is recomputed.
 MemorySetup every_layer() {
   MemorySetup setup;
   setup.parallel = {.expert = 8, .data = 8};
@@ -33,8 +32,8 @@ Bytes active(const ModelDescription& model, const MemorySetup& setup, int stage 
 }
 
 TEST(KeptTensors, OfLatentAttentionDenseLayersAndSharedExperts) {
-  // 61 layers, 58 with experts; 128 heads of 192 and values of 128; latents 1536 and 512, with 64 for
-  // position.
+  // 61 layers, 58 of them with experts; 128 heads with queries and keys of 192 and values of 128; latents of
+  // 1536 and 512, plus 64 for position.
   const std::int64_t s = 1000, r = 3000, two = 2;
   EXPECT_EQ(active(model_named("deepseek-v3"), every_layer()),
             (Bytes{{"attention_norm", 61 * s * 7168 * two},
@@ -59,7 +58,7 @@ TEST(KeptTensors, OfGroupedAttentionWithNormsOfQueriesAndKeysInStages) {
   MemorySetup setup = every_layer();
   setup.parallel = {.tensor = 2, .pipeline = 4, .expert = 8, .data = 8, .expert_tensor = 2};
   setup.extra.expert_outputs = true;
-  // 12 of 48 layers for three micro-batches on the second of four stages.
+  // The second of four stages has 12 of 48 layers and three micro-batches in flight.
   const std::int64_t layers = 12 * 3, s = 1000 / 2, r = 3000 / 2, two = 2;
   EXPECT_EQ(active(model_named("qwen3-30b-a3b"), setup, 1),
             (Bytes{{"attention_norm", layers * s * 2048 * two},
@@ -109,7 +108,7 @@ TEST(KeptTensors, AllComputedAgainIsOneLayerAndTheInputsOfAll) {
   EXPECT_EQ(bytes.at("layer_inputs"), 61 * 1000 * 7168 * 2);
   EXPECT_EQ(bytes.at("expert_input"), 8000 * 7168 * 2);
   EXPECT_FALSE(bytes.contains("dense_hidden"));
-  // Of few rows a layer with experts is smaller than a dense one.
+  // With few rows, a layer with experts takes less than a dense one.
   const Bytes few = active(model_named("deepseek-v3"), setup, 0, 300);
   EXPECT_EQ(few.at("dense_hidden"), 1000 * 3 * 18432 * 2);
   EXPECT_FALSE(few.contains("expert_input"));
@@ -126,15 +125,15 @@ TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
   for (const auto& [name, all] : bytes) {
     const bool network = name.starts_with("expert") || name.starts_with("router") || name == "shared_experts";
     if (name.starts_with("dense")) continue;
-    // Scores have f32 numbers, their gradients activations.
+    // Scores are f32; their gradients have the activation type.
     one_layer += all / (network ? 58 : 61) / (name == "router_scores" ? 2 : 1);
   }
   EXPECT_EQ(gradients, one_layer);
-  setup.full_recompute = true;  // does not change them
+  setup.full_recompute = true;  // recomputation does not change the gradients
   EXPECT_EQ(active(model, setup, 0, 8000).at("layer_gradients"), gradients);
 }
 
-// Scores and probabilities.
+// The two numbers are scores and probabilities.
 TEST(KeptTensors, UnfusedAttentionKeepsTwoNumbersOfEachPairOfTokensAndHead) {
   MemorySetup setup = every_layer();
   setup.unfused_attention = true;
@@ -152,9 +151,9 @@ TEST(KeptTensors, OfAllChunksUnlessComputedAgain) {
   const auto bytes = [&](std::int64_t chunks) {
     return total_bytes(MemoryModel(model, setup).active_items(0, 4000, chunks));
   };
-  // The gradients of one layer's rows are those of a chunk; h + 3 g numbers a row.
+  // The gradients of one layer's rows cover only one chunk; a row has h + 3 g numbers.
   EXPECT_EQ(bytes(1) - bytes(4), 3000 * (2048 + 3 * 768) * 2);
-  // Eq. 8 subtracts what all chunks keep.
+  // Eq. 8 subtracts the bytes that all chunks keep.
   const MemoryModel memory(model, setup);
   const std::int64_t available = bytes(4);
   EXPECT_EQ(memory.most_received(0, available, 0, 4000), 1000);
@@ -193,22 +192,23 @@ TEST(KeptTensors, KeysAndValuesOfAHeadAreOnAllDevicesThatShareIt) {
     const auto items = MemoryModel(model, setup).static_items(0);
     return std::ranges::find(items, "attention", &StaticItem::name)->weights;
   };
-  // Queries and output of half the heads less.
+  // With twice the devices, each holds query and output weights of half as many heads.
   EXPECT_EQ(attention(4) - attention(8), 48 * (std::int64_t{4} * 128 * 2048) * 2);
   EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
 }
 
-// The first axis is cut, or of fewer experts than devices the second; the fullest device has the larger part.
+// The first axis is cut; if there are fewer experts than devices, the second. The fullest device has the
+// larger part.
 TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();
   setup.extra.replicated = true;
   const auto up = [](std::int64_t number, std::int64_t parts) { return (number + parts - 1) / parts; };
   for (const int way : {0, 1, 2}) {
-    setup.extra.sharded_optimizer = way == 0;  // cuts the states alone, as one row of numbers
+    setup.extra.sharded_optimizer = way == 0;  // only optimizer states are cut, as one flat array
     setup.extra.fully_sharded = way != 0;
     setup.extra.first_axis_alone = way == 1;
-    for (const std::int64_t expert : {8, 64, 256}) {  // 32, 4 and 1 here, on 8, 16 and 2 devices
+    for (const std::int64_t expert : {8, 64, 256}) {  // 32, 4, 1 experts per part, over 8, 16, 2 devices
       const std::int64_t data = expert == 64 ? 256 : 128;
       setup.parallel = {.tensor = 2, .expert = expert, .data = data, .context = 2};
       std::map<std::string_view, std::int64_t> expected, trained, states;
@@ -224,7 +224,7 @@ TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGath
         cut = up(cut, devices);
         const std::string_view kind = weight_kinds[static_cast<std::size_t>(weight.kind)];
         expected[kind] += way == 0 ? whole : product(shape);
-        if (!weight.trained) continue;  // a router's correction
+        if (!weight.trained) continue;  // the router's correction bias
         trained[kind] += way == 0 ? whole : product(shape);
         states[kind] += way == 0 ? up(whole, devices) : product(shape);
       }
@@ -235,7 +235,7 @@ TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGath
       }
     }
   }
-  // The largest layer is one with 32 experts of 3 x 7168 x 2048 here; all else of it over tp.
+  // The largest layer has 32 experts of 3 x 7168 x 2048 per device; its other weights are divided by tp.
   setup.extra.replicated = false;
   setup.parallel = {.tensor = 2, .expert = 8, .data = 16, .context = 2};
   std::int64_t weights = 32 * std::int64_t{3} * 7168 * 2048;
@@ -246,7 +246,7 @@ TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGath
   EXPECT_EQ(active(model, setup).at("gathered_gradients"), weights * (2 + 4));
   setup.bytes.gradient = 0;
   EXPECT_FALSE(active(model, setup).contains("gathered_gradients"));
-  // The head of a narrow model is more than a layer.
+  // The output head of a narrow model is larger than a layer.
   const ModelDescription narrow = model_named("qwen3-30b-a3b");
   setup.parallel = {.expert = 64, .data = 64};
   const std::int64_t layer = MemoryModel(narrow, setup).largest_layer(0), head = 151936 * std::int64_t{2048};

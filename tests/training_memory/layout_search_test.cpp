@@ -1,4 +1,4 @@
-// Layouts against a search that asks the model about every combination of degrees.
+// The layout search, compared with a search that evaluates every combination of degrees.
 #include "evenkeel/training_memory/layout_search.h"
 
 #include <gmock/gmock.h>

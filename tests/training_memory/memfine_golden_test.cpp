@@ -1,6 +1,7 @@
-// Chunk tuning beside its definition, and MemFine's printed numbers from its formulas: what follows from the
-// paper's inputs, and what follows with the one number that the paper does not give, the rows s' of the
-// reported peak. That one is calibrated on Table 4's 22.9 GB and named so; static memory is taken as printed.
+// Chunk tuning compared with its definition, and MemFine's printed numbers derived from its formulas. Some
+// follow from the paper's inputs alone. Others need one number that the paper does not give: the rows s' of
+// the reported peak, which is calibrated on Table 4's 22.9 GB and named so. Static memory is taken as
+// printed.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,11 +15,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// s' such that method 1 holds 22.9 GB. Fitted, not predicted.
+// The s' at which method 1 holds 22.9 GB: fitted, not predicted.
 constexpr std::int64_t calibrated_received = 596'797;
 const std::vector<std::int64_t> bins = {1, 2, 4, 8};
 
-// The stages that the paper reports are not named; with full recomputation all that have experts are alike.
+// The paper does not name the stage it reports. With full recomputation, all stages with experts are alike.
 constexpr int stage = 3;
 
 MemoryModel memory_with(const Json& sizes) {
@@ -66,7 +67,8 @@ TEST(MemFineGolden, TableFoursActiveMemoryFollowsFromOneCalibratedNumber) {
     const std::int64_t active = active_bytes(memory, calibrated_received, chunks);
     const auto printed = row["active_GB"].get<double>();
     EXPECT_NEAR(static_cast<double>(active) / 1e9, printed, 0.015 * printed) << row;
-    // Whether it trains follows from the static memory as printed, on a device of 64 GB.
+    // With the printed static memory, a run must fit a device of 64 GB exactly where the paper says that it
+    // trains.
     const bool fits = gigabytes(row["static_GB"]) + active <= gigabytes(64);
     EXPECT_EQ(fits, row["trains"].get<bool>()) << row;
   }
@@ -95,7 +97,7 @@ TEST(MemFineGolden, EquationsEightAndNineGiveEveryRowOfTheTable) {
   }
 }
 
-// Both models run with two chunks exactly where the printed totals say so: 54.9 GB fit, and 62.4 GB do not.
+// Two chunks are chosen exactly where the printed totals say so: 54.9 GB fit, and 62.4 GB do not.
 TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
   const auto chunks = [](const char* model, double alpha, double static_gigabytes) {
     const MemoryModel memory(model_named(model), memfine_setup());
@@ -103,7 +105,7 @@ TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
     return mact(calibrated_received, most, bins).chunks;
   };
   const Json& range = memfine_numbers()["checks"]["alpha_range_for_chosen_2_chunks"];
-  const double least = range["at_least"].get<double>() + 0.0001;  // printed rounded down
+  const double least = range["at_least"].get<double>() + 0.0001;  // the printed value is rounded down
   const double below = range["below"];
   for (int step = 0; least + 0.005 * step < below; ++step) {
     const double alpha = least + 0.005 * step;

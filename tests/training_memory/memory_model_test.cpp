@@ -1,4 +1,4 @@
-// The memory model against sums written out anew, and its extra terms one by one.
+// The memory model compared with independent sums, and its extra terms one by one.
 #include "evenkeel/training_memory/memory_model.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(MemoryModel, ActiveBytesAreEquationTwoForRandomSetups) {
           ((received + chunks - 1) / chunks) * (2 * 2048 + 2 * 768 / at.expert_tensor);
       const double expected = static_cast<double>(copies) / static_cast<double>(at.tensor * at.context) *
                               static_cast<double>(setup.bytes.activation * setup.micro_batch * numbers);
-      // Each of the twelve rows is rounded up by itself.
+      // Each of the twelve items is rounded up separately.
       const auto bytes = static_cast<double>(active_total(memory, stage, received, chunks));
       EXPECT_GE(bytes, expected - 1e-3) << trial;
       EXPECT_LE(bytes, expected + 12) << trial;
@@ -83,18 +83,18 @@ TEST(MemoryModel, MostReceivedIsTheLastRowCountThatFitsWhateverTheTerms) {
     setup.extra.communication_buffers = (trial & 16) != 0;
     setup.extra.allocation_granule = (trial & 32) != 0 ? 2 << 20 : 0;
     const MemoryModel memory(model, setup);
-    EXPECT_EQ(memory.most_received(3, 1'000'000, trial % 2 * 2'000'000), 0);  // the fixed part is more
+    EXPECT_EQ(memory.most_received(3, 1'000'000, trial % 2 * 2'000'000), 0);  // the fixed part does not fit
     const std::int64_t most = memory.most_received(3, 60'000'000'000, 20'000'000'000);
     ASSERT_GT(most, 0);
     EXPECT_LE(active_total(memory, 3, most), 40'000'000'000) << trial;
-    if (setup.extra.allocation_granule == 0) {  // rows are each rounded up to a byte
+    if (setup.extra.allocation_granule == 0) {  // each item is rounded up to a whole byte
       EXPECT_GE(active_total(memory, 3, most + 1) + 15, 40'000'000'000) << trial;
     }
   }
 }
 
-// On a stage of both kinds, the last row count that fits is the larger layer's: none where the dense one does
-// not fit.
+// If a stage has both kinds of layer, the larger layer decides how many rows fit; none if the dense layer
+// does not fit.
 TEST(MemoryModel, MostReceivedAgreesWithTheTensorsKeptOfBothKindsOfLayer) {
   for (int trial = 0; trial < 4; ++trial) {
     MemorySetup setup = memfine_setup();
@@ -125,7 +125,7 @@ TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
           EXPECT_EQ(item.weight_bytes, 2 * item.weights);
           EXPECT_EQ(item.optimizer_bytes, 3 * item.gradient_bytes);
         }
-      // The bias of what an expert gives is on each device that shares the expert.
+      // An expert's output bias is on every device that shares the expert.
       for (const Weight& weight : model.weights)
         if (weight.kind == WeightKind::experts && weight.axis == uncut)
           sum -= (parallel.expert_tensor - 1) * weight.numbers();
@@ -154,7 +154,8 @@ TEST(MemoryModel, ALayerThatPredictsAFurtherTokenIsAnotherOfTheLastStage) {
   }
 }
 
-// Deals every part of every expert to the devices of a stage, one by one, and weighs what each then has.
+// Deals every part of every expert to the devices of a stage, one by one, and sums what each device then
+// holds.
 TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused) {
   const ModelDescription model = model_named("qwen3-30b-a3b");
   const std::int64_t all_experts = model.parameters(WeightKind::experts);
@@ -170,7 +171,7 @@ TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused)
                       .expert_tensor = draw(4)};
     const Parallelism& at = setup.parallel;
     const std::int64_t devices = at.tensor * at.context * at.data;
-    // How many devices have each slice of each group of experts.
+    // (group of experts, slice) -> number of devices that hold it.
     std::map<std::pair<std::int64_t, std::int64_t>, int> holders;
     for (std::int64_t device = 0; device < devices; ++device)
       ++holders[{device / at.expert_tensor % at.expert, device % at.expert_tensor}];
@@ -188,7 +189,8 @@ TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused)
     const StaticItem& experts = *std::ranges::find(items, "experts", &StaticItem::name);
     EXPECT_EQ(experts.weights * devices, all_experts * holders.begin()->second);
     EXPECT_GE(experts.optimizer_bytes * devices, 12 * all_experts);
-    EXPECT_LT(experts.optimizer_bytes * devices, 12 * (all_experts + 2 * 48 * devices));  // a number a tensor
+    EXPECT_LT(experts.optimizer_bytes * devices,
+              12 * (all_experts + 2 * 48 * devices));  // rounding per tensor
   }
   EXPECT_GT(refused, 50);
   EXPECT_LT(refused, 350);
@@ -203,15 +205,15 @@ TEST(MemoryModel, DevicesThatShareAnExpertAllReceiveItsRowsAndKeepASliceOfItsWid
   EXPECT_EQ(sliced.even_received(), 4 * whole.even_received());
   EXPECT_EQ(sliced.worst_received(), 4 * whole.worst_received());
   auto expected = by_name(whole.active_items(0, whole.even_received(), 1));
-  // Rows are of full width before and after the products, four times as many of them.
+  // Rows have full width before and after the products, and there are four times as many.
   expected.at("expert_input") *= 4;
   expected.at("expert_output") *= 4;
   expected["borrowed_experts"] = 6LL * 3 * 2048 * 768 / 4;
   EXPECT_EQ(by_name(sliced.active_items(0, sliced.even_received(), 1)), expected);
 }
 
-// The weights that the paper's set-up leads to, written out by hand: 8 routed experts and one shared a
-// device, four stages.
+// The weights of the paper's setup, counted by hand: four stages, and per device 8 routed experts and one
+// shared expert.
 TEST(MemoryModel, OfThePapersModelTheLargestStageHoldsTheWeightsThatWereCountedByHand) {
   for (const auto& [name, counted] :
        {std::pair("memfine-model-1", 3267.9e6), {"memfine-model-2", 2097.3e6}}) {
@@ -306,7 +308,7 @@ TEST(MemoryModel, ExtraTermsAddWhatTheySayAndNothingElse) {
   EXPECT_EQ(added({.logits = true}), (Bytes{{"logits", 6LL * 4096 * 129280}}));
   EXPECT_EQ(added({.logits = true, .fused_cross_entropy = true}), (Bytes{{"logits", 2LL * 4096 * 129280}}));
   EXPECT_EQ(added({.logits = true}, 2), Bytes{});
-  // Stage 3 of 4 has one micro-batch in flight, stage 0 four; four layers each.
+  // Stage 3 of 4 has one micro-batch in flight, stage 0 has four; each stage has four layers.
   EXPECT_EQ(added({.every_layer = true}), (Bytes{{"layer_inputs", 4LL * 2 * 4096 * 7168}}));
   EXPECT_EQ(added({.every_layer = true}, 0), (Bytes{{"layer_inputs", 4LL * 4 * 2 * 4096 * 7168}}));
   const std::int64_t once = total_bytes(MemoryModel(model, memfine_setup()).active_items(1, 10000, 1));

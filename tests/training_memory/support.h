@@ -14,14 +14,15 @@ inline ModelDescription model_named(const std::string& name) {
   return read_model_description(repository_file("tests/data/configs/" + name + ".json"));
 }
 
-// With as much data parallelism as the experts need.
+// Sets the least data parallelism that the experts need.
 inline Parallelism with_least_data(Parallelism parallel) {
   parallel.data = parallel.least_data();
   return parallel;
 }
 
-// The paper's: t = 1, p = 4, e = 32, c = 1, v = 1, b = 1, full recomputation, two bytes a number. Its d = 1
-// leaves one device a stage, which has no 32 parts of the experts; nothing of what is compared depends on d.
+// The paper's setup: t = 1, p = 4, e = 32, c = 1, v = 1, b = 1, full recomputation, two bytes per number. d
+// is 32, not the paper's 1, which would leave one device per stage for 32 expert parts. No compared value
+// depends on d.
 inline MemorySetup memfine_setup() {
   MemorySetup setup;
   setup.parallel.pipeline = 4;

@@ -1,4 +1,4 @@
-// The teams of a FiberBlock, where the planner looks for what it does with teams.
+// Teams made of a FiberBlock's lanes, and the overloads by which the planner works with them.
 #pragma once
 
 #include <algorithm>

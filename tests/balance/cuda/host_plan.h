@@ -1,4 +1,4 @@
-// The device's planner run on the host.
+// The device planner, run on the host.
 #pragma once
 
 #include <vector>
@@ -23,7 +23,7 @@ struct FlatPlan {
   std::int32_t fell_back_to_ep = 0;
 };
 
-// run(plan) calls plan(team) on all lanes of a team.
+// `run(plan)` must call plan(team) on every lane of a team.
 template <class Run>
 FlatPlan plan_with(const Run& run, const Counts& counts, const LayerPlacement& placement,
                    const PlannerOptions& options, std::span<const std::int64_t> base_load,
@@ -45,11 +45,11 @@ FlatPlan plan_with(const Run& run, const Counts& counts, const LayerPlacement& p
   return flat;
 }
 
-// By a team of one lane.
+// Plans with a team of one lane.
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
                       std::span<const std::int64_t> base_load = {}, int most_borrowed = cuda::kMostLoad);
 
-// The same arrays from a plan of balance/.
+// The arrays of a plan made by balance/.
 FlatPlan flat(const StepPlan& plan, const LayerPlacement& placement);
 
 }  // namespace evenkeel::testing

@@ -1,9 +1,9 @@
-// The device's planner makes the same plan whatever its team, in whichever order lanes come to what they do.
+// The device planner makes the same plan for every team size and every order in which lanes run.
 #include <gtest/gtest.h>
 
 #include "tests/balance/cases.h"
 #include "tests/balance/cuda/fiber_teams.h"
-// After the teams, which its templates look for.
+// Must follow fiber_teams.h, whose overloads its templates need.
 #include "tests/balance/cuda/host_plan.h"
 
 namespace evenkeel::testing {
@@ -26,7 +26,7 @@ Case random_small_case(std::mt19937_64& random, bool copies) {
   return c;
 }
 
-// Into few experts, so that level settles step by step and moves are many.
+// Loads concentrated in few experts, so that `level` needs many moves.
 Case concentrated_case(std::mt19937_64& random, int experts, int ranks) {
   Case c;
   c.num_ranks = ranks;

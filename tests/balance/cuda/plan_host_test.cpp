@@ -1,4 +1,4 @@
-// The device's planner, run on the host, makes the integers of the planners of balance/.
+// The device planner, run on the host, makes exactly the plans of balance/.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using Kind = PlannerOptions::Kind;
 using Json = nlohmann::json;
 
-// Within the 2^30 assignments of a device's step.
+// Scales loads down to at most 2^30 assignments, the device planner's limit per step.
 Case small_enough(Case c) {
   std::int64_t most = 1;
   for (std::int64_t load : c.loads) most = std::max(most, load);

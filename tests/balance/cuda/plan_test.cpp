@@ -1,4 +1,4 @@
-// The planning kernel, many lanes at work, makes the integers that one lane makes on the host.
+// The planning kernel, which uses many lanes, makes exactly the plan that one lane makes on the host.
 #include <gtest/gtest.h>
 
 #include "evenkeel/balance/cuda/planner.h"
@@ -29,7 +29,7 @@ FlatPlan plan_on_gpu(const Counts& counts, const LayerPlacement& placement, cons
   const cuda::PlacementTables tables(placement);
   const cuda::PlacementView sizes = tables.view();
   const DeviceMemory<std::int32_t> homes(tables.integers());
-  // All counts in the last of the parts but one in each, so that the sum matters.
+  // Each part but the last gets one assignment, the last part gets the rest: the kernel must sum the parts.
   const std::size_t pairs = counts.rows().size();
   std::vector<std::int32_t> by_part(pairs * static_cast<std::size_t>(parts));
   for (std::size_t i = 0; i < pairs; ++i) {
@@ -59,7 +59,7 @@ FlatPlan plan_on_gpu(const Counts& counts, const LayerPlacement& placement, cons
   return plan;
 }
 
-// The parts of the arrays that mean something.
+// Compares the used parts of the arrays.
 void expect_same(const FlatPlan& actual, const FlatPlan& expected, const std::string& what) {
   ASSERT_EQ(actual.segment_begin, expected.segment_begin) << what;
   const auto first = [](const std::vector<std::int32_t>& all, int n) {

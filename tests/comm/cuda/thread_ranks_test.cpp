@@ -1,4 +1,4 @@
-// Thread ranks that share a GPU, or have one each.
+// Thread ranks that share one GPU, or use one GPU each.
 #include <gtest/gtest.h>
 
 #include "evenkeel/base/error.h"

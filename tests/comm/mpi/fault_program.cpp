@@ -1,19 +1,21 @@
-// Steps of a layer on MPI's ranks, some of which die, fall silent or throw at a given place; for
-// fault_storm.py, which starts it under mpirun.
+// Runs steps of a layer on MPI ranks, some of which die, fall silent or throw at a given place.
+// fault_storm.py starts it under mpirun.
 //
 // usage: mpi_fault_program DEADLINE CHUNKS KIND RANKS PLACE AT
-// KIND   none, kill, stop, exit, throw, slow (longer than all wait), late (shorter than the deadline)
-// RANKS  digits, a rank each
-// PLACE  start (before MPI is), set-up (before run_mpi_ranks), an operation's name, that and " posted",
-//        experts prepare, experts forward, experts backward, step, end (of the body), after (run_mpi_ranks);
-//        moment: whatever the rank is at
-// AT     which time that this rank comes there, counted from 1; of moment: milliseconds after the first step
+// KIND   none, kill, stop, exit, throw, slow (longer than the others wait), late (shorter than the deadline)
+// RANKS  the faulty ranks, one digit each
+// PLACE  start (before MPI starts), set-up (before run_mpi_ranks), the name of an operation, that name and
+//        " posted", experts prepare, experts forward, experts backward, step, end (of the body), after
+//        (run_mpi_ranks); moment: a time, whatever the rank is doing then
+// AT     the fault comes when the rank reaches PLACE for the AT-th time; with moment: milliseconds after the
+//        first step
 //
-// Says, a line each, fields parted by tabs:
-// fault  clock, process id, as the fault comes
-// rank   rank, clock, "ok" or the error's class, its peer, operation and seconds, its message, the steps'
-//        checksums
-// again  the same of another run, without a fault, after a fault within the first one
+// Prints these lines, with fields separated by tabs:
+// fault  time, process id; printed just before the fault
+// rank   rank, time, "ok" or the error's class, its peer, operation and seconds, its message, the checksums
+// of
+//        the steps
+// again  the same fields for a second run without a fault, made after a fault within run_mpi_ranks
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -47,7 +49,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// At once and as a whole, whatever becomes of the process after.
+// Writes the line unbuffered in one piece, so that it survives the end of the process.
 void say(const std::string& line) {
   if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
 }
@@ -60,7 +62,7 @@ class Trap {
   void strike(const std::string& place) {
     if (place == place_ && ++met_ == at_) strike();
   }
-  // Comes in a thread of its own, if that is not asked to end before.
+  // Causes the fault from a separate thread, unless that thread is asked to stop first.
   void strike_at_its_moment(const std::stop_token& ends) {
     if (place_ != "moment" || kind_ == "none") return;
     const double moment = now() + at_ * 1e-3;
@@ -77,7 +79,7 @@ class Trap {
     if (kind_ == "stop") kill(getpid(), SIGSTOP);
     if (kind_ == "exit") _exit(1);
     if (kind_ == "throw") throw std::runtime_error("a fault of its own");
-    // Long enough for all others to have given the rank up and let go.
+    // "slow" sleeps until all other ranks have given up on this one and ended.
     const double seconds = kind_ == "slow" ? 2 * deadline_ + 3 : 0.3 * deadline_;
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   }
@@ -112,7 +114,7 @@ class TrappedCommunicator final : public ForwardingCommunicator {
   const char* name_ = "";
 };
 
-// FNV-1a.
+// FNV-1a hash.
 class Checksum {
  public:
   void add(const void* data, std::size_t bytes) {
@@ -125,7 +127,7 @@ class Checksum {
   std::uint64_t hash_ = 14695981039346656037U;
 };
 
-// Weights travel: routing is skewed, and the planner moves whatever it can.
+// Makes weights travel: routing is skewed, and the planner moves whatever it can.
 MoeOptions options_with(Trap& trap, int chunks) {
   MoeOptions options;
   options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
@@ -163,7 +165,7 @@ void run_steps(Communicator& plain, Trap& trap, int chunks, std::string& checksu
   trap.strike("end");
 }
 
-// How `call` ended: "ok", or the error's class, its data and its message.
+// Describes how `call` ended: "ok", or the error's class, its data and its message.
 std::string ending_of(const std::function<void()>& call) {
   try {
     call();
@@ -194,7 +196,7 @@ int run_words(const std::vector<std::string>& words) {
   std::string checksums, others;
   const std::string ending = ending_of([&] {
     trap.strike("start");
-    // What takes long in a first step must not take it from a short deadline.
+    // Warm up under a long deadline: the work that only first steps do must not run into the short one.
     run_mpi_ranks([&](Communicator& comm) { run_steps(comm, none, chunks, others); }, patient);
     others.clear();
     trap.strike("set-up");

@@ -1,7 +1,8 @@
-"""A storm of faults between ranks on MPI: no rank hangs, none blames an innocent one, and none computes anything wrong.
+"""Random faults on MPI ranks: no rank hangs, blames an innocent rank, or computes wrong numbers.
 
-A run is one seed: mpi_fault_program under mpirun, with one fault on one rank, or the same on two. `fault_storm.py 17 30-59` runs these seeds
-again; with EVENKEEL_STORM=20 there are 20 times as many, as in `make test-long`. MPI_FAULT_PROGRAM names the program.
+Each seed is one run of mpi_fault_program under mpirun, with a fault on one rank, or the same fault on two.
+`fault_storm.py 17 30-59` repeats these seeds. EVENKEEL_STORM=20 runs 20 times as many seeds, as `make test-long` does.
+MPI_FAULT_PROGRAM is the path of the program.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ AT_ONCE = 4
 
 DEADLINE = 1.5
 GRACE = 1.0
-"""In which the others may answer, once the deadline has passed."""
+"""Seconds after the deadline in which the other ranks may still answer."""
 SOON = 5.0
-"""Seconds that may pass on a machine that others use as well."""
+"""Seconds of delay allowed on a shared machine."""
 LIMIT = 30.0
 
 DEAD = {"kill", "exit"}
@@ -45,14 +46,14 @@ INSIDE = [
     "end",
     "moment",
 ]
-"""Places within run_mpi_ranks. A moment is any time in the second and third step."""
+"""Places within run_mpi_ranks. "moment" is any time in the second or third step."""
 OUTSIDE = ["start", "set-up", "after"]
 RECOVERY = ("--mca", "orte_enable_recovery", "1")
 TCP = ("--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 
 
 MPIRUN_SAYS = {"kill": "mpirun noticed that process rank {} with PID", "exit": ",1],{}] Exit code: 1"}
-"""By default, of a process that dies."""
+"""mpirun's default message about a process that dies."""
 
 
 class Case(NamedTuple):
@@ -81,7 +82,7 @@ def drawn(seed: int) -> Case:
     at = draw.randint(1, 2 if chunks == 1 else 4) if many else 1
     at = draw.randint(0, 30) if place == "moment" else at
     recovery = draw.random() < 0.6
-    # MPI_Init and MPI_Finalize have no deadline. Who throws before run_mpi_ranks goes to MPI_Finalize.
+    # MPI_Init and MPI_Finalize have no deadline. A rank that throws before run_mpi_ranks enters MPI_Finalize.
     waits = {
         "start": LOST | {"throw"} if recovery else {"stop"},
         "set-up": {"throw"} if recovery else set(),
@@ -94,7 +95,7 @@ def drawn(seed: int) -> Case:
 
 
 class Line(NamedTuple):
-    """What a rank says."""
+    """What a rank prints."""
 
     rank: int
     clock: float
@@ -128,7 +129,7 @@ def parse(text: str, kind: str) -> dict[int, Line]:
 
 def play(case: Case, *options: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "faults"  # by whose name its processes are known
+        program = Path(folder) / "faults"  # a unique path, by which its processes are found
         program.symlink_to(PROGRAM)
         words = [REPOSITORY / "tools/mpirun.sh", *options, *(RECOVERY if case.recovery else ()),
                  *(TCP if case.tcp else ()), "-n", str(case.ranks), program, *case.words()]  # fmt: skip
@@ -157,7 +158,7 @@ def play(case: Case, *options: str) -> Outcome:
 
 
 def end_stopped(case: Case, said: str) -> bool:
-    """Kills stopped processes once all others have said what they have to say: nobody else does."""
+    """Kills stopped processes once all others have printed all their lines; mpirun does not kill them."""
     lines = [line.split("\t") for line in said.splitlines(keepends=True) if line.endswith("\n")]
     stopped = [int(line[2]) for line in lines if line[0] == "fault"]
     others = (case.ranks - len(stopped)) * (2 if case.place in INSIDE else 1)
@@ -185,32 +186,32 @@ def judge(case: Case, outcome: Outcome) -> None:
         assert line.error != "ok" or line.checksums == sums, f"steps are missing: {line}"
     struck = outcome.faults and case.kind != "late" and not (case.kind == "slow" and case.place in OUTSIDE[::2])
     if not struck:
-        assert outcome.status == 0, "an exit status for nothing"
-        assert [line.error for line in outcome.first.values()] == case.ranks * ["ok"], "an error for nothing"
+        assert outcome.status == 0, "a nonzero exit status without a fault"
+        assert [line.error for line in outcome.first.values()] == case.ranks * ["ok"], "an error without a fault"
         return
-    if not case.recovery:  # with it, Open MPI 4.1 gives 0 whatever has happened, and says nothing
+    if not case.recovery:  # with recovery, Open MPI 4.1 always exits with 0 and prints nothing
         assert outcome.status != 0, "an exit status of 0 after a fault"
         named = [MPIRUN_SAYS.get(case.kind, "").format(rank) if case.place in INSIDE else "" for rank in case.odd]
         assert any(each in " ".join(outcome.said.split()) for each in named), f"mpirun does not say: {named}"
     survivors = [rank for rank in range(case.ranks) if rank not in case.odd]
     spoken = [rank for rank in survivors if rank in outcome.first]
-    # By default mpirun ends the job as soon as it sees a death, or a process that ends without MPI_Finalize.
+    # By default mpirun ends the job as soon as a process dies or ends without MPI_Finalize.
     must_speak = [] if case.place == "start" else survivors
     if not case.recovery and case.kind != "throw":
         must_speak = [] if case.kind in DEAD else must_speak[:1]
-        assert not must_speak or spoken, "no survivor speaks"
+        assert not must_speak or spoken, "no survivor printed its line"
     else:
-        assert set(must_speak) <= set(spoken), f"only ranks {spoken} speak"
+        assert set(must_speak) <= set(spoken), f"only ranks {spoken} printed their line"
     for rank in spoken:
         judge_survivor(case, outcome, outcome.first[rank])
     if case.kind in ("throw", "slow") and case.odd[0] in outcome.first:
         own = outcome.first[case.odd[0]]
         named = own.error == "CommError" and own.peer in ("-1", str(own.rank))
-        assert own.error == "exception" if case.kind == "throw" else named, f"the rank at fault says {own}"
+        assert own.error == "exception" if case.kind == "throw" else named, f"wrong error on the faulty rank: {own}"
     if case.kind == "throw" and case.place in INSIDE:
-        assert [line.error for line in outcome.again.values()] == case.ranks * ["ok"], "MPI is of no use after"
+        assert [line.error for line in outcome.again.values()] == case.ranks * ["ok"], "MPI failed in the run after"
     else:
-        assert {line.error for line in outcome.again.values()} <= {"Unsupported"}, "MPI is called after a fault"
+        assert {line.error for line in outcome.again.values()} <= {"Unsupported"}, "MPI was called after a fault"
 
 
 def judge_survivor(case: Case, outcome: Outcome, line: Line) -> None:

@@ -20,7 +20,7 @@ int started_ranks() {
   return ranks;
 }
 
-// The first ranks of the job; null on all others.
+// A communicator of the first `ranks` ranks of the job; null on all others.
 MPI_Comm first_ranks(int ranks) {
   static std::map<int, MPI_Comm> made;
   const auto found = made.find(ranks);
@@ -47,7 +47,7 @@ std::vector<std::string> gather(const std::string& mine, MPI_Comm comm) {
   return texts;
 }
 
-// Of what the ranks threw: that which was no answer to another's.
+// The message of an error that a rank threw itself, not in response to another rank's error.
 std::string first_of(const std::vector<std::string>& thrown) {
   const auto own =
       std::ranges::find_if(thrown, [](const std::string& text) { return text.starts_with("own "); });
@@ -81,7 +81,7 @@ Told told_on(int ranks, double deadline_seconds,
   } catch (const std::exception& error) {
     thrown = std::string("own ") + error.what();
   }
-  // All ranks of the job, since those beyond the first ones look at what these noted as well.
+  // Gathered over all ranks of the job, because ranks beyond the first `ranks` check the notes too.
   Told told{gather(note, MPI_COMM_WORLD), first_of(gather(thrown, MPI_COMM_WORLD))};
   told.notes.resize(static_cast<std::size_t>(ranks));
   return told;

@@ -1,4 +1,4 @@
-// One rank a GPU, through NCCL, as many as there are GPUs; and what is said where there is none.
+// NCCL with one rank per GPU, on all GPUs of the machine; and the error on a machine without a GPU.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -56,7 +56,7 @@ TEST(NcclRanks, StopWithTheCauseOnceAnyoneAborts) {
 }
 
 TEST(NcclRanks, NameARankThatDoesNotAnswer) {
-  if (cuda::gpu_count() < 2) GTEST_SKIP() << "needs two GPUs, and there are " << cuda::gpu_count();
+  if (cuda::gpu_count() < 2) GTEST_SKIP() << "needs two GPUs, found " << cuda::gpu_count();
   const auto body = [](Communicator& control) {
     const int gpu = control.rank().value();
     const std::unique_ptr<Communicator> comm =

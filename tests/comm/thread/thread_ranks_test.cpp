@@ -1,5 +1,5 @@
-// What ranks as threads promise beyond every communicator: bytes need no help from who sent them, nobody
-// reads them afterwards, and run_ranks() throws what came first, as it was.
+// What thread ranks promise beyond other communicators: a posted send completes without the sender's help,
+// nobody reads its bytes after an error, and run_ranks() rethrows the first exception unchanged.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -25,7 +25,7 @@ TEST(SendReceive, NeedsNoHelpFromASenderThatComputes) {
     if (comm.rank() == RankId(0)) {
       const SendSlice send{RankId(1), {&value, 1}};
       const Event sent = comm.send_receive({&send, 1}, {}, stream, "unaided");
-      while (!received) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // computes, calls nothing
+      while (!received) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // busy: makes no calls
       sent.wait();
     } else {
       const ReceiveSlice receive{RankId(0), {&value, 1}};
@@ -51,7 +51,7 @@ TEST(AThrowingRank, IsReportedWithItsOwnExceptionNotWithThoseItCaused) {
   }
 }
 
-// Pages that end the program when they are read after they are gone.
+// Pages that are unmapped when destroyed, so that a later read ends the program.
 class Pages {
  public:
   explicit Pages(std::size_t size)
@@ -68,12 +68,12 @@ class Pages {
   std::span<std::byte> bytes_;
 };
 
-constexpr std::size_t copy_bytes = 32 << 20;  // long enough for others to act while it is copied
+constexpr std::size_t copy_bytes = 32 << 20;  // copying takes long enough for others to act meanwhile
 
 using Interference = std::function<void(Communicator&, CpuStream&, const Event&)>;
 
-// Rank 1 copies from rank 0 while `interfere` runs on rank 0, or while rank 2 fails; whoever disturbs it does
-// so `delay` after the copy may have begun. Returns whether the copy was not over by then.
+// Rank 1 copies from rank 0 while `interfere` runs on rank 0 or, with `third_fails`, rank 2 fails. The
+// disturbance comes `delay` after the copy may have begun. Returns true if the copy was not over by then.
 bool disturb_a_copy(const Interference& interfere, bool third_fails, std::chrono::microseconds delay) {
   using Clock = std::chrono::steady_clock;
   std::atomic<bool> copying = false;
@@ -105,7 +105,7 @@ bool disturb_a_copy(const Interference& interfere, bool third_fails, std::chrono
       }
       copied = Clock::now();
       EXPECT_EQ(std::memchr(in.data(), 0, in.size()), nullptr)
-          << "an incomplete copy passed for a complete one";
+          << "an incomplete copy was reported as complete";
     } else if (third_fails) {
       await_the_moment();
       throw std::runtime_error("third");
@@ -118,7 +118,7 @@ bool disturb_a_copy(const Interference& interfere, bool third_fails, std::chrono
   return disturbed < copied;
 }
 
-// With ever longer waits, so that some fall before the copy, some into it and some after.
+// Disturbs the copy after increasing delays: before it begins, while it runs, and after it.
 void race_with_a_copy(const Interference& interfere, bool third_fails) {
   int in_time = 0;
   for (int round = 0; round < 12 || (in_time == 0 && round < 200); ++round)

@@ -1,4 +1,4 @@
-// The GPU's experts, forward and backward, against dense fp64.
+// Experts on the GPU, forward and backward, compared with dense fp64.
 #include "evenkeel/compute/cuda/expert_ffn.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::swiglu, Activation::clamped_swiglu, Activation::gelu};
 
-// The kernels that the GPU has, for sizes that are multiples of `step`.
+// Runs each kernel that the GPU supports. Sizes are multiples of step().
 class GpuExpertsTest : public ::testing::TestWithParam<CudaKernels> {
  protected:
   void SetUp() override {

@@ -73,7 +73,7 @@ GpuExperts::GpuExperts(const MoeCase& problem, const GpuOptions& options)
 }
 
 void GpuExperts::clear() {
-  output_.clear();  // rows of no expert stay zero
+  output_.clear();  // rows that no expert writes stay zero
   saved_.poison();
   forward_workspace_.poison();
   backward_workspace_.poison();

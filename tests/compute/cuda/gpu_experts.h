@@ -1,4 +1,4 @@
-// A one-rank case's assignments run by the GPU's experts.
+// Runs the assignments of a one-rank case with the GPU's experts.
 #pragma once
 
 #include <memory>
@@ -24,10 +24,10 @@ class GpuExperts {
  public:
   GpuExperts(const MoeCase& problem, const GpuOptions& options);
 
-  // Forward and backward, out of poisoned memory.
+  // Runs forward and backward in poisoned memory.
   FfnOutcome run();
-  // The same, captured in a graph that is then replayed `replays` times; gradients of weights are those of
-  // the last.
+  // Like run(), but captured in a graph and replayed `replays` times. Weight gradients are those of the last
+  // replay.
   FfnOutcome replay(int replays);
 
  private:
@@ -41,7 +41,7 @@ class GpuExperts {
   GroupedCase grouped_;
   std::shared_ptr<const CudaExpertFfn> ffn_;
   CudaStream stream_;
-  std::vector<DeviceMemory<std::byte>> parts_;  // of weights
+  std::vector<DeviceMemory<std::byte>> parts_;  // the memory of all weights
   DeviceMemory<ExpertWeights> weights_;
   std::vector<DeviceMemory<std::byte>> gradient_blocks_;
   DeviceMemory<DeviceExpertGradients> gradients_;

@@ -1,4 +1,4 @@
-// The GPU's activations, compiled for the host, against the CPU's.
+// The GPU's activations, compiled for the host, compared with the CPU's.
 #include "evenkeel/compute/cuda/internal/activation.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// A thread block on the host: a fiber for each of its threads, and the words of CUDA that the Hopper kernel
-// is written in. What is asynchronous happens late: copies when their turn comes, those of cp.async once they
-// are shown to wgmma, and products when their groups are waited for. So a kernel that reads too early
-// computes something else.
+// A thread block emulated on the host: one fiber per thread, and the CUDA names that the Hopper kernel uses.
+// Asynchronous work happens late, so that a kernel that reads too early gets wrong results. Bulk copies
+// happen when the scheduler picks them, cp.async copies at the next fence for wgmma, products when their
+// group is waited for.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ class EmulatedBlock {
     const void* from;
     int bytes;
   };
-  // The work that a thread has begun and not waited for, and the numbers that it sends.
+  // A thread's asynchronous work that it has not yet waited for, and the values it sends in shuffles.
   struct Thread {
     std::vector<Copy> copies;
     std::vector<std::function<void()>> products;
@@ -72,7 +72,7 @@ class EmulatedBlock {
   }
   std::byte* at(std::uint32_t address) const { return shared_ + (address - kFirstAddress); }
 
-  // Two letters are enough: who sends the next but one has seen all others come to the next.
+  // Two entries suffice: a thread writes its third value only after all others have read its first.
   float exchange(float value, int mask) {
     Thread& own = thread();
     const std::size_t letter = own.exchanges++ % 2;
@@ -80,7 +80,7 @@ class EmulatedBlock {
     fibers_.wait_for_warp();
     return threads_[static_cast<std::size_t>(fibers_.lane() ^ mask)].mail[letter];
   }
-  // Copies are done, and in shared memory as wgmma sees it once a thread has called show().
+  // Marks copies as done. Shared memory receives their data when a thread calls show().
   void finish(const std::vector<Copy>& copies) {
     unseen_.insert(unseen_.end(), copies.begin(), copies.end());
   }
@@ -100,7 +100,7 @@ class EmulatedBlock {
   std::vector<Copy> unseen_;
 };
 
-// threadIdx, of the fiber that runs.
+// threadIdx of the running fiber.
 struct EmulatedThreadIndex {
   struct {
     operator unsigned() const { return static_cast<unsigned>(EmulatedBlock::current().fibers().lane()); }

@@ -1,9 +1,9 @@
-// The Hopper kernel's own code, its barriers, rings and roles, run by a block of 384 fibers of the host in
-// random order, and held against dense fp64.
+// The Hopper kernel's own code with its barriers, rings and roles, run on the host by a block of 384 fibers
+// in random order and compared with dense fp64.
 #include "tests/compute/emulation/block.h"
 
 #include <gtest/gtest.h>
-// First the words of CUDA, then what is written in them.
+// Must follow block.h, which defines the CUDA names that these headers use.
 #include "evenkeel/compute/cuda/internal/hopper_kernel.h"
 #include "tests/compute/emulation/emulated_experts.h"
 #include "tests/compute/emulation/host_machine.h"
@@ -34,7 +34,7 @@ class BlockMachine : public HostMachine<HopperColumns> {
       }
       call.maps = maps.data();
     }
-    // Blocks that run one after another: the first draws whatever is not another's first tile.
+    // Blocks run one after another. The first takes all tiles but the first tile of each other block.
     gridDim.x = 2;
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(call);
   }
@@ -56,11 +56,11 @@ class BlockMachine : public HostMachine<HopperColumns> {
     });
   }
 
-  inline static std::uint64_t seed_ = 0;  // of the last block: each has another order
+  inline static std::uint64_t seed_ = 0;  // the last block's seed; each block runs in a different order
 };
 
-// The tiles one after another, each stage copied and then multiplied, sum in the same order: a number that
-// came too early or too late has other bits, be it within the bound of rounding.
+// run_hopper_tiles() runs tile by tile and sums in the same order, so all bits must be equal. A value read
+// too early or too late changes bits, even where it stays within the rounding bound.
 void expect_right(const MoeCase& problem, const EmulationOptions& options, const std::string& what) {
   const FfnOutcome outcome = Emulation<BlockMachine>(problem, options).run();
   expect_dense(problem, outcome, what);
@@ -80,7 +80,7 @@ TEST(HopperBlock, DoesSoInWhicheverOrderItsThreadsComeToWhatTheyDo) {
 }
 
 TEST(HopperBlock, GoesRoundItsRingOfStagesManyTimesAndFromTileToTile) {
-  // 6 and 5 blocks of K in forward, 5 in backward; 2 or more tiles of rows and of columns.
+  // 6 and 5 blocks of K in forward, 5 in backward; at least 2 row tiles and 2 column tiles.
   const ExpertShape expert{328, 296, Activation::gelu, true, DataType::bf16};
   const MoeCase problem({{2, 1, expert}, {150}, 1.5, 0.0}, 19);
   expect_right(problem, {.recompute = true}, "ring");

@@ -1,4 +1,4 @@
-// A one-rank case's assignments run by a machine of the host; see host_machine.h.
+// Runs the assignments of a one-rank case with an emulated machine (host_machine.h).
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::testing {
 
-// Device memory: aligned, and no number anywhere until something is written.
+// Emulated device memory: aligned, and filled with NaN until written.
 class Memory {
  public:
   explicit Memory(std::int64_t bytes) : lines_(new Line[number(bytes / 64 + 2)]) {

@@ -12,7 +12,7 @@ namespace {
 struct GenericKernel {
   static constexpr int kTileColumns = cuda::generic::kTileColumns;
   static constexpr int kDotColumns = cuda::generic::kDotColumns;
-  using Lanes = std::array<std::array<LaneSums<32>, 32>, 2>;  // by fragment of 16 rows
+  using Lanes = std::array<std::array<LaneSums<32>, 32>, 2>;  // [fragment of 16 rows][lane]
 
   template <class Product>
   static void run_tile(const Product& product, const cuda::Tile& tile) {

@@ -1,5 +1,4 @@
-// All assignments of a one-rank case as a GPU is given them: groups of positions by expert, in an order of
-// their own.
+// All assignments of a one-rank case in the form a GPU receives them: positions grouped by expert.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +11,8 @@
 namespace evenkeel::testing {
 
 struct GroupedCase {
-  // Positions of a group are in the order of assignments, or shuffled; `gap` positions before the first are
-  // nobody's.
+  // Positions within a group are in the order of assignments, or shuffled. The first `gap` positions belong
+  // to no group.
   explicit GroupedCase(const MoeCase& problem, std::uint64_t shuffle = 0, int gap = 0)
       : top_k(problem.top_k()) {
     input_row.assign(number(gap), -1);
@@ -38,7 +37,7 @@ struct GroupedCase {
   std::vector<std::int32_t> begin, input_row, output_row;
 };
 
-// An outcome with space for everything, nothing in it yet.
+// An outcome of the right sizes, filled with zeros.
 inline FfnOutcome empty_outcome(const MoeCase& problem) {
   const ExpertShape& shape = problem.shape().moe.expert;
   FfnOutcome outcome;
@@ -50,7 +49,7 @@ inline FfnOutcome empty_outcome(const MoeCase& problem) {
   return outcome;
 }
 
-// Where the parts of one expert's gradients are, in a block of shape.elements() numbers of T.
+// Pointers to the parts of one expert's gradients in a block of shape.elements() numbers.
 template <class T>
 DeviceExpertGradients gradients_in(const ExpertShape& shape, T* block) {
   T* const down = block + shape.gate_up_rows() * shape.hidden;

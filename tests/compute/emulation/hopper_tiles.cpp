@@ -94,7 +94,7 @@ struct HopperKernel {
       }
   }
 
-  // As the PTX manual deals the sums of wgmma.m64n256 and m64n128 to threads.
+  // Gives each thread the sums that the PTX manual specifies for wgmma.m64n256 and m64n128.
   template <int kColumns, class Product>
   static void write(const Product& product, const cuda::Tile& tile, const std::vector<float>& sums) {
     namespace hopper = cuda::hopper;

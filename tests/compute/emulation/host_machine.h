@@ -1,5 +1,6 @@
-// A machine that runs forward and backward (evenkeel/compute/cuda/internal/passes.h) on the host: what is
-// alike whoever multiplies. Kernel has kDotColumns, and to multiply tile by tile kTileColumns and run_tile().
+// Runs forward and backward (evenkeel/compute/cuda/internal/passes.h) on the host: the part that does not
+// depend on how products are computed. Kernel has kDotColumns; to multiply tile by tile, also kTileColumns
+// and run_tile().
 #pragma once
 
 #include <algorithm>
@@ -51,7 +52,7 @@ class HostMachine {
     const auto positions = static_cast<std::int32_t>(sum.max_positions);
     for (std::int32_t i = 0; i < positions; ++i)
       if (sum.has(i)) sum.count(i);
-    // Any order will do on the device: here the last comes first.
+    // The device may use any order; here it is last to first.
     for (std::int64_t row = sum.num_rows - 1; row >= 0; --row) sum.place(row);
     for (std::int32_t i = positions - 1; i >= 0; --i)
       if (sum.has(i)) sum.enter(i);

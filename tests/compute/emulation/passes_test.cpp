@@ -1,5 +1,5 @@
-// Forward and backward as the GPU's kernels do them, indices, swizzles, descriptors and fragments included,
-// emulated on the host and held against dense fp64.
+// Forward and backward of the GPU kernels emulated on the host, including indices, swizzles, descriptors and
+// fragments, and compared with dense fp64.
 #include "evenkeel/compute/cuda/internal/passes.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using Run = FfnOutcome (*)(const MoeCase&, const EmulationOptions&);
 
 class EmulatedExperts : public ::testing::TestWithParam<Run> {
  protected:
-  // Bulk copies take multiples of 8 only.
+  // Hopper's bulk copies need widths that are multiples of 8.
   int step_of_widths() const { return GetParam() == run_hopper_tiles ? 8 : 1; }
   FfnOutcome run(const MoeCase& problem, const EmulationOptions& options = {}) const {
     return GetParam()(problem, options);

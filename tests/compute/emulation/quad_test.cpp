@@ -1,4 +1,4 @@
-// The transposition of a quad's numbers, with four threads for its lanes.
+// The transposition of a quad's numbers; four host threads act as its lanes.
 #include "evenkeel/compute/cuda/internal/quad.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A multiprocessor's memory and instructions, as the PTX manual describes them, for kernels whose indices are
-// to be tested where there is no GPU. Nothing here is shared with the kernels.
+// A multiprocessor's memory and instructions as the PTX manual describes them, to test kernels' indices
+// without a GPU. The kernels share no code with this file.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@
 
 namespace evenkeel::testing {
 
-// Filled with what is no number, so that whatever reads more than was copied shows.
+// Filled with NaN, so that reading more than was copied shows in the results.
 class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes, std::byte{0xff}) {}
 
   void poison(std::size_t begin, std::size_t count) { std::memset(bytes_.data() + begin, 0xff, count); }
-  // cp.async of a 16-byte line, the numbers that are not there zero.
+  // cp.async of a 16-byte line; numbers beyond `numbers` become zero.
   void copy_line(std::uint32_t to, const bf16* from, int numbers) {
     std::memset(bytes_.data() + to, 0, 16);
     if (numbers > 0) std::memcpy(bytes_.data() + to, from, static_cast<std::size_t>(numbers) * 2);
@@ -33,7 +33,7 @@ class SharedMemory {
   std::vector<std::byte> bytes_;
 };
 
-// The 128-byte swizzle of the bulk copies and of wgmma: bits 4-6 of an address, xor bits 7-9.
+// The 128-byte swizzle of bulk copies and wgmma: address bits 4-6 are xored with bits 7-9.
 inline std::uint32_t swizzled(std::uint32_t address) {
   return address ^ (address >> 3 & 0x70u);
 }
@@ -48,7 +48,7 @@ inline void bulk_copy_box(SharedMemory& memory, std::uint32_t to, const bf16* ma
     }
 }
 
-// An operand of wgmma in shared memory, by its descriptor. Memory has number(address).
+// A wgmma operand in shared memory, read through its descriptor. Memory has number(address).
 template <class Memory>
 class WgmmaOperand {
  public:
@@ -62,7 +62,7 @@ class WgmmaOperand {
 
   bool swizzles_128_bytes() const { return layout_ == 1; }
 
-  // `outer` is the row of A, or the column of B; k is 0..15.
+  // `outer` is the row of A or the column of B; `k` is 0..15.
   float at(std::uint32_t outer, std::uint32_t k) const {
     if (transposed_)
       return memory_.number(
@@ -77,7 +77,7 @@ class WgmmaOperand {
   bool transposed_;
 };
 
-// ldmatrix.x4: what each lane has in each of its four registers, two numbers.
+// The result of ldmatrix.x4: [lane][register][two numbers].
 using Registers = std::array<std::array<std::array<float, 2>, 4>, 32>;
 inline Registers ldmatrix(const SharedMemory& memory, const std::array<std::uint32_t, 32>& lines,
                           bool transposed) {
@@ -93,7 +93,7 @@ inline Registers ldmatrix(const SharedMemory& memory, const std::array<std::uint
   return result;
 }
 
-// mma.m16n8k16 over a warp: d[lane] += a . b, with b's two registers `first_b` and the next.
+// mma.m16n8k16 over a warp: d[lane] += a . b, where b is in registers first_b and first_b + 1.
 inline void mma(std::array<float*, 32> d, const Registers& a, const Registers& b, std::size_t first_b) {
   for (std::size_t row = 0; row < 16; ++row)
     for (std::size_t column = 0; column < 8; ++column) {

@@ -1,4 +1,4 @@
-// The schedule of tiles against brute force.
+// The tile schedule compared with brute force.
 #include "evenkeel/compute/cuda/internal/tile_schedule.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(RowTiles, CoverEveryPositionAndColumnOnceAndNeverCrossAGroup) {
   for (int round = 0; round < 200; ++round) {
     const Case made(random_sizes(random), round % 5);
     const int columns = 1 + round % 7;
-    std::vector<int> covered(at(made.begin.back()) * at(columns));  // by position and column
+    std::vector<int> covered(at(made.begin.back()) * at(columns));  // [position][column]
     for (std::int32_t index = 0;; ++index) {
       const Tile tile = row_tile(made.schedule, made.schedule.row_tiles, index, columns);
       if (tile.group < 0) break;
@@ -96,8 +96,8 @@ TEST(TileSchedule, StartsItsCountersAtZeroAndWritesNothingElse) {
 }
 
 TEST(TilesInBands, KeepTheBlocksAtWorkOnFewRowsAndColumns) {
-  // 132 tiles drawn one after another of a group of 64 x 23: at most two bands of rows, and as many columns
-  // as those take.
+  // 132 consecutive tiles of a group of 64 x 23 tiles lie in at most two bands of rows, and in as many
+  // columns as those bands need.
   const Case made({64 * kTileRows});
   std::set<std::int32_t> rows, columns;
   for (std::int32_t index = 132; index < 264; ++index) {

@@ -1,5 +1,6 @@
-// Forward and backward tile by tile, with the kernels' own indices: who copies what where, which lines and
-// descriptors the instructions are given, who writes which sums. Each stage is copied, and then multiplied.
+// Forward and backward, tile by tile, with the kernels' own indices: which thread copies what where, which
+// lines and descriptors the instructions get, which thread writes which sums. Each stage is copied, then
+// multiplied.
 #pragma once
 
 #include <cstdint>

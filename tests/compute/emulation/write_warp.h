@@ -1,4 +1,4 @@
-// A warp's sums written by the kernels' own code, its lanes one after another.
+// Writes a warp's sums with the kernels' own code, one lane after another.
 #pragma once
 
 #include <array>
@@ -8,11 +8,12 @@
 
 namespace evenkeel::testing {
 
-// The lanes of a quad in step with one another: each lane's code is run until what it sends is known, then
-// again with what it gets.
+// Emulates shuffles among the lanes of a quad: each lane's code runs once to learn the values it sends, then
+// again with the values it receives.
 class QuadReplay {
  public:
-  // run(lane of the quad, exchange) for each lane, `rounds` times; its last run is the one that counts.
+  // Calls run_lane(lane in the quad, is_last, exchange) for each lane, `rounds` + 1 times. Only the last
+  // result counts.
   template <class Run>
   static void run(int rounds, const Run& run_lane) {
     std::array<std::vector<float>, 4> sent;

@@ -1,4 +1,4 @@
-// Streams, events and arenas of a GPU; and what is said where there is none.
+// Streams, events and arenas of a GPU; and the error on a machine without a GPU.
 #include "evenkeel/device/cuda/stream.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +120,7 @@ TEST(ArenaOfAGpu, LendsBytesAgainInTheOrderOfTwoStreams) {
   Arena arena(Device::cuda(), 64 * kMiB);
   CudaStream main;
   CudaStream side;
-  const std::size_t count = 4 << 20;  // most of the arena: each round has the bytes of the one before
+  const std::size_t count = 4 << 20;  // most of the arena, so that each round reuses the same bytes
   const Values values = random_values(count, 1);
   const Values others = random_values(count, 2);
   const DeviceValues<std::int64_t> kept(arena, main, std::size_t{8});

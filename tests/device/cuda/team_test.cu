@@ -1,4 +1,4 @@
-// Teams on the device beside the team of one lane on the host.
+// Teams on the device compared with the team of one lane on the host.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kResults = 5;
 
-// Every method of a team: values are scanned in place, results are the same on all lanes.
+// Calls every method of a team. Values are scanned in place; results are the same on all lanes.
 template <class Team>
 EVENKEEL_HOST_DEVICE void exercise(const Team& team, std::int64_t* before, int* narrow, int n,
                                    std::int64_t* results) {

@@ -1,5 +1,5 @@
-// The device's tables of all ranks of a step, made on the host by a team of one lane, in the order in
-// which the kernels make them.
+// The device's routing tables of all ranks of a step, made on the host by a team of one lane in the order of
+// the kernels.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,24 @@ struct RankTables {
 struct HostRoutesOptions {
   int num_slices = 4;
   int most_chunks = 1;
-  std::int32_t most_positions = 0;  // 0: what any routing can send
-  int places = 0;                   // for borrowed experts, in as many rounds as there may be; 0: for all
+  std::int32_t most_positions = 0;  // 0: as many as any routing can send
+  int places = 0;                   // slots for borrowed experts, reused in rounds; 0: a slot for each
 };
 
 class HostRoutes {
  public:
-  // `choices` and `placement` must stay.
+  // `choices` and `placement` must outlive the object.
   HostRoutes(const Choices& choices, const LayerPlacement& placement, const StepPlan& plan,
              const HostRoutesOptions& options);
 
   int num_chunks() const { return ranks_.front().num_chunks; }
   void make_chunk(int chunk);
-  // A rank's part of it: from its choices to its outbox, and, when all have done that, from the outboxes.
+  // A rank's two parts of make_chunk(): send() fills its outbox from its choices; receive() reads the
+  // outboxes after all ranks have sent.
   void send(int rank, int chunk);
   void receive(int rank);
   const RankTables& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-  // The chunk's tokens of a rank: the first, and how many.
+  // The first token and the number of tokens that a rank has in a chunk.
   std::int64_t first_token(int rank, int chunk) const;
   std::int64_t tokens(int rank, int chunk) const {
     return first_token(rank, chunk + 1) - first_token(rank, chunk);

@@ -1,5 +1,5 @@
-// An expert's owner finds the gradient of everyone else who computed some of it, once each, where that rank
-// keeps it.
+// An expert's owner finds, exactly once, the gradient of every other rank that computed part of the expert,
+// in the block where that rank keeps it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace evenkeel::testing {
 namespace {
 
-// The expert whose gradient a rank keeps in a block; -1 where there is none.
+// The expert whose gradient a rank keeps in `block`; -1 if there is none.
 int expert_of(const RankTables& rank, const LayerPlacement& placement, int block) {
   const int copy = block - rank.shape.most_borrowed();
   if (copy < 0) return rank.borrowed_expert[static_cast<std::size_t>(block)];

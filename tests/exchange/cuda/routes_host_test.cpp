@@ -1,4 +1,4 @@
-// The device's tables, made on the host, are those that exchange/ makes for the same step.
+// The device's routing tables, made on the host, equal those of exchange/ for the same step.
 #include <gtest/gtest.h>
 
 #include "evenkeel/budget/shares.h"
@@ -12,7 +12,7 @@
 namespace evenkeel::testing {
 namespace {
 
-// A rank's tokens in a chunk.
+// The choices of the chunk's tokens.
 Choices part_of(const Choices& all, const HostRoutes& routes, int chunk) {
   Choices part = all;
   for (int r = 0; r < all.num_ranks(); ++r) {
@@ -82,7 +82,7 @@ void expect_equal_groups(const Dispatched& host, const RankTables& device) {
   ASSERT_EQ(filled, expected);
 }
 
-// The outboxes lead every row and result here back to the assignment that it is of.
+// Through the outboxes, every row and result on rank `me` is traced back to its assignment.
 void expect_origins(const HostRoutes& routes, int me) {
   const auto outboxes = routes.outboxes();
   const RankTables& t = routes.rank(me);
@@ -90,7 +90,7 @@ void expect_origins(const HostRoutes& routes, int me) {
   for (int i = 0; i < inward.positions(); ++i) {
     const cuda::Inward::Origin origin = inward.assignment(i);
     const RankTables& from = routes.rank(origin.rank);
-    std::int64_t own = 0;  // in the chunk
+    std::int64_t own = 0;  // the assignment's index in the chunk
     while (from.entry[at(own)] < 0 || from.out_assignment[at(from.entry[at(own)])] != origin.token) ++own;
     ASSERT_EQ(from.destination[at(own)], me);
     ASSERT_EQ(from.entry[at(own)] - from.out_begin[at(me)] + t.in_position[at(origin.rank)], i);
@@ -101,7 +101,7 @@ void expect_origins(const HostRoutes& routes, int me) {
 
 void compare(const Step& step, HostRoutes& routes) {
   const bool whole = routes.num_chunks() == 1;
-  ChunkShares shares;  // makes space for a planner's plans alone
+  ChunkShares shares;  // only handles plans that a planner can make
   if (!whole) shares.begin(step.plan);
   for (int chunk = 0; chunk < routes.num_chunks(); ++chunk) {
     const Choices part = part_of(step.choices, routes, chunk);
@@ -143,7 +143,7 @@ TEST(CudaRoutes, OfChunksAreTheTablesOfTheirSharesOfThePlan) {
     std::int64_t most = 1;
     for (std::int64_t load : step.plan.rank_loads()) most = std::max(most, load);
     const auto positions = static_cast<std::int32_t>(std::max<std::int64_t>(most / (1 + seed % 5), 1));
-    // Slices of a token each, so that the last resort of most_chunks is as fine as it can be.
+    // One token per slice, so that even the fallback of most_chunks chunks cuts as finely as possible.
     HostRoutes routes(step.choices, step.placement, step.plan,
                       {.num_slices = 64,
                        .most_chunks = 8,
@@ -152,7 +152,7 @@ TEST(CudaRoutes, OfChunksAreTheTablesOfTheirSharesOfThePlan) {
                      {.num_slices = 64, .most_chunks = 8, .most_positions = positions});
     ASSERT_EQ(routes.num_chunks(), 1);
     ASSERT_NO_FATAL_FAILURE(compare(step, routes));
-    if (tight.num_chunks() == 8) continue;  // may not fit: the layer never makes such
+    if (tight.num_chunks() == 8) continue;  // may not fit; the layer never makes such chunks
     cut += tight.num_chunks() > 1;
     ASSERT_NO_FATAL_FAILURE(compare(step, tight));
     if (HasFailure()) return;

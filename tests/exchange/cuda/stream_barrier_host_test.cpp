@@ -1,5 +1,5 @@
-// No rank lets its memory and its events go while another is at work on them, and none waits for good where
-// an exception passes.
+// No rank frees its memory and events while another rank uses them, and no rank waits forever if an exception
+// is thrown.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ TEST(AStreamBarrier, EndsWhenEveryOtherRankIsPastItsScopes) {
         cuda::StreamBarrier barrier(comm);
         {
           const cuda::PeerAccessScope scope = barrier.scope();
-          barrier.gather();  // all are within one
+          barrier.gather();  // now every rank is inside a scope
           if (is_slow) {
             const cuda::PeerAccessScope within = barrier.scope();
             sleep_ms(20);
@@ -44,8 +44,8 @@ TEST(AStreamBarrier, EndsWhenEveryOtherRankIsPastItsScopes) {
   }
 }
 
-// Checks the cause that the other ranks are told when rank 1 throws `what`, each in a StreamBarrier that
-// `body` is given. They must be told well before the deadline.
+// Runs `body` with a StreamBarrier on each rank; rank 1 throws `what`. The other ranks must get an error that
+// names rank 1 and contains `others_see`, well before the deadline.
 template <class Body>
 void expect_told(const char* what, const char* others_see, const Body& body) {
   constexpr double kDeadline = 20;
@@ -72,7 +72,7 @@ void expect_told(const char* what, const char* others_see, const Body& body) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(kDeadline / 2));
 }
 
-// The others are within a scope and wait for the one that throws.
+// The other ranks are inside a scope and wait for the rank that throws.
 TEST(AStreamBarrier, EndsAllWhereAnExceptionPasses) {
   std::atomic<int> within = 0;
   expect_told("out of paper", "rank 1 ", [&](cuda::StreamBarrier& barrier, RankId rank) {
@@ -86,7 +86,7 @@ TEST(AStreamBarrier, EndsAllWhereAnExceptionPasses) {
   });
 }
 
-// An exception that passes while nobody is at work is told by who started the ranks, in its own words.
+// An exception thrown while no rank is in a scope is reported by run_ranks(), with its own message.
 TEST(AStreamBarrier, LeavesTheCauseToOthersWhereNobodyIsWithin) {
   expect_told("out of ink", "out of ink", [&](cuda::StreamBarrier& barrier, RankId rank) {
     barrier.gather();

@@ -1,4 +1,4 @@
-// Weights lie in their places when a chunk computes with them, and no other order would send fewer.
+// Borrowed weights are in their slots when a chunk computes with them, and no other order sends fewer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ struct Pass {
   }
 };
 
-// Walks a pass as the layer does, launches of unneeded chunks included; counts what is sent.
+// Walks through a pass as the layer does, including launches of unneeded chunks. Returns the number of copies
+// sent.
 std::int64_t walk(const Pass& pass) {
   std::vector<std::int32_t> lies(static_cast<std::size_t>(pass.shape.places), -1);
   std::int64_t sent = 0;
@@ -45,7 +46,7 @@ std::int64_t walk(const Pass& pass) {
       const int round = cuda::round_at(chunk, i, pass.shape.rounds);
       for (int place = 0; place < pass.shape.places; ++place) {
         const bool is_sent = cuda::is_sent(pass.shape, pass.step, chunk, round, place);
-        // The layer launches nothing that sends before the first round of a later chunk.
+        // The layer launches no sends before the first round of a later chunk.
         EXPECT_FALSE(is_sent && i == 0 && chunk > 0);
         if (is_sent) lies[static_cast<std::size_t>(place)] = pass.expert(round, place);
         sent += is_sent;
@@ -68,13 +69,13 @@ TEST(WeightCopies, LeaveEveryWeightInItsPlaceWhenItIsWanted) {
         }
 }
 
-// Over all orders of uses within a chunk and all choices of what to give up: which sets may lie there after
-// each chunk, and with how few weight_copies.
+// The fewest weight copies over all orders of use within a chunk and all choices of which expert to evict:
+// tracks the sets that the slots may hold after each chunk, and the fewest copies that lead to each.
 std::int64_t fewest(int borrowed, int places, int chunks) {
   using Held = std::set<int>;
   std::map<Held, std::int64_t> now{{{}, 0}};
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    std::map<std::pair<Held, unsigned>, std::int64_t> open;  // and what the chunk has used
+    std::map<std::pair<Held, unsigned>, std::int64_t> open;  // (held, used in this chunk) -> copies
     for (const auto& [held, cost] : now) open[{held, 0}] = cost;
     const unsigned all = (1U << borrowed) - 1;
     std::map<Held, std::int64_t> next;

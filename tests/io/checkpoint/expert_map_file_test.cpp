@@ -1,4 +1,4 @@
-// The file that says which expert is which in a permuted checkpoint.
+// The file that maps new expert numbers of a permuted checkpoint to the original ones.
 #include "evenkeel/io/expert_map_file.h"
 
 #include "tests/io/support.h"

@@ -1,4 +1,4 @@
-// Permuted checkpoints: every expert's bytes under its new name, and everything else as it was.
+// Permuted checkpoints: every expert's bytes are under its new name, and everything else is unchanged.
 #include "evenkeel/io/permute_checkpoint.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// The experts of a layer in their new order, found from the homes alone: by rank, then by number.
+// A layer's experts in their new order, derived from the homes alone: sorted by rank, then by number.
 std::vector<int> oracle_order(const LayerPlacement& layer) {
   std::vector<std::pair<int, int>> by_home;
   for (int expert = 0; expert < layer.num_experts(); ++expert)
@@ -31,7 +31,7 @@ std::string rows_in(const FileTensor& tensor, const std::vector<int>& order) {
   return data;
 }
 
-// The data that a tensor should hold, by its name: orders[layer of the model].
+// The data that the tensor `name` should hold. `orders` maps a model layer to its experts' new order.
 std::string expected_data(const std::string& name, const std::map<std::string, FileTensor>& before,
                           const std::map<int, std::vector<int>>& orders) {
   static const std::regex of_expert(R"((model\.layers\.(\d+)\..*\.experts\.)(\d+)(\..*))");
@@ -53,7 +53,7 @@ std::vector<int> model_layers(const std::string& family, int count) {
   return layers;
 }
 
-// Every file of a folder is in another, byte for byte.
+// Expects every file of `folder` in `copy`, byte for byte.
 void expect_copied(const std::string& folder, const std::string& copy) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     EXPECT_EQ(read_text(copy + "/" + entry.path().filename().string()), read_text(entry.path()));
@@ -78,7 +78,7 @@ class EveryFamily : public PermuteCheckpoint,
  protected:
   std::string family() const { return std::get<0>(GetParam()); }
   bool stacked() const { return std::get<1>(GetParam()); }
-  // Whole groups where the family has groups.
+  // Keeps groups of experts together if the family has groups.
   Placement placement(unsigned seed) const {
     return shuffled_placement(tiny_moe_layers(family()), 8, 4, seed, family() == "deepseek_v3" ? 4 : 1);
   }
@@ -180,7 +180,7 @@ TEST_F(PermuteCheckpoint, KnowsAModelThatOnlyRenamesAFamily) {
   EXPECT_EQ(permute(checkpoint, shuffled_placement(2, 8, 4, 1, 4)).family, "deepseek_v3");
 }
 
-// Every name that begins with `from` begins with `to` instead.
+// Replaces the prefix `from` of tensor names with `to`.
 void rename_all(TinyCheckpoint& checkpoint, const std::string& from, const std::string& to) {
   for (FileTensor& tensor : checkpoint.tensors)
     if (tensor.name.starts_with(from)) tensor.name = to + tensor.name.substr(from.size());
@@ -189,7 +189,7 @@ void rename_all(TinyCheckpoint& checkpoint, const std::string& from, const std::
 TEST_F(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
   TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
   rename_all(checkpoint, "model.", "language_model.model.");
-  // A tower for images has layers too, and modules of the same names.
+  // An image tower also has layers, with modules of the same names.
   for (const char* name :
        {"vision_tower.encoder.blocks.0.mlp.fc0.weight", "vision_tower.layers.1.mlp.gate_proj.weight"})
     checkpoint.tensors.push_back({name, "BF16", {8}, "0123456789abcdef"});
@@ -202,7 +202,7 @@ TEST_F(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
 }
 
 TEST_F(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
-  // Numbered on from the hidden layers, or by themselves.
+  // The layer's number continues the hidden layers' numbers, or starts at 0.
   for (const std::string layer : {"model.layers.3.", "mtp.layers.0."}) {
     TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
     rename_all(checkpoint, "model.layers.3.", layer);
@@ -237,7 +237,7 @@ TEST_F(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
 }
 
 TEST_F(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
-  // DeepSeek-V4 chooses the experts of its first layers by the token.
+  // DeepSeek-V4 looks up the experts of its first layers in a table by token id.
   TinyCheckpoint checkpoint{
       R"({"model_type": "deepseek_v4", "num_hidden_layers": 1, "n_routed_experts": 8})", {}, 1};
   std::string ids;
@@ -245,7 +245,7 @@ TEST_F(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
   const std::string module = "layers.0.ffn.", table = module + "gate.tid2eid";
   checkpoint.tensors.push_back({table, "I64", {300, 2}, ids});
   checkpoint.tensors.push_back({module + "gate.weight", "F32", {8, 1}, std::string(32, 'w')});
-  // An expert's one byte is its old number.
+  // Each expert's tensor is one byte: the expert's old number.
   const auto name_of = [&](int expert) {
     return module + "experts." + std::to_string(expert) + ".w1.weight";
   };

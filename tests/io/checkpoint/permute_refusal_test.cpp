@@ -1,4 +1,4 @@
-// Checkpoints that permuting refuses, with which words, and that nothing is left behind.
+// Checkpoints that cannot be permuted: the error messages, and that no files are left behind.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ using testing::StartsWith;
 using Change = std::function<void(TinyCheckpoint&)>;
 using Message = testing::Matcher<std::string>;
 
-// A checkpoint that something is wrong with.
+// A checkpoint with a defect.
 class Refusal : public InFolder {
  protected:
   void write(const TinyCheckpoint& checkpoint) { write_checkpoint(checkpoint, in()); }
   std::string in() const { return folder / "in"; }
   std::string out() const { return folder / "out"; }
 
-  // The message, with the folder's name cut out. Nothing may be left but what was there.
+  // Returns the message without the folder's name. The attempt must leave no new files.
   template <class Expected>
   std::string refused(const Placement& placement = shuffled_placement(2, 8, 4, 1)) {
     const auto before = folder.names();
@@ -40,7 +40,7 @@ class Refusal : public InFolder {
     return message;
   }
 
-  // Of OLMoE with each change.
+  // Applies each change to an OLMoE checkpoint and expects its message.
   template <class Expected>
   void expect_refused(const std::vector<std::pair<Change, Message>>& all) {
     for (const auto& [change, message] : all) {
@@ -57,7 +57,7 @@ class Refusal : public InFolder {
       expect_refused<Expected>({{[&](TinyCheckpoint& checkpoint) { checkpoint.config = config; }, message}});
     }
   }
-  // A config that is no obstacle, and is copied.
+  // Expects that a checkpoint with this config is permuted and the config is copied.
   void expect_permuted(const std::string& config) {
     TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
     checkpoint.config = config;
@@ -142,7 +142,7 @@ TEST_F(Refusal, OfAConfigForOtherTensorsNamesOne) {
   }
 }
 
-// A config whose quantization says `what`.
+// A config whose quantization_config is `what`.
 std::string quantized(const std::string& what) {
   return R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8, "quantization_config": )" +
          what + "}";
@@ -152,7 +152,7 @@ std::string ignored(const std::string& list) {
   return quantized("{\"ignore\": [" + list + "]}");
 }
 
-// An entry for each of the experts [0, end), in a list or an object.
+// One entry per expert in [0, end) of a JSON list or object.
 std::string entries(int end, const std::string& behind) {
   std::string text;
   for (int expert = 0; expert < end; ++expert)
@@ -178,7 +178,7 @@ TEST_F(Refusal, OfAConfigThatSpeaksOfSomeExpertsQuotesOneAndSaysWhoIsMissing) {
       {quantized("{\"bits\": {" + entries(7, ": 8") + ", \"" + module + "7.up_proj\": 4}}"),
        speaks_of(module + "7.up_proj", "it says 4, and of another expert 8; the same of all would do")},
       {quantized(R"({"only": "experts.5.w1"})"), speaks_of("experts.5.w1", one)},
-      // A list in which only the experts of another part are all there.
+      // The list has all experts of layer 1, but only one expert of layer 0.
       {ignored("\"model.layers.0.mlp.experts.2.up_proj\", " + entries(8, "")),
        speaks_of("model.layers.0.mlp.experts.2.up_proj", one)},
   });

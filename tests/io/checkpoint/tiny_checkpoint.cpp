@@ -13,7 +13,7 @@ namespace {
 
 constexpr int experts = 8;
 
-// Bytes that no other place has: made from the tensor's name and their number.
+// Unique bytes, made from the tensor's name and the position of each byte.
 std::string bytes_for(const std::string& name, std::int64_t count) {
   std::mt19937 random(static_cast<unsigned>(std::hash<std::string>{}(name)));
   std::string data;
@@ -87,7 +87,7 @@ void add_moe(TinyCheckpoint& checkpoint, const std::string& layer, const Family&
   if (family.name == "gpt_oss") return add_gpt_oss(checkpoint, module, stacked);
   if (family.name == "deepseek_v3") {
     add(checkpoint, module + "gate.e_score_correction_bias", "F32", {experts});
-    // As many rows as experts, but they are not experts.
+    // This tensor has as many rows as there are experts, but the rows are not experts.
     add(checkpoint, module + "shared_experts.gate_proj.weight", "BF16", {experts, 4});
   }
   stacked ? add_stacked(checkpoint, module) : add_experts(checkpoint, module, family.name);
@@ -122,7 +122,7 @@ TinyCheckpoint tiny_checkpoint(const std::string& name, bool stacked) {
                                 family->more_config + "}",
                             {},
                             family->num_files};
-  // DeepSeek-V3's layer for multi-token prediction comes after the hidden ones.
+  // DeepSeek-V3's multi-token prediction layer follows the hidden layers.
   const int num_layers = family->num_hidden_layers + (name == "deepseek_v3" ? 1 : 0);
   for (int layer = 0; layer < num_layers; ++layer) add_layer(checkpoint, layer, *family, stacked);
   add(checkpoint, "model.embed_tokens.weight", "BF16", {11, 4});

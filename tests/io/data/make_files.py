@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the files beside this script, with numpy and the safetensors package (2.4.6 and 0.8.0 made those here).
+"""Makes the files beside this script with numpy and the safetensors package (these were made by 2.4.6 and 0.8.0).
 
 The tests recompute every number from the formulas below; nothing here is random.
 
@@ -64,7 +64,7 @@ save_file(
     metadata={"format": "evenkeel.profile.v1"},
 )
 
-# What is refused.
+# Files that readers must refuse.
 np.save(HERE / "fortran.npy", np.asfortranarray(ids(np.int32)))
 np.save(HERE / "big_endian.npy", ids(">i4"))
 np.save(HERE / "objects.npy", np.array([{}, []], dtype=object))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the recordings beside this script as the systems themselves save them, with torch and the safetensors package
-(2.13.0 and 0.8.0 made those here).
+"""Makes the recordings beside this script in the form in which the systems save them, with torch and the safetensors
+package (these were made by 2.13.0 and 0.8.0).
 
 The tests recompute every number from the formulas below; nothing here is random.
 
@@ -33,7 +33,7 @@ def physical_count(n):
 
 
 def topk_ids(n, tokens):
-    """SGLang keeps eight places for each token; this model's k is 2."""
+    """SGLang stores eight ids per token; this model's k is 2, and the other ids are -1."""
     l, t, j = torch.meshgrid(torch.arange(LAYERS), torch.arange(tokens), torch.arange(8), indexing="ij")
     return torch.where((l > 0) & (j < 2), (3 * t + l + 5 * j + n) % PHYSICAL, -1).to(torch.int32)
 
@@ -76,7 +76,7 @@ torch.save(
     },
     HERE / "sglang_per_token.pt",
 )
-# [layers, experts], not contiguous, in floating point.
+# [layers, experts], floating point, not contiguous.
 torch.save(torch.arange(6, dtype=torch.float64).reshape(3, 2).t(), HERE / "counts.pt")
 torch.save(torch.arange(6).reshape(2, 3) * 0.5, HERE / "halves.pt")
 torch.save({"model": {"weight": torch.zeros(2, 2)}}, HERE / "checkpoint.pt")

@@ -1,4 +1,4 @@
-// Buffers and cuts of a layer on a GPU, whatever the budget: needs no GPU.
+// Buffer sizes and chunk limits of a GPU layer under any budget; needs no GPU.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,14 +8,14 @@
 namespace evenkeel::cuda {
 namespace {
 
-// The budget that is enough, as the error says.
+// The least budget named by the error.
 std::int64_t least_of(const BudgetTooSmall& error) {
   for (const Error::Field& field : error.data())
     if (field.name == "least") return std::get<std::int64_t>(field.value);
   return -1;
 }
 
-// Of a layer that takes `fixed` bytes, `table` for each chunk it may be cut into, and `each` for a position.
+// A layer's bytes: `fixed`, plus `table` for each chunk that a step may have, plus `each` for each position.
 struct Bytes {
   std::int64_t fixed, table, each;
   std::int64_t operator()(int chunks, std::int64_t positions) const {

@@ -1,4 +1,4 @@
-// A MoeCase run by MoeLayer: its ranks are threads that share GPU 0.
+// Runs a MoeCase with MoeLayer on threads as ranks that share GPU 0.
 #pragma once
 
 #include <string>
@@ -22,18 +22,18 @@ struct CudaRunOptions {
 
 struct CudaRun {
   MoeResult numbers;
-  StepReport report;  // of rank 0
+  StepReport report;  // rank 0's
   std::int64_t peak_bytes = 0;
 };
 
 CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options);
 
-// The tensors that a run fills, without numbers.
+// A result with allocated but unfilled tensors.
 MoeResult empty_result(const MoeCase& problem);
 
-// Captures a step of `first` and replays it with each of `cases`, which differ from it in choices and router
-// weights alone, by changing what the captured addresses hold. The outputs of the replays, and rank 0's
-// reports.
+// Captures a step of `first` and replays it with each of `cases`, by overwriting the data at the captured
+// addresses. Cases may differ from `first` only in choices and router weights. Returns the outputs of the
+// replays and rank 0's reports.
 std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCase>& cases,
                                    const CudaRunOptions& options);
 

@@ -1,4 +1,5 @@
-// The layer on a GPU: what the CPU's layer is tested for, and a captured step over changing routings.
+// The GPU layer: the properties tested for the CPU layer, and a captured step replayed with changing
+// routings.
 #include <gtest/gtest.h>
 
 #include "evenkeel/base/error.h"
@@ -13,7 +14,7 @@ namespace {
 using Kind = PlannerOptions::Kind;
 constexpr Kind kKinds[] = {Kind::ep, Kind::least_loaded, Kind::level};
 
-// The budget that is enough, as the error says.
+// The least budget named by the error.
 std::int64_t least_of(const BudgetTooSmall& error) {
   for (const Error::Field& field : error.data())
     if (field.name == "least") return std::get<std::int64_t>(field.value);
@@ -135,7 +136,8 @@ TEST_F(CudaLayer, IsExactWithRedundantExperts) {
   }
 }
 
-// No host synchronisation and no allocation: both would break the capture, or show in a replay.
+// Also shows that a step neither synchronises with the host nor allocates: that would break the capture or a
+// replay.
 TEST_F(CudaLayer, ACapturedStepIsExactForEveryRoutingThatItIsReplayedWith) {
   const MoeCase first({{24, 3, bf16_expert(64, 40)}, {150, 90, 0, 200}, 2.0, 0.02}, 1);
   std::vector<MoeCase> cases;
@@ -180,7 +182,7 @@ TEST_F(CudaLayer, RefusesWhatItHasNot) {
     options.device = on_gpu(stream);
     EXPECT_THROW(MoeLayer(comm, arena, {2, 1, f32}, placement, options), Unsupported);
     EXPECT_THROW(MoeLayer(comm, arena, three, placement, options), InvalidArgument);
-    EXPECT_THROW(MoeLayer(comm, arena, two, placement), InvalidArgument);  // the arena is a GPU's
+    EXPECT_THROW(MoeLayer(comm, arena, two, placement), InvalidArgument);  // the arena is on a GPU
   });
 }
 

@@ -1,4 +1,5 @@
-// One rank of a MoeCase in the memory of GPU 0: its layer with its experts, and what it brings to a step.
+// One rank of a MoeCase in the memory of GPU 0: its layer with its experts, and its inputs and outputs of a
+// step.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ class LayerOnGpu {
   CudaStream& stream() { return stream_; }
   std::int64_t peak_bytes() const { return arena_.peak_bytes(); }
 
-  // Of the experts at home here, in device memory.
+  // Gradients of the native experts, in device memory.
   std::span<const ExpertGradients> gradients() const { return native_gradients_; }
   void clear_gradients();
-  // Gradients of the experts that this rank owns.
+  // Copies the gradients of the experts that this rank owns to `result`.
   void read(MoeResult& result) const;
 
  private:
@@ -36,7 +37,7 @@ class LayerOnGpu {
   LayerPlacement placement_;
   MoeLayer layer_;
   std::vector<DeviceMemory<std::byte>> tensors_;
-  std::vector<DeviceMemory<float>> gradients_;  // four of each expert at home
+  std::vector<DeviceMemory<float>> gradients_;  // four per native expert
   std::vector<ExpertGradients> native_gradients_;
 };
 
@@ -44,7 +45,7 @@ class StepOnGpu {
  public:
   StepOnGpu(const MoeCase& problem, RankId rank);
 
-  // Takes a case's choices and router weights, and forgets what was computed.
+  // Takes over the case's choices and router weights, and clears earlier results.
   void choose(const MoeCase& problem);
   ForwardState forward(LayerOnGpu& layer);
   void backward(LayerOnGpu& layer, ForwardState state);

@@ -1,6 +1,5 @@
-// The order in which ranks hand a step to their streams, run on a device that does its work as late as
-// streams and events allow: with the barriers that there are every token's sum is right, and without one it
-// is not.
+// The order in which ranks enqueue a step on their streams, run on a device that works as late as streams and
+// events allow. With all barriers every token's sum is right; without one of them, sums are wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,14 +23,14 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-// Mistakes that a step can be made to make.
+// Faults that can be injected into a step.
 struct Fault {
-  int barrier_left_out = -1;   // its number in each step: only the host threads meet there
-  bool without_turns = false;  // one outbox for all chunks
-  bool weights_late = false;   // nothing waits for those that travel beside tokens
+  int barrier_left_out = -1;   // barrier number within a step; there only host threads synchronise
+  bool without_turns = false;  // all chunks use the same outbox
+  bool weights_late = false;   // experts do not wait for weights sent on the side stream
 };
 
-// The memory of all ranks, which the others' work reads. Tables are made by the code that kernels wrap.
+// The memory of all ranks, which other ranks read. Tables are made by the code that the kernels call.
 struct World {
   World(unsigned seed, const Fault& which) : device(seed), fault(which), turns(which.without_turns ? 1 : 2) {
     std::mt19937 random(seed);
@@ -41,7 +40,7 @@ struct World {
     make_planner({PlannerOptions::Kind::least_loaded, 1000, 3, 0})->plan(choices.counts(), placement, plan);
     std::int64_t most = 1;
     for (const std::int64_t load : plan.rank_loads()) most = std::max(most, load);
-    // Space for every chunk, and for several of them.
+    // Every chunk fits, and a step may have several.
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
@@ -64,9 +63,9 @@ struct World {
   Choices choices;
   LayerPlacement placement = LayerPlacement::contiguous(1, 1);
   StepPlan plan;
-  std::array<std::unique_ptr<HostRoutes>, 2> routes;  // by turn, as the layer's outboxes
+  std::array<std::unique_ptr<HostRoutes>, 2> routes;  // used in turn, like the layer's outboxes
   std::vector<std::vector<std::int64_t>> hidden, rows, results;
-  std::vector<std::vector<int>> places;  // by rank: whose weights lie there
+  std::vector<std::vector<int>> places;  // [rank][slot]: the expert whose weights it holds
   std::array<std::vector<std::vector<std::int64_t>>, kSteps> outputs;
 };
 
@@ -74,7 +73,7 @@ std::int64_t element(int rank, std::int64_t token, int step) {
   return 1 + rank + 7 * token + 1000 * step;
 }
 
-// One rank's step: what MoeLayer launches, as work of the made-up device.
+// One rank's step: the work that MoeLayer launches, on the simulated device.
 class FakeStep {
  public:
   FakeStep(World& world, int me, FakeStream& stream, FakeStream& side, cuda::StreamBarrier& barrier, int step)
@@ -84,8 +83,7 @@ class FakeStep {
     if (barriers_++ != world_.fault.barrier_left_out) return barrier_.sync(stream_);
     barrier_.gather();
   }
-  // The caller's tensor, which it changes from step to step on the same stream. What the places hold from
-  // before is of no use.
+  // Writes the caller's tensor, which changes each step on the same stream, and empties the borrow slots.
   void publish() {
     stream_.launch([this] {
       std::ranges::fill(world_.places[at(me_)], -1);
@@ -143,7 +141,7 @@ class FakeStep {
     }
   }
 
-  // Expert e multiplies by e + 2; a borrowed one by what lies in its place.
+  // Expert e multiplies by e + 2. For a borrowed expert, e is read from its slot.
   void multiply(int chunk, int round) {
     const RankTables& t = routes(chunk).rank(me_);
     for (int g = 0; g < t.shape.num_groups(); ++g) {
@@ -191,7 +189,7 @@ class FakeStep {
   std::optional<Fork> weights_;
 };
 
-// How many tokens' sums over some steps are not what they should be.
+// Runs kSteps steps and returns the number of wrong token sums.
 int wrong_sums(unsigned seed, const Fault& fault) {
   World world(seed, fault);
   const cuda::RouteShape& shape = world.routes[0]->rank(0).shape;
@@ -199,13 +197,13 @@ int wrong_sums(unsigned seed, const Fault& fault) {
     const int me = comm.rank().value();
     FakeStream stream(world.device), side(world.device);
     cuda::StreamBarrier barrier(comm);
-    std::vector<std::unique_ptr<FakeStep>> steps;  // work handed over refers to them
+    std::vector<std::unique_ptr<FakeStep>> steps;  // enqueued work refers to them
     for (int step = 0; step < kSteps; ++step) {
       steps.push_back(std::make_unique<FakeStep>(world, me, stream, side, barrier, step));
       cuda::order_forward(*steps.back(), shape.most_chunks, shape.rounds);
     }
     barrier.gather();
-    stream.synchronize();  // does what the streams' ends come after, and hardly more
+    stream.synchronize();  // runs little more than the work that must precede the streams' ends
     barrier.gather();
     if (me == 0) world.device.reach_all();
     barrier.gather();

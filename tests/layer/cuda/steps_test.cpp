@@ -1,4 +1,4 @@
-// Several steps of a GPU layer at once, and steps that do not come to an end.
+// A GPU layer with several steps in flight, and steps that fail before their end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class CudaSteps : public ::testing::Test {
   void SetUp() override { SKIP_WITHOUT_GPU(); }
 };
 
-// Three cases that differ in their tokens' choices, forward one after the other, backward in another order.
+// Three cases with different choices: forward one after the other, backward in a different order.
 TEST_F(CudaSteps, GoBackwardInAnyOrder) {
   const MoeCase first({{16, 3, kExpert}, {150, 90, 0, 200}, 1.0, 0.02}, 1);
   std::vector<MoeCase> cases(3, first);
@@ -57,11 +57,11 @@ TEST_F(CudaSteps, GoBackwardInAnyOrder) {
 }
 
 struct Ending {
-  int peer = -2;  // -2: the rank met no CommError
+  int peer = -2;  // -2: no CommError was thrown on the rank
   std::string what;
 };
 
-// Steps until a fault of rank 2's words to the others ends them.
+// Runs steps until a fault in rank 2's communication ends them. Returns each rank's CommError.
 std::vector<Ending> endings_of(const Fault& fault, std::string& thrown) {
   const MoeCase problem({{8, 2, kExpert}, {30, 20, 40, 10}, 2.0, 0.0}, 4);
   std::vector<Ending> endings(4);
@@ -86,7 +86,7 @@ std::vector<Ending> endings_of(const Fault& fault, std::string& thrown) {
   return endings;
 }
 
-// From the first of a layer's barriers into its third step.
+// Numbers of barriers from a layer's first barrier to one in its third step.
 constexpr int kBarriers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15};
 
 TEST_F(CudaSteps, EndOnEveryRankWithTheMessageOfTheOneThatThrew) {

@@ -1,4 +1,4 @@
-// Program 1 by the fast solver, against trying everything.
+// The fast solver on program 1 (clusters), compared with brute force.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ SmallProblem large_problem(std::mt19937_64& random, SmallShape shape) {
   return small;
 }
 
-// Of the load in all layers.
+// The objective as a fraction of the load in all layers.
 double relative(const SmallProblem& small, double objective) {
   const auto loads = small.profile.loads();
   return objective / static_cast<double>(std::accumulate(loads.begin(), loads.end(), std::int64_t{0}));
@@ -102,7 +102,7 @@ TEST(FastClusters, WithOneHeavyExpertReachTheBoundThatItSets) {
   small.profile = RoutingProfile(1, 256, loads, {});
   small.topology = Topology::uniform(1, 32);
   const Clustering found = cluster_fast(small.problem());
-  // The heavy expert with the seven lightest others is above the mean, all else below.
+  // The cluster of the heavy expert and the seven lightest is above the mean; all others are below.
   const double total = 128.0 * 257 - 101 + 50'000;
   EXPECT_DOUBLE_EQ(found.objective, 2 * (50'000 + 28 - total / 32));
   EXPECT_TRUE(found.proven_optimal);

@@ -40,7 +40,7 @@ Recording of_sequences(int sequences) {
   return recording;
 }
 
-// Of 20 parts, how many profiles each has.
+// The number of profiles in each of the 20 blocks.
 std::vector<std::size_t> sizes(const std::vector<Block>& blocks) {
   std::vector<std::size_t> all;
   for (const Block& block : blocks) all.push_back(block.front().profiles.size());
@@ -108,7 +108,7 @@ TEST(Blocks, AreNotWindowsOfTokens) {
 }
 
 TEST(Blocks, AreJudgedByTheMeanOfTheirStepsOverTheMeanOfTheirRecordings) {
-  const std::vector<RoutingProfile> one = {loads({3, 1}), loads({0, 0}), loads({1, 1})};  // 1.5, nothing, 1
+  const std::vector<RoutingProfile> one = {loads({3, 1}), loads({0, 0}), loads({1, 1})};  // 1.5, no load, 1
   const std::vector<RoutingProfile> other = {loads({0, 7})};                              // 2
   const Topology two_ranks = Topology::uniform(1, 2);
   const Placement contiguous = Placement::contiguous(1, 2, 2);

@@ -21,10 +21,10 @@ RoutingProfile of_layers(int experts, std::vector<std::int64_t> loads) {
 const Topology two_ranks = Topology::uniform(1, 2);
 
 TEST(Judge, CountsStepsOneByOneAndLeavesOutWhatHasNoLoad) {
-  // Contiguous: experts 0 and 1 on rank 0. Over the whole recording both ranks bear as much.
-  std::vector<RoutingProfile> steps = {of_layers(4, {4, 0, 0, 0, 0, 0, 0, 0}),   // 2; its layer 1 has nothing
-                                       of_layers(4, {0, 0, 3, 1, 1, 1, 1, 1}),   // 2 and 1
-                                       of_layers(4, {0, 0, 0, 0, 0, 0, 0, 0})};  // nothing
+  // Contiguous homes: experts 0 and 1 on rank 0. Over the whole recording both ranks have the same load.
+  std::vector<RoutingProfile> steps = {of_layers(4, {4, 0, 0, 0, 0, 0, 0, 0}),   // max/mean 2 and no load
+                                       of_layers(4, {0, 0, 3, 1, 1, 1, 1, 1}),   // max/mean 2 and 1
+                                       of_layers(4, {0, 0, 0, 0, 0, 0, 0, 0})};  // no load
   RoutingProfile whole = steps[0];
   whole.add(steps[1]);
   const RecordingJudgement judged = judge(whole, steps, two_ranks, Placement::contiguous(2, 4, 2));

@@ -55,7 +55,7 @@ TEST(HoldOut, OfSeveralRecordingsLeavesAPartOfEachOut) {
 }
 
 TEST(HoldOut, OfStepsThatAreAllToBeLevelPlacesForTheOtherSteps) {
-  const Recording recording = draw_steps(skewed, 400, 8);  // 40 steps
+  const Recording recording = draw_steps(skewed, 400, 8);  // 40 steps of ten tokens
   ASSERT_THAT(recording.steps, SizeIs(40));
   const HeldOut held_out = *hold_out({&recording, 1}, PlacedFor::steps, eight_ranks, {}, 0);
   const std::span<const RoutingProfile> steps(recording.steps);
@@ -79,7 +79,7 @@ TEST(HoldOut, IsNothingWithoutBlocksOfAJointPlacementAndOnceAskedToStop) {
   const std::span<const Recording> one(&recording, 1);
   EXPECT_FALSE(
       hold_out(one, PlacedFor::recordings, eight_ranks, {.objective = PlaceOptions::Objective::joint}, 0));
-  EXPECT_FALSE(hold_out(one, PlacedFor::steps, eight_ranks, {}, 0));  // windows that sequences do not fit
+  EXPECT_FALSE(hold_out(one, PlacedFor::steps, eight_ranks, {}, 0));  // the recording has no steps
   std::stop_source stop;
   stop.request_stop();
   EXPECT_FALSE(hold_out(one, PlacedFor::recordings, eight_ranks, {.limits = {.stop = stop.get_token()}}, 0));
@@ -119,7 +119,7 @@ TEST(JudgePlaced, SaysOfItsOwnRecordingWhatWasHeldOutAndOfOthersWhatTheySay) {
   EXPECT_EQ(judged.judged_verdict->measured_on, JudgedData::not_made_from);
   ASSERT_THAT(judged.judged, SizeIs(1));
   EXPECT_EQ(judged.judged[0].quality.after.max_over_mean_mean, level(other.profile, *after.placement));
-  // A recording that the placement was made from is no other one.
+  // A recording that the placement was made from does not count as other traffic.
   const JudgedPlacing twice =
       judge_placed({}, after, {{&own, 1}, {&own, 1}, held_out}, eight_ranks, StepModel{}, {});
   EXPECT_EQ(twice.judged_verdict->measured_on, JudgedData::made_from);

@@ -30,7 +30,7 @@ std::vector<double> of_sequence(const Truth& truth, std::vector<double> shares, 
   return shares;
 }
 
-// A multinomial draw, expert by expert.
+// Adds `count` assignments drawn from a multinomial distribution, expert by expert.
 void add_assignments(std::int64_t count, const std::vector<double>& shares, std::span<std::int64_t> loads,
                      Random& random) {
   double left = 0;
@@ -46,7 +46,7 @@ void add_assignments(std::int64_t count, const std::vector<double>& shares, std:
   }
 }
 
-// Sequences of so many tokens, added up.
+// The total loads of `sequences` random sequences with `length` tokens each.
 RoutingProfile drawn_profile(const Truth& truth, std::int64_t sequences, std::int64_t length,
                              Random& random) {
   const auto experts = static_cast<std::size_t>(truth.experts);

@@ -1,5 +1,5 @@
-// Verdicts on routing whose truth is known: drawn sequence by sequence, each with a taste of its own, as real
-// ones have.
+// Verdicts on synthetic routing from a known distribution. Each sequence prefers its own experts, as real
+// sequences do.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ struct Truth {
   int experts = 64;
   int layers = 1;
   int top_k = 8;
-  // Of contiguous homes: the experts of rank 0 are this much more popular than the mean.
+  // With contiguous homes, the experts of rank 0 are this much more popular than the mean.
   double max_over_mean = 1;
-  // Of the Dirichlet distribution that a sequence's experts are drawn from, for an expert of mean popularity.
-  // Infinite: tokens alone differ.
+  // The parameter, for an expert of mean popularity, of the Dirichlet distribution from which a sequence's
+  // shares of experts are drawn. Infinity: sequences do not differ, only tokens.
   double concentration = std::numeric_limits<double>::infinity();
 };
 
-// Sequences of 500 tokens; of fewer tokens than 20 such sequences 20 shorter ones.
+// Draws sequences of 500 tokens; if `tokens` is below 20 x 500, 20 shorter sequences.
 Recording draw(const Truth& truth, std::int64_t tokens, std::uint64_t seed);
-// The same by steps: `tokens` over 200 of them, each of ten tokens or more.
+// Draws up to 200 steps with `tokens` in all, at least ten tokens per step.
 Recording draw_steps(const Truth& truth, std::int64_t tokens, std::uint64_t seed);
 
-// The verdict on the placement of a recording, which costs next to nothing to move to, by what was held out
-// of it.
+// The verdict on a recording's own placement, judged on held-out parts of the recording. Moving costs almost
+// nothing.
 Verdict verdict_on_own(const Truth& truth, const Recording& recording);
-// The verdict on the placement of one recording that another one gives.
+// The verdict on the placement made from one recording, judged on another.
 Verdict verdict_on_fresh(const Truth& truth, const Recording& made_from, const Recording& judge);
 
 }  // namespace evenkeel::verdict_runs

@@ -30,13 +30,13 @@ class Verdicts : public ::testing::Test {
     const std::vector<RecordingJudgement> b = {with(after)};
     return verdict_of(a, b, evidence_, move_, model_, 10, 4, horizon);
   }
-  // A gain of so much, which is known but for `half_width`.
+  // The verdict on a gain of `mean` with a confidence interval of +- `half_width`.
   Verdict of_gain(double mean, double half_width, std::optional<double> horizon) {
     evidence_.gain = Gain{.mean = mean, .standard_error = half_width / 2.861, .half_width = half_width};
     return of(1.5, 1.5 - mean, horizon);
   }
 
-  // A step of 10 layers, 4,000 assignments on 4 ranks, 0.1 us each: 1 ms at max/mean 1.
+  // A step with 10 layers and 4,000 assignments on 4 ranks, at 0.1 us each, takes 1 ms at max/mean 1.
   StepModel model_{.assignment_us = 0.1, .assignments_per_step = 4000.0};
   Move move_{.experts = 8, .most_on_rank = 2, .bytes = 8e6, .ms = 50.0};
   Evidence evidence_{.why_no_gain = "r has 3 steps, and 20 are needed",
@@ -46,7 +46,8 @@ class Verdicts : public ::testing::Test {
 };
 
 TEST_F(Verdicts, TurnWhereABoundOfTheGainOverTheHorizonPassesTheMove) {
-  // 0.25 ms a step are saved, 0.2 to 0.3: the move of 50 ms takes 250 steps for sure, at least 166.7.
+  // Each step saves 0.25 ms (0.2 to 0.3), so a move of 50 ms pays surely after 250 steps and never before
+  // 166.7.
   EXPECT_EQ(of_gain(0.25, 0.05, 251).answer, Answer::pays);
   EXPECT_EQ(of_gain(0.25, 0.05, 249).answer, Answer::not_enough_data);
   EXPECT_EQ(of_gain(0.25, 0.05, 167).answer, Answer::not_enough_data);
@@ -64,7 +65,8 @@ TEST_F(Verdicts, ANoisyGainIsNotEnoughDataAndSaysHowManyTokensWouldDo) {
   const Verdict verdict = of_gain(0.25, 0.5, 1000);
   EXPECT_EQ(verdict.answer, Answer::not_enough_data);
   EXPECT_EQ(name_of(verdict.answer), std::string("not_enough_data"));
-  // (2.861 + 1.65) standard errors of 0.1748, over 0.2 above the price, squared: 15.53.
+  // Needs ((2.861 + 1.65) x 0.1748 / (0.25 - 0.05))^2 = 15.53 times the tokens. 0.1748 is the standard error,
+  // 0.25 the gain and 0.05 the cost of the move per step.
   EXPECT_EQ(verdict.tokens_needed, 16'000);
   EXPECT_THAT(verdict.sentence,
               HasSubstr("the move needs 50.00 us of each step over 1000 steps; about 16,000 "
@@ -73,7 +75,7 @@ TEST_F(Verdicts, ANoisyGainIsNotEnoughDataAndSaysHowManyTokensWouldDo) {
 
 TEST_F(Verdicts, AGainThatIsAllChanceAsksForNoMoreThanAStandardErrorShows) {
   const double most = (2.861 + 1.65) * (2.861 + 1.65);
-  const Verdict verdict = of_gain(0.05, 0.5, 1000);  // as much as pays for the move
+  const Verdict verdict = of_gain(0.05, 0.5, 1000);  // a gain that just pays for the move
   EXPECT_EQ(verdict.answer, Answer::not_enough_data);
   EXPECT_EQ(verdict.tokens_needed, std::ceil(most) * 1000);
 }
@@ -104,11 +106,11 @@ TEST_F(Verdicts, NeverPayOnWhatThePlacementWasMadeFromUnlessItWasHeldOut) {
   EXPECT_EQ(name_of(*held_out.measured_on), std::string("the data it was made from"));
 }
 
-// vLLM's pull request 50647: a window's placement is a little better on the window, and moves many experts
-// for the few steps until the next one.
+// The case of vLLM's pull request 50647: a window's placement is slightly better on that window, but moves
+// many experts for only a few steps.
 TEST_F(Verdicts, AGainOnItsOwnWindowThatDoesNotCoverTheMoveDoesNotPay) {
   evidence_.measured_on = JudgedData::made_from;
-  const Verdict verdict = of(1.20, 1.18, 1000);  // 20 ms of 50
+  const Verdict verdict = of(1.20, 1.18, 1000);  // saves 20 ms; the move takes 50 ms
   EXPECT_EQ(verdict.answer, Answer::does_not_pay);
   EXPECT_EQ(
       verdict.sentence,
@@ -159,7 +161,7 @@ TEST_F(Verdicts, AreOfTheMeanOfRecordingsAndCountThoseThatGain) {
   EXPECT_THROW(verdict_of({}, {}, evidence_, move_, model_, 10, 4, std::nullopt), InvalidArgument);
 }
 
-// Routing that is drawn: the truth is known.
+// Synthetic routing drawn from a known distribution.
 class DrawnRouting : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kSeed = 20260;

@@ -1,4 +1,5 @@
-// Moving few experts: within the budget, never worse, and as good as starting anew where moves are plenty.
+// Moving few experts: within the move budget, never worse, and with many moves as good as placing from
+// scratch.
 #include "evenkeel/placement/incremental/incremental.h"
 
 #include <gmock/gmock.h>
@@ -19,12 +20,12 @@ namespace {
 
 struct LiveCase {
   ReplicaCase replicas;
-  std::vector<double> loads;  // of today
+  std::vector<double> loads;  // the current loads
   Placement live;
   int max_moves = 0;
 };
 
-// A placement made for other loads, or dealt round without a look at any.
+// A live placement that was made for other loads, or contiguously without regard to loads.
 LiveCase random_live_case(int seed, int most_experts = 24, int most_ranks = 8) {
   std::mt19937_64 random(static_cast<std::uint64_t>(seed));
   ReplicaCase c = random_replica_case(random, most_experts, most_ranks, false);
@@ -105,7 +106,7 @@ TEST(Incremental, LayersNotReachedInTimeStayAsTheyAre) {
   }
 }
 
-// Every exchange of two experts, tried.
+// The best max/mean after swapping at most two experts, by trying all swaps.
 double best_exchange(const LayerPlacement& live, std::span<const double> loads) {
   std::vector<std::vector<int>> homes;
   for (ExpertId e : indices<ExpertId>(live.num_experts())) homes.push_back({live.owner(e).value()});
@@ -162,7 +163,7 @@ TEST(Incremental, AnAlternativeIsTakenUnderTheRankNumbersThatKeepMost) {
       {.current = live, .loads = loads, .max_moves = 2, .num_nodes = 2, .alternative = &alternative});
   EXPECT_EQ(result.moves, 2);
   EXPECT_DOUBLE_EQ(result.max_over_mean[0], 1);
-  EXPECT_DOUBLE_EQ(place_incrementally({live, loads, 2, 2}).max_over_mean[0], 10.0 / 6);  // on one node each
+  EXPECT_DOUBLE_EQ(place_incrementally({live, loads, 2, 2}).max_over_mean[0], 10.0 / 6);  // no moves across
 }
 
 TEST(RankMatching, PutsShuffledRanksBack) {
@@ -216,7 +217,7 @@ TEST(Incremental, SaysWhatIsWrong) {
   EXPECT_THAT(message({live, loads, 1, 1, {2, 1}}), testing::HasSubstr("rank 1 holds 2 experts in 1 slots"));
 }
 
-// All choices of one offer a layer, tried.
+// The least sum over all choices of one offer per layer.
 double least_sum(std::span<const std::vector<internal::MoveOffer>> offers, int left) {
   if (offers.empty()) return 0;
   double best = 1e300;

@@ -1,5 +1,5 @@
-// From the map in use to the next: what comes back recomputed by walking the slots, what is worth moving, and
-// where all is placed anew.
+// From the map in use to the next one: results are recomputed by walking the slots; which moves are
+// worthwhile; when everything is placed from scratch.
 #include "evenkeel/placement/incremental/live.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Map = std::vector<std::int64_t>;
 
-// A model whose map was made for other loads than those of the windows.
+// A model whose map was made for different loads than those of the windows.
 struct ServedModel {
   int layers = 1;
   int experts = 1;
@@ -61,7 +61,7 @@ ServedModel random_model(int seed) {
   model.ranks = model.nodes * draw_int(random, 1, 4);
   model.experts = model.groups * draw_int(random, 1, 6);
   const int least = (model.experts + model.ranks - 1) / model.ranks;
-  const int most = model.experts / model.nodes;  // more slots than these would have to repeat one
+  const int most = model.experts / model.nodes;  // with more slots a rank would hold an expert twice
   model.slots_of_rank = std::min(most, least + draw_int(random, 0, 2));
   model.layers = draw_int(random, 1, 3);
   model.windows = 1;
@@ -72,7 +72,7 @@ ServedModel random_model(int seed) {
   return model;
 }
 
-// Of a layer in its worst window.
+// The max/mean of a layer in its worst window.
 double max_over_mean(const ServedModel& model, const Map& map, int layer) {
   const auto experts = model.of_layer(map, layer);
   double worst = 1;
@@ -119,7 +119,7 @@ template <class Check>
 void for_random_models(int count, Check check) {
   for (int seed = 0; seed < count; ++seed) {
     const ServedModel model = random_model(seed);
-    if (is_in_order(model)) continue;  // it may be placed in full
+    if (is_in_order(model)) continue;  // such a map may be replaced in full
     SCOPED_TRACE("seed " + std::to_string(seed));
     check(model, seed);
     if (testing::Test::HasFailure()) return;
@@ -211,7 +211,7 @@ TEST(LiveRebalancing, ExpertsInOrderArePlacedInFullWhereThatPaysAndTheMovesAreAl
   EXPECT_EQ(rebalance_live(model.problem()).placed_in_full, "");
 }
 
-// Two nodes of two ranks, four groups of two experts: the heavy ones are 0 and 1, on one node.
+// Two nodes of two ranks, four groups of two experts. The heavy groups 0 and 1 are on the same node.
 TEST(LiveRebalancing, GroupsGoToOtherNodesWhereNothingElseHelps) {
   ServedModel model{.experts = 8, .slots_of_rank = 2, .ranks = 4, .nodes = 2, .groups = 4};
   model.live = {1, 0, 2, 3, 4, 5, 6, 7};
@@ -220,7 +220,7 @@ TEST(LiveRebalancing, GroupsGoToOtherNodesWhereNothingElseHelps) {
   EXPECT_EQ(result.placed_in_full, "");
   EXPECT_DOUBLE_EQ(result.max_over_mean_before[0], 1.6);
   EXPECT_DOUBLE_EQ(result.max_over_mean[0], 1);
-  EXPECT_EQ(result.moves, 6);  // one group each way between nodes, and on both one expert between its ranks
+  EXPECT_EQ(result.moves, 6);  // nodes swap a group (4 moves), and ranks move an expert on each node
   EXPECT_EQ(result.moves, count_moves(model, result.physical_to_logical));
 }
 
@@ -255,7 +255,7 @@ TEST(LiveRebalancing, MeasuresTheMapInUseInFullToo) {
   EXPECT_THAT(rebalance_live(model.problem()).max_over_mean_before, testing::IsEmpty());
 }
 
-// No layer but those with a gain is touched: its slots come back rank by rank.
+// Only layers with a gain are changed; the other layers keep the same experts on each rank.
 TEST(LiveRebalancing, ALayerWithoutLoadKeepsItsExperts) {
   ServedModel model{.layers = 2, .experts = 4, .slots_of_rank = 2, .ranks = 2};
   model.live = {1, 0, 2, 3, 1, 0, 2, 3};

@@ -1,4 +1,4 @@
-// Copies and homes chosen by balance and traffic together, against trying everything.
+// Copies and homes chosen jointly for balance and traffic, compared with brute force.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -48,7 +48,7 @@ CopyHomes homes_in(const Placement& placement) {
   return homes;
 }
 
-// [P] in a layer. An expert that is on a rank twice would be no LayerPlacement.
+// [P] the number of slots per rank; a LayerPlacement never has an expert twice on a rank.
 std::vector<int> slots_in(const LayerPlacement& layer) {
   std::vector<int> slots;
   for (RankId rank : indices<RankId>(layer.num_ranks()))
@@ -56,7 +56,7 @@ std::vector<int> slots_in(const LayerPlacement& layer) {
   return slots;
 }
 
-// By the definition: an expert's load, and what it sends and is sent, in equal parts over its copies.
+// The cost by its definition: an expert's load and its traffic are divided equally among its copies.
 double oracle_ms(const SmallProblem& small, const CopyHomes& homes) {
   const auto P = static_cast<std::size_t>(small.topology.num_ranks());
   const auto E = static_cast<std::size_t>(small.profile.num_experts());
@@ -107,7 +107,7 @@ double oracle_ms(const SmallProblem& small, const CopyHomes& homes) {
   return sum;
 }
 
-// Every way to fill the slots of the ranks with different experts, each expert at least once.
+// All ways to fill the slots such that a rank's experts differ and each expert occurs at least once.
 std::vector<LayerHomes> all_layers(int num_experts, const std::vector<int>& slots) {
   std::vector<LayerHomes> ways = {LayerHomes(static_cast<std::size_t>(num_experts))};
   for (std::size_t rank = 0; rank < slots.size(); ++rank) {
@@ -187,8 +187,8 @@ TEST(JointCopies, AreNeverWorseThanTheirStartAndTheSameEachTime) {
 }
 
 TEST(JointCopies, LeaveTheHeaviestExpertToAFastRank) {
-  // Balance alone copies expert 0, and 40 of the load are on the slow rank. A copy of expert 1 leaves 20
-  // there, and 70 on the rank that is three times as fast.
+  // Balance without speeds copies expert 0, which puts 40 of the load on the slow rank. Copying expert 1
+  // leaves 20 there, and 70 on the rank that is three times as fast.
   SmallProblem small;
   small.profile = RoutingProfile(1, 3, {60, 20, 10}, {});
   small.topology = Topology({.node_of_rank = {0, 0}, .speeds = {1, 3}});

@@ -1,4 +1,4 @@
-// Balance and traffic together by the fast solver, against trying everything.
+// Balance and traffic optimised jointly by the fast solver, compared with brute force.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ TEST(FastJoint, IsTheSameEachTimeAndValidWithoutTime) {
 }
 
 TEST(FastJoint, PutsTheLoadOnFastRanks) {
-  // Two experts, two ranks, no traffic to speak of: the heavy one belongs on the rank that is thrice as fast.
+  // Two experts, two ranks, no traffic: the heavy expert belongs on the rank that is three times as fast.
   SmallProblem small;
   small.profile = RoutingProfile(1, 2, {10, 30}, {});
   small.topology = Topology({.node_of_rank = {0, 0}, .speeds = {3, 1}});

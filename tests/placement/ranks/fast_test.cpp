@@ -1,4 +1,4 @@
-// Program 2 by the fast solver, against trying everything.
+// The fast solver on program 2 (ranks), compared with brute force.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// Few enough ways: (P!)^L is at most 13,824.
+// Shapes small enough for brute force: (P!)^L is at most 13,824.
 SmallShape random_shape(std::mt19937_64& random) {
   const int ranks = 1 + static_cast<int>(random() % 4);
   const int layers = ranks == 4 ? 2 : 1 + static_cast<int>(random() % 4);
@@ -24,7 +24,7 @@ double near(double value) {
   return 1e-9 * (1 + std::abs(value));
 }
 
-// The ranks of the fast clusters, which obey the rules.
+// Assigns ranks to the fast solver's clusters and checks the rules. `best` is set to the optimum.
 RankAssignment assign(const SmallProblem& small, double& best) {
   const Clustering clustering = cluster_fast(small.problem());
   const RankAssignment found = assign_ranks_fast(small.problem(), clustering);
@@ -73,7 +73,7 @@ TEST(FastRanks, OfFreeSizesHoldTotalsAndAreBoundedFromBelow) {
   EXPECT_GE(best_found, 880);
 }
 
-// More ranks than the dynamic program takes, few enough layers to try everything.
+// More ranks than the dynamic program handles, but few enough layers for brute force.
 TEST(FastRanks, OfFiveRanksWithUnlikeLinksAreBoundedFromBelowAndMostlyTheBest) {
   int best_found = 0;
   for_seeds(0, 60, [&](std::mt19937_64& random, unsigned) {
@@ -114,7 +114,7 @@ TEST(FastRanks, OfManyRanksAreBetterThanNumbersInOrderAndNotBelowTheirBound) {
 }
 
 TEST(FastRanks, AreNotFooledByClustersThatHideAPerfectPairing) {
-  // Cluster c sends all to cluster P-1-c of the next layer: on a rank of their own nothing crosses.
+  // Cluster c sends everything to cluster P-1-c of the next layer. If both are on one rank, nothing crosses.
   const int P = 8;
   std::vector<std::int64_t> transitions(static_cast<std::size_t>(P * P * 3), 0);
   for (int layer = 0; layer < 3; ++layer)
@@ -180,7 +180,7 @@ TEST(FastRanks, RefuseAProfileWithoutTheTrafficAskedFor) {
 TEST(FastRanks, RefuseClustersThatNoRanksCanHold) {
   std::mt19937_64 random(1);
   SmallProblem small = large_problem(random, {2, 4, 2}, Topology::uniform(1, 2));
-  small.sizes = ClusterSizes::free;  // totals are 4 and 4: sizes 3 + 1 and 2 + 2 cannot give them
+  small.sizes = ClusterSizes::free;  // totals must be 4 and 4, impossible with sizes 3 + 1 and 2 + 2
   EXPECT_THAT(refusal(small, {.cluster_of = {{0, 0, 0, 1}, {0, 0, 1, 1}}}),
               testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("Eq. 13")));
   small.sizes = ClusterSizes::equal;
@@ -189,7 +189,7 @@ TEST(FastRanks, RefuseClustersThatNoRanksCanHold) {
               testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("capacity")));
 }
 
-// Costs on many ranks are found level by level where links are of two; said as a matrix, link by link.
+// On many ranks, costs are computed per level for two-level links, and per link for a link matrix.
 TEST(FastRanks, OfManyRanksCostsTheSameHoweverLinksAreSaid) {
   constexpr int ranks = 256;
   std::mt19937_64 random(19);

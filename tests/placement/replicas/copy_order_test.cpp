@@ -1,4 +1,4 @@
-// Among equally good placements of redundant experts, the hotter an expert, the more copies it has.
+// Among equally good placements of redundant experts, hotter experts get more copies.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ TEST(CopyOrder, TheHottestOfSixExpertsInTenSlotsHasTwoCopies) {
   }
 }
 
-// As vLLM's test of its policy asks: one expert has all the load, and another must have the slot that is left
-// over.
+// The expectation of vLLM's test of its policy: one expert has nearly all the load and gets two copies; its
+// neighbour gets one.
 TEST(CopyOrder, TheHottestHasMoreCopiesThanItsNeighbour) {
   const std::vector<double> weight = {1000, 1, 1, 1, 1, 1, 1, 1};
   const EplbMaps maps = rebalance_experts({1, 8, weight, 12, 2, 2, 4});
@@ -77,7 +77,7 @@ TEST(CopyOrder, HoldsWithoutExceptionWhereCountsAreNotSearchedFor) {
   }
 }
 
-// The rank of each slot, and the node of each rank where experts are bound to nodes.
+// The pool of each slot: its node if experts are bound to nodes, else 0.
 std::vector<std::int64_t> pool_of_slots(const ReplicaCase& c, const ReplicaSolution& s) {
   std::vector<std::int64_t> pool;
   for (std::int64_t n = 0; n < c.num_nodes; ++n)

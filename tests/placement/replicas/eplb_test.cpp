@@ -1,4 +1,4 @@
-// rebalance_experts(): the shapes and meaning of EPLB's three maps, and its refusals.
+// rebalance_experts(): the shapes and meaning of EPLB's three maps, and refused input.
 #include "evenkeel/placement/replicas/eplb.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST(RebalanceExperts, IsGlobalWhereGroupsAreNotAMultipleOfNodes) {
   EXPECT_LT(global.max_over_mean[0], 1.4);  // copies of expert 0 on ranks of both nodes
   problem.num_groups = 2;
   EXPECT_TRUE(problem.is_hierarchical());
-  EXPECT_GT(rebalance_experts(problem).max_over_mean[0], 1.9);  // one node has to bear it
+  EXPECT_GT(rebalance_experts(problem).max_over_mean[0], 1.9);  // all copies are on one node
 }
 
 TEST(RebalanceExperts, RefusesWhatTheOriginalAsserts) {

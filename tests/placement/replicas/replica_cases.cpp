@@ -22,7 +22,7 @@ double bell(std::mt19937_64& random) {
   return sum;
 }
 
-// Fills the slots in order, each with any expert that the rules allow.
+// Tries all fillings: fills the slots in order, each with every expert that the rules allow.
 class Exhaustion {
  public:
   using Show = std::function<void(const std::vector<std::int32_t>&, const std::vector<int>&)>;
@@ -48,7 +48,7 @@ class Exhaustion {
 
   bool allowed(std::size_t slot, int expert) const {
     for (std::size_t s = 0; s < slot; ++s) {
-      // Slots of a rank ascend, so each set of experts is met once.
+      // Experts ascend within a rank, so each set of experts occurs once.
       if (rank_of_slot_[s] == rank_of_slot_[slot] && expert_in_[s] >= expert) return false;
       if (group_of(expert_in_[s]) == group_of(expert) && node_of_slot(s) != node_of_slot(slot)) return false;
     }
@@ -76,7 +76,7 @@ class Exhaustion {
   std::vector<int> used_;
 };
 
-// [P] loads of slots filled so; by walking them.
+// [P] rank loads for slots filled with `expert_in`, computed by walking the slots.
 std::vector<double> loads_of_slots(std::span<const std::int32_t> slots_of_rank,
                                    std::span<const std::int32_t> expert_in, std::span<const double> loads) {
   std::vector<double> of_rank;
@@ -142,7 +142,7 @@ ReplicaCase random_replica_case(std::mt19937_64& random, int most_experts, int m
   }
   const int most = std::min(c.num_experts * c.num_ranks, 2 * c.num_experts + c.num_ranks);
   c.num_physical = draw_int(random, c.num_experts, most);
-  if (grouped || random() % 2 == 0)  // whole ranks, where there can be
+  if (grouped || random() % 2 == 0)  // the same number of slots per rank if possible
     c.num_physical = std::max(c.num_physical / c.num_ranks * c.num_ranks, c.num_experts);
   for (int l = 0; l < c.num_layers; ++l)
     for (double load : replica_loads(random, c.num_experts)) c.loads.push_back(load);

@@ -1,4 +1,4 @@
-// Inputs for replicate(), random and adversarial, and answers to them that share no code with it.
+// Random and adversarial inputs for replicate(), and reference results that share no code with it.
 #pragma once
 
 #include <cstdint>
@@ -27,35 +27,37 @@ struct ReplicaCase {
   std::string text() const;  // for failure messages
 };
 
-// least..most.
+// A random integer in least..most.
 int draw_int(std::mt19937_64& random, int least, int most);
 
-// Loads of one of the kinds that go wrong: all on one expert, zeros, equal, few sizes, heavy tails,
-// lognormal, not whole numbers.
+// Difficult loads of a random kind: all on one expert, zeros, equal, few distinct values, heavy tails,
+// lognormal, or fractional.
 std::vector<double> replica_loads(std::mt19937_64& random, int count);
 
-// Any E, S, P without divisibility; grouped ones may be infeasible.
+// Random numbers of experts, slots and ranks without divisibility; grouped cases may be infeasible.
 ReplicaCase random_replica_case(std::mt19937_64& random, int most_experts, int most_ranks, bool grouped);
 
-// [P] loads of one layer, an expert's split evenly over its copies; by walking the slots.
+// [P] rank loads of one layer, with each expert's load split evenly over its copies; computed by walking the
+// slots.
 std::vector<double> rank_loads_of(const ReplicaCase& c, const ReplicaSolution& solution, int layer);
 double max_over_mean_of(const std::vector<double>& rank_loads);
-// Of a placement, by walking homes.
+// The max/mean of a placement, computed by walking the homes.
 double max_over_mean_of(const LayerPlacement& placement, std::span<const double> loads);
-// The homes after that were none before.
+// The number of homes in `after` that are not in `before`.
 int new_homes(const LayerPlacement& before, const LayerPlacement& after);
 
-// Shows every way to fill the slots of a layer that keeps copies on distinct ranks and groups on nodes: the
-// expert in each slot, and the copies of each expert. For a handful of experts and slots.
+// Calls show(expert in each slot, copies of each expert) for every filling of a layer's slots that keeps
+// copies on distinct ranks and each group on one node. Only for few experts and slots.
 void for_all_fillings(const ReplicaCase& c,
                       const std::function<void(const std::vector<std::int32_t>& expert_in,
                                                const std::vector<int>& copies)>& show);
 
-// The least max/mean of layer 0 over all fillings; infinity where there is none.
+// The least max/mean of layer 0 over all fillings; infinity if there is none.
 double best_of_all(const ReplicaCase& c);
 
-// Whether, among all those placements of layer 0 whose max/mean is at most `most`, one gives the hottest
-// expert the most copies, and one gives of any two experts the hotter at least as many.
+// Considers all placements of layer 0 with max/mean at most `most`. hottest_has_most: some placement gives
+// the hottest expert the most copies. all_in_order: some placement never gives a hotter expert fewer copies
+// than a colder one.
 struct CopyOrders {
   bool hottest_has_most = false;
   bool all_in_order = false;

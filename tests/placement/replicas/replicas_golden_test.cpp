@@ -1,4 +1,4 @@
-// Against EPLB's published code, layer by layer, on its own example, real loads and synthetic ones
+// Compared with EPLB's published code, layer by layer, on its own example and on real and synthetic loads
 // (tests/data/README.md).
 #include <gmock/gmock.h>
 
@@ -19,7 +19,7 @@ struct Golden {
   std::string name;
   std::vector<double> weight;
   EplbProblem problem;
-  std::vector<double> balance;  // of the published code
+  std::vector<double> balance;  // max/mean of the published code, by layer
 };
 
 Golden golden(const Json& c, const ArrayFile& weights) {
@@ -68,7 +68,7 @@ TEST(ReplicasGoldenFile, HasFiveCases) {
 TEST_P(ReplicasGolden, NoLayerIsLessBalancedThanThePublishedOne) {
   const EplbMaps maps = rebalance_experts(golden_case().problem);
   ASSERT_EQ(maps.max_over_mean.size(), golden_case().balance.size());
-  for (std::size_t l = 0; l < maps.max_over_mean.size(); ++l)  // published to six decimals
+  for (std::size_t l = 0; l < maps.max_over_mean.size(); ++l)  // published values have six decimals
     EXPECT_LE(maps.max_over_mean[l], golden_case().balance[l] + 6e-7) << "layer " << l;
 }
 

@@ -1,4 +1,5 @@
-// Laws of replicate(): whole placements, rules kept, its figures true, its bound below every placement.
+// Laws of replicate(): placements are complete and obey the rules, its figures are right, and no placement is
+// better than its bound.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ void for_cases(int count, bool grouped, Check check) {
     try {
       solution = replicate(c.problem());
     } catch (const Infeasible&) {
-      ASSERT_TRUE(grouped);  // flat, slots for all are enough
+      ASSERT_TRUE(grouped);  // without groups, enough slots suffice
       continue;
     }
     check(c, solution);
@@ -61,7 +62,8 @@ TEST_P(Replicas, RanksDifferByASlotAtMost) {
   });
 }
 
-// Groups can be packed so that every node has as many experts as its fullest rank has slots.
+// True if groups can be packed such that every node has at least as many experts as its fullest rank has
+// slots.
 bool groups_are_enough(const ReplicaCase& c, const ReplicaSolution& s) {
   if (c.num_groups == 1) return true;
   const int group_size = c.num_experts / c.num_groups;
@@ -136,7 +138,7 @@ TEST(ReplicasGrouped, TheCopiesOfAGroupAreOnOneNode) {
   });
 }
 
-// Cases small enough to try everything.
+// A case small enough for brute force.
 ReplicaCase small_case(int seed, bool grouped) {
   for (std::uint64_t attempt = 0;; ++attempt) {
     std::mt19937_64 random(static_cast<std::uint64_t>(seed) * 1000 + attempt);

@@ -1,4 +1,4 @@
-// The kernel's copies and barriers, on an emulated block; stands in for the header of this name.
+// Replaces the header of the same name: the kernel's copies and barriers on an emulated block.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/boxes.h"
@@ -14,11 +14,12 @@ inline std::uint32_t shared_address(const void* pointer) {
   return EmulatedBlock::current().address_of(pointer);
 }
 
-// A thread's cp.async: begun, done when its turn has come, seen by wgmma once shown.
+// A thread's cp.async: started here, done when the scheduler picks it, visible to wgmma after
+// show_to_wgmma().
 inline void copy_async(std::uint32_t to, const void* from, int bytes) {
   EmulatedBlock::current().thread().copies.push_back({to, from, bytes});
 }
-// Of the generic kernel, which no emulated block runs.
+// Used only by the generic kernel, which no emulated block runs.
 inline void copy_async_commit() {}
 template <int>
 void copy_async_wait() {}
@@ -34,7 +35,7 @@ struct CopyLines {
   }
 };
 
-// As the PTX manual describes mbarrier.
+// mbarrier as the PTX manual describes it.
 class Barrier {
  public:
   void init(int arrivals) {
@@ -80,7 +81,7 @@ inline void copy_async_arrive(Barrier& barrier) {
                            });
 }
 
-// The description of a matrix that the test puts into a tensor map.
+// The matrix description that the test stores in a tensor map.
 struct EmulatedMap {
   const bf16* matrix;
   std::int64_t rows, columns;

@@ -1,4 +1,4 @@
-// The kernel's matrix product, on an emulated block; stands in for the header of this name.
+// Replaces the header of the same name: the kernel's matrix product on an emulated block.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/operand.h"
@@ -27,7 +27,7 @@ void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
       for (std::uint32_t k = 0; k < 16; ++k)
         rows[half][k] = of_a.at(thread / 32 * 16 + thread % 32 / 4 + 8 * half, k);
     for (std::uint32_t column = 0; column < kColumns / 4; ++column) {
-      // Columns of a thread: of each block of 8, two.
+      // A thread has two columns of each block of 8.
       const std::uint32_t n = column / 2 * 8 + thread % 4 * 2 + column % 2;
       float weights[16];
       for (std::uint32_t k = 0; k < 16; ++k) weights[k] = of_b.at(n, k);
