@@ -61,9 +61,9 @@ void require_links(const StepLinks& links, const char* argument) {
     throw InvalidArgument(argument, "the topology gives speeds, but plans treat all ranks alike",
                           "a topology without speeds");
   if (!topology.capacities.empty())
-    throw InvalidArgument(
-        argument, "the topology limits the experts of a rank, but plans do not count borrowed experts",
-        "a topology without rooms; use borrow slots instead");
+    throw InvalidArgument(argument,
+                          "the topology limits the experts of ranks, but plans do not count borrowed experts",
+                          "a topology without rooms; use borrow slots instead");
   require_machine(links.machine, argument);
   for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
     if (!(size >= 0 && size <= 1e15))
