@@ -57,7 +57,7 @@ class LeastLoaded final : public Planner {
   PlannerOptions options_;
   std::int64_t capacity_ = 0;
   IndexedVector<RankId, std::int64_t> committed_;  // given so far, and home loads still to come
-  std::vector<RankId> tree_;  // with many ranks: of each two the one with less committed, leaves by rank
+  std::vector<RankId> tree_;         // with many ranks: a node is the less committed of its two children
   std::vector<LoadedExpert> order_;  // by decreasing load, equal ones by ascending id
   std::vector<LoadedExpert> sorting_;
 };

@@ -114,7 +114,7 @@ class Level::Search {
     return worst;
   }
 
-  // Inside each node first, then across.
+  // Settles inside each node first, then across.
   void settle_nodes_at(std::int64_t worst) {
     reset_matcher(worst);
     for (std::size_t node = 0; node < links_->num_nodes(); ++node) {
@@ -239,7 +239,7 @@ class Level::Search {
   LeastLoaded least_loaded_;
   std::vector<Move> moves_;              // of the best matching
   std::vector<std::int64_t> rest_;       // by slot, what stays home
-  std::vector<std::size_t> first_move_;  // [E], number of moves if there is none
+  std::vector<std::size_t> first_move_;  // [E], the expert's first move; moves_.size() if it has none
   std::vector<std::size_t> next_move_;   // by move: the expert's next one
   std::vector<std::int64_t> borrowed_;   // [P], experts under least-loaded's plan
   std::int64_t borrow_slots_ = kUnlimitedSlots;

@@ -196,8 +196,8 @@ PlanExperts BlockLoads::experts() const {
 }
 
 // For any part of the blocks: a rank's share of a split expert may be smaller there than its own assignments
-// to the expert, so more of them go elsewhere. Fewer of the tokens that chose the expert twice may stay.
-// Positions here and elsewhere together are never more.
+// to the expert, so more of them go elsewhere. Fewer of the tokens that chose the expert twice may stay. The
+// sum of positions here and elsewhere is at most that of all these blocks.
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const Sums& from = sums(begin)[rank.offset()];
   const Sums& to = sums(end)[rank.offset()];

@@ -1,9 +1,9 @@
 // Predicts the seconds of a message, of a weight transfer and of an all-to-all.
 //
 // Model     A port sends x bytes in latency + (x + ramp x / (x + ramp)) / bandwidth: far fewer bytes than
-//           ramp move at half of the bandwidth, far more at all of it. A rank has a port to its node, and
-//           shares a network interface to other nodes. All ports and both directions work at the same time,
-//           so the busiest decides.
+//           ramp move at half of the bandwidth, far more at the full bandwidth. A rank has a port to its
+//           node, and shares a network interface to other nodes. All ports and both directions work at the
+//           same time, so the busiest decides.
 // Checked   on published all-to-alls inside a node, and dispatches on 1 to 4 nodes
 //           (tests/cost/published_test.cpp).
 #pragma once

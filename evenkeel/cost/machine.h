@@ -34,8 +34,8 @@ struct Machine {
   double link_seconds = 0;               // latency
   double nic_bytes_per_second = 4.0e9;   // of a network interface, to other nodes
   double nic_seconds = 0;                // latency
-  double ranks_per_nic = 1;              // ranks of a node that share one
-  double ramp_bytes = 0;                 // far fewer bytes at once move at half of either rate
+  double ranks_per_nic = 1;              // ranks of a node that share an interface
+  double ramp_bytes = 0;                 // messages far smaller than this reach half of these rates
 
   double chunk_seconds = 6.0e-5;  // messages and bookkeeping of a chunk
 

@@ -37,8 +37,8 @@ struct StepParts {
 };
 StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool backward);
 
-// The factor from the sum of its parts to what moving work really costs. Measured on the shipped layer were
-// 1.3 in training and 1.6 forward: pieces of few rows multiply slower, and of equally loaded ranks the
+// The factor from the sum of its parts to what moving work really costs. Measured on the shipped layer: 1.3
+// in training and 1.6 in forward, because pieces of few rows multiply slower, and of equally loaded ranks the
 // slowest counts.
 inline constexpr int taken_for_moving = 2;
 

@@ -70,7 +70,8 @@ inline std::int64_t rows_to_send(const ExchangeShape& shape, const ChunkLoad& lo
   return load.rows_elsewhere * shape.row_bytes();
 }
 
-// Result rows held at a time: all positions here and elsewhere, but of the own split ones only so many.
+// Result rows held at a time: all positions here and elsewhere, but only `split_at_once` of the own split
+// ones.
 inline std::int64_t result_rows(const ChunkLoad& load, std::int64_t split_at_once) {
   return load.positions_here - load.own_split + load.positions_elsewhere() + split_at_once;
 }

@@ -20,7 +20,7 @@
 namespace evenkeel {
 
 struct RouteTables {
-  // `count` of this rank's assignments, ordered by expert, and for one expert as they come.
+  // `count` of this rank's assignments, ordered by expert and then as they come.
   struct SentRun {
     std::int64_t first;  // their first position
     std::int64_t count;

@@ -20,8 +20,8 @@
 
 namespace evenkeel {
 
-// What a rank sends, written to the caller's memory. A is the number of this rank's assignments, P that of
-// ranks. This rank's own positions and rows stay where they are and come last.
+// What a rank sends, written to the caller's memory. A is the number of this rank's assignments, P the number
+// of ranks. This rank's own positions and rows stay where they are and come last.
 struct SentRoutes {
   std::span<std::int32_t> assignments;  // [A] token * k + place of each position
   std::span<std::int32_t> tokens;       // [A] token of each row; only as many are written as there are rows

@@ -30,8 +30,8 @@ class SlotTables : public Loan {
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
             std::span<const ExpertId> lying, std::span<const Transfer> sent);
 
-  // This rank's assignments, ordered by expert, and for one expert as they come: the next counts()[i] of them
-  // go to places()[i].
+  // This rank's assignments, ordered by expert and then as they come: the next counts()[i] of them go to
+  // places()[i].
   const std::vector<std::int64_t>& places() const { return places_; }
   const std::vector<std::int64_t>& counts() const { return counts_; }
   // Assignments that each rank sends here, [P]: to experts at home, and to experts in slots.

@@ -48,7 +48,7 @@ struct DecisionOptions {
   bool plans_chunks = false;
 };
 
-// A rank's memory as it reports it before a step.
+// What a rank reports about its memory before a step.
 struct RankMemory {
   std::int64_t tokens = 0;
   std::int64_t gap = 0;    // bytes that the step may use
@@ -87,7 +87,7 @@ struct StepDecision {
   double seconds = 0;  // predicted, for this pass and the whole backward pass
 };
 
-// Chunks with plans of their own.
+// The totals of chunks with plans of their own.
 struct PlannedChunks {
   std::int64_t bytes = 0;  // of the largest, on the rank that needs the most
   double seconds = 0;      // forward and, if there is one, backward

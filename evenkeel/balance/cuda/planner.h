@@ -1,5 +1,5 @@
-// Plans a step on a GPU: one launch turns the counts of all ranks into the step plan. The plan has the same
-// integers as that of the CPU planners (balance/).
+// Plans a step on a GPU: one launch turns the counts of all ranks into the step plan. The plan is identical
+// to that of the CPU planners (balance/).
 //
 // Method  One block. Placement, loads and all that decisions need lie in its shared memory. All threads share
 //         the work over experts, slots and moves; one warp makes the greedy decisions.

@@ -4,7 +4,7 @@
 //             moving it between copies.
 // Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
 //             which may pass on another expert's.
-// Cost        O(P + S) a path for S slots. Ranks from which no path was found are not searched again. Nothing
+// Cost        O(P + S) a path for S slots. Ranks from which no path was found are not searched again. No cost
 //             where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.
 #pragma once

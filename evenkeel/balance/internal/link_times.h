@@ -25,7 +25,8 @@ class LinkTimes {
  public:
   __extension__ using Picoseconds = __int128;
 
-  static constexpr std::int64_t most_rows = std::int64_t{1} << 42;  // more rows count as this many
+  // Larger numbers of rows count as this one.
+  static constexpr std::int64_t most_rows = std::int64_t{1} << 42;
 
   // Throws InvalidArgument ("links").
   explicit LinkTimes(const StepLinks& links);

@@ -153,8 +153,8 @@ class MovePairs {
     }
   }
 
-  std::vector<Place> places_;      // as many as a power of two
-  std::vector<std::size_t> used_;  // places that are in use
+  std::vector<Place> places_;      // their number is a power of two
+  std::vector<std::size_t> used_;  // indices of places in use
   std::vector<std::uint32_t> before_;
 };
 

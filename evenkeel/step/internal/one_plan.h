@@ -1,6 +1,6 @@
 // The candidates for running a step under one plan, and the fastest of them.
 //
-// Ways   The whole step kept as one chunk. Chunks as long as they fit into all, half or a quarter of the
+// Kinds  The whole step kept as one chunk. Chunks as long as they fit into all, half or a quarter of the
 //        memory, the first of them kept while the rest of the memory lasts. One kept chunk at the beginning,
 //        as long as it leaves enough memory for the chunks behind it.
 #pragma once

@@ -116,7 +116,7 @@ class MatchState {
   // Amounts below this are small. At least 1.
   const std::int32_t small;
   // Once a flow makes a balance 0, nothing more flows between its two ranks until the repair. So a flow looks
-  // for an earlier move of the same slot and rank only after some flow has made no balance 0.
+  // for an earlier move of the same slot and rank only after some flow has left both balances other than 0.
   bool may_repeat = false;
 
  private:

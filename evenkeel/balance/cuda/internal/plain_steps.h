@@ -67,7 +67,7 @@ class PlainSteps {
     }
   }
 
-  // There is such a rank.
+  // The first rank with this balance; there must be one.
   EVENKEEL_HOST_DEVICE int first_with(std::int32_t balance) const {
     int first = 0;
     EVENKEEL_UNROLL_BY(2)

@@ -1,5 +1,5 @@
-// Plans a step by one team, from the counts of all ranks to the step plan. The plan has the same integers as
-// that of the CPU planners in balance/ (ep, least_loaded, level).
+// Plans a step by one team, from the counts of all ranks to the step plan. The plan is identical to that of
+// the CPU planners in balance/ (ep, least_loaded, level).
 //
 // Method  Loops over experts, slots or moves are divided over the team. Greedy decisions, each of which needs
 //         the one before, are made by its leading lanes.

@@ -131,13 +131,13 @@ struct PlannerBuffers {
   Array rest;            // [S], what stays
   Array kept;            // [S], what least-loaded leaves, while level's plan is in `rest`
   Array home_load;       // [P], base loads included
-  Array committed;       // [P], loads so far; in level balances
+  Array committed;       // [P], loads so far; balances in level
   Array queue;           // [3 P], for searches over copies; marks of ranks
   MoveList moves;        // being made
   MoveList best;         // level's best so far
   Array first_scratch;   // [most_moves]
   Array second_scratch;  // [most_moves]
-  Array verdict;         // [4], from the leading lanes to all
+  Array verdict;         // [4], results that the leading lanes pass to all
 
   // integers() is the size of the memory, in integers; in() the arrays in memory of that size.
   static EVENKEEL_HOST_DEVICE int integers(const PlacementView& sizes) {

@@ -76,7 +76,7 @@ class StepLoads {
   EVENKEEL_HOST_DEVICE std::int32_t rows_of(int expert, int first, int step, const StepCounts& counts) const {
     const int experts = buffers_.homes.num_experts;
     const int end = counts.num_parts * buffers_.homes.num_ranks * experts;
-    constexpr int kAtOnce = 16;  // reads in flight at a time, also where there are fewer
+    constexpr int kAtOnce = 16;  // reads in flight at a time, even if fewer are needed
     const std::int32_t* const all_rows = counts.parts;
     std::int32_t all = 0;
     EVENKEEL_NO_UNROLL
