@@ -91,8 +91,8 @@ class BlockLoads {
     std::int64_t own_visitors = 0;    // its own part of visitors
     std::int64_t leavers = 0;  // its own tokens, once for each other rank where they chose a native expert
 
-    // Adds (`times` 1) or removes (-1) an expert here, chosen by all ranks as in `all` and by this rank as in
-    // `own`.
+    // Adds (`times` 1) or removes (`times` -1) an expert here. `all` are all ranks' choices of it, `own` this
+    // rank's.
     void move(const Chosen& all, const Chosen& own, int times) {
       positions += times * all.assignments;
       whole_choosers += times * all.choosers;

@@ -78,7 +78,7 @@ struct MoveList {
     amount[at] = size;
   }
 
-  // Removes a move; the others keep their order. Rare: all that was moved went back.
+  // Removes a move; the others keep their order. Rare: happens only if all that was moved goes back.
   template <class Lanes>
   EVENKEEL_HOST_DEVICE void erase(const Lanes& lanes, int at) {
     lanes.once([&] {
