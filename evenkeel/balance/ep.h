@@ -1,8 +1,8 @@
 // Plain expert parallelism: every expert is computed where it lives.
 //
 // Problem     The plan without any balancing, which others are compared with and fall back on.
-// Method      One segment for each copy of an expert, the expert's assignments dealt evenly over its copies,
-//             the first copies taking one more where they do not divide.
+// Method      One segment for each copy of an expert. The expert's assignments are divided evenly over its
+//             copies; the first copies take one more where they do not divide.
 // Cost        O(E P') for P' homes an expert; no allocation after the first call of a shape.
 // Guarantee   No transfer. No bound on a rank's load.
 // Options     None is read; base_load is ignored.
@@ -19,7 +19,7 @@ class Ep final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load = {}) override;
 
-  // The same for planners that have decided not to spill. Counts and placement agree: not checked.
+  // plan() for planners that have decided not to spill. Does not check that counts and placement agree.
   static void keep_home(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
 };
 

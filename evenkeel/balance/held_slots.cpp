@@ -16,7 +16,8 @@ namespace {
 
 constexpr ExpertId kNone(-1);
 
-// Looked at for one swap: the experts with the most load on the worst rank, and the least loaded ranks.
+// How many candidates one swap considers: experts with the most load on the worst rank, and least loaded
+// ranks.
 constexpr std::size_t kExperts = 2, kRanks = 4;
 
 std::int64_t load_at(const StepPlan& plan, ExpertId expert, RankId rank) {
@@ -37,12 +38,14 @@ HeldSlots::HeldSlots(LayerPlacement homes, const PlannerOptions& options,
                      std::int64_t renew_above_thousandths)
     : homes_(std::move(homes)), options_(options), renew_above_(renew_above_thousandths), held_(homes_) {
   if (options.kind != PlannerOptions::Kind::level)
-    throw InvalidArgument("planner", std::string(name_of(options.kind)), "level, where slots stay");
+    throw InvalidArgument("planner", std::string(name_of(options.kind)),
+                          "level, if slots stay filled between steps");
   if (!homes_.has_single_homes())
-    throw InvalidArgument("placement", "has copies of experts", "one home for each expert, where slots stay");
+    throw InvalidArgument("placement", "has copies of experts",
+                          "one home for each expert, if slots stay filled between steps");
   if (options.borrow_slots < 1 || options.borrow_slots > homes_.num_experts())
     throw InvalidArgument("borrow_slots", fmt::format("{}", options.borrow_slots),
-                          fmt::format("1..{}, where slots stay", homes_.num_experts()));
+                          fmt::format("1..{}, if slots stay filled between steps", homes_.num_experts()));
   if (renew_above_ < 1000)
     throw InvalidArgument("renew_above", fmt::format("{} thousandths", renew_above_), "1000 or more");
   free_ = make_planner(with_slots(options_, 0));
@@ -62,7 +65,7 @@ void HeldSlots::plan(const Counts& counts, StepPlan& plan) {
   if (excess(counts, plan) > 0) renew(counts, plan);
 }
 
-// The homes, and what lies in these slots.
+// A placement of the homes, and of the experts in these slots as copies.
 LayerPlacement HeldSlots::with(const std::vector<ExpertId>& slots) const {
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(homes_.num_experts()));
   for (ExpertId expert : indices<ExpertId>(homes_.num_experts()))
@@ -76,7 +79,7 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   using Value = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   std::vector<ExpertId> best = slots_;
   Value least{std::numeric_limits<std::int64_t>::max(), 0, 0};
-  // Level plans first, of these what sends fewest.
+  // Plans within renew_above first, of these the one that sends the fewest weights.
   const auto take_if_better = [&](StepPlan& tried, std::vector<ExpertId> slots) {
     const std::int64_t worst = std::ranges::max(tried.rank_loads()), sent = std::ssize(sent_for(slots));
     const Value value{excess(counts, tried) > 0 ? worst : 0, sent, worst};
@@ -100,7 +103,7 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   held_ = with(slots_);
 }
 
-// Transfers that bring what these slots have and what lies there now has not.
+// The transfers of experts that these slots hold and the present slots of the same rank do not.
 std::vector<Transfer> HeldSlots::sent_for(const std::vector<ExpertId>& slots) const {
   std::vector<Transfer> sent;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -112,7 +115,7 @@ std::vector<Transfer> HeldSlots::sent_for(const std::vector<ExpertId>& slots) co
   return sent;
 }
 
-// Takes load off ranks that have too much, each time by the one swap that takes off the most.
+// Takes load off overloaded ranks, each time by the one swap that takes off the most.
 void HeldSlots::swap_slots(const Counts& counts, std::vector<ExpertId>& slots, StepPlan& plan) {
   std::vector<ExpertId> best_slots;
   StepPlan best_plan;
@@ -136,7 +139,8 @@ void HeldSlots::swap_slots(const Counts& counts, std::vector<ExpertId>& slots, S
   }
 }
 
-// Experts with the most load on the worst rank, each into the least used slot of the least loaded ranks.
+// Swaps to try: experts with the most load on the worst rank, each into the least used slot of one of the
+// least loaded ranks.
 std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
                                               const std::vector<ExpertId>& slots) const {
   const auto loads = plan.rank_loads();
@@ -163,7 +167,7 @@ std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
   return found;
 }
 
-// Assignments above what a rank may have.
+// All assignments above the limit of a rank, renew_above times the mean.
 std::int64_t HeldSlots::excess(const Counts& counts, const StepPlan& plan) const {
   __extension__ using Wide = __int128;
   const auto most =
@@ -173,8 +177,8 @@ std::int64_t HeldSlots::excess(const Counts& counts, const StepPlan& plan) const
   return above;
 }
 
-// The slots after this plan of all slots anew: an expert in one stays where the plan wants it or needs no
-// room.
+// The slots after a plan that fills them anew: an expert stays in its slot if the plan borrows it, or does
+// not need the slot.
 std::vector<ExpertId> HeldSlots::slots_for(const StepPlan& plan) const {
   std::vector<ExpertId> slots = slots_;
   const auto is_wanted = [&](ExpertId expert, RankId rank) {

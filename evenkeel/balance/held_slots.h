@@ -1,16 +1,18 @@
 // Borrowed experts that stay in their slots from step to step, while weights do not change.
 //
-// Problem     Slots that are filled anew each step send about a weight a rank, and routing changes less than
-//             that. Keep the worst rank within renew_above of the mean, and send few weights.
+// Problem     Slots that are filled anew each step send about one expert's weights a rank, and routing
+//             changes less than that. Keep the worst rank within renew_above times the mean, and send few
+//             weights.
 // Method      Experts in slots count as copies at home, between which work moves freely. Where the worst rank
-//             is above renew_above of the mean, slots are swapped one by one: of a few swaps that bring an
-//             expert of the worst rank to a little loaded one, that which takes most off ranks above it. The
-//             other candidate is a plan of level with all slots filled anew. Of both and of nothing sent,
-//             those within renew_above are taken first, then those that send fewer weights, then the most
-//             level. An expert that is not wanted stays until its slot is.
-// Cost        One plan of level a step; where slots are renewed 8 plans and placements at most for each swap.
-// Guarantee   Depends on the counts so far alone: every rank has the same. The worst rank is within
-//             renew_above of the mean, or no higher than with nothing sent and than plain EP's.
+//             exceeds renew_above times the mean, three candidates are compared. One sends nothing. One swaps
+//             slots one by one: among a few swaps that bring an expert of the worst rank to a lightly loaded
+//             rank, it takes the one that most reduces the load above the limit. One is level's plan with all
+//             slots filled anew. Candidates within renew_above win, then those that send fewer weights, then
+//             the lowest worst rank. An expert that is not used stays until its slot is needed.
+// Cost        One plan of level a step; where slots are renewed, at most 8 plans and placements for each
+//             swap.
+// Guarantee   Depends only on the counts so far, so that every rank has the same slots. The worst rank is
+//             within renew_above times the mean, or no higher than with nothing sent and than under plain EP.
 // Source      Ours; docs/algorithms.md#slots-that-stay.
 #pragma once
 
@@ -25,27 +27,27 @@ namespace evenkeel {
 
 class HeldSlots {
  public:
-  // Every expert has one home. `options` are level's, of which borrow_slots is how many slots each rank has.
-  // Throws InvalidArgument for another planner, experts with copies, no or unlimited slots, or a ratio
+  // Every expert must have one home. `options` are for level; borrow_slots is the number of slots of each
+  // rank. Throws InvalidArgument for another planner, experts with copies, no or unlimited slots, or a ratio
   // below 1.
   HeldSlots(LayerPlacement homes, const PlannerOptions& options, std::int64_t renew_above_thousandths = 1010);
 
-  // Plans a step over experts at home and in slots, and fills slots anew where it must.
+  // Plans a step over experts at home and in slots, and renews slots where needed.
   void plan(const Counts& counts, StepPlan& plan);
   // Empties all slots.
   void clear();
 
   // The experts in a rank's slots since plan(), ExpertId(-1) for an empty one.
   std::span<const ExpertId> slots(RankId rank) const { return of_rank(slots_, rank); }
-  // The same of all ranks, [P][slots].
+  // The slots of all ranks, [P][slots].
   std::span<const ExpertId> slots() const { return slots_; }
-  // The weights that plan() has sent to slots.
+  // The transfers to slots that the last plan() made.
   std::span<const Transfer> sent() const { return sent_; }
 
  private:
   std::size_t num_slots() const { return static_cast<std::size_t>(options_.borrow_slots); }
   struct Swap {
-    std::size_t slot;  // of all
+    std::size_t slot;  // index into slots_
     ExpertId expert;
   };
   std::span<const ExpertId> of_rank(const std::vector<ExpertId>& slots, RankId rank) const {
@@ -62,9 +64,9 @@ class HeldSlots {
   LayerPlacement homes_;
   PlannerOptions options_;
   std::int64_t renew_above_;
-  LayerPlacement held_;            // homes, and what lies in slots
-  std::unique_ptr<Planner> free_;  // sends nothing
-  std::unique_ptr<Planner> anew_;  // fills all
+  LayerPlacement held_;            // homes, and experts in slots as copies
+  std::unique_ptr<Planner> free_;  // uses slots as they are, sends nothing
+  std::unique_ptr<Planner> anew_;  // fills all slots anew
   std::vector<ExpertId> slots_;    // [P][S]
   std::vector<Transfer> sent_;
   StepPlan tried_, best_plan_;

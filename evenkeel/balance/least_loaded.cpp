@@ -19,7 +19,7 @@ using internal::copy_share;
 __extension__ using Wide = __int128;  // products of two loads
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kManyRanks = 256;  // from here on a tree finds the lightest sooner than looking at all
+constexpr std::size_t kManyRanks = 256;  // from here on a tree finds the lightest rank sooner than a scan
 constexpr RankId kNoRank(-1);
 
 }  // namespace
@@ -53,7 +53,8 @@ bool LeastLoaded::stays_home(const Counts& counts) const {
          Wide{options_.imbalance_threshold_thousandths} * counts.total();
 }
 
-// Capacity, what every rank has at home, and the order of experts (Algorithm 2, before its loop).
+// Computes the capacity, what every rank has at home, and the order of experts (Algorithm 2, before its
+// loop).
 void LeastLoaded::begin(const Counts& counts, const LayerPlacement& placement,
                         std::span<const std::int64_t> base_load) {
   const std::int64_t total = std::accumulate(base_load.begin(), base_load.end(), counts.total());
@@ -77,7 +78,7 @@ void LeastLoaded::begin(const Counts& counts, const LayerPlacement& placement,
 }
 
 // A stable radix sort, one byte of the load a pass, as many passes as the largest load has bytes: 128 experts
-// of loads below 2^24 take well under a microsecond. order_ is by ascending id before.
+// of loads below 2^24 take well under a microsecond. On entry order_ is by ascending id.
 void LeastLoaded::sort_experts() {
   if (order_.size() <= 24)
     return std::sort(order_.begin(), order_.end(), [](const LoadedExpert& a, const LoadedExpert& b) {
@@ -99,7 +100,7 @@ void LeastLoaded::sort_experts() {
   }
 }
 
-// The three cases of Algorithm 2. The sum of given and pending work, all that a later decision sees, changes
+// The three cases of Algorithm 2. Later decisions see only the sum of given and pending work, which changes
 // only by what leaves home.
 void LeastLoaded::assign(std::int64_t share, RankId home, StepPlan& plan) {
   const std::int64_t spare = capacity_ - (committed_[home] - share);
@@ -137,7 +138,7 @@ void LeastLoaded::build_tree() {
   for (std::size_t at = leaves; --at > 0;) tree_[at] = lighter(tree_[2 * at], tree_[2 * at + 1]);
 }
 
-// Of two ranks, or one and none, that with less; the first of equal ones.
+// The less committed of two ranks, the first if they are equal. kNoRank is never chosen over a rank.
 RankId LeastLoaded::lighter(RankId a, RankId b) const {
   if (a == kNoRank || b == kNoRank) return a == kNoRank ? b : a;
   if (committed_[a] != committed_[b]) return committed_[a] < committed_[b] ? a : b;

@@ -15,9 +15,9 @@
 // Guarantee   Every assignment in exactly one segment. A rank is above capacity only by a forced piece. No
 //             bound on transfers.
 // Options     capacity_factor, min_segment, imbalance_threshold. base_load counts as work already given, and
-//             in the total that capacity is made of; the imbalance test sees the experts' loads alone.
-// Copies      An expert with several homes is as many experts of an even share each, taken one after the
-//             other at the place of the largest share.
+//             in the total that sets the capacity; the imbalance test sees the experts' loads alone.
+// Copies      An expert with several homes counts as several experts with an even share each, taken one after
+//             the other at the place of the largest share.
 // Source      LLEP (arXiv 2601.17111), Algorithms 2-4; readings: docs/algorithms.md#least-loaded.
 #pragma once
 
@@ -35,7 +35,7 @@ class LeastLoaded final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load = {}) override;
 
-  // Takes all memory that planning needs for a shape; plan() does so itself.
+  // Reserves all memory that planning a shape needs; plan() does so itself.
   void reserve(int num_experts, int num_ranks);
 
  private:
@@ -57,7 +57,7 @@ class LeastLoaded final : public Planner {
   PlannerOptions options_;
   std::int64_t capacity_ = 0;
   IndexedVector<RankId, std::int64_t> committed_;  // given so far, and home loads still to come
-  std::vector<RankId> tree_;         // of many ranks: of each two the one with less committed, leaves by rank
+  std::vector<RankId> tree_;         // with many ranks: a node is the less committed of its two children
   std::vector<LoadedExpert> order_;  // by decreasing load, equal ones by ascending id
   std::vector<LoadedExpert> sorting_;
 };

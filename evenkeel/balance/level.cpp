@@ -75,8 +75,8 @@ class Level::Search {
   }
 
  private:
-  // Other plans are taken where they are predicted to take less time: plain EP, and those of worst ranks from
-  // the lowest to that of plain EP, of fewer where there are many ranks.
+  // Takes another plan if it is predicted to take less time. It tries plain EP, and plans with worst ranks
+  // from the lowest to that of plain EP (fewer of them where there are many ranks).
   void plan_for_time(const Step& step, std::int64_t ideal) {
     links_->read(step.counts, step.placement, step.base_load);
     Time least = links_->of(step.plan);
@@ -101,7 +101,7 @@ class Level::Search {
     if (const std::int64_t of_nodes = ideal_of_nodes(ideal); of_nodes > ideal) settle_at_worst(of_nodes);
   }
 
-  // The lowest worst rank with no work across, were every piece possible.
+  // The lowest worst rank load with no move across nodes, if every piece were possible.
   std::int64_t ideal_of_nodes(std::int64_t ideal) const {
     std::int64_t worst = ideal;
     for (std::size_t node = 0; node < links_->num_nodes(); ++node) {
@@ -114,7 +114,7 @@ class Level::Search {
     return worst;
   }
 
-  // Inside each node first, then across.
+  // Settles inside each node first, then across.
   void settle_nodes_at(std::int64_t worst) {
     reset_matcher(worst);
     for (std::size_t node = 0; node < links_->num_nodes(); ++node) {
@@ -125,7 +125,7 @@ class Level::Search {
     matcher_.settle();
   }
 
-  // All memory of a shape is taken at its first step, whichever path that takes.
+  // Reserves all memory of a shape at its first step, whichever path the step takes.
   void reserve(const LayerPlacement& placement) {
     const auto experts = static_cast<std::size_t>(placement.num_experts());
     const auto ranks = static_cast<std::size_t>(placement.num_ranks());
@@ -158,7 +158,7 @@ class Level::Search {
     return base_load.empty() ? mean : std::max(mean, std::ranges::max(base_load));
   }
 
-  // Into moves_; returns its worst rank.
+  // Fills moves_; returns its worst rank load.
   std::int64_t search_worst(std::int64_t ideal) {
     if (settle_at(ideal)) {
       moves_.assign(matcher_.moves().begin(), matcher_.moves().end());
@@ -193,7 +193,7 @@ class Level::Search {
     matcher_.reset(slots_, balance_, options_.min_segment, borrow_slots_);
   }
 
-  // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
+  // Least-loaded's last piece of an expert may be below min_segment, so its worst rank can be lower.
   bool least_loaded_is_lower(std::int64_t worst, const Step& step) {
     least_loaded_.plan(step.counts, step.placement, step.plan, step.base_load);
     return step.plan.worst_load(step.base_load) < worst && fits_slots(step.plan);
@@ -222,7 +222,7 @@ class Level::Search {
     }
   }
 
-  // Lists of an expert's moves, in the order they were made.
+  // Links each expert's moves in the order they were made.
   void group_moves(int num_experts) {
     first_move_.assign(static_cast<std::size_t>(num_experts), moves_.size());
     next_move_.resize(moves_.size());
@@ -239,11 +239,11 @@ class Level::Search {
   LeastLoaded least_loaded_;
   std::vector<Move> moves_;              // of the best matching
   std::vector<std::int64_t> rest_;       // by slot, what stays home
-  std::vector<std::size_t> first_move_;  // [E], number of moves for none
-  std::vector<std::size_t> next_move_;   // beside moves_
+  std::vector<std::size_t> first_move_;  // [E], the expert's first move; moves_.size() if it has none
+  std::vector<std::size_t> next_move_;   // by move: the expert's next one
   std::vector<std::int64_t> borrowed_;   // [P], experts under least-loaded's plan
   std::int64_t borrow_slots_ = kUnlimitedSlots;
-  std::optional<LinkTimes> links_;  // where they differ
+  std::optional<LinkTimes> links_;  // only if links differ
   StepPlan tried_;
 };
 

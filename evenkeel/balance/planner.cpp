@@ -19,7 +19,7 @@ namespace evenkeel {
 
 namespace {
 
-// Any planner, but everything stays at home in steps where moving work is not worth its cost.
+// Wraps a planner: everything stays at home in steps where moving work is not worth its cost.
 class ByGain final : public Planner {
  public:
   ByGain(std::unique_ptr<Planner> planner, const SpillCosts& costs)
@@ -29,7 +29,7 @@ class ByGain final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load) override {
     planner_->plan(counts, placement, plan, base_load);
-    // All memory of a shape is taken at its first step, spilled or not.
+    // Reserves all memory of a shape at its first step, whether or not it spills.
     for (auto* by_rank : {&at_home_, &planned_, &sends_, &receives_})
       by_rank->reserve(static_cast<std::size_t>(plan.num_ranks()));
     if (plan.spilled() && seconds_gained(counts, placement, plan, base_load) <= 0)
@@ -37,7 +37,8 @@ class ByGain final : public Planner {
   }
 
  private:
-  // Seconds that the plan, which moves something, is predicted to take less than every expert at home does.
+  // The seconds that the plan is predicted to save, compared with every expert at home. The plan must move
+  // something.
   double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
                         std::span<const std::int64_t> base_load) {
     const auto ranks = static_cast<std::size_t>(plan.num_ranks());
@@ -82,17 +83,18 @@ void validate_options(const PlannerOptions& options) {
     throw InvalidArgument("borrow_slots", fmt::format("{}", options.borrow_slots), "0 or more");
   if (options.kind == PlannerOptions::Kind::least_loaded && options.borrow_slots < kUnlimitedSlots)
     throw InvalidArgument("borrow_slots", "least-loaded borrows without a limit",
-                          "level, or to leave it out");
+                          "planner level, or no borrow_slots");
   if (options.links) require_links(*options.links, "links");
   if (options.links && options.kind != PlannerOptions::Kind::level)
-    throw InvalidArgument("links", fmt::format("{} does not know them", name_of(options.kind)),
-                          "level, or to leave them out");
+    throw InvalidArgument("links", fmt::format("{} does not use links", name_of(options.kind)),
+                          "planner level, or no links");
   if (!options.costs) return;
-  if (options.links) throw InvalidArgument("costs", "links say what moving costs", "either costs or links");
+  if (options.links)
+    throw InvalidArgument("costs", "links already say what moving costs", "costs or links, not both");
   for (const double seconds : {options.costs->seconds_per_assignment, options.costs->seconds_per_transfer,
                                options.costs->seconds_per_step})
     if (!(seconds >= 0 && std::isfinite(seconds)))
-      throw InvalidArgument("costs", fmt::format("{} seconds", seconds), "seconds from 0");
+      throw InvalidArgument("costs", fmt::format("{} seconds", seconds), "finite seconds, 0 or more");
 }
 
 std::unique_ptr<Planner> planner_of(const PlannerOptions& options) {

@@ -37,7 +37,7 @@ class TransferBound {
 
   static constexpr std::size_t kMostForSubsets = 12;
 
-  // Every receiver adds at most the spare capacity that its own experts cannot fill.
+  // A receiver takes at most the spare capacity that its own experts cannot fill.
   std::int64_t of_copies() {
     Wide missing = counts_.total();
     pieces_.clear();
@@ -66,7 +66,7 @@ class TransferBound {
     return std::max<std::int64_t>(most[all - 1], 0);
   }
 
-  // A group is a rank left short, or a pair that matches, or has three ranks at least.
+  // A group is a single rank left short, or a pair that matches, or has at least three ranks.
   std::int64_t groups_by_size() {
     excess_.clear();
     spare_.clear();
@@ -110,7 +110,7 @@ class TransferBound {
     return transfers;
   }
 
-  // A piece is an expert, or as much of it as another rank may hold, `largest` at most.
+  // A piece is an expert, or as much of it as another rank may hold, at most `largest`.
   std::int64_t transfers_away(std::size_t rank, Wide largest) {
     if (largest == 0) return 0;
     pieces_.clear();
@@ -124,7 +124,7 @@ class TransferBound {
     return count_largest_pieces(balance(rank));
   }
 
-  // How many of the largest pieces make up `wanted`; all of them if they do not.
+  // How many of the largest pieces make up `wanted`; all pieces if they are too few.
   std::int64_t count_largest_pieces(Wide wanted) {
     std::ranges::sort(pieces_, std::greater<>());
     std::int64_t count = 0;
@@ -136,8 +136,8 @@ class TransferBound {
     return count;
   }
 
-  // Every rank takes pieces, the largest experts first, until it is full; then those whose loss costs least
-  // are given back while all ranks together may still stay that short.
+  // Every rank takes pieces, the largest experts first, until it is full. Then the smallest pieces are given
+  // back, as long as all ranks together may stay that short (slack_).
   std::int64_t receivers() {
     by_load_.clear();
     for (ExpertId e : indices<ExpertId>(counts_.num_experts())) by_load_.push_back(e);
@@ -159,7 +159,7 @@ class TransferBound {
   void add_received(std::size_t rank) {
     Wide space = -balance(rank);
     for (ExpertId expert : by_load_) {
-      if (space <= 0 || counts_.load(expert) == 0) return;  // so have those that follow
+      if (space <= 0 || counts_.load(expert) == 0) return;  // the experts that follow have no load either
       if (placement_.is_home(expert, RankId(rank))) continue;
       pieces_.push_back(std::min(space, Wide{counts_.load(expert)}));
       space -= pieces_.back();
@@ -173,7 +173,7 @@ class TransferBound {
   const LayerPlacement& placement_;
   std::vector<Wide> space_;   // [P], what a rank may hold beside its base load
   std::vector<Wide> native_;  // [P], all loads of the experts at home there
-  Wide slack_ = 0;            // what all ranks may stay short together
+  Wide slack_ = 0;            // how far all ranks together may stay below worst_load
   std::vector<Wide> open_;    // balances other than 0
   std::vector<Wide> excess_, spare_;
   std::vector<Wide> pieces_;

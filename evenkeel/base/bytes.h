@@ -1,4 +1,4 @@
-// Sizes as people write and read them, "512MiB", "1.5 GiB", "20 GB", and rounded to what memory comes in.
+// Parses and formats sizes such as "512MiB", "1.5 GiB" and "20 GB", and rounds sizes up.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace evenkeel {
 
-// The least multiple of `unit` that is not below a number.
+// The least multiple of `unit` that is at least `number`.
 template <class Integer>
 constexpr Integer round_up(Integer number, std::type_identity_t<Integer> unit) {
   return (number + unit - 1) / unit * unit;
 }
 
-// Whole cache lines, so that what lies behind begins on one.
+// Rounds up to whole cache lines, so that the next buffer begins on a cache line.
 inline constexpr std::int64_t kCacheLine = 64;
 constexpr std::int64_t whole_lines(std::int64_t bytes) {
   return round_up(bytes, kCacheLine);
@@ -26,7 +26,7 @@ std::int64_t parse_bytes(std::string_view text, std::string_view what);
 
 // Writes bytes with the largest binary unit that keeps the number at least 1: "61.2 MiB".
 std::string format_bytes(std::int64_t bytes);
-// Rounded up, for a size that must be enough.
+// As format_bytes(), but rounded up: for a size that must be enough.
 std::string format_bytes_up(std::int64_t bytes);
 
 }  // namespace evenkeel

@@ -1,4 +1,5 @@
-// Cuts memory into pieces, one behind the other, or, of null, only adds up what they take.
+// Cuts a block of memory into consecutive pieces. Given a null block, it only adds up the bytes of the
+// pieces.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace evenkeel {
 
-// Every piece takes whole multiples of `kAlignment` bytes; that they begin on one is the caller's to see to.
+// Every piece takes a multiple of `kAlignment` bytes. The caller must align `base`.
 template <std::int64_t kAlignment>
 class AlignedCarver {
  public:

@@ -15,7 +15,7 @@ void take_least(std::optional<Value>& least, Value value) {
   least = least ? std::min(*least, value) : value;
 }
 
-// A number, or nothing: "max", a file that is not there.
+// The number in a file; nothing for "max" or a missing file.
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = 0;
@@ -23,7 +23,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return value;
 }
 
-// Of "name number" lines, the number of one name; 0 without.
+// Finds the line "name number" for the name `wanted` and returns its number; 0 if there is none.
 std::int64_t entry_of(const std::string& path, std::string_view wanted) {
   std::ifstream file(path);
   std::string name;
@@ -33,7 +33,7 @@ std::int64_t entry_of(const std::string& path, std::string_view wanted) {
   return 0;
 }
 
-// The folders of a group and of all above it, the root last: "/a/b" has base/a/b, base/a and base.
+// The folders of a group and of all its parents, the root last: for "/a/b" base/a/b, base/a and base.
 std::vector<std::string> folders_up(const std::string& base, std::string path) {
   std::vector<std::string> folders;
   while (!path.empty() && path != "/") {
@@ -44,7 +44,7 @@ std::vector<std::string> folders_up(const std::string& base, std::string path) {
   return folders;
 }
 
-// One of a group's limits on memory, with what of it is taken.
+// Applies one memory limit of a group. `files` of the used bytes are file cache, which counts as free.
 void note_memory(CgroupLimits& limits, std::int64_t limit, std::optional<std::int64_t> used,
                  std::int64_t files) {
   take_least(limits.memory_bytes, limit);
@@ -67,7 +67,7 @@ void read_unified(CgroupLimits& limits, const std::string& folder) {
 
 void read_memory_controller(CgroupLimits& limits, const std::string& folder) {
   const std::optional<std::int64_t> limit = number_in(folder + "/memory.limit_in_bytes");
-  // Without a limit, the largest multiple of a page that a long can have.
+  // Without a limit, the file holds the largest multiple of a page that fits a long.
   constexpr std::int64_t kNone = std::int64_t{1} << 60;
   if (!limit || *limit >= kNone) return;
   const std::string statistics = folder + "/memory.stat";

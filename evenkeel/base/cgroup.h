@@ -1,10 +1,10 @@
-// Limits that the control groups of this process set: those of a container, a job or a service. sysconf() and
-// /proc/meminfo do not show them. A process that goes over the memory limit is killed without a message.
+// Limits that this process's control groups (cgroups) set, for a container, a job or a service. sysconf() and
+// /proc/meminfo do not show them. A process that exceeds the memory limit is killed without a message.
 //
 // Method  /proc/self/cgroup names the group, in version 2 (memory.max, memory.high, cpu.max) or 1
-//         (memory.limit_in_bytes, cpu.cfs_quota_us). The group and all above it count. A container may not
-//         see its groups by the names that the host has for them: folders that are not there are passed over,
-//         and its own group is what it sees as the root.
+//         (memory.limit_in_bytes, cpu.cfs_quota_us). The limits of the group and of all its parents count.
+//         Inside a container these names may not exist: missing folders are skipped, and the container sees
+//         its own group as the root.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,13 @@
 namespace evenkeel {
 
 struct CgroupLimits {
-  std::optional<std::int64_t> memory_bytes;  // that all processes of the tightest group may hold
-  // Bytes that these processes may still take: the least of any group. Memory in which the kernel only caches
-  // files counts as free.
+  std::optional<std::int64_t> memory_bytes;  // the tightest limit on all processes of a group
+  // Bytes that may still be allocated: the least over all groups. The kernel's file cache counts as free.
   std::optional<std::int64_t> free_memory_bytes;
-  std::optional<double> cores;  // of the tightest group
+  std::optional<double> cores;  // CPU quota of the tightest group
 };
 
-// `root` is put before /proc and /sys, for tests. A file that cannot be read sets no limit.
+// `root` is prefixed to /proc and /sys, for tests. A file that cannot be read sets no limit.
 CgroupLimits read_cgroup_limits(const std::string& root = "");
 
 }  // namespace evenkeel

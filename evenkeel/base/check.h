@@ -1,5 +1,5 @@
-// Invariants of our own code. A broken one ends the program with a message in every build type: it is a
-// defect here, never the caller's mistake (those are evenkeel::Error).
+// Checks invariants of our own code. A broken invariant ends the program with a message in every build type:
+// it is a bug in evenkeel, never the caller's mistake (which throws evenkeel::Error).
 #pragma once
 
 namespace evenkeel {

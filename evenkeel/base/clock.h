@@ -1,6 +1,5 @@
-// Two clocks, in seconds: the time that passes, and the time that the calling thread has had a CPU. Of the
-// latter nothing counts that went into asking, over and over, whether something has come: who sleeps until
-// then has none.
+// Two clocks, in seconds: wall time, and the CPU time of the calling thread. CPU time spent in polling loops
+// is left out, because a thread that sleeps while it waits uses none.
 #pragma once
 
 #include <time.h>
@@ -13,7 +12,7 @@ inline double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// That the calling thread has spent asking in vain.
+// CPU time that the calling thread has spent polling without success.
 inline thread_local double thread_polling_seconds = 0;
 
 inline double thread_cpu_seconds() {

@@ -17,7 +17,7 @@ namespace {
 constexpr double kMostCores = 1 << 20;
 
 int bound_cores() {
-  // The kernel refuses a set that is smaller than its own.
+  // The kernel refuses a CPU set that is smaller than its own.
   for (std::size_t sets = 1; sets <= 64; sets *= 2) {
     std::vector<cpu_set_t> cores(sets);
     const std::size_t bytes = sets * sizeof(cpu_set_t);

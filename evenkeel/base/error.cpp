@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-// Of a file or a key among a message's words: a message has space for two, and for what is said of them.
+// The longest file name or key in a message, so that two of them and the reason fit.
 constexpr std::size_t most_name_bytes = 256;
 
 std::string shown_name(const std::string& text) {
@@ -33,7 +33,7 @@ std::vector<Error::Field> bounded(std::vector<Error::Field> data) {
   return data;
 }
 
-// Two sizes that differ do not read alike.
+// Writes both sizes in bytes where rounding would make them look equal.
 std::string too_small(std::int64_t given, std::int64_t least, const std::string& shape) {
   const bool alike = format_bytes(given) == format_bytes(least);
   const auto written = [&](std::int64_t bytes) {

@@ -1,5 +1,5 @@
-// Every error a caller can meet. Few types, each with the data that is needed to act on it: as a sentence
-// (what) and by name (data), so that a program need not parse the sentence.
+// Every error a caller can get. Each type carries the data needed to act on it: as a sentence (what()) and as
+// named fields (data()), so that a program need not parse the sentence.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,8 @@
 
 namespace evenkeel {
 
-// The sentence can be shown as it is: what files and callers gave stands in it as visible characters
-// (base/printable.h), and a long text has lost its middle. The data are as they were given, but for their
-// length.
+// what() is safe to print: text from files and callers is escaped (base/printable.h), and a long text loses
+// its middle. data() holds the text unescaped; long fields are shortened too.
 class Error : public std::runtime_error {
  public:
   static constexpr std::size_t most_message_bytes = 1024;
@@ -37,7 +36,7 @@ class Error : public std::runtime_error {
   std::vector<Field> data_;
 };
 
-// An argument that no call can take: which one, why, and what would be taken.
+// An argument that the call refuses: which one, why, and what is allowed.
 class InvalidArgument : public Error {
  public:
   InvalidArgument(std::string argument, std::string why, std::string allowed = "");
@@ -61,8 +60,8 @@ class Infeasible : public Error {
   explicit Infeasible(std::string why);
 };
 
-// A peer that failed, or did not answer in time: `why` is the whole sentence, the same on every rank, and the
-// rest says where it met this rank. `peer` is -1 where no single rank is to blame.
+// A peer that failed, or did not answer in time. `why` is the whole message, the same on every rank; the
+// other fields say where this rank noticed it. `peer` is -1 where no single rank is to blame.
 class CommError : public Error {
  public:
   CommError(int peer, std::string operation, double after_seconds, const std::string& why);
@@ -76,14 +75,14 @@ class CommError : public Error {
   double after_seconds_;
 };
 
-// A device that failed at its work: which, in which call, and what it said. What it was told to do may or may
-// not be done; for most of these, the process has no further use of the device.
+// A device call that failed: which device, which call, and the device's message. The requested work may or
+// may not be done. After most of these errors the process cannot use the device any more.
 class DeviceError : public Error {
  public:
   DeviceError(std::string device, std::string call, std::string said);
 };
 
-// Something this build, machine or format cannot do, with the way out where there is one.
+// Something this build, machine or format cannot do, with a workaround where there is one.
 class Unsupported : public Error {
  public:
   explicit Unsupported(std::string why);

@@ -1,20 +1,21 @@
-// Marks for code that is compiled for the host and, by nvcc, for the device as well.
+// Macros for code that is compiled for the host and, by nvcc, for the device as well.
 #pragma once
 
 #include "evenkeel/base/check.h"
 
 #if defined(__CUDACC__)
 #define EVENKEEL_HOST_DEVICE __host__ __device__
-// For code that works on registers: a function that is not inlined, or a loop that is not unrolled, would put
-// its array of sums into memory.
+// For code that keeps arrays in registers: without inlining and unrolling, the compiler would put the arrays
+// into memory.
 #define EVENKEEL_ALWAYS_INLINE EVENKEEL_HOST_DEVICE __forceinline__
 #else
 #define EVENKEEL_HOST_DEVICE
 #define EVENKEEL_ALWAYS_INLINE inline
 #endif
 
-// How often a device's compiler repeats a loop's body; the host's does not know the pragma. And invariants:
-// as EVENKEEL_CHECK on the host; on a device the kernel ends, and the next call that waits for it throws.
+// Loop unrolling for the device compiler; the host compiler does not know the pragma. EVENKEEL_DEVICE_CHECK
+// is EVENKEEL_CHECK on the host. On a device, a broken invariant ends the kernel, and the next call that
+// waits for the kernel throws.
 #if defined(__CUDA_ARCH__)
 #define EVENKEEL_PRAGMA(text) _Pragma(#text)
 #define EVENKEEL_UNROLL EVENKEEL_PRAGMA(unroll)

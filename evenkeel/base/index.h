@@ -1,4 +1,4 @@
-// Strong indices, and containers that only the right index can open: loads[ExpertId], never loads[int].
+// Strong index types, and containers that accept only the right one: loads[ExpertId], never loads[int].
 #pragma once
 
 #include <compare>
@@ -65,14 +65,14 @@ constexpr IndexRange<I> indices(Integer count) {
   return IndexRange<I>(static_cast<std::int32_t>(count));
 }
 
-// The items of one group, where items stand group after group: group g is begins[g]..begins[g + 1].
+// The items of one group, where `items` holds one group after another: group g is begins[g]..begins[g + 1].
 template <class T, class Offset>
 std::span<const T> group_of(const std::vector<T>& items, const std::vector<Offset>& begins,
                             std::size_t group) {
   return std::span(items).subspan(begins[group], begins[group + 1] - begins[group]);
 }
 
-// A vector that is opened by one kind of index.
+// A vector indexed by one kind of index.
 template <class I, class T>
 class IndexedVector {
  public:

@@ -30,7 +30,7 @@ std::int64_t data_limit() {
   return limit_of(RLIMIT_DATA);
 }
 
-// Addresses in use, and those of them that count as data.
+// Bytes of address space in use, and how many of them count as data.
 struct InUse {
   std::int64_t addresses = 0;
   std::int64_t data = 0;

@@ -1,5 +1,5 @@
-// How much memory this process may have, which is what the machine has only where nothing says less: control
-// groups (evenkeel/base/cgroup.h) and `ulimit -v` and `-d` do.
+// How much memory this process may use: the machine's memory, unless control groups (evenkeel/base/cgroup.h),
+// `ulimit -v` or `ulimit -d` allow less.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-// The most that it could ever hold; the same as long as limits are.
+// The most bytes that this process could ever hold. Changes only when the limits do.
 std::int64_t usable_memory_bytes();
 
 // Memory that this process could get now, and where that number comes from.
@@ -17,7 +17,8 @@ struct FreeMemory {
 };
 FreeMemory free_memory();
 
-// Of addresses, beyond those in use: what `ulimit -v` leaves; the largest number without such a limit.
+// Bytes of address space that `ulimit -v` leaves beyond those in use; the largest number without such a
+// limit.
 std::int64_t free_address_bytes();
 
 }  // namespace evenkeel

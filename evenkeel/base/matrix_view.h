@@ -26,8 +26,8 @@ struct Rows {
   operator ConstRows() const { return {data, rows, columns, type}; }  // NOLINT: a view of the same
 };
 
-// Rows under one numbering of which those from own_begin on are rows of a table of the caller's,
-// own[own_index[i]]; the others lie one behind the other in `rest`.
+// Rows numbered as one table but stored in two places. Rows from own_begin on, as many as own_index has, are
+// the rows own[own_index[i]] of the caller's table. All other rows lie one after another in `rest`.
 template <class Element>
 struct SplitTable {
   Element* own = nullptr;
@@ -44,7 +44,7 @@ struct SplitTable {
                          : rest + (index - owned) * width;
   }
 };
-// Rows to read, of bytes: `width` is that of a row of whatever type.
+// Rows to read, as bytes: `width` is the bytes of a row, whatever its type.
 using SplitRows = SplitTable<const std::byte>;
 // f32 rows to add to.
 using SplitSums = SplitTable<float>;

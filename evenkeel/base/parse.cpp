@@ -21,7 +21,7 @@ std::string range(std::int64_t least, std::int64_t most) {
                           : fmt::format("a whole number in {}..{}", least, most);
 }
 
-constexpr std::size_t kLongestWord = 64;  // of options and their words; the distance costs its square
+constexpr std::size_t kLongestWord = 64;  // bounds the edit distance, which takes quadratic time
 
 std::string lower(std::string_view word) {
   std::string text(word);
@@ -29,7 +29,7 @@ std::string lower(std::string_view word) {
   return text;
 }
 
-// Letters that are missing, too many, others or swapped with their neighbours (optimal string alignment).
+// Edit distance that counts missing, extra, wrong and swapped adjacent letters (optimal string alignment).
 std::size_t typing_errors(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   std::iota(last.begin(), last.end(), std::size_t{0});

@@ -1,5 +1,5 @@
-// Numbers as people type them. What is refused says what it was and what would be taken: InvalidArgument
-// about `argument`.
+// Parses numbers as people type them. Errors are InvalidArgument about `argument`: they quote the text and
+// say what is allowed.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ std::int64_t parse_whole(const std::string& argument, std::string_view text, std
 double parse_number(const std::string& argument, std::string_view text, double least, double below);
 // A decimal with at most three places, kept in thousandths without rounding.
 std::int64_t parse_thousandths(const std::string& argument, std::string_view text, std::int64_t least);
-// 1250 is "1.25", and 1000 "1.0".
+// 1250 gives "1.25", 1000 gives "1.0".
 std::string format_thousandths(std::int64_t thousandths);
 
 struct NamedNumber {
@@ -29,16 +29,16 @@ struct NamedNumber {
   std::int64_t* number;
   std::int64_t least = 1;
 };
-// "tp=2,pp=4": numbers by name, each at most once. The names that were given.
+// Parses "tp=2,pp=4": numbers by name, each at most once. Returns the names that were given.
 std::vector<std::string> parse_named(const std::string& argument, std::string_view text,
                                      std::span<const NamedNumber> numbers, std::int64_t most);
 
-// The place of a word among those that are taken.
+// The index of `text` in `words`. Throws InvalidArgument if it is not there.
 std::size_t parse_word(const std::string& argument, const std::string& text,
                        const std::vector<std::string>& words);
 std::vector<std::string> split(std::string_view text, char separator);
-// The candidate that the word was probably meant to be: one that it is the begin of, or that few typing
-// errors lie between; empty where none is near.
+// The candidate that `word` was probably meant to be: one that starts with `word`, or differs from it by few
+// typing errors. Empty if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace evenkeel

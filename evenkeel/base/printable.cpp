@@ -11,15 +11,14 @@ namespace {
 
 struct Character {
   char32_t code = 0;
-  std::size_t bytes = 0;  // 0: the first byte begins no character
+  std::size_t bytes = 0;  // 0: not the start of a valid character
 };
 
 bool continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0u) == 0x80u;
 }
 
-// The first character of a text that is not empty. Overlong forms, surrogates and what is above U+10FFFF are
-// no characters.
+// The first character of a non-empty text. Overlong forms, surrogates and codes above U+10FFFF are invalid.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead < 0x80) return {lead, 1};

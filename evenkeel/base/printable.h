@@ -1,5 +1,5 @@
-// Text that came from a file or a command line, made fit to be shown to a person: it may hold whatever a name
-// may hold, and a terminal obeys some of that.
+// Makes text from a file or a command line safe to show. Such text may hold control characters, which a
+// terminal would obey.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,14 @@
 
 namespace evenkeel {
 
-// `text` with every character that is not visible as an escape: \n, \t, \x1b, \u009b. Those are control
-// characters, bytes that are not UTF-8, and the marks that turn the direction of writing round. Text that has
-// none stays as it is, so a second call changes nothing.
+// `text` with every invisible character escaped: \n, \t, \x1b, \u009b. Invisible are control characters, line
+// separators, bytes that are not UTF-8, and marks that change the direction of writing. Text without them
+// stays as it is, so a second call changes nothing.
 std::string printable(std::string_view text);
-// As above with whole lines kept: \n stays.
+// As printable(), but \n stays.
 std::string printable_lines(std::string_view text);
 
-// A text that takes more than `most_bytes` without its middle: "..." stands there. No character is cut
-// through.
+// Shortens a text of more than `most_bytes`: "..." replaces its middle. Never cuts a character in two.
 std::string shortened(std::string_view text, std::size_t most_bytes);
 
 }  // namespace evenkeel

@@ -1,9 +1,9 @@
-// How long something has taken, without the time in which this process did not run: stopped (SIGSTOP, a
-// debugger) or on a paused virtual machine, nobody in it could have answered.
+// How long something has taken, without the time in which this process was paused (SIGSTOP, a debugger, a
+// paused virtual machine). A paused process cannot answer, so pauses must not count against a deadline.
 //
-// Method     Whoever waits looks often. Between two looks at most `longest_gap` counts, so a stop of
-//            any length counts as one gap; and a wait that goes on ends, since every look counts what has
-//            passed up to then.
+// Method     A waiting loop calls look() often. Between two calls at most `longest_gap` counts, so a pause of
+//            any length counts as one gap. The time still grows with every call, so a wait does reach its
+//            deadline.
 #pragma once
 
 #include <algorithm>

@@ -1,15 +1,15 @@
-// Reading that its caller no longer waits for. A thread says once which token may stop what it does, and
-// loops over large inputs look at it, so that none of the readers between has to hand it on.
+// Stops reading that the caller no longer waits for. A thread sets its stop token once, and loops over large
+// inputs check it, so that the readers in between need not pass it on.
 #pragma once
 
 #include <stop_token>
 
 namespace evenkeel {
 
-// Thrown out of work that was asked to stop. No Error: nothing is wrong.
+// Thrown by work that was asked to stop. Not an Error: nothing is wrong.
 struct Stopped {};
 
-// While one lives, the token may stop what this thread does.
+// During its lifetime, the token can stop this thread's work.
 class StopScope {
  public:
   explicit StopScope(std::stop_token token);

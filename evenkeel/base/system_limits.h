@@ -8,10 +8,11 @@
 
 namespace evenkeel {
 
-// The system's words for an errno; where too many files are open, also how many may be and what sets that.
+// The system's message for an errno. For too many open files it adds the limit and what sets it.
 std::string describe_errno(int error);
 
-// Of `wanted` threads only `made` could be started; `what_for` says more ("one for each rank").
+// The error for having started only `made` of `wanted` threads. `what_for` says what they are for ("one for
+// each rank").
 Unsupported too_few_threads(int wanted, int made, const std::string& what_for,
                             const std::system_error& cause);
 

@@ -20,7 +20,7 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   tokens_.assign(tokens.begin(), tokens.end());
   const auto experts = static_cast<std::size_t>(table.num_experts());
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
-  // Memory for the most blocks of a step and any plan, so that no later step takes any.
+  // Reserves for the most blocks of a step and for any plan, so that no later step allocates.
   constexpr std::size_t most_boundaries = kStepBlocks + 1;
   for (auto* is_summed : {&is_table_summed_, &is_summed_}) is_summed->reserve(most_boundaries);
   for (auto* sums : {&table_sums_, &sums_}) sums->reserve(most_boundaries * ranks_size());
@@ -35,7 +35,7 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   all_tokens_.resize(boundaries);
 }
 
-// Of the table alone.
+// Sums that depend on the table alone, not on a plan.
 void BlockLoads::sum_table(int block) const {
   Sums* const sums = table_sums_.data() + at(block);
   std::fill_n(sums, ranks_size(), Sums{});
@@ -83,7 +83,8 @@ void BlockLoads::stay_home(const Counts& counts) {
   });
 }
 
-// Counted first, so that each rank's come together. `for_each_group` gives every group to what it is given.
+// Calls for_each_group(take) twice: first to count each rank's groups, so that they lie together, then to
+// store their shares. for_each_group(take) calls take(rank, positions) for every group.
 template <class ForEachGroup>
 void BlockLoads::read_groups(std::size_t most, const ForEachGroup& for_each_group) {
   groups_.assign(ranks_size(), {});
@@ -116,8 +117,8 @@ void BlockLoads::begin_plan() {
   at_home_.clear();
 }
 
-// Experts that the plan splits go from their home; of several homes, the one that computes all gets the
-// expert.
+// Finds the experts that are not computed whole at their only home: those that the plan splits, and those of
+// several homes that one home computes alone.
 void BlockLoads::sort_experts(const StepPlan& plan) {
   segments_.reserve(plan.most_segments());
   const bool single_homes = placement_->has_single_homes();
@@ -148,7 +149,7 @@ void BlockLoads::sum(int block) const {
   for (std::size_t split = 0; split < split_.size(); ++split) add_split(split, block);
 }
 
-// All of an expert's rows come to one of its homes.
+// Counts all of an expert's assignments at the home that computes it.
 void BlockLoads::bring(ExpertId expert, RankId home, int block) const {
   const auto chosen = [&](RankId rank) {
     return Chosen{table_->assignments(rank, block - 1)[expert.offset()],
@@ -194,8 +195,9 @@ PlanExperts BlockLoads::experts() const {
   return experts;
 }
 
-// In a part, less may be computed here than the rank has itself, so that more goes elsewhere, and of tokens
-// that chose an expert twice fewer may stay. Positions here and elsewhere together are never more.
+// For any part of the blocks: a rank's share of a split expert may be smaller there than its own assignments
+// to the expert, so more of them go elsewhere. Fewer of the tokens that chose the expert twice may stay. The
+// sum of positions here and elsewhere is at most that of all these blocks.
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const Sums& from = sums(begin)[rank.offset()];
   const Sums& to = sums(end)[rank.offset()];
@@ -220,7 +222,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     const std::int64_t kept = std::min(own, share);
     load.assignments_kept += kept;
     const bool these = of == Of::these;
-    // A part may have none of them.
+    // A part may keep none of them, which takes the most bytes.
     if (these) load.own_split += kept;
     if (!these || kept > 0) ++load.own_runs;
     sent_on += these ? own - kept : own;

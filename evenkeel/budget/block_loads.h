@@ -1,15 +1,15 @@
-// Positions, assignments and rows that each rank sends and receives in any run of blocks, under a step plan,
-// before anything is sent.
+// Counts the positions, assignments and rows that each rank sends and receives in any run of blocks under a
+// step plan, before anything is sent.
 //
 // Positions and assignments are exact. Rows are bounded from above: a token that goes to a rank for several
-// experts sends one row there. How many tokens do so is known for experts at home, not for those lent out.
-// Method   Sums over blocks from the left, as if each expert with one home were computed there. These come
-//          from the table alone, for any number of plans. A plan moves the few experts that it treats
-//          otherwise. A sum is made when it is first asked for, since cutting chunks asks for few boundaries
-//          of many.
-// Cost     For each boundary between blocks that is asked about, O(P^2) once a table, and O(P) once a plan
-//          for each expert that it splits or that has several homes. For a question, O(split experts). Reuses
-//          its memory. One thread.
+// experts sends one row there. How many tokens do so is known for experts at home, not for borrowed ones.
+// Method   Prefix sums over blocks, as if each expert with one home were computed there. They depend on the
+//          table alone and serve any number of plans. A plan then corrects them for the few experts that it
+//          places otherwise. Each sum is computed on first use, because cutting chunks needs few of the many
+//          block boundaries.
+// Cost     For each block boundary that is used, O(P^2) once a table, and O(P) once a plan for each expert
+//          that it splits or that has several homes. A query takes O(split experts). Reuses its memory. For
+//          one thread.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,22 @@ namespace evenkeel {
 
 class BlockLoads {
  public:
-  // `tokens` by rank; fewer than 2^31 assignments in all. The memory that the table and the placement view
-  // must stay as long as anything is asked.
+  // `tokens` by rank; fewer than 2^31 assignments in all. The table's memory and `placement` must outlive all
+  // queries.
   void read(const BlockTable& table, const LayerPlacement& placement, std::span<const std::int64_t> tokens,
             int top_k);
-  // Answers are of this plan from now on, as it is now.
+  // Queries answer for this plan from now on; later changes of `plan` have no effect.
   void follow(const StepPlan& plan);
-  // Of plain EP, each expert having one home; `counts` are those that the table adds up to.
+  // Queries answer for plain EP from now on; every expert must have one home. `counts` are the table's sums.
   void stay_home(const Counts& counts);
 
   int num_ranks() const { return ranks_; }
   int num_blocks() const { return blocks_; }
-  // Blocks [begin, end) of one rank.
+  // The load of one rank in blocks [begin, end).
   ChunkLoad load(RankId rank, int begin, int end) const { return load(rank, begin, end, Of::these); }
-  // A load whose bytes no part of these blocks, run as a chunk, exceeds.
+  // An upper bound: no part of these blocks, run as a chunk, takes more bytes than this load.
   ChunkLoad bound(RankId rank, int begin, int end) const { return load(rank, begin, end, Of::any_part); }
-  // take(rank, the positions computed there), of blocks [begin, end), for each rank.
+  // Calls take(rank, the positions computed there in blocks [begin, end)) for each rank.
   template <class Take>
   void for_each_positions(int begin, int end, const Take& take) const {
     const Sums* const from = sums(begin);
@@ -48,8 +48,8 @@ class BlockLoads {
     for (RankId rank : indices<RankId>(ranks_))
       take(rank, to[rank.offset()].positions - from[rank.offset()].positions);
   }
-  // The segments that a rank computes in the whole step, each as its share of the rank's positions. These are
-  // its experts, but that one with several homes may come twice.
+  // The segments that a rank computes in the whole step, each as a share of the rank's positions. There is
+  // one for each expert, but an expert with several homes may come twice.
   struct GroupShares {
     std::span<const double> of_each;
     double least = 0, largest = 0;
@@ -59,7 +59,7 @@ class BlockLoads {
     return {std::span(group_shares_).subspan(groups.begin, groups.end - groups.begin), groups.least,
             groups.largest};
   }
-  // Of the plan. O(P).
+  // What largest_load() must know of the plan. O(P).
   PlanExperts experts() const;
   // largest_load() under the plan. O(P).
   ChunkLoad largest(std::int64_t tokens) const { return largest_load(sizes_, tokens, experts()); }
@@ -68,7 +68,7 @@ class BlockLoads {
   enum class Of { these, any_part };
   ChunkLoad load(RankId rank, int begin, int end, Of of) const;
 
-  // Of an expert, by one rank or several, summed over the blocks before one.
+  // Choices of one expert by one or several ranks, summed over the blocks before a boundary.
   struct Chosen {
     std::int32_t assignments = 0;
     std::int32_t choosers = 0;
@@ -79,19 +79,20 @@ class BlockLoads {
       return *this;
     }
   };
-  // Of one rank, summed over the blocks before one.
+  // One rank's sums over the blocks before a boundary. An expert is whole at a rank that computes all of it.
   struct Sums {
     std::int64_t tokens = 0;
     std::int64_t assignments = 0;     // of its tokens
-    std::int64_t positions = 0;       // computed there
-    std::int64_t whole_kept = 0;      // of its own, to experts whole there
-    std::int64_t whole_choosers = 0;  // tokens of all ranks, once for each expert whole there
-    std::int64_t own_choosers = 0;    // of these, its own
-    std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home there
-    std::int64_t own_visitors = 0;    // of these, its own
-    std::int64_t leavers = 0;         // its own tokens, once for each other rank with a home that they chose
+    std::int64_t positions = 0;       // computed here
+    std::int64_t whole_kept = 0;      // its own assignments to experts whole here
+    std::int64_t whole_choosers = 0;  // tokens of all ranks, once for each expert whole here
+    std::int64_t own_choosers = 0;    // its own part of whole_choosers
+    std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home here
+    std::int64_t own_visitors = 0;    // its own part of visitors
+    std::int64_t leavers = 0;  // its own tokens, once for each other rank where they chose a native expert
 
-    // The rows of an expert, chosen by all ranks and by this one, come here, or, -1 times, go from here.
+    // Adds (`times` 1) or removes (`times` -1) an expert here. `all` are all ranks' choices of it, `own` this
+    // rank's.
     void move(const Chosen& all, const Chosen& own, int times) {
       positions += times * all.assignments;
       whole_choosers += times * all.choosers;
@@ -99,13 +100,13 @@ class BlockLoads {
       own_choosers += times * own.choosers;
     }
   };
-  // Sums for an expert that several ranks, or a foreign one, compute.
+  // One rank's sums for an expert that is split over ranks or computed away from its homes.
   struct SplitSums {
     Chosen chosen;
     std::int32_t share = 0;  // positions at the rank
   };
 
-  // Of all ranks; makes them.
+  // The sums of all ranks over the blocks before `block`, computed on first use.
   const Sums* sums(int block) const {
     if (!is_summed_[static_cast<std::size_t>(block)]) sum(block);
     return sums_.data() + at(block);
@@ -122,18 +123,18 @@ class BlockLoads {
   void bring(ExpertId expert, RankId home, int block) const;
   void add_split(std::size_t split, int block) const;
 
-  // An expert that is split, and where its segments begin.
+  // An expert that is split, and where its segments begin in segments_.
   struct Split {
     ExpertId expert;
     std::size_t segments = 0;
   };
-  // Where a rank's group shares are, and between which they lie.
+  // Where a rank's group shares are in group_shares_, and the least and largest of them.
   struct RankGroups {
     std::size_t begin = 0, end = 0;
-    std::int64_t positions = 0;  // of all of them
+    std::int64_t positions = 0;  // of all its groups
     double least = 1, largest = 0;
   };
-  // One of an expert's homes computes all of it.
+  // An expert with several homes, and the home that computes all of it.
   struct Whole {
     ExpertId expert;
     RankId home;
@@ -141,18 +142,18 @@ class BlockLoads {
 
   int ranks_ = 0;
   int blocks_ = 0;
-  ChunkShape sizes_;  // ranks, experts and top-k alone
+  ChunkShape sizes_;  // only ranks, experts and top-k are set
   std::optional<BlockTable> table_;
   const LayerPlacement* placement_ = nullptr;
   std::vector<std::int64_t> tokens_;  // by rank
   std::vector<Split> split_;
-  std::vector<Segment> segments_;      // of these, one expert behind the other
+  std::vector<Segment> segments_;      // of split_, one expert behind the other
   std::vector<Whole> whole_;           // where experts have several homes
   std::vector<std::uint8_t> at_home_;  // [ranks][split]
   std::vector<RankGroups> groups_;     // by rank
   std::vector<double> group_shares_;   // rank after rank
 
-  // Before a plan and of one, and which there are; by boundary between blocks.
+  // Sums by block boundary, without a plan (table_) and under the plan, and flags for those already computed.
   mutable std::vector<std::uint8_t> is_table_summed_, is_summed_;  // [blocks + 1]
   mutable std::vector<Sums> table_sums_, sums_;                    // [blocks + 1][ranks]
   mutable std::vector<std::int64_t> all_tokens_;                   // [blocks + 1], of all ranks

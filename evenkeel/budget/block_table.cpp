@@ -6,7 +6,7 @@ namespace evenkeel {
 
 namespace {
 
-// Of block `block` of `blocks` equal parts of `tokens`, the first.
+// The first token of block `block`, where `tokens` are cut into `blocks` equal parts.
 std::int64_t first_token(std::int64_t tokens, int block, int blocks) {
   return tokens * block / blocks;
 }
@@ -59,7 +59,6 @@ void BlockTable::fill_run(const BlockTable& from, int begin, int end) const {
   }
 }
 
-// One token's choices.
 void BlockTable::add_token(RankId rank, int block, std::span<const std::int32_t> chosen,
                            const LayerPlacement& placement) const {
   const auto is_expert = [&](std::int32_t id) { return id >= 0 && id < experts_; };

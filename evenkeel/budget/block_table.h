@@ -1,9 +1,10 @@
-// The table of a step that all ranks share before it is planned: how the tokens of small blocks are routed.
+// The routing of a step, summed over small blocks of tokens. All ranks share this table before the step is
+// planned.
 //
 // Blocks   Every rank cuts its tokens, in order, into the same number of blocks of about the same size.
 //          Chunks are made of whole blocks, so that their bytes are known before anything is sent.
-// Numbers  Each is a sum over all blocks up to one, and over experts where it can be. The rank that sends
-//          them has a Pth of the work; a rank that reads them all has little left to do.
+// Numbers  Each is a prefix sum over blocks, and a sum over experts where possible. Each rank computes its
+//          own part, a Pth of the work, so that reading all parts is cheap.
 // Bytes    num_ranks * num_blocks * (2 E + 3 P + 1) integers of 32 bits.
 #pragma once
 
@@ -34,16 +35,16 @@ class BlockTable {
   std::span<std::int32_t> part(RankId rank) const {
     return numbers_.subspan(rank.offset() * rank_stride(), rank_stride());
   }
-  // Of a rank's tokens, from the first to those of a block: assignments to each expert; tokens that chose
-  // each expert, once or more often.
+  // Over a rank's tokens up to the end of a block. By expert: assignments() to it, and choosers(), the tokens
+  // that chose it once or more often.
   std::span<std::int32_t> assignments(RankId rank, int block) const {
     return piece(rank, block, 0, experts_);
   }
   std::span<std::int32_t> choosers(RankId rank, int block) const {
     return piece(rank, block, experts_, experts_);
   }
-  // By rank: tokens that chose an expert at home there; the two above, summed over experts at home there
-  // alone.
+  // By rank: visitors() are the tokens that chose an expert at home there. home_assignments() and
+  // home_choosers() are the sums of assignments() and choosers() over the experts whose only home it is.
   std::span<std::int32_t> visitors(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_, ranks_);
   }
@@ -58,14 +59,13 @@ class BlockTable {
     return piece(rank, block, 2 * experts_ + 3 * ranks_, 1).front();
   }
 
-  // From a number of one rank to the same of the next.
+  // The distance from a number of one rank to the same number of the next rank.
   std::size_t rank_stride() const { return block_size() * static_cast<std::size_t>(blocks_); }
 
   // Fills one rank's part from its tokens' choices, [tokens * k]; ids outside 0..E-1 are no expert.
   void fill(RankId rank, std::span<const std::int32_t> experts, int k, const LayerPlacement& placement) const;
 
-  // Fills all ranks' parts from counts [P][blocks][E]. How many of them are of the same tokens is not known,
-  // and taken to be none.
+  // Fills all ranks' parts from counts [P][blocks][E], as if no two assignments were of the same token.
   void fill_counts(std::span<const std::int64_t> counts, const LayerPlacement& placement) const;
   // Fills a table of one block from blocks [begin, end) of another.
   void fill_run(const BlockTable& from, int begin, int end) const;

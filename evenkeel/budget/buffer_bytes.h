@@ -1,5 +1,5 @@
-// The byte model of a layer whose buffers are known: the sums of chunk_bytes.h, to the byte where loads are
-// exact.
+// The byte model of a layer whose buffer sizes are known. It adds them up as chunk_bytes.h does, exact to the
+// byte where loads are exact.
 #pragma once
 
 #include "evenkeel/budget/byte_model.h"
@@ -9,7 +9,7 @@ namespace evenkeel {
 
 class BufferBytes final : public ByteModel {
  public:
-  // With the most workspace, until a step says what it has.
+  // Assumes the largest workspaces until give_workspace() is called.
   BufferBytes(const ChunkShape& shape, Recompute recompute);
 
   std::int64_t bytes(ChunkUse use, const ChunkLoad& load, const ForeignLoad& foreign) const override {
@@ -28,7 +28,7 @@ class BufferBytes final : public ByteModel {
 
   const ChunkShape least_;
   ChunkShape shape_;
-  bool whole_again_;  // recomputing is a forward pass of all, kept
+  bool whole_again_;  // recompute runs the whole forward pass again and keeps everything
 };
 
 }  // namespace evenkeel

@@ -14,7 +14,7 @@ std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return whole_lines(chunk_buffers::received_rows(shape, load));
 }
 
-// From the tables being made to the rows being here, beside the tables.
+// Peak bytes of dispatch beside the tables: while the tables are made, or while rows are sent and received.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t routing =
       whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(load));
@@ -22,7 +22,7 @@ std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
                   received_bytes(shape, load) + whole_lines(chunk_buffers::rows_to_send(shape, load)));
 }
 
-// The results of a forward pass, and where they are.
+// The results of a forward pass and their index.
 std::int64_t result_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t rows =
       chunk_buffers::result_rows(load, results_at_once(shape, load.own_split, load.own_runs));
@@ -37,8 +37,8 @@ std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 
 }  // namespace
 
-// A quarter of the spare bytes: rows of a chunk want the rest, and products of a quarter of the rows that are
-// fastest are nearly as fast.
+// Takes a quarter of the spare bytes and leaves the rest for a chunk's rows. Products that run on a quarter
+// of the best number of rows are nearly as fast.
 ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes) {
   const std::int64_t share = std::max<std::int64_t>(spare_bytes, 0) / 4;
   ChunkShape shape = least;
@@ -53,15 +53,15 @@ std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
   return positions > 0 ? whole_lines(positions * shape.saved_bytes + shape.saved_margin_bytes) : 0;
 }
 
-// Enough of an expert's rows that its products lose nothing by being cut there.
+// With 384 rows at a time, an expert's products lose nothing by being cut.
 std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs) {
   constexpr std::int64_t kRunRows = 384;
   return std::min(positions, std::max<std::int64_t>(kRunRows * runs, shape.top_k));
 }
 
-// All positions can be here, or all rows of the rank's own tokens elsewhere: not both, and nothing needs the
-// most where it has both. An assignment is here or elsewhere, so that positions of both kinds together are
-// never more than those here.
+// Each number is the largest possible, though they exclude one another: either all positions are here, or all
+// rows of the rank's own tokens are elsewhere. An assignment is here or elsewhere, so positions of both kinds
+// together are never more than those here.
 ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens, const PlanExperts& experts) {
   ChunkLoad load;
   load.tokens = tokens;

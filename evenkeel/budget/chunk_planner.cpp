@@ -6,8 +6,9 @@ namespace evenkeel {
 
 namespace {
 
-// The largest value in [low, high] of which `holds`, and of all below it; of `low` nobody asks. Looks around
-// `guess`, or what is nearest to it in (low, high], in ever longer steps before it halves what is left.
+// The largest value in [low, high] for which `holds` is true. It must then be true for all smaller values;
+// for `low` this is assumed. Searches around `guess`, clamped to (low, high], in doubling steps, then by
+// bisection.
 template <class Integer, class Predicate>
 Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds) {
   bool held = false, failed = false;
@@ -26,10 +27,10 @@ Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds
   return low;
 }
 
-// The end of the longest run that begins there and fits every rank; `begin` where not even one block fits.
-// `fullest`, the rank for which the last run was too long, is asked first, since mostly it is the one again,
-// and each rank once more after another has shortened the run: the bytes of a shorter one are mostly fewer,
-// but need not be.
+// The end of the longest run from `begin` that fits every rank; `begin` if not even one block fits. Starts
+// with `fullest`, the rank that last shortened a run, because it usually limits the next one too. When one
+// rank shortens the run, all others are checked again: a shorter run usually takes fewer bytes, but not
+// always.
 int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin, int& fullest) {
   const auto bytes_of = [&](int rank, int to) {
     return limits.of(RankId(rank), loads.load(RankId(rank), begin, to));
@@ -43,7 +44,7 @@ int end_of_run(const ChunkLimits& limits, const BlockLoads& loads, int begin, in
       ++fit;
       continue;
     }
-    // Most bytes grow with the blocks.
+    // Guesses that bytes grow linearly with the blocks.
     const std::int64_t fixed = limits.of(RankId(rank), {});
     const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed, 0) /
                                            std::max<std::int64_t>(bytes - fixed, 1);
@@ -63,7 +64,7 @@ bool cut_into_chunks(const ChunkLimits& limits, const BlockLoads& loads, int beg
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
   int fullest = 0;
-  std::int64_t part = 0;  // units that fit whatever the routing, once asked for
+  std::int64_t part = 0;  // units that fit under any routing; 0 until computed
   while (begin < blocks) {
     const int end = end_of_run(limits, loads, begin, fullest);
     if (end > begin) {
@@ -99,7 +100,8 @@ std::int64_t tokens_of_any_routing(const ChunkLimits& limits, const BlockLoads& 
   });
 }
 
-// A chunk takes what an empty one does, and its share of what the whole step takes besides.
+// Assumes that a chunk takes what an empty one takes, plus an equal share of what the whole step takes beyond
+// that.
 std::int64_t estimated_chunks(const ChunkLimits& limits, const BlockLoads& loads, std::int64_t most) {
   std::int64_t chunks = 1;
   for (RankId rank : indices<RankId>(loads.num_ranks())) {

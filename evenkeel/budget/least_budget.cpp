@@ -8,7 +8,7 @@ namespace evenkeel {
 
 namespace {
 
-// A step always goes through as plain EP, which may share an expert out among its copies.
+// A step can always run as plain EP, which may split an expert over its copies.
 ChunkLoad largest_at_home(const BudgetShape& shape, std::int64_t tokens) {
   return largest_load(shape.chunk, tokens, {shape.home_experts, shape.copies > 0});
 }
@@ -21,7 +21,7 @@ std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
 }
 
 std::int64_t least_step_bytes(const BudgetShape& shape) {
-  // Nothing is cut or given up: a step must fit whole.
+  // Under these rules a step is not cut into chunks: it must fit whole.
   const bool whole = shape.recompute == Recompute::none || shape.recompute == Recompute::whole;
   const ChunkLoad load = largest_at_home(shape, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;

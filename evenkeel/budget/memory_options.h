@@ -1,5 +1,5 @@
-// A caller's options for the memory of a step: what backward computes again, how many chunks, and the costs
-// by which ways to carry it out are compared.
+// Memory options of a step: what backward recomputes, how many chunks, and the machine that predicted times
+// are for.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,14 @@
 
 namespace evenkeel {
 
-// The part of a step's forward pass that is computed again in backward. `none`: nothing, unless a budget has
-// no memory in one piece between what other steps keep; `whole`: all of it, at once, as frameworks do;
-// `chunk`: all, chunk by chunk; `automatic`: the part that there is no memory for.
+// What backward recomputes of a step's forward pass. `none`: nothing, unless a budget leaves no contiguous
+// memory between what other steps keep; `whole`: everything at once, as frameworks do; `chunk`: everything,
+// chunk by chunk; `automatic`: the part that memory cannot hold.
 enum class Recompute { none, whole, chunk, automatic };
 
-// How many chunks. `exact`: the fewest that fit in the memory that a step leaves them; `equal`: `count` of
-// equal parts of every rank's tokens; `mact`: equal parts too, as many as MemFine's tuning takes of `bins`
-// (mact.h). Where an equal part would not fit, the step is cut as under `exact`: a rule is a wish, the budget
-// is a promise.
+// How many chunks. `exact`: the fewest that fit in memory; `equal`: `count` equal parts of every rank's
+// tokens; `mact`: equal parts, as many as MemFine's tuning chooses from `bins` (mact.h). Where an equal part
+// does not fit, the step is cut as under `exact`: the budget takes precedence over the rule.
 struct ChunkRule {
   enum class Kind { exact, equal, mact };
   Kind kind = Kind::exact;
@@ -31,8 +30,8 @@ struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
   Machine cost;
-  // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
-  // comparison, and for those who know better than the prediction.
+  // Falls back to plain EP only where the planner's plan does not fit, even if plain EP is predicted to be
+  // faster. For comparisons, and for callers who know better than the prediction.
   bool keep_plan = false;
 
   friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;

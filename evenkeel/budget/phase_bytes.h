@@ -1,5 +1,5 @@
-// The byte model of a layer whose bytes were measured: a chunk passes through phases, each linear in what a
-// rank sends, receives, computes, borrows and lends; the most demanding phase counts.
+// The byte model of a layer whose bytes were measured. A chunk passes through phases. The bytes of a phase
+// are linear in what a rank sends, receives, computes, borrows and lends. The largest phase counts.
 //
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
 #pragma once
@@ -31,8 +31,8 @@ struct PhaseBytes {
   friend bool operator==(const PhaseBytes&, const PhaseBytes&) = default;
 };
 
-// All phases of a step, forward and backward, count for every use: a budget is one number for both. Nothing
-// is held between passes but a single kept chunk, which the phases contain.
+// Every use of a chunk counts all phases, forward and backward, because one budget covers both. Between
+// passes only a single kept chunk is held, and the phases include it.
 class MeasuredBytes final : public ByteModel {
  public:
   explicit MeasuredBytes(std::vector<PhaseBytes> phases) : phases_(std::move(phases)) {}

@@ -6,8 +6,8 @@ namespace evenkeel {
 
 namespace {
 
-// n * size / behind, rounded down. n <= behind keeps it within size; 128 bits, which are slow, where loads
-// are large.
+// n * size / behind, rounded down; at most `size`, because n <= behind. Uses 128 bits, which are slow, only
+// where loads are large.
 std::int64_t proportion(std::int64_t n, std::int64_t size, std::int64_t behind) {
   if (size == behind) return n;
   constexpr std::int64_t kSmall = std::int64_t{1} << 31;

@@ -1,9 +1,11 @@
-// A step plan carried out chunk by chunk: each chunk's assignments are shared out in the step's proportions.
+// Splits a step plan into plans of its chunks: each chunk's assignments are divided in the step's
+// proportions.
 //
-// Rule     Of an expert's first n assignments, in the order of chunks, segment i gets floor(n q_i / Q)
-//          of what the segments before it left, q_i its size and Q its size and that of all behind it. The
-//          share of every segment grows with n, and at n = load it is the segment.
-// So       the chunks' segments add up to the step's, and a part of a chunk never puts more on a rank than
+// Rule     An expert's first n assignments, in the order of chunks, are divided over its segments in turn.
+//          Segment i gets floor(n_i q_i / Q_i): n_i assignments are left by the segments before it, q_i is
+//          its size, and Q_i is its size plus that of all segments after it. Every share grows with n, and at
+//          n = load it equals the segment.
+// Result   The chunks' segments add up to the step's, and a part of a chunk never puts more on a rank than
 //          the chunk does.
 #pragma once
 
@@ -16,15 +18,15 @@
 
 namespace evenkeel {
 
-// Each segment's share of an expert's first `n` assignments, in order. `shares` is as long as `segments`.
+// Fills `shares`, as long as `segments`, with each segment's share of an expert's first `n` assignments.
 void share_out(std::span<const Segment> segments, std::int64_t n, std::span<std::int64_t> shares);
 
 // Cuts the plan of a step into plans of its chunks, taken in order.
 class ChunkShares {
  public:
-  // `plan` is that of the whole step; it must stay as it is.
+  // `plan` is the whole step's plan. It must not change while chunks are taken.
   void begin(const StepPlan& plan);
-  // The plan of the next chunk, whose counts these are.
+  // Fills `chunk` with the plan of the next chunk, which has these counts.
   void next(const Counts& counts, const LayerPlacement& placement, StepPlan& chunk);
 
  private:

@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 constexpr int kRounds = 600;
-constexpr double kFirstStep = 0.5;  // of a number's logarithm
+constexpr double kFirstStep = 0.5;  // change of a number's logarithm
 constexpr double kLastStep = 1e-6;
 
 using Numbers = std::vector<const MachineNumber*>;
@@ -39,7 +39,7 @@ template <class Time>
 Machine fit(Machine best, const Numbers& numbers, std::span<const Time> times) {
   for (const Time& time : times)
     if (!(time.seconds > 0 && std::isfinite(time.seconds)))
-      throw InvalidArgument("times", fmt::format("one is {} s", time.seconds), "times above 0");
+      throw InvalidArgument("times", fmt::format("one time is {} s", time.seconds), "finite times above 0");
   double least = squared_errors(best, times);
   std::vector<double> steps(numbers.size(), kFirstStep);
   for (int round = 0; round < kRounds && std::ranges::max(steps) > kLastStep; ++round)

@@ -1,8 +1,8 @@
-// A machine's numbers, found from measured times.
+// Fits a machine's numbers to measured times.
 //
 // Method     Least squares of log(predicted / measured), so that a microsecond and a second count alike. One
 //            number at a time is made larger or smaller, by steps that shrink where neither helps (coordinate
-//            search). Numbers that are 0 stay 0: start them above 0 to have them found.
+//            search). Numbers that are 0 stay 0: start them above 0 to have them fitted.
 // Cost       at most 600 rounds over the times, usually some 50.
 // Guarantee  never worse than the start; every number in its range; the same result for the same times.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace evenkeel {
 
-// The time of a layer of so many experts, of so many rows each.
+// A measured time of a layer's products: `experts` experts with `rows` rows each.
 struct ProductTime {
   ExpertWork work;
   double experts = 1;
@@ -27,10 +27,10 @@ struct ExchangeTime {
   double seconds = 0;
 };
 
-// `start` with the numbers of products that these times show. Throws InvalidArgument for a time that is not
-// above 0.
+// `start` with its numbers of products fitted to `times`. Throws InvalidArgument for a time that is not above
+// 0.
 Machine fit_products(const Machine& start, std::span<const ProductTime> times);
-// As fit_products(), with those of links; of network interfaces where some bytes go across.
+// As fit_products(), for the numbers of links, and those of network interfaces if some bytes go across.
 Machine fit_exchanges(const Machine& start, std::span<const ExchangeTime> times);
 
 // Returns the seconds that the machine predicts.

@@ -1,9 +1,9 @@
-// Seconds of what travels: a message, weights, an all-to-all.
+// Predicts the seconds of a message, of a weight transfer and of an all-to-all.
 //
 // Model     A port sends x bytes in latency + (x + ramp x / (x + ramp)) / bandwidth: far fewer bytes than
-//           ramp move at half of the bandwidth, far more at all of it. A rank has a port to its node, and
-//           shares a network interface to other nodes. All ports and both directions work at the same time,
-//           so the busiest decides.
+//           ramp move at half of the bandwidth, far more at the full bandwidth. A rank has a port to its
+//           node, and shares a network interface to other nodes. All ports and both directions work at the
+//           same time, so the busiest decides.
 // Checked   on published all-to-alls inside a node, and dispatches on 1 to 4 nodes
 //           (tests/cost/published_test.cpp).
 #pragma once
@@ -16,13 +16,13 @@
 
 namespace evenkeel {
 
-// Bytes alone, without latency and ramp.
+// The time of the bytes alone, without latency and ramp.
 double wire_seconds(const Link& link, double bytes);
-// One message between two ranks of a node, such as weights. None takes no time.
+// One message between two ranks of a node, such as weights; 0 for no bytes.
 double transfer_seconds(const Machine& machine, double bytes);
 
-// The most bytes of an all-to-all that leave or reach a rank from its node, and a network interface from
-// other nodes.
+// An all-to-all in two numbers, each in one direction: the most bytes that pass a rank's port to its node,
+// and the most that pass a network interface to other nodes.
 struct PortBytes {
   double within = 0;
   double across = 0;
@@ -31,18 +31,18 @@ double exchange_seconds(const Machine& machine, const PortBytes& bytes);
 // The network interface of each rank, numbered from 0: ranks_per_nic ranks of a node, in rank order, share
 // one.
 std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology);
-// `bytes` [P, P] row by sender; the diagonal is not read. Latencies and bandwidths are the topology's, ramp
-// and sharing are the machine's: ranks_per_nic ranks of a node, in rank order, share an interface. Throws
-// InvalidArgument where `bytes` is not for the topology's ranks.
+// `bytes` [P, P], one row per sender; the diagonal is not read. Latencies and bandwidths are the topology's.
+// The ramp and ranks_per_nic are the machine's: so many ranks of a node, in rank order, share an interface.
+// Throws InvalidArgument unless `bytes` has P x P numbers.
 double exchange_seconds(const Machine& machine, const Topology& topology, std::span<const double> bytes);
 
-// The same many times on one machine, and when each rank is done: as soon as its port is, and the interface
-// that it shares. O(P^2) a call; reuses its memory. The topology must outlive it.
+// exchange_seconds() for many calls on one machine. It also says when each rank is done: when its port and
+// the interface that it shares are. O(P^2) a call; reuses its memory. The topology must outlive it.
 class ExchangeSeconds {
  public:
   ExchangeSeconds(const Machine& machine, const Topology& topology);
 
-  // The slowest; `by_rank` [P] is written. `bytes` as above.
+  // Returns the slowest rank's seconds and fills `by_rank` [P]. `bytes` as for exchange_seconds().
   double of(std::span<const double> bytes, std::span<double> by_rank);
 
  private:
@@ -63,7 +63,7 @@ class ExchangeSeconds {
   std::vector<std::size_t> nics_;        // by rank
   std::vector<Port> sent_, received_;    // by rank
   std::vector<Port> left_, reached_;     // by interface
-  std::vector<double> within_, across_;  // [P, P] 1 for two ranks of a node, or of two nodes
+  std::vector<double> within_, across_;  // [P, P] 1 for two ranks of one node, and of two nodes
   std::vector<double> reaching_within_, reaching_across_;  // [P] bytes that reach a rank
 };
 

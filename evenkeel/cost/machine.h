@@ -1,15 +1,15 @@
-// A machine in numbers: what a rank's products and links reach, and what a step pays besides; and the seconds
-// of the products of experts. Other predicted times come from these numbers by links.h and spill_costs.h;
-// fit.h finds the numbers from measured times.
+// A machine in numbers: the speed of a rank's products and links, and the fixed costs of a step. Predicts the
+// seconds of an expert's products. links.h and spill_costs.h predict other times from these numbers; fit.h
+// fits them to measured times.
 //
-// Model     An expert's products of m rows take max(m r, g) + (1 - overlap) min(m r, g): r seconds for a row
-//           among many, g seconds to read the weights. It is the roofline model (Williams, Waterman and
-//           Patterson, 2009) and the part of the shorter time that a machine does not overlap. A product of
-//           inner dimension K runs at K / (K + inner_half) of the machine's rate.
+// Model     An expert's products of m rows take max(m r, g) + (1 - overlap) min(m r, g): r is the seconds of
+//           a row among many, g the seconds to read the weights. This is the roofline model (Williams,
+//           Waterman and Patterson, 2009), plus the part of the shorter time that a machine does not overlap.
+//           A product of inner dimension K runs at K / (K + inner_half) of the machine's rate.
 // Checked   on published times of 14 shapes of gated experts (tests/cost/published_test.cpp).
 //
-// A Topology (topology/topology.h) says which rank is on which node, and what somebody described of single
-// links. Functions that need it take it beside the machine.
+// A Topology (topology/topology.h) says which rank is on which node, and may describe single links. Functions
+// that need it take it beside the machine.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +26,24 @@ struct Machine {
   double flops_per_second = 1.5e11;         // many rows, long inner dimensions
   double inner_half = 0;                    // inner dimension whose products reach half of flops_per_second
   double weight_bytes_per_second = 1.0e10;  // few rows, which wait for their weights
-  double overlap = 0;                       // 0..1: how much of the shorter of both hides behind the longer
-  double products_seconds = 0;              // starting a layer's products
+  double overlap = 0;                       // 0..1: the part of the shorter time that the longer hides
+  double products_seconds = 0;              // start-up of a layer's products
 
   // Links (links.h), one direction.
   double link_bytes_per_second = 4.0e9;  // of a rank, to ranks of its node
   double link_seconds = 0;               // latency
   double nic_bytes_per_second = 4.0e9;   // of a network interface, to other nodes
   double nic_seconds = 0;                // latency
-  double ranks_per_nic = 1;              // ranks of a node that share one
-  double ramp_bytes = 0;                 // far fewer bytes at a time move at half of either rate
+  double ranks_per_nic = 1;              // ranks of a node that share an interface
+  double ramp_bytes = 0;                 // messages far smaller than this reach half of these rates
 
   double chunk_seconds = 6.0e-5;  // messages and bookkeeping of a chunk
 
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// One number of a machine, with its name in files and the values it may have. Predicted times of allowed
-// machines are finite and can be compared.
+// One number of a machine, with its name in files and its allowed range. Machines within these ranges have
+// finite predicted times.
 struct MachineNumber {
   using Value = double Machine::*;
 
@@ -59,8 +59,8 @@ struct MachineNumber {
 };
 std::span<const MachineNumber> machine_numbers();
 
-// The device reaches the part of its vendor's figures that is assumed (topology/devices.h); latencies are 0.
-// A device knows no network, so interfaces have the rate of its links until somebody says theirs.
+// A machine of such devices, at the assumed part of the vendor's figures (topology/devices.h); latencies are
+// 0. A preset does not describe the network, so network interfaces get the rate of the device's links.
 Machine device_machine(const DevicePreset& device);
 
 // Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.
@@ -76,11 +76,12 @@ struct ExpertWork {
 ExpertWork expert_work(std::int64_t hidden, std::int64_t intermediate, int matrices,
                        std::int64_t element_bytes);
 
-// One row among many.
+// Seconds of one row among many.
 double row_seconds(const Machine& machine, const ExpertWork& work);
-// Reading so many bytes of weights.
+// Seconds to read so many bytes of weights.
 double read_seconds(const Machine& machine, double bytes);
-// One expert's rows. An average below one row reads that part of the weights.
+// Seconds of one expert's rows. `rows` may be an average: below one row, only that part of the weights is
+// read.
 double expert_seconds(const Machine& machine, const ExpertWork& work, double rows);
 
 }  // namespace evenkeel

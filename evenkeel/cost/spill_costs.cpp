@@ -27,7 +27,7 @@ double most_at_a_rank(std::span<const double> transfers, std::size_t ranks) {
 StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool backward) {
   const double gradients = backward ? 4 * expert.elements : 0;
   const double passes = backward ? 2 : 1;
-  // Packing reads and writes; products read.
+  // Packing reads and writes the weights, and products read them once more.
   const double packing =
       3 * (passes * read_seconds(machine, expert.bytes) + read_seconds(machine, gradients));
   return {.assignment_seconds = row_seconds(machine, expert) * (backward ? 3 : 1),
@@ -51,23 +51,23 @@ void require_links(const StepLinks& links, const char* argument) {
   const Topology::Description& topology = links.topology.description();
   if (!topology.links.empty())
     throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
-                          "one link within a node and one across");
+                          "one link within nodes and one across");
   if (topology.within == Link{} && topology.across == Link{})
-    throw InvalidArgument(argument, "says nothing of its links", "one with within and across");
+    throw InvalidArgument(argument, "says nothing of its links",
+                          "a topology with links within and across nodes");
   if (topology.devices_per_rank != 1)
     throw InvalidArgument(argument, "the topology's ranks are groups of devices", "ranks of one device");
   if (std::ranges::any_of(topology.speeds, [](double speed) { return speed != 1; }))
-    throw InvalidArgument(argument, "the topology gives speeds, but ranks are planned alike",
+    throw InvalidArgument(argument, "the topology gives speeds, but plans treat all ranks alike",
                           "a topology without speeds");
   if (!topology.capacities.empty())
     throw InvalidArgument(argument,
-                          "the topology limits the experts of ranks, but borrowed ones are not counted",
-                          "a topology without rooms, and borrow slots");
+                          "the topology limits the experts of ranks, but plans do not count borrowed experts",
+                          "a topology without rooms; use borrow slots instead");
   require_machine(links.machine, argument);
   for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
     if (!(size >= 0 && size <= 1e15))
-      throw InvalidArgument(argument, fmt::format("experts or rows of {:g} numbers or bytes", size),
-                            "sizes of 0..1e15");
+      throw InvalidArgument(argument, fmt::format("the size of an expert or row is {:g}", size), "0..1e15");
 }
 
 bool links_differ(const StepLinks& links) {

@@ -1,4 +1,4 @@
-// Experts that a plan has computed away from their owners: in training their gradients go home.
+// Experts that a plan computes on other ranks than their owners. In training their gradients go home.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// take(expert, owner, rank) once for each rank that computes some of an expert that another owns, in the
+// Calls take(expert, owner, rank) once for each rank that computes some of another rank's expert, in the
 // plan's order.
 template <class Take>
 void for_each_away(const StepPlan& plan, const LayerPlacement& placement, const Take& take) {

@@ -34,10 +34,10 @@ class Check {
   bool same_shape() {
     const auto experts = static_cast<std::size_t>(placement_.num_experts());
     if (counts_.num_experts() != placement_.num_experts() || counts_.num_ranks() != placement_.num_ranks())
-      report("counts are of {} experts and {} ranks, the placement of {} and {}", counts_.num_experts(),
+      report("counts have {} experts and {} ranks, the placement has {} and {}", counts_.num_experts(),
              counts_.num_ranks(), placement_.num_experts(), placement_.num_ranks());
     if (plan_.segments.size() != experts || plan_.rank_loads.size() != ranks())
-      report("the plan is of {} experts and {} ranks, the placement of {} and {}", plan_.segments.size(),
+      report("the plan has {} experts and {} ranks, the placement has {} and {}", plan_.segments.size(),
              plan_.rank_loads.size(), experts, ranks());
     return broken_.empty();
   }

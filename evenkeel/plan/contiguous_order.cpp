@@ -32,8 +32,8 @@ void require_equal_sizes(const LayerPlacement& layer, const std::string& where) 
   if (experts % ranks != 0)
     throw InvalidArgument(
         "placement",
-        fmt::format("{}{} experts are not equally many on {} ranks, and systems differ in which "
-                    "ranks then get one more",
+        fmt::format("{}{} experts do not divide evenly over {} ranks, and systems differ in which "
+                    "ranks get one more",
                     where, experts, ranks),
         "a number of ranks that divides the experts");
   const auto share = static_cast<std::size_t>(experts / ranks);

@@ -15,7 +15,8 @@ class Counts {
  public:
   Counts() = default;
   Counts(int num_ranks, int num_experts) { resize(num_ranks, num_experts); }
-  // Loads of which nobody knows the source: num_ranks() ranks, but has_sources() is false and row() is empty.
+  // Loads whose source ranks are not known: num_ranks() is set, but has_sources() is false and row() is
+  // empty.
   static Counts of_loads(std::span<const std::int64_t> loads, int num_ranks);
 
   // Sets every count to zero.

@@ -1,8 +1,8 @@
 // The deal: which assignments fill the quotas of a step plan. It is the same for every planner.
 //
-// Rule     Of an expert's assignments, first those whose token is already on the segment's rank stay there;
-//          the rest, in order of source rank, token and position in the top-k, fill what the segments leave
-//          open, in the order of the segments.
+// Rule     An expert's assignments whose token is already on a segment's rank stay there first. The rest, in
+//          order of source rank, token and position in the top-k, fill what the segments leave open, in the
+//          order of the segments.
 // Cost     O(E + P S) for S experts that are split over ranks; reuses its memory.
 #pragma once
 
@@ -24,7 +24,7 @@ class SplitDeal {
     quota_.reserve(ranks);
     kept_.reserve(ranks);
   }
-  // Of the expert's assignments each rank computes quota(rank).
+  // Sets quota(rank), how many of the expert's assignments each rank computes.
   void begin(std::span<const Segment> segments, std::size_t ranks) {
     segments_ = segments;
     quota_.assign(ranks, 0);
@@ -32,8 +32,8 @@ class SplitDeal {
   }
   std::int64_t quota(RankId rank) const { return quota_[rank.offset()]; }
 
-  // Calls move(from, to, count) for all of them, first what stays on its rank; each source rank has
-  // `count(source)`.
+  // Calls move(from, to, count) until all assignments are dealt, first for those that stay on their rank. A
+  // source rank has `count(source)` assignments.
   template <class Count, class Move>
   void deal(const Count& count, const Move& move) {
     kept_.resize(quota_.size());
@@ -41,7 +41,8 @@ class SplitDeal {
       kept_[rank.offset()] = std::min<std::int64_t>(count(rank), quota(rank));
       move(rank, rank, kept_[rank.offset()]);
     }
-    // kept_ is taken from each rank's segments, earliest first, while the rest runs along both lines.
+    // Walks along source ranks and segments at the same time. kept_ is placed in each rank's segments,
+    // earliest first; the rest fills the gaps.
     auto segment = segments_.begin();
     std::int64_t space = 0;
     const auto open_next = [&] {
@@ -71,23 +72,23 @@ class SplitDeal {
  private:
   std::span<const Segment> segments_;
   std::vector<std::int64_t> quota_;
-  std::vector<std::int64_t> kept_;  // what stays on its rank and lies in no segment yet
+  std::vector<std::int64_t> kept_;  // what stays on its rank and is in no segment yet
 };
 
 // One rank's view of the deal of one step.
 class Deal {
  public:
-  // The next `count` of this rank's assignments to an expert are computed by `rank`, where `before` of this
-  // rank's assignments to experts and pieces before these go as well.
+  // `rank` computes the next `count` of this rank's assignments to an expert. `before` is how many of this
+  // rank's assignments go to `rank` by earlier experts and pieces.
   struct Piece {
     RankId rank;
     std::int64_t count;
     std::int64_t before;
   };
 
-  // `counts` must know its sources, and a rank compute fewer than 2^31 assignments.
+  // `counts` must have sources, and a rank must compute fewer than 2^31 assignments.
   void make(const Counts& counts, const StepPlan& plan, RankId me);
-  // Takes the memory that any plan of this one's placement needs; make() does so itself.
+  // Reserves the memory for any plan of the same placement; make() calls it.
   void reserve(const StepPlan& plan);
 
   std::size_t num_experts() const { return piece_begin_.size() - 1; }
@@ -103,7 +104,7 @@ class Deal {
   std::span<const std::int32_t> arrivals(std::size_t index) const {
     return arrivals().subspan(index * sent_.size(), sent_.size());
   }
-  // Assignments of this rank that each rank computes, and of each rank that this rank computes.
+  // By rank r: this rank's assignments that r computes, and r's assignments that this rank computes.
   std::span<const std::int64_t> sent() const { return sent_; }
   std::span<const std::int64_t> received() const { return received_; }
 

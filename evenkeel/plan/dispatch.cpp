@@ -13,7 +13,7 @@ namespace {
 
 using internal::PythonRandom;
 
-constexpr std::uint32_t kSeed = 42;  // of compute_logical_to_rank_dispatch_physical_map()
+constexpr std::uint32_t kSeed = 42;  // as in SGLang's compute_logical_to_rank_dispatch_physical_map()
 
 }  // namespace
 
@@ -32,7 +32,8 @@ int CopyRule::nearest(const CopyRanks& copies, int rank) const {
   return static_cast<int>(std::ranges::find_if(copies, in_node) - copies.begin());
 }
 
-// A rank deals the copies out to all ranks that have no nearest one, and takes what falls to itself.
+// Each rank without a nearest copy deals the copies over all such ranks by its own random numbers, and takes
+// the copy dealt to itself.
 void CopyRule::draw(const CopyRanks& copies, const std::vector<int>& left, std::span<double> shares) {
   const auto count = static_cast<std::uint32_t>(copies.size());
   const auto ranks = static_cast<std::uint32_t>(left.size());

@@ -1,11 +1,12 @@
-// Which copy of an expert computes an assignment: a server's rule, which decides how level its ranks are.
+// Which copy of an expert computes an assignment. Servers have different rules, which decide how level their
+// ranks are.
 //
 //   even     an expert's load is split evenly over its copies.
 //   nearest  a rank's assignments go to its own copy; else to the first copy in its node, unless the node has
-//            all of them; else evenly to all.
-//   fixed    as nearest, but where all copies are left, a rank takes one for good, drawn at the start.
+//            all copies; else evenly to all.
+//   fixed    as nearest, but instead of "evenly to all" a rank draws one copy at the start and keeps it.
 //
-// Sources     SGLang 0.5.23: srt/eplb/expert_location.py, whose draws are repeated bit by bit. What other
+// Sources     SGLang 0.5.23: srt/eplb/expert_location.py, whose random draws are repeated exactly. What other
 //             servers do, and what decides it in SGLang: docs/servers.md#which-copy-a-token-goes-to.
 // Assumption  tokens are spread evenly over ranks.
 #pragma once
@@ -28,23 +29,23 @@ enum class Dispatch { even, fixed, nearest };
 inline constexpr std::array dispatches = {Dispatch::even, Dispatch::fixed, Dispatch::nearest};
 // "even", "static", "nearest".
 std::string_view name_of(Dispatch dispatch);
-// Throws InvalidArgument, which calls it `option` and names those there are.
+// Throws InvalidArgument about `option`, which lists the names.
 Dispatch parse_dispatch(std::string_view name, const std::string& option = "dispatch");
 
-// The part of each expert's load that each of its copies computes.
+// The share of each expert's load that each of its copies computes.
 //
-// Cost  O(copies x ranks), and for `fixed` as many draws for each rank.
+// Cost  O(copies x ranks); for `fixed`, as many random draws for each rank.
 class CopyShares {
  public:
-  // The draws of `fixed` go on from layer to layer: where the placement has layer numbers, layers that it
-  // leaves out count as SGLang fills them, dealt round. Throws InvalidArgument where the topology has another
-  // number of ranks.
+  // The random draws of `fixed` continue from layer to layer. Where the placement has layer numbers, layers
+  // that it leaves out draw too, as if they were filled like SGLang's (dealt_round()). Throws InvalidArgument
+  // unless placement and topology have the same number of ranks.
   CopyShares(const Placement& placement, const Topology& topology, Dispatch dispatch);
 
-  // The same of these rows of the placement, in their order.
+  // The shares of these rows of the placement, in their order.
   CopyShares of_rows(std::span<const int> rows) const;
 
-  // Of the expert's homes, in their order; they add up to 1.
+  // The shares of the expert's homes, in their order; they add up to 1.
   std::span<const double> of(int layer, ExpertId expert) const;
 
  private:
@@ -63,30 +64,31 @@ class CopyRule {
  public:
   CopyRule(const Topology& topology, Dispatch dispatch);
 
-  // Draws for the layers before this one that a file leaves out, as SGLang fills them: dealt round, with as
-  // many copies in all as `like` has.
+  // Makes the draws of the layers before this one that a file leaves out. SGLang fills these by
+  // dealt_round(), with as many copies in all as `like` has.
   void skip_to(int layer, const std::vector<CopyRanks>& like);
-  // The part of each copy, for each expert. Layers come in the order of the server's file.
+  // The share of each copy, for each expert. Call it for one layer after the other, in the order of the
+  // server's file.
   std::vector<std::vector<double>> shares(const std::vector<CopyRanks>& copies);
 
  private:
-  // The place of the copy that the rank takes, or -1 where all are left.
+  // The index of the copy that the rank takes, or -1 if no copy is nearest.
   int nearest(const CopyRanks& copies, int rank) const;
   void draw(const CopyRanks& copies, const std::vector<int>& left, std::span<double> shares);
 
   const Topology* topology_;
   Dispatch dispatch_;
   std::vector<std::mt19937> of_rank_;  // each rank draws for itself
-  int next_ = 0;                       // the model's layer that the server comes to
+  int next_ = 0;                       // the model's layer that comes next
 };
 
-// Slot s holds expert s mod E.
+// The copies of a round-robin layer: slot s holds expert s mod E.
 std::vector<CopyRanks> dealt_round(int num_physical, int num_experts, int num_ranks);
 
 // Each expert's copies in a layer.
 std::vector<CopyRanks> copies_in(const LayerPlacement& layer);
 
-// A placement, and the parts of loads that its copies compute when it is served.
+// A placement, and the share of load that each copy computes when it is served.
 struct ServedPlacement {
   Placement homes;
   CopyShares shares;

@@ -7,7 +7,7 @@ namespace evenkeel {
 
 namespace {
 
-// Transfers of one side, by the rank on the other side, then by expert.
+// The transfers that have `me` on one side, by the rank on the other side, then by expert.
 std::vector<Transfer> sorted_transfers(std::span<const Transfer> transfers, RankId me, RankId Transfer::*mine,
                                        RankId Transfer::*other) {
   std::vector<Transfer> chosen;

@@ -75,7 +75,8 @@ Placement::Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers)
   if (layers_.empty()) throw InvalidArgument("placement", "no layer", "at least one");
   for (const LayerPlacement& layer : layers_) {
     if (layer.num_experts() != num_experts() || layer.num_ranks() != num_ranks())
-      throw InvalidArgument("placement", "layers differ in their number of experts or ranks", "one of each");
+      throw InvalidArgument("placement", "layers differ in their number of experts or ranks",
+                            "the same numbers in every layer");
   }
   if (numbers_.known() && std::ssize(numbers_.numbers()) != num_layers())
     throw InvalidArgument(
@@ -92,12 +93,12 @@ int Placement::row_for(const NumberedRows& loads, std::optional<int> layer, cons
   if (!layer)
     throw InvalidArgument("layer", fmt::format("the placement has {} layers", num_layers()),
                           numbers_.known() ? to_text(numbers_) : fmt::format("0..{}", num_layers() - 1));
-  // Of two that are paired row by row, the loads say which row it is.
+  // Where layers are matched row by row, the loads' numbers say which row it is.
   const auto row = by_number || loads.num_rows == 1 ? numbers_.row_of(*layer, num_layers())
                                                     : loads.layers.row_of(*layer, loads.num_rows);
   if (!row)
     throw InvalidArgument("placement",
-                          fmt::format("{} has {}, and not layer {} of {}", name,
+                          fmt::format("{} has {}, but not layer {} of {}", name,
                                       described(numbers_, num_layers()), *layer, loads.name),
                           "a placement for that layer");
   return *row;

@@ -45,14 +45,14 @@ class LayerPlacement {
     return group_of(natives_, native_begin_, rank.offset());
   }
 
-  // Of the rank with the most. O(P).
+  // The number of experts on the rank that is home to the most. O(P).
   int most_natives() const {
     std::size_t most = 0;
     for (RankId rank : indices<RankId>(num_ranks())) most = std::max(most, natives(rank).size());
     return static_cast<int>(most);
   }
 
-  // How many of them another rank owns.
+  // How many of a rank's natives another rank owns.
   int num_copies(RankId rank) const {
     return static_cast<int>(
         std::ranges::count_if(natives(rank), [&](ExpertId expert) { return owner(expert) != rank; }));
@@ -80,17 +80,17 @@ class Placement {
   int num_ranks() const { return layers_.front().num_ranks(); }
   // Throws InvalidArgument if there is no such layer.
   const LayerPlacement& layer(int layer) const;
-  // Which of the model's layers these are, where the source said it.
+  // The layers' numbers in the model, if the source gave them.
   const LayerNumbers& layers() const { return numbers_; }
   // The same homes under other numbers.
   Placement numbered(LayerNumbers numbers) const { return Placement(layers_, std::move(numbers)); }
-  // The row for one layer of `loads`: the one that people call `layer`, or the loads' only one. By number
-  // where both know theirs, else row by row, for which both need equally many; a placement of one layer
-  // without a number serves any. Throws InvalidArgument, naming both sides, where they do not fit, and where
-  // `layer` is needed or is not there.
+  // The row for layer `layer` of `loads`, or for the only layer of `loads`. Layers are matched by number if
+  // both sides have numbers. Else they are matched row by row, and both need equally many rows. A placement
+  // of one layer without a number fits any layer. Throws InvalidArgument, naming both sides, if they do not
+  // match, or if `layer` is missing or unknown.
   int row_for(const NumberedRows& loads, std::optional<int> layer, const std::string& name) const;
-  // For each layer of `wanted` its homes here: by number, else row by row. Throws InvalidArgument about
-  // `argument`, naming both sides, where a layer is not here (paired_rows()).
+  // This placement's homes for each layer of `wanted`, matched by number, else row by row. Throws
+  // InvalidArgument about `argument`, naming both sides, if a layer is missing here (paired_rows()).
   Placement paired_with(const NumberedRows& wanted, const std::string& name,
                         const std::string& argument) const;
 

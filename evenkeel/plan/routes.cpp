@@ -9,13 +9,13 @@ namespace evenkeel {
 namespace {
 
 [[noreturn]] void throw_not_counted() {
-  throw InvalidArgument("experts", "the counts of this rank are not those of its choices",
+  throw InvalidArgument("experts", "the choices of this rank do not match its counts",
                         "the choices that were counted");
 }
 
-// Numbers the rows of the positions to one rank, of which `assignments` has what each is, from `first` on.
-// Fills the message to this rank; returns the number behind the last row. A token whose row_of is below
-// `first` has no row there yet.
+// Numbers the rows that go to one rank, from `first` on; `assignments` are the positions sent to it. Fills
+// the message to this rank and returns the number after the last row. A token whose row_of is below `first`
+// has no row there yet.
 std::int32_t number_rows(std::span<const std::int32_t> assignments, int k, std::int32_t first,
                          std::span<std::int32_t> tokens, std::span<std::int32_t> row_of,
                          std::span<std::int32_t> message) {

@@ -1,14 +1,14 @@
-// The numbering of a step's rows and positions within one process (exchange/), and the oracle of the tables
-// that kernels make (exchange/cuda/).
+// The numbering of a step's rows and positions within one process (exchange/). The tests of the tables that
+// kernels make (exchange/cuda/) compare with it.
 //
-// Words      A position is one assignment where it is computed. A row is one token's hidden state: it goes to
-//            a rank once, however many of its positions are there.
+// Words      A position is one assignment on the rank that computes it. A row is one token's hidden state: it
+//            goes to a rank once, however many of its positions are there.
 // Order      Positions sent: by destination, expert, token and place in the top-k. Rows sent: by destination,
-//            in the order in which positions use them first. Computed: by expert, source rank, and the order
-//            in which the source sends them.
-// Message    To each rank: the number of rows that it gets, then for each position which of these it reads.
-//            The counts do not say it, since a token's row goes to a rank once.
-// Cost       O(assignments of this rank + positions here + E + P E'), E' experts being computed here.
+//            in the order in which positions use them first. Positions computed: by expert, source rank, and
+//            the source's order of sending.
+// Message    To each rank go the number of rows that it gets, then for each position which of these rows it
+//            reads. Counts alone do not say this, because a token's row goes to a rank once.
+// Cost       O(assignments of this rank + positions here + E + P E') for E' experts computed here.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@
 
 namespace evenkeel {
 
-// What a rank sends, in the caller's memory. Of a Deal of P ranks, A is this rank's assignments; its own
-// positions and rows, which stay where they are, come last.
+// What a rank sends, written to the caller's memory. A is the number of this rank's assignments, P the number
+// of ranks. This rank's own positions and rows stay where they are and come last.
 struct SentRoutes {
-  std::span<std::int32_t> assignments;  // [A] of each position: token * k + place
-  std::span<std::int32_t> tokens;       // [A] of each row; beyond the number of rows nothing is written
-  std::span<std::int32_t> messages;     // [A - own + P] by rank, with nothing but the number 0 to this rank
+  std::span<std::int32_t> assignments;  // [A] token * k + place of each position
+  std::span<std::int32_t> tokens;       // [A] token of each row; only as many are written as there are rows
+  std::span<std::int32_t> messages;     // [A - own + P] by rank; the one to this rank is the number 0 alone
   std::span<std::int32_t>
       own_message;  // [own + 1] what would be sent to this rank; empty where own rows are not numbered
 
@@ -37,14 +37,14 @@ struct SentRoutes {
 
 class Router {
  public:
-  // Takes the memory that any deal of so many experts and ranks needs; send() does so itself.
+  // Reserves the memory for any deal of so many experts and ranks; send() does so itself.
   void reserve(int experts, int ranks) {
     cursors_.reserve(static_cast<std::size_t>(experts));
     destinations_.reserve(static_cast<std::size_t>(ranks));
   }
 
   // Fills the routes of this rank's choices `experts`, [tokens * k], -1 for none, dealt as `deal` says;
-  // `row_of` [tokens] is overwritten. Throws InvalidArgument where these choices are not those that the deal
+  // `row_of` [tokens] is overwritten. Throws InvalidArgument unless these are the choices that the deal
   // counts.
   void send(std::span<const std::int32_t> experts, int k, const Deal& deal, RankId me,
             const SentRoutes& routes, std::span<std::int32_t> row_of);
@@ -52,14 +52,14 @@ class Router {
  private:
   struct Destination {
     std::int32_t begin = 0;      // its first position
-    std::int32_t to_result = 0;  // from a position to its result
+    std::int32_t to_result = 0;  // added to a position, gives its result
   };
   // Where an expert's next assignment goes.
   struct Cursor {
-    std::int32_t left = 0;  // of the present piece of the deal
+    std::int32_t left = 0;  // left in the current piece of the deal
     std::int32_t position = 0;
     std::int32_t to_result = 0;
-    std::span<const Deal::Piece> rest;  // pieces behind the present one
+    std::span<const Deal::Piece> rest;  // pieces after the current one
   };
   void open_cursors(const Deal& deal, RankId me, const SentRoutes& routes);
   void open_piece(Cursor& cursor) const;
@@ -69,8 +69,8 @@ class Router {
   std::vector<Cursor> cursors_;            // [E]
 };
 
-// The positions [first, first + count) of those that rank `source` sends are of one expert of those
-// computed here, and computed one after the other from place `at` on.
+// A run of positions of one expert computed here: [first, first + count) of those that rank `source` sends.
+// They are computed one after the other from place `at` on.
 struct Arrival {
   std::size_t expert;
   std::size_t source;

@@ -1,8 +1,8 @@
-// A step for a dispatcher that knows nothing of borrowed weights: it carries rows to P (N + S) experts, N at
-// home on each rank and S slots, and the ids that it is given say where.
+// Prepares a step for a dispatcher that knows nothing of borrowed weights. It carries rows to P (N + S)
+// experts, N at home on each rank and S slots; the ids that it gets are renumbered to these places.
 //
-// Numbering  Rank r has the places r (N + S) and on: its experts at home, ascending, then its slots. What it
-//            borrows for one step lies in the slots in the order of Loan::borrowed.
+// Numbering  Rank r has the places from r (N + S) on: its experts at home, ascending, then its slots. Experts
+//            that it borrows for one step are in the slots in the order of Loan::borrowed.
 // Method     The deal (deal.h) says which of a rank's assignments go where.
 // Cost       The deal's, O(P S), and O(log N) for each piece of it; reuses its memory.
 #pragma once
@@ -21,32 +21,32 @@ namespace evenkeel {
 
 class SlotTables : public Loan {
  public:
-  // All ranks have as many experts at home, and the plan borrows at most `slots` on each. `counts` must know
-  // its sources.
+  // All ranks must have equally many experts at home, and the plan may borrow at most `slots` on each.
+  // `counts` must have sources.
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
             std::int64_t slots);
-  // The same where experts lie in slots already, `lying` [P][slots], ExpertId(-1) where none does, and these
-  // were sent for it.
+  // As above, where slots hold experts already: `lying` [P][slots], ExpertId(-1) for an empty slot. `sent`
+  // are the transfers that were sent for this plan.
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
             std::span<const ExpertId> lying, std::span<const Transfer> sent);
 
-  // This rank's assignments in order of their experts, those of an expert as they come: the next counts()[i]
-  // of them go to places()[i].
+  // This rank's assignments, ordered by expert and then as they come: the next counts()[i] of them go to
+  // places()[i].
   const std::vector<std::int64_t>& places() const { return places_; }
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // Assignments that each rank sends here, [P]: of experts at home, and of those in slots.
+  // Assignments that each rank sends here, [P]: to experts at home, and to experts in slots.
   const std::vector<std::int64_t>& at_home() const { return at_home_; }
   const std::vector<std::int64_t>& in_slots() const { return in_slots_; }
   // Whether any rank computes something in a slot: the same on every rank.
   bool moves() const { return moves_; }
-  // This rank's slots that the experts of Loan::borrowed go to, in their order.
+  // The slots of this rank that the experts of Loan::borrowed go to, in their order.
   const std::vector<std::int64_t>& borrowed_slots() const { return borrowed_slots_; }
 
  private:
   Deal deal_;
   std::vector<Transfer> transfers_;
   std::vector<ExpertId> lying_;
-  std::vector<std::int64_t> slot_of_;  // [E][P], of what lies in each rank's slots
+  std::vector<std::int64_t> slot_of_;  // [E][P], the slot of an expert that is in one
   std::vector<std::int64_t> places_, counts_, at_home_, in_slots_, borrowed_slots_;
   bool moves_ = false;
 };

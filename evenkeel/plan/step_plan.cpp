@@ -8,8 +8,8 @@ namespace evenkeel {
 
 void StepPlan::begin(const LayerPlacement& placement) {
   placement_ = &placement;
-  // Space for any plan of this library's planners: each copy keeps a home part and ends one remainder, and
-  // every other piece fills one rank for good.
+  // Enough for any plan of this library's planners: two segments for each copy (what stays home, and the last
+  // piece that spills), and one for each rank, because every other piece fills a rank up.
   most_segments_ = static_cast<std::size_t>(placement.num_ranks());
   for (RankId rank : indices<RankId>(placement.num_ranks()))
     most_segments_ += 2 * placement.natives(rank).size();

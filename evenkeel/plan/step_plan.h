@@ -1,8 +1,8 @@
 // The step plan: which rank computes how many assignments of which expert, and whose weights travel.
 //
 // Numbering   The assignments of an expert are numbered 0..load-1. A segment [begin, end) of an expert is a
-//             quota: its rank computes end - begin of them. Which ones is the deal's business
-//             (plan/deal.h), the same for every planner.
+//             quota: its rank computes end - begin of them. The deal (plan/deal.h)
+//             says which ones, by the same rule for every planner.
 // Example     Expert 5 has 1000 assignments and lives on rank 1. The plan
 //                 segments(5) = { rank 1 [0, 600), rank 3 [600, 1000) }
 //             lets rank 3 compute 400 of them, so transfers() holds {expert 5, from 1, to 3}.
@@ -42,9 +42,9 @@ struct Transfer {
 // Flat arrays, reused from step to step: filling a plan of a shape seen before allocates nothing.
 class StepPlan {
  public:
-  // Empties the plan. `placement` must outlive the filling only.
+  // Empties the plan. `placement` must live until the plan is filled.
   void begin(const LayerPlacement& placement);
-  // Turns to an expert; each expert at most once, in any order.
+  // Begins an expert; each expert at most once, in any order.
   void begin_expert(ExpertId expert);
   // Gives the next `count` > 0 assignments of the current expert to a rank.
   void give(RankId rank, std::int64_t count);
@@ -58,21 +58,21 @@ class StepPlan {
   std::span<const Transfer> transfers() const { return transfers_; }
   // Assignments that each rank computes.
   std::span<const std::int64_t> rank_loads() const { return rank_loads_; }
-  // The most that a rank computes, with what it has anyway: `base_load` by rank, or none.
+  // The largest load of a rank, including its `base_load`, which is by rank or empty.
   std::int64_t worst_load(std::span<const std::int64_t> base_load) const {
     std::int64_t worst = 0;
     for (std::size_t r = 0; r < rank_loads_.size(); ++r)
       worst = std::max(worst, rank_loads_[r] + (base_load.empty() ? 0 : base_load[r]));
     return worst;
   }
-  // Several ranks compute the expert, or one that is none of its homes.
+  // Whether several ranks compute the expert, or one that is not its home.
   bool splits(ExpertId expert, const LayerPlacement& placement) const {
     const auto all = segments(expert);
     return all.size() > 1 || (all.size() == 1 && !placement.is_home(expert, all.front().rank));
   }
-  // Some expert is computed away from its homes.
+  // Whether some expert is computed away from its homes.
   bool spilled() const { return !transfers_.empty(); }
-  // No plan for this placement has more: what others that keep one item a segment make space for.
+  // An upper bound for plans of this placement, for callers that reserve one item a segment.
   std::size_t most_segments() const { return most_segments_; }
 
   friend bool operator==(const StepPlan& a, const StepPlan& b);

@@ -22,7 +22,7 @@ StepDecider::~StepDecider() = default;
 void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   if (options_.plans_chunks) return decide_runs(in, decision);
   if (in.pass == StepPass::forward) in.planner->plan(in.counts, in.homes, decision.plan);
-  if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // takes its memory before it is wanted
+  if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // allocates before it is needed
   ways_->read(in);
   ways_->follow(decision.plan, in.homes);
   decision.reason = reason_of_plan(decision.plan.spilled());
@@ -34,7 +34,7 @@ void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   EVENKEEL_CHECK(in.holds_borrowed || !decision.chunks.empty());
 }
 
-// Backward of what the planner's plan does not keep may go under plain EP.
+// What the planner's plan does not keep may go backward under plain EP.
 void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
   const bool keeps_whole = ways_->keeps() && ways_->cuts_exactly();
   if (keeps_whole) ways_->find_kept_whole();
@@ -55,7 +55,7 @@ void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
     if (fits) decision.seconds = given.seconds_with(rest);
     take_plain_if_faster(in, rest, decision);
   }
-  // There may be memory for all of this step between what is kept of others, but not in one piece.
+  // Not all of this step could be kept: what other steps keep may leave no contiguous memory for it.
   if (!keep_all || !decision.chunks.empty()) return;
   ways_->find_forward(false, rest);
   take_best(rest, decision);
@@ -71,8 +71,8 @@ void StepDecider::decide_backward(const StepInputs& in, StepDecision& decision) 
   take_plain_if_faster(in, 0, decision);
 }
 
-// The fewest equal chunks with plans of their own that fit, else the longest that do, or many; beside them,
-// chunks that share one plan, and plain EP.
+// Candidates are: the fewest equal chunks with plans of their own that fit, up to 8; if none fit, 16 or 32 of
+// them or the longest chunks that fit; chunks that share one plan; and plain EP.
 void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   static constexpr std::array<std::int64_t, 8> few = {1, 2, 3, 4, 5, 6, 7, 8};
   static constexpr std::array<std::int64_t, 2> many = {16, 32};
@@ -81,8 +81,8 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   decision.chunks.clear();
   decision.refine.clear();
   decision.plans_chunks = true;
-  decision.reason = StepReason::nothing_moves;                 // where all blocks are to be counted again
-  decision.seconds = std::numeric_limits<double>::infinity();  // of nothing yet
+  decision.reason = StepReason::nothing_moves;  // the reason if all blocks must be counted again
+  decision.seconds = std::numeric_limits<double>::infinity();  // no candidate yet
   if (by_bins) {
     if (!take_equal(in, rule.bins, false, decision) && !take_equal(in, rule.bins, true, decision))
       decision.refine.push_back({0, in.table.num_blocks()});
@@ -126,7 +126,8 @@ PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool st
   return all;
 }
 
-// The first of these numbers that fits, if it is faster than what is decided. False if none fits.
+// Takes the first of these numbers of chunks that fits, if it is faster than the decision so far. False if
+// none fits.
 bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
                              StepDecision& decision) {
   const std::int64_t blocks = in.table.num_blocks();
@@ -147,7 +148,7 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
   return false;
 }
 
-// Each chunk as long as it fits, with nothing moved where moving does not fit.
+// Makes chunks as long as they fit, and leaves everything at home in a chunk where moving does not fit.
 void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& decision) {
   const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::gap).gap;
   std::vector<Chunk> chunks;
@@ -204,7 +205,7 @@ void StepDecider::take_plain_if_faster(const StepInputs& in, double rest, StepDe
   plain_planner_.plan(in.counts, in.homes, decision.plan);
 }
 
-// Where each expert has one home, plain EP needs no plan to be known.
+// Where each expert has one home, plain EP needs no step plan.
 void StepDecider::follow_plain(const StepInputs& in) {
   if (in.homes.has_single_homes()) return ways_->stay_home(in.counts);
   plain_planner_.plan(in.counts, in.homes, plain_plan_);

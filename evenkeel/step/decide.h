@@ -1,18 +1,18 @@
 // The decision of a step: under which plan it runs, in which chunks, and what of it is kept for backward.
 //
-// Problem    Of the ways that fit every rank, take the one predicted to be fastest. Spilling evens out work
-//            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
-//            products and more messages; what is not kept is computed again in backward.
-// Method     Candidates are made under the planner's plan and under plain EP (internal/one_plan.h); the
-//            predicted times decide (step_seconds.h). What is not kept is taken to go backward in about as
-//            many chunks as it would be cut into with all the memory, under whichever plan is faster there
-//            (estimated_chunks()). Where the planner's plan fits as one kept chunk, nothing else is looked
-//            at. Chunks with plans of their own (internal/plan_per_chunk.h) are candidates where the executor
-//            can carry them out.
-// Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least memory.
-//            Same inputs, same decision, on every rank: no clock, communicator or arena is asked.
-// Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
-//            each expert that it splits; for each candidate O(chunks P log B).
+// Problem    Of the candidates that fit every rank, take the one predicted to be fastest. Spilling evens out
+//            work and memory, but needs borrowed weights. Chunks need less memory at a time, but have smaller
+//            products and more messages. What is not kept is computed again in backward.
+// Method     Candidates are made under the planner's plan and under plain EP (internal/one_plan.h), and
+//            compared by predicted time (step_seconds.h). For what is not kept, backward is predicted in
+//            about as many chunks as all the memory allows (estimated_chunks()), under the plan that is
+//            faster there. Where the planner's plan fits as one kept chunk, it is taken without a look at
+//            others. Chunks with plans of their own (internal/plan_per_chunk.h) are candidates where the
+//            executor supports them.
+// Guarantee  Plain EP in chunks of one token a rank always fits if each rank has its least memory. The same
+//            inputs give the same decision on every rank: no clock, communicator or arena is read.
+// Cost       For each block boundary that is used, O(P^2), plus O(P) for each plan and for each expert that a
+//            plan splits. O(chunks P log B) for each candidate.
 #pragma once
 
 #include <cstdint>
@@ -36,37 +36,37 @@ class OnePlan;
 class PlanPerChunk;
 }  // namespace internal
 
-// All decisions of a layer have these in common.
+// Options that all decisions of a layer share.
 struct DecisionOptions {
   MemoryOptions memory;
   StepExpert expert;
   std::int64_t units = 1;  // as for cut_into_chunks()
   bool with_backward = true;
-  // Which executor it is for. One cuts anew what backward computes again, and keeps what chunks it can. The
-  // other can plan each chunk as a step of its own; its unit is a block, it keeps a step of one chunk, and
-  // its chunks are the same in both passes.
+  // Which executor the decision is for. False: an executor that cuts new chunks in backward for what it
+  // recomputes, and keeps any chunks that fit. True: an executor that can plan each chunk as a step of its
+  // own. Its unit is a block, it keeps a step only as one chunk, and both passes have the same chunks.
   bool plans_chunks = false;
 };
 
-// A rank's memory as it reports it before a step.
+// What a rank reports about its memory before a step.
 struct RankMemory {
   std::int64_t tokens = 0;
-  std::int64_t gap = 0;    // bytes that the step can have
-  std::int64_t least = 0;  // of these, what must be left to other steps when this one waits for backward
-  std::int64_t held = 0;   // the most that it may keep until then
-  std::int64_t table = 0;  // for the table of blocks, before anything is given back
+  std::int64_t gap = 0;    // bytes that the step may use
+  std::int64_t least = 0;  // part of `gap` that other steps need while this one waits for backward
+  std::int64_t held = 0;   // the most bytes that it may keep until its backward
+  std::int64_t table = 0;  // bytes for the table of blocks, before anything is freed
 };
 
-// One decision follows from these alone. What is viewed must stay until it is made.
+// The inputs of a decision, which depends on nothing else. Referenced objects must outlive decide().
 struct StepInputs {
   StepPass pass = StepPass::forward;
   const BlockTable& table;  // of the step's tokens; in backward, of those that were not kept
-  const Counts& counts;     // which the table adds up to
+  const Counts& counts;     // the sums of the table
   const LayerPlacement& homes;
   std::span<const RankMemory> memories;
   int top_k = 1;
-  Planner* planner = nullptr;   // in forward
-  bool holds_borrowed = false;  // in backward: its weights are there already, and it must be this plan
+  Planner* planner = nullptr;   // used in forward only
+  bool holds_borrowed = false;  // in backward: borrowed weights are there already, so the plan must stay
 };
 
 // Blocks [begin, end) of every rank.
@@ -75,23 +75,23 @@ struct BlockRun {
 };
 
 struct StepDecision {
-  // Forward: made. Backward: the step's, which becomes plain EP where the reason says so.
+  // In forward an output. In backward the step's plan on entry, and plain EP on return if the reason says so.
   StepPlan plan;
-  std::vector<Chunk> chunks;  // none where nothing fits, which can be only under holds_borrowed
-  // Runs of blocks between these chunks that are to be counted finer and decided again, since one block does
-  // not fit alone. Only of an executor that plans chunks.
+  std::vector<Chunk> chunks;  // empty if nothing fits, which can happen only under holds_borrowed
+  // Runs of blocks, outside of these chunks, in which one block alone does not fit. They must be counted in
+  // finer blocks and decided again. Only for an executor that plans chunks.
   std::vector<BlockRun> refine;
-  bool plans_chunks = false;  // each as a step of its own; else they share the plan
+  bool plans_chunks = false;  // each chunk is a step of its own; else all chunks share the plan
   Workspaces workspace;       // of the products
   StepReason reason = StepReason::as_planned;
-  double seconds = 0;  // predicted, of this pass and of the backward pass of all
+  double seconds = 0;  // predicted, for this pass and the whole backward pass
 };
 
-// Chunks with plans of their own.
+// The totals of chunks with plans of their own.
 struct PlannedChunks {
   std::int64_t bytes = 0;  // of the largest, on the rank that needs the most
   double seconds = 0;      // forward and, if there is one, backward
-  bool moves = false;      // any work
+  bool moves = false;      // whether any work moves
 };
 
 class StepDecider {
@@ -100,11 +100,11 @@ class StepDecider {
   StepDecider(ByteModel& model, const DecisionOptions& options, int num_ranks);
   ~StepDecider();
 
-  // Reuses its own memory and the decision's: no allocation after the first call of a shape, but where chunks
-  // have plans of their own. Not for two threads at once.
+  // Reuses its own memory and the decision's: no allocation after the first call of a shape, except where
+  // chunks have plans of their own. Not for two threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
-  // Plans so many chunks, as equal as whole blocks make them, each as a step of its own.
+  // Plans `count` chunks, as equal as whole blocks allow, each as a step of its own; as plain EP if `stays`.
   PlannedChunks equal_chunks(const StepInputs& in, int count, bool stays = false);
 
  private:
@@ -121,7 +121,7 @@ class StepDecider {
 
   const DecisionOptions options_;
   Ep plain_planner_;
-  StepPlan plain_plan_;  // where experts have several homes
+  StepPlan plain_plan_;  // used where experts have several homes
   std::unique_ptr<internal::OnePlan> ways_;
   std::unique_ptr<internal::PlanPerChunk> chunk_plans_;
   ByteModel& model_;

@@ -1,4 +1,4 @@
-// Why a step's work goes where it goes.
+// Why a step's work runs where it runs.
 #pragma once
 
 #include <string_view>
@@ -6,8 +6,8 @@
 namespace evenkeel {
 
 enum class StepReason {
-  as_planned,       // work moves as the planner has it
-  nothing_moves,    // nor would it under the planner's plan
+  as_planned,       // work moves as the planner decided
+  nothing_moves,    // the planner's plan moves nothing
   no_memory,        // plain EP: the planner's plan does not fit into every rank's memory
   plain_is_faster,  // plain EP: in this memory it is predicted to take less time
   no_slots,         // plain EP: a rank would borrow more experts than it has borrow slots

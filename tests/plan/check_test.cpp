@@ -142,13 +142,13 @@ TEST(CheckPlan, FindsATransferOfAnUnknownExpertOrToAnUnknownRank) {
 TEST(CheckPlan, FindsAPlanOfAnotherShape) {
   PlanRecord plan = sound();
   plan.segments.pop_back();
-  EXPECT_THAT(check(plan), ElementsAre("the plan is of 3 experts and 3 ranks, the placement of 4 and 3"));
+  EXPECT_THAT(check(plan), ElementsAre("the plan has 3 experts and 3 ranks, the placement has 4 and 3"));
 }
 
 TEST(CheckPlan, FindsCountsOfAnotherShape) {
   const std::int64_t loads[] = {10, 7, 0};
   EXPECT_THAT(check_plan(Counts::of_loads(loads, 2), kPlacement, sound()),
-              ElementsAre("counts are of 3 experts and 2 ranks, the placement of 4 and 3"));
+              ElementsAre("counts have 3 experts and 2 ranks, the placement has 4 and 3"));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(ContiguousOrder, RefusesUnequalSizes) {
 TEST(ContiguousOrder, RefusesRanksThatDoNotDivideTheExperts) {
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { contiguous_order(LayerPlacement::contiguous(8, 3)); }),
-      "placement: 8 experts are not equally many on 3 ranks, and systems differ in which ranks then get one "
+      "placement: 8 experts do not divide evenly over 3 ranks, and systems differ in which ranks get one "
       "more; allowed: a number of ranks that divides the experts");
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// Threads enough to read the counts at once, and no more: what all warps of a block execute takes turns on
-// four schedulers.
+// Enough threads to read the counts at once, and no more: all warps of a block share four schedulers.
 int threads_for(const PlacementView& homes) {
   constexpr int kFewest = 256, kCountsEach = 4, kWarp = 32;
   const int wanted = homes.num_ranks * homes.num_experts / kCountsEach / kWarp * kWarp;
@@ -25,7 +24,7 @@ struct Task {
   PlacementView homes;
   PlanRules rules;
   StepCounts counts;
-  bool sums_in_shared;  // behind the planner's buffers
+  bool sums_in_shared;  // the sums of counts are in shared memory, behind the planner's buffers
   const std::int32_t* base_load;
   PlanView plan;
 };
@@ -56,8 +55,8 @@ CudaPlanner::CudaPlanner(const PlacementView& homes, const PlanRules& rules) : h
   const int least = kInteger * PlannerBuffers::integers(homes);
   if (least > most)
     throw Unsupported("planning on a GPU for " + std::to_string(homes.num_experts) + " experts on " +
-                      std::to_string(homes.num_ranks) + " ranks: it takes " + std::to_string(least) +
-                      " bytes of shared memory, and a block has " + std::to_string(most));
+                      std::to_string(homes.num_ranks) + " ranks needs " + std::to_string(least) +
+                      " bytes of shared memory, but a block has " + std::to_string(most));
   const int with_counts = least + kInteger * homes.num_ranks * homes.num_experts;
   counts_in_shared_ = with_counts <= most;
   shared_bytes_ = counts_in_shared_ ? with_counts : least;

@@ -1,4 +1,4 @@
-// Planner options as a device reads them.
+// Planner options for planning on a device.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,19 @@ struct PlanRules {
   std::int64_t capacity_factor_thousandths = 1000;
   std::int32_t min_segment = 1024;
   std::int64_t imbalance_threshold_thousandths = 1300;
-  // A plan by which a rank would borrow more experts gives way to plain ep.
+  // Plain ep replaces a plan by which a rank would borrow more experts than this.
   std::int32_t most_borrowed = kMostLoad;
 };
 
-// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
-// Throws InvalidArgument where costs or links are to decide or slots are limited.
+// Converts options for a planner on a device. What is cut off makes no difference below kMostLoad
+// assignments. Throws InvalidArgument if costs or links are given or borrow slots are limited.
 inline PlanRules rules_of(const PlannerOptions& options) {
   if (options.costs || options.links)
-    throw InvalidArgument(options.costs ? "costs" : "links", "planning on a device predicts no seconds",
-                          "an imbalance threshold alone");
+    throw InvalidArgument(options.costs ? "costs" : "links", "a device planner does not predict seconds",
+                          "an imbalance threshold instead");
   if (options.borrow_slots < kUnlimitedSlots)
-    throw InvalidArgument("borrow_slots", "a limit of the planner, on a device", "GpuOptions::borrow_slots");
+    throw InvalidArgument("borrow_slots", "a device planner does not support a slot limit",
+                          "GpuOptions::borrow_slots");
   constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
   PlanRules rules;
   rules.kind = options.kind;

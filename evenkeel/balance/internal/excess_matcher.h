@@ -1,16 +1,16 @@
-// Settles excess against spare capacity, as debts are settled: with few payments, each of them one expert to
-// one rank.
+// Matches the excess load of ranks with the spare capacity of others in few moves, as debts are settled with
+// few payments. A move sends some of one expert's assignments to one rank.
 //
 // Problem     Ranks have a balance, above 0 an excess of work, below 0 spare capacity. Move pieces of at
 //             least a slot's `least` until no balance is above 0, with few moves.
-// Method      Each move closes one rank's balance. Balances that match go first; ones below min_segment,
-//             which no piece of their own can close, take over another rank's; then the largest excess and
-//             the largest spare capacity, by the tightest slot that is large enough. What stays is repaired
-//             along moves there are.
+// Method      Each move closes a rank's balance, that is, makes it 0. Balances that match go first. A balance
+//             below min_segment is too small for a piece of its own, so its rank takes over the balance of
+//             another rank. Then the largest excess goes to the largest spare capacity, from the tightest
+//             slot that is large enough. What remains is repaired by changing moves already made.
 // Cost        O(P (P + N)) for N slots a rank, more where much is repaired; O(N log P) a move on many ranks
 //             (match_state.h). No allocation once reserved.
-// Guarantee   Sound at every step: balances, rests and moves agree. May get stuck where another order would
-//             not.
+// Guarantee   Balances, rests and moves agree after every move. May get stuck where another order of moves
+//             would not.
 // Source      Ours; docs/algorithms.md#level.
 #pragma once
 
@@ -42,7 +42,7 @@ class ExcessMatcher : private MatchState {
     drop_settled();
     return repair();
   }
-  // Without repairs.
+  // settle() without repairs.
   bool settle_in_order() {
     settle_equal_pairs();
     while (true) {
@@ -58,8 +58,8 @@ class ExcessMatcher : private MatchState {
 
   static constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-  // To the rank with the least spare capacity that takes all of an excess, where all ranks together can leave
-  // unused what stays of it.
+  // Moves each excess to the rank with the least spare capacity that takes all of it. What stays unused there
+  // must fit into the slack: the capacity that all ranks together can leave unused.
   void settle_equal_pairs() {
     Wide unused = 0;
     for (RankId r : open_) unused += spare(r);
@@ -82,7 +82,8 @@ class ExcessMatcher : private MatchState {
     return close_receiver(from) || close_sender(*to) || split(from, *to) || overshoot(from, *to);
   }
 
-  // Whoever absorbs a small balance takes a piece of min_segment or more from one of its slots.
+  // A rank with a small balance takes over the balance of another rank. For this it must have a slot from
+  // which it can give a piece of min_segment or more.
   bool absorb_small() {
     for (auto small = at_least<Kind::small_with_much>(0); small; small = after<Kind::small_with_much>(*small))
       if (const auto best = absorbing(*small))
@@ -91,7 +92,7 @@ class ExcessMatcher : private MatchState {
     return false;
   }
 
-  // The rank with the smallest balance that can take over that of `small`.
+  // The rank with the smallest balance that the rank `small` can take over.
   std::optional<RankId> absorbing(RankId small) const {
     const Wide balance = excess(small);
     const Wide fewest = min_segment_;
@@ -102,7 +103,7 @@ class ExcessMatcher : private MatchState {
       best = r;
       best_size = size;
     };
-    if (!many_) {  // a look at each rank, rather than at all for each slot
+    if (!many_) {  // checks each rank once, rather than all ranks for each slot
       for (RankId r : open_) {
         const std::int64_t size = std::abs(excess(r)), after = excess(r) + excess(small);
         if (!has_slot(excess(r) > 0 ? small : r)) continue;
@@ -126,7 +127,7 @@ class ExcessMatcher : private MatchState {
     return value > kMost ? std::nullopt : at_least<kind>(static_cast<std::int64_t>(value));
   }
 
-  // The rank with the most spare capacity that a slot of `from` fills.
+  // Fills the largest spare capacity that a single slot of `from` can fill.
   bool close_receiver(RankId from) {
     std::optional<RankId> best;
     if (!many_)
@@ -147,8 +148,8 @@ class ExcessMatcher : private MatchState {
     return from && try_flow(*from, to, excess(*from));
   }
 
-  // No single slot closes either side: the slot with the most to give gives it, to a rank that gets nothing
-  // from `from` yet if possible. What is left to move stays large enough to be moved.
+  // No single slot closes either side: the slot with the most to give gives it, if possible to a rank that
+  // gets nothing from `from` yet. What remains to be moved stays large enough for a move.
   bool split(RankId from, RankId to) {
     const std::int64_t wanted = std::min(excess(from), spare(to));
     std::optional<SlotId> best;
@@ -162,8 +163,8 @@ class ExcessMatcher : private MatchState {
     return best.has_value();
   }
 
-  // `to` has the most spare capacity of all; where it gets something already, another one that leaves no
-  // small spare capacity.
+  // `to`, which has the most spare capacity; if `from` sends to it already, another rank that keeps no small
+  // spare capacity.
   RankId split_target(RankId from, RankId to, std::int64_t amount) const {
     if (!sends_to(from, to)) return to;
     for (std::optional<RankId> r = to; r && spare(*r) >= amount;) {
@@ -178,8 +179,7 @@ class ExcessMatcher : private MatchState {
     return to;
   }
 
-  // A piece larger than the excess, where that is too small to be moved, to the rank with the most spare
-  // capacity.
+  // Where the excess is too small for a move, moves a larger piece to the rank with the most spare capacity.
   bool overshoot(RankId from, RankId to) {
     std::optional<SlotId> best;
     std::int64_t amount = spare(to) + 1;
@@ -204,7 +204,7 @@ class ExcessMatcher : private MatchState {
     return true;
   }
 
-  // By moving more, or less, along a transfer that there is; or by one more transfer beside it.
+  // Repairs by moving more or less along an existing transfer, or by one more transfer beside it.
   bool lengthen(RankId from, RankId to) {
     if (!sends_to(from, to) && !sends_to(to, from)) return false;
     const std::int64_t amount = std::min(excess(from), spare(to));
@@ -229,8 +229,8 @@ class ExcessMatcher : private MatchState {
     return false;
   }
 
-  // By leading a transfer that ends or begins at one of the two ranks through the other: each of the two
-  // pieces is then large, and their difference is the amount. The smallest such transfer is taken.
+  // Repairs by routing a transfer that begins or ends at one of the two ranks through the other rank. Both of
+  // its pieces are then large, and they differ by the amount. Takes the smallest such transfer.
   struct Detour {
     Move move;
     RankId through;
@@ -269,7 +269,7 @@ class ExcessMatcher : private MatchState {
            d.in - d.move.amount <= rest_[d.move.slot] && slot_for(d.through, d.out);
   }
 
-  // By a piece each way, whose difference is the amount.
+  // Repairs by sending a piece each way; the pieces differ by the amount.
   bool swap(RankId from, RankId to) {
     if (!has_slot(from) || !has_slot(to)) return false;
     const std::int64_t amount = std::min(excess(from), spare(to));

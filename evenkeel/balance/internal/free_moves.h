@@ -1,11 +1,11 @@
 // Work that changes ranks without a transfer: from one copy of an expert to another.
 //
-// Problem     With several homes an expert, take as much as possible off ranks above a target load, on
-//             copies.
+// Problem     Where experts have several homes, take as much load as possible off ranks above a target, by
+//             moving it between copies.
 // Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
 //             which may pass on another expert's.
-// Cost        O(P + S) a path for S slots, and ranks from which none was found are not looked at again;
-//             nothing where every expert has one home.
+// Cost        O(P + S) a path for S slots. Ranks from which no path was found are not searched again. No cost
+//             where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.
 #pragma once
 
@@ -27,7 +27,7 @@ class FreeMoves {
     queue_.reserve(ranks);
   }
 
-  // Changes the slots' shares, and `load` by rank with them.
+  // Changes the slots' shares and, with them, the ranks' loads `load`.
   void level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target) {
     reserve(load.size());
     exhausted_.assign(load.size(), false);

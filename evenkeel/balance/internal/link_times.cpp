@@ -16,7 +16,7 @@ std::int64_t whole(double number) {
   return std::llround(std::clamp(number, 0.0, 9e18));
 }
 
-// Machines and sizes may be such that even one item takes ages; sums of such times stay in range.
+// Capped, so that sums stay in range on machines so slow, or with items so large, that one item takes ages.
 std::int64_t picoseconds(double seconds) {
   return whole(std::min(seconds, 1e6) * kPicoseconds);
 }
@@ -62,7 +62,7 @@ void LinkTimes::read(const Counts& counts, const LayerPlacement& placement,
   if (counts.has_sources()) add_home_rows(placement);
 }
 
-// Rows are added up by node first, so that most additions are of whole rows of counts.
+// Adds up rows by node first, so that most additions run over whole rows of counts.
 void LinkTimes::add_home_rows(const LayerPlacement& placement) {
   node_rows_.assign(num_nodes() * num_experts_, 0);
   single_home_.assign(num_experts_, 0);
@@ -137,7 +137,7 @@ LinkTimes::Picoseconds LinkTimes::of_moving(const StepPlan& plan) {
          packing_ * std::max(std::ranges::max(sends_), std::ranges::max(receives_));
 }
 
-// Each port takes the longer, the more passes it.
+// A port's time grows with what passes it, so only the busiest port counts.
 LinkTimes::Picoseconds LinkTimes::exchange(std::int64_t item_bytes) const {
   const auto busiest = [&](const std::vector<std::int64_t>& out, const std::vector<std::int64_t>& in) {
     return static_cast<Picoseconds>(std::max(std::ranges::max(out), std::ranges::max(in))) * item_bytes;

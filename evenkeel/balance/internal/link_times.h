@@ -1,10 +1,11 @@
-// Picoseconds of a step under a plan where links differ, in whole numbers: every rank predicts the same.
+// Predicts the time of a step under a plan where links differ, in whole picoseconds, so that every rank
+// predicts the same.
 //
-// Problem     What step_seconds() (cost/spill_costs.h) says of a plan and its deal, to compare plans.
-// Method      Rows of experts at home are added up once a step, by port; of a plan, only those of experts
+// Problem     Compute step_seconds() (cost/spill_costs.h) for a plan and its deal, to compare plans.
+// Method      Rows to experts at home are added up by port once a step. For each plan, only rows to experts
 //             that it splits are dealt anew.
 // Cost        O(P E) a step, O(E + P S) a plan for S experts that it splits. No allocation once reserved.
-// Guarantee   That of step_seconds(), but for rounding. Where counts have no sources, without rows.
+// Guarantee   Equals step_seconds() up to rounding. Where counts have no sources, rows are left out.
 #pragma once
 
 #include <algorithm>
@@ -24,21 +25,22 @@ class LinkTimes {
  public:
   __extension__ using Picoseconds = __int128;
 
-  static constexpr std::int64_t most_rows = std::int64_t{1} << 42;  // that are worth telling apart
+  // Larger numbers of rows count as this one.
+  static constexpr std::int64_t most_rows = std::int64_t{1} << 42;
 
   // Throws InvalidArgument ("links").
   explicit LinkTimes(const StepLinks& links);
 
   std::size_t num_ranks() const { return node_.size(); }
-  // In order.
+  // The ranks of a node, ascending.
   std::span<const RankId> ranks_of(std::size_t node) const { return ranks_of_[node]; }
   std::size_t num_nodes() const { return ranks_of_.size(); }
 
-  // The step that of() speaks of from now on. What is viewed must stay.
+  // Sets the step that of() predicts. The arguments must live as long as of() is called.
   void read(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load);
   Picoseconds of(const StepPlan& plan);
-  // Rows of an expert that stay in their node where a rank computes so many, each counted as often as a link
-  // across is slower.
+  // Rows of an expert that stay in their node if `rank` computes so many of its assignments, times the ratio
+  // by which links across nodes are slower.
   std::int64_t kept_in_node(ExpertId expert, RankId rank, std::int64_t count) const {
     return slower_ * std::min({most_rows, count, node_rows_[node(rank) * num_experts_ + expert.offset()]});
   }
@@ -71,17 +73,17 @@ class LinkTimes {
   std::vector<std::size_t> node_, nic_;        // [P]
   std::vector<std::vector<RankId>> ranks_of_;  // by node
   Wire within_, across_;
-  std::int64_t slower_;  // a link across
+  std::int64_t slower_;  // how many times slower a link across nodes is
   std::int64_t ramp_bytes_, row_bytes_, row_ways_, borrowed_bytes_;
   Picoseconds assignment_, packing_, moving_;
-  // What read() was given, and added up.
+  // The arguments of read(), and their sums.
   std::size_t num_experts_ = 0;
   const LayerPlacement* placement_ = nullptr;
   std::span<const std::int64_t> base_load_, loads_, rows_;
   std::vector<std::int64_t> node_rows_;    // [nodes][E]
   std::vector<std::int64_t> single_home_;  // [E] all bits set where the expert has one home
   Ports at_home_;                          // rows of experts that have one home
-  // What of() works with.
+  // Scratch of of().
   Ports ports_;
   SplitDeal deal_;
   std::vector<std::int64_t> sends_, receives_;  // [P] borrowed experts

@@ -1,4 +1,4 @@
-// Which expert of a rank a transfer takes: the one that keeps most rows where they are.
+// Chooses which expert of a rank a transfer takes: the one that keeps most rows where they are.
 //
 // Problem     A settled plan says how much goes from rank to rank, and takes any expert that is large enough.
 //             Rows of the receiver's own tokens need not travel, so the choice matters.
@@ -21,7 +21,7 @@ namespace evenkeel::internal {
 
 class LocalRows {
  public:
-  // `rest` by slot is what stays at home beside the moves; `counts` know their sources. With links, rows that
+  // `rest` by slot is what stays at home beside the moves; `counts` must have sources. With links, rows that
   // stay in their node count too.
   LocalRows(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest, std::span<Move> moves,
             const LinkTimes* links)
@@ -54,8 +54,8 @@ class LocalRows {
     return std::min(own, LinkTimes::most_rows) + in_node;
   }
 
-  // Change in the rows that stay on their rank, if the move's amount of a slot comes home (direction 1) or
-  // leaves it (-1).
+  // The change in rows that stay on their rank, if the move's amount of a slot comes home (direction 1) or
+  // leaves home (-1).
   std::int64_t moving_gains(SlotId slot, const Move& move, std::int64_t direction) const {
     const RankId home = slots_[slot].rank;
     const std::int64_t rest = rest_[slot.offset()];

@@ -1,9 +1,9 @@
 // State of a matching (excess_matcher.h): the balances that ranks still have to settle, the assignments left
 // on slots, the moves made, and the flow that changes all three.
 //
-// Method      What is looked for among ranks is the nearest one to a number, of those of some kind. Of few
-//             ranks all are looked at; from kManyRanks on they are found in ordered sets, so that a move
-//             takes O(N log P) for N slots a rank. Both find the same rank. No allocation once reserved.
+// Method      Searches find, among the ranks of some kind, the one whose number is nearest to a value. Few
+//             ranks are scanned; from kManyRanks on they are in ordered sets, so that a move takes O(N log P)
+//             for N slots a rank. Both find the same rank. No allocation once reserved.
 #pragma once
 
 #include <algorithm>
@@ -30,16 +30,16 @@ struct Move {
   std::int64_t amount = 0;
 };
 
-// Ranks of one kind, each with a number.
+// Kinds of ranks, and the number by which each kind is ordered.
 enum class Kind {
-  sender,           // has an excess; by that
-  closable,         // a sender of which one slot has all of an excess of min_segment or more; by excess
-  receiver,         // has spare capacity, and a borrow slot for a move; by spare capacity
-  small_with_much,  // a balance below min_segment beside a slot of at least that; all the same number
+  sender,           // has an excess; ordered by excess
+  closable,         // has an excess of min_segment or more, all of it in one slot; ordered by excess
+  receiver,         // has spare capacity, and a borrow slot for a move; ordered by spare capacity
+  small_with_much,  // has a balance below min_segment and a slot of at least that; not ordered
 };
 
-// Ranks in order of a number that changes, equal numbers in order of ranks: what is nearest to a value,
-// without looking at all. A std::set, whose nodes are kept by rank while the rank is not in it.
+// Ranks ordered by a changing number, then by rank, so that the number nearest to a value is found without a
+// scan. A std::set; the node of a rank that is not in the set is kept for reuse.
 class RankSet {
  public:
   void reserve(std::size_t ranks) {
@@ -61,14 +61,14 @@ class RankSet {
     node.value() = {value, rank};
     held_[rank.offset()] = ranks_.insert(std::move(node)).position;
   }
-  // A rank that is not in the set may be dropped.
+  // Removes a rank; does nothing if it is not in the set.
   void drop(RankId rank) {
     auto& node = idle_[rank.offset()];
     if (node.empty()) node = ranks_.extract(held_[rank.offset()]);
   }
 
-  // The rank whose number is the least of those from `value` up, or the largest up to it; of equal ones the
-  // first.
+  // The rank with the least number from `value` up, or with the largest number up to `value`; of equal
+  // numbers the first rank.
   std::optional<RankId> at_least(std::int64_t value) const {
     return rank_of(ranks_.lower_bound({value, RankId(0)}));
   }
@@ -92,7 +92,7 @@ class RankSet {
   std::vector<Ranks::node_type> idle_;  // [P], empty for those
 };
 
-// Which moves go from one rank to another: a hash table of their pairs of ranks.
+// Finds the moves from one rank to another: a hash table by pair of ranks.
 class MovePairs {
  public:
   static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
@@ -107,7 +107,7 @@ class MovePairs {
     used_.clear();
     before_.clear();
   }
-  // The place that keeps a pair; it may move when the next pair is asked for.
+  // The table place of a pair, added if new; it may change when the next pair is asked for.
   std::size_t place_of(RankId from, RankId to) {
     if (2 * (used_.size() + 1) > places_.size()) grow();
     const std::size_t at = find(key(from, to));
@@ -117,12 +117,12 @@ class MovePairs {
     }
     return at;
   }
-  // The next move, number 0, 1, 2 and so on, is of that pair.
+  // Adds the next move (0, 1, 2, and so on) to that pair.
   void add(std::size_t place) {
     before_.push_back(places_[place].latest);
     places_[place].latest = static_cast<std::uint32_t>(before_.size() - 1);
   }
-  // The latest move from a rank to another one, and the one of the same ranks before it; none where there is
+  // The latest move of a pair of ranks, and the move of the same pair before a given one; `none` if there is
   // none.
   std::uint32_t latest(std::size_t place) const { return places_[place].latest; }
   std::uint32_t latest(RankId from, RankId to) const { return latest(find(key(from, to))); }
@@ -153,8 +153,8 @@ class MovePairs {
     }
   }
 
-  std::vector<Place> places_;      // a power of two
-  std::vector<std::size_t> used_;  // of places_
+  std::vector<Place> places_;      // their number is a power of two
+  std::vector<std::size_t> used_;  // indices of places in use
   std::vector<std::uint32_t> before_;
 };
 
@@ -164,7 +164,8 @@ class MatchState {
 
   explicit MatchState(std::size_t many_ranks) : many_ranks_(many_ranks) {}
 
-  // A move ends a slot, or closes or turns the balance of a rank, which few steps do to it.
+  // An upper bound: a move uses up a slot, or closes a rank's balance or changes its sign, which happens to a
+  // rank only a few times.
   static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
 
   void reserve(std::size_t slots, std::size_t ranks) {
@@ -200,7 +201,7 @@ class MatchState {
     open(indices<RankId>(balance.size()));
   }
 
-  // From now on moves are between these ranks, in order.
+  // From now on moves are between these ranks only, in order.
   void open(const auto& ranks) {
     open_.clear();
     for (RankId r : ranks)
@@ -225,8 +226,8 @@ class MatchState {
   // Whether one more move may end at the rank.
   bool has_slot(RankId r) const { return !limited_ || borrowed_[r.offset()] < borrow_slots_; }
 
-  // The rank of the kind whose number is the least of those from `value` up, or the largest up to it; of
-  // equal ones the first.
+  // The rank of the kind with the least number from `value` up, or with the largest number up to `value`; of
+  // equal numbers the first rank.
   template <Kind kind>
   std::optional<RankId> at_least(std::int64_t value) const {
     if (many_) return sets_[static_cast<std::size_t>(kind)].at_least(value);
@@ -234,7 +235,7 @@ class MatchState {
     return last_that<kind>([&](RankId, std::int64_t number) { return number >= value && number < best; },
                            best);
   }
-  // Of a kind whose numbers are above 0.
+  // Only for kinds whose numbers are above 0.
   template <Kind kind>
   std::optional<RankId> at_most(std::int64_t value) const {
     if (many_) return sets_[static_cast<std::size_t>(kind)].at_most(value);
@@ -254,7 +255,7 @@ class MatchState {
     return last_that<kind>(is_next, best);
   }
 
-  // The tightest slot of a rank that gives so many.
+  // The slot of a rank that can give `amount` and has the least left.
   std::optional<SlotId> slot_for(RankId from, std::int64_t amount, SlotId except = SlotId(-1)) const {
     std::optional<SlotId> best;
     for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s)
@@ -308,7 +309,7 @@ class MatchState {
   const HomeSlots* slots_ = nullptr;
   std::int64_t min_segment_ = 0;
   IndexedVector<SlotId, std::int64_t> rest_;
-  std::vector<RankId> open_;  // in order; of many ranks some may be settled
+  std::vector<RankId> open_;  // in order; with many ranks, some may have a balance of 0
   std::vector<Move> moves_;
   bool many_ = false;
 
@@ -331,7 +332,8 @@ class MatchState {
     return number<kind>(r) > 0;
   }
 
-  // Of a few ranks the last that is better than those before, whose number `best` becomes.
+  // Scans the open ranks: each that is better than the best so far replaces it. Returns the last; `best`
+  // becomes its number.
   template <Kind kind, class IsBetter>
   std::optional<RankId> last_that(const IsBetter& is_better, std::int64_t& best) const {
     constexpr RankId kNone(-1);
@@ -341,7 +343,7 @@ class MatchState {
     return last == kNone ? std::nullopt : std::optional(last);
   }
 
-  // After a change of a rank's balance or of what is left of its slots.
+  // Updates the sets. Call it after a change of a rank's balance or of what is left on its slots.
   void update(RankId r) {
     put<Kind::sender>(r);
     put<Kind::closable>(r);
@@ -361,7 +363,7 @@ class MatchState {
     for (const Move& m : moves_)
       for (RankId rank : ends(m)) ++first_of_[rank.offset()];
     std::partial_sum(first_of_.begin(), first_of_.end(), first_of_.begin());
-    // Counted down from the end of each rank's part to its beginning.
+    // Each rank's part is filled from its end to its beginning.
     for (std::size_t i = moves_.size(); i-- > 0;)
       for (RankId rank : ends(moves_[i]))
         of_rank_[--first_of_[rank.offset()]] = static_cast<std::uint32_t>(i);
@@ -370,7 +372,7 @@ class MatchState {
 
   IndexedVector<RankId, std::int64_t> balance_;
   MovePairs pairs_;
-  bool moves_listed_ = false;            // of_rank_ is of the moves there are
+  bool moves_listed_ = false;            // of_rank_ is up to date
   std::vector<std::uint32_t> first_of_;  // [P + 1] into of_rank_
   std::vector<std::uint32_t> of_rank_;   // moves that begin or end at a rank, in order
   bool limited_ = false;                 // by borrow_slots_

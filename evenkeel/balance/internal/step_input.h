@@ -1,4 +1,4 @@
-// The input of every planner for a step: its check, and the share of an expert's assignments that each copy
+// Checks the input of a planner for a step, and computes the share of an expert's assignments that each copy
 // gets.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace evenkeel::internal {
 void require_step_input(const Counts& counts, const LayerPlacement& placement,
                         std::span<const std::int64_t> base_load);
 
-// Assignments dealt evenly over an expert's copies, the first ones taking one more where they do not divide.
+// The share of one copy: assignments are divided evenly, and the first copies take one more where they do not
+// divide.
 constexpr std::int64_t copy_share(std::int64_t load, std::size_t copies, std::size_t copy) {
   const auto n = static_cast<std::int64_t>(copies);
   if (n == 1) return load;

@@ -1,4 +1,4 @@
-// The homes of a layer's experts as flat arrays, for planners that run elsewhere.
+// The homes of a layer's experts as flat arrays, for planners on a device.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class PlacementTables {
     fill(placement);
   }
 
-  // All arrays in one piece, to be copied elsewhere.
+  // All arrays in one block, to be copied to a device.
   std::span<const std::int32_t> integers() const { return integers_; }
-  // The arrays, here or in a copy of integers().
+  // Views of the arrays: of these, or of a copy of integers().
   PlacementView view() const { return view_at(integers_.data()); }
   PlacementView view_at(const std::int32_t* copy) const { return placement_at(homes_, copy); }
 
@@ -58,7 +58,7 @@ class PlacementTables {
     at(view.copies_begin, homes_.num_experts) = begin;
   }
 
-  PlacementView homes_;  // sizes alone
+  PlacementView homes_;  // only sizes are set
   std::vector<std::int32_t> integers_;
 };
 

@@ -1,5 +1,5 @@
-// The input of a planner on a device, and its plan, which the code that carries it out reads: flat arrays of
-// 32-bit integers, the same on host and device.
+// The input of a planner on a device, and its output, the step plan: flat arrays of 32-bit integers, the same
+// on host and device.
 //
 // Limit  A step's assignments and base loads together are fewer than 2^30, so that every sum that a
 //        planner makes fits 32 bits; only ratios need 64.
@@ -27,7 +27,7 @@ struct PlacementView {
   const std::int32_t* copies = nullptr;        // [S], the slots of an expert, its owner's first
 };
 
-// The integers that a placement takes, in the order of PlacementView; and its view at a copy of them.
+// How many integers a placement takes, in the order of PlacementView; and a view of a copy of them.
 EVENKEEL_HOST_DEVICE inline int placement_integers(const PlacementView& sizes) {
   return sizes.num_ranks + 1 + sizes.num_experts + 1 + 4 * sizes.num_slots;
 }
@@ -53,10 +53,10 @@ struct PlanView {
   std::int32_t* transfer_to = nullptr;
   std::int32_t* num_transfers = nullptr;    // [1]
   std::int32_t* rank_loads = nullptr;       // [P]
-  std::int32_t* fell_back_to_ep = nullptr;  // [1], whether a plan that borrows too much gave way to plain ep
+  std::int32_t* fell_back_to_ep = nullptr;  // [1], whether plain ep replaced a plan that borrows too much
 };
 
-// No planner makes more moves away from slots, nor more segments.
+// Upper bounds for any planner: moves away from slots, and segments.
 EVENKEEL_HOST_DEVICE constexpr int most_moves(int slots, int ranks) {
   return slots + 8 * ranks;
 }

@@ -1,5 +1,5 @@
-// The random numbers of Python's `random.Random(seed)`, where a server draws with it: MT19937 as CPython
-// seeds it, with `sample` and `shuffle` as in Lib/random.py of CPython 3.8 to 3.13.
+// Reproduces the random numbers of Python's `random.Random(seed)`, which servers draw with: MT19937 as
+// CPython seeds it, with `sample` and `shuffle` as in Lib/random.py of CPython 3.8 to 3.13.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace evenkeel::internal {
 
 class PythonRandom {
  public:
-  // Draws from a twister that seeded() made, and moves it on.
+  // Draws from a generator that seeded() made, and advances it.
   explicit PythonRandom(std::mt19937& twister) : twister_(&twister) {}
 
   // init_by_array() of MT19937 with one key.
@@ -40,7 +40,7 @@ class PythonRandom {
     return std::mt19937(state);
   }
 
-  // Of 0..n-1; n is 1 or more.
+  // A number of 0..n-1; n is 1 or more.
   std::uint32_t below(std::uint32_t n) {
     const int bits = std::bit_width(n);
     std::uint32_t number = drawn(bits);
@@ -74,7 +74,7 @@ class PythonRandom {
 
  private:
   static constexpr std::size_t kWords = std::mt19937::state_size;
-  // What std::mt19937 takes as a seed sequence: the words themselves.
+  // A seed sequence for std::mt19937: the state's words themselves.
   struct State {
     using result_type = std::uint32_t;
     std::array<std::uint32_t, kWords> words;
@@ -86,7 +86,7 @@ class PythonRandom {
 
   std::uint32_t drawn(int bits) { return static_cast<std::uint32_t>((*twister_)()) >> (32 - bits); }
 
-  // sample() takes from a list up to this length, and above it draws again what it has.
+  // Up to this `n`, sample() draws from a shrinking list; above it, it draws again on a repeat.
   static std::uint32_t largest_pool(std::uint32_t count) {
     std::uint32_t largest = 21;
     if (count > 5)

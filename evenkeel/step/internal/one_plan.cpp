@@ -20,7 +20,7 @@ bool OnePlan::keeps() const {
   return options_.with_backward && (recompute == Recompute::none || recompute == Recompute::automatic);
 }
 
-// Workspaces are the same on all ranks: what the one with the least to spare can have.
+// All ranks get the same workspaces: what the rank with the least spare bytes can have.
 void OnePlan::read(const StepInputs& in) {
   memories_ = in.memories;
   std::int64_t spare = std::numeric_limits<std::int64_t>::max();
@@ -33,8 +33,9 @@ void OnePlan::read(const StepInputs& in) {
   loads_.read(in.table, in.homes, tokens_, in.top_k);
 }
 
-// Into chunks as the rule says (equal parts, or MemFine's tuning), or, where one of its parts does not fit
-// and under `exact`, as long as they fit (chunk_planner.h). False if nothing fits.
+// Cuts the step by the rule: into equal parts, their number fixed or by MemFine's tuning. Under `exact`, or
+// where an equal part does not fit, each chunk is as long as it fits (chunk_planner.h). False if nothing
+// fits.
 bool OnePlan::cut(ChunkUse use, std::vector<Chunk>& chunks) {
   chunks.clear();
   return cut_by_rule(use, chunks) || cut_into_chunks(limits(use), loads_, 0, options_.units, chunks);
@@ -60,8 +61,8 @@ bool OnePlan::cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks) {
   return true;
 }
 
-// How many chunks the rule asks for, fit or not; 1 under `exact`. Eq. 8 and 9 of MemFine, with what a
-// received row takes on the rank with the most of them.
+// How many chunks the rule asks for, whether or not they fit; 1 under `exact`. `mact` applies Eq. 8 and 9 of
+// MemFine to each rank, with the rank's own bytes for a received row, and takes the largest number.
 std::int64_t OnePlan::count_by_rule(ChunkUse use) const {
   const ChunkRule& rule = options_.memory.rule;
   if (cuts_exactly()) return 1;
@@ -80,7 +81,7 @@ std::int64_t OnePlan::count_by_rule(ChunkUse use) const {
   return std::min(count, options_.units);
 }
 
-// Of the blocks that a chunk touches; no less than the chunk's.
+// The load of all blocks that a chunk touches: an upper bound for the chunk.
 ChunkLoad OnePlan::covering_load(RankId rank, const Chunk& chunk) const {
   const auto begin = static_cast<int>(chunk.begin / block_units());
   const auto end = static_cast<int>((chunk.end + block_units() - 1) / block_units());
@@ -108,7 +109,7 @@ void OnePlan::find_kept_whole() {
   time(StepPass::forward, best_);
 }
 
-// Chunks that pass have so large a part of the memory, and what is kept has the rest.
+// Gives chunks that are not kept 1 / `part` of the memory, and kept chunks the rest.
 void OnePlan::find_chunks(std::int64_t part, bool keep_all, double rest) {
   limits_.clear();
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
@@ -127,7 +128,7 @@ void OnePlan::weigh_tried(double rest) {
   if (best_.chunks.empty() || tried_.seconds_with(rest) < best_.seconds_with(rest)) std::swap(best_, tried_);
 }
 
-// The longest prefix that is kept as one chunk, with at most so many chunks behind it.
+// Finds the longest prefix that can be kept as one chunk with at most `most_behind` chunks behind it.
 void OnePlan::find_kept_prefix(std::int64_t most_behind, double rest) {
   int kept = 0, too_many = loads_.num_blocks();
   while (too_many - kept > 1) {
@@ -137,8 +138,8 @@ void OnePlan::find_kept_prefix(std::int64_t most_behind, double rest) {
   if (kept > 0 && keeps_prefix(kept, most_behind)) weigh_tried(rest);
 }
 
-// Makes such chunks, if they fit. The limits of can_keep_next() are those of a chunk of nothing: cut_behind()
-// looks at what is behind.
+// Makes such chunks, if they fit. can_keep_next() gets the limits of an empty chunk behind the prefix;
+// cut_behind() checks the real ones.
 bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
   tried_.chunks.assign(1, {0, blocks * block_units(), true});
   kept_.assign(memories_.size(), 0);
@@ -150,7 +151,7 @@ bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
   return cut_behind(blocks) && std::ssize(tried_.chunks) - 1 <= most_behind;
 }
 
-// Whether every rank can keep the whole step as one chunk, and have its backward pass at once.
+// Whether every rank can keep the whole step as one chunk and run its backward pass in one piece.
 bool OnePlan::fits_whole() const {
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const RankMemory& memory = memories_[rank.offset()];
@@ -163,14 +164,15 @@ bool OnePlan::fits_whole() const {
   return true;
 }
 
-// Whether weights, in backward their gradients, find memory on their way.
+// Whether borrowed weights, or in backward their gradients, fit in memory while they travel.
 bool OnePlan::weights_can_travel(ChunkUse use) const {
   for (RankId rank : indices<RankId>(loads_.num_ranks()))
     if (model_.travelling(use, foreign(rank)) > memories_[rank.offset()].gap) return false;
   return true;
 }
 
-// Keeps the first chunks, as long as those behind them have their memory, and so has their own backward.
+// Keeps the first chunks, as many as leave enough memory for the chunks behind them and for their own
+// backward.
 void OnePlan::keep_what_fits() {
   kept_.assign(memories_.size(), 0);
   for (Chunk& chunk : tried_.chunks) {
@@ -181,8 +183,8 @@ void OnePlan::keep_what_fits() {
   }
 }
 
-// Whether the chunk can be kept behind those that are, beside other steps and a chunk that has its limit;
-// they hold kept_, with it kept_with_.
+// Whether the chunk can be kept after those already kept, beside other steps and a later chunk at its limit.
+// Kept chunks hold kept_ bytes; with this chunk, kept_with_.
 bool OnePlan::can_keep_next(const Chunk& chunk) {
   kept_with_ = kept_;
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
@@ -200,8 +202,8 @@ bool OnePlan::can_keep_next(const Chunk& chunk) {
   return true;
 }
 
-// The chunks behind those that are kept have all the memory that these leave. False if they fit no more, cut
-// in other places.
+// Cuts the chunks behind the kept ones again, into all the memory that the kept ones leave. False if they no
+// longer fit.
 bool OnePlan::lengthen_the_rest() {
   std::vector<Chunk>& chunks = tried_.chunks;
   const auto rest = std::ranges::find(chunks, false, &Chunk::kept);
@@ -211,14 +213,15 @@ bool OnePlan::lengthen_the_rest() {
   return cut_behind(block);
 }
 
-// Cuts what begins at the block into the memory that kept_ leaves.
+// Cuts the step from `block` on into the memory that kept_ leaves.
 bool OnePlan::cut_behind(int block) {
   for (std::size_t rank = 0; rank < memories_.size(); ++rank)
     limits_[rank] = memories_[rank].gap - kept_[rank];
   return cut_into_chunks(limits(ChunkUse::forward), loads_, block, options_.units, tried_.chunks);
 }
 
-// The part that is not kept takes its share of what the backward pass of the whole step would.
+// Sets way.seconds and way.left. Backward of the part that is not kept (`left`) is added later, as its share
+// of the whole step's backward.
 void OnePlan::time(StepPass pass, Way& way) const {
   way.seconds = seconds(pass).of_all(way.chunks);
   way.left = 0;
@@ -251,15 +254,15 @@ void OnePlan::find_runs() {
   if (options_.with_backward) best_.seconds += seconds(StepPass::backward).of_all(best_.chunks);
 }
 
-// Chunks of which nothing was kept have all the memory. False if a gradient that comes home may find no
-// memory.
+// In backward, chunks that were not kept may use all the memory. False if gradients may not fit on their way
+// home.
 bool OnePlan::set_backward_limits() {
   limits_.clear();
   for (const RankMemory& memory : memories_) limits_.push_back(memory.gap);
   return weights_can_travel(ChunkUse::recompute);
 }
 
-// The whole step is taken to have about as many chunks as it would be cut into.
+// Assumes about as many chunks as the whole step would be cut into.
 double OnePlan::rest() {
   if (!options_.with_backward) return 0;
   if (!set_backward_limits()) return std::numeric_limits<double>::infinity();

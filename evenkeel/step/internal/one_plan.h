@@ -1,8 +1,8 @@
-// The ways to carry out a step under one plan, and the fastest of them.
+// The candidates for running a step under one plan, and the fastest of them.
 //
-// Ways   The whole step kept in one chunk; chunks as long as they fit into all the memory, half of it, a
-//        quarter, the first of them kept as far as the rest of the memory goes; a kept prefix as long as it
-//        leaves the memory for what is behind it.
+// Kinds  The whole step kept as one chunk. Chunks as long as they fit into all, half or a quarter of the
+//        memory, the first of them kept while the rest of the memory lasts. One kept chunk at the beginning,
+//        as long as it leaves enough memory for the chunks behind it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace evenkeel::internal {
 
-// Without chunks, nothing fits.
+// A candidate; nothing fits if it has no chunks.
 struct Way {
   std::vector<Chunk> chunks;
   double seconds = 0;  // without the backward pass of what is not kept
   double left = 0;     // the part of the step that is not kept
 
-  // Where backward of the whole step would take `rest`, were nothing kept.
+  // All seconds, if backward of the whole step would take `rest` with nothing kept.
   double seconds_with(double rest) const { return left > 0 ? seconds + left * rest : seconds; }
 };
 
@@ -30,27 +30,27 @@ class OnePlan {
   OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks);
 
   void read(const StepInputs& in);
-  // Answers are of this plan from now on.
+  // Candidates are for this plan from now on.
   void follow(const StepPlan& plan, const LayerPlacement& homes) {
     loads_.follow(plan);
     foreign_.read(plan, homes);
   }
-  // Answers are of plain EP from now on, each expert having one home.
+  // Candidates are for plain EP from now on; every expert must have one home.
   void stay_home(const Counts& counts) {
     loads_.stay_home(counts);
     foreign_.clear();
   }
 
-  // These replace best(). Other ways forward are looked for where the whole step cannot be kept; `keep_all`
-  // allows only those that keep all for backward.
+  // These replace best(). find_forward() tries the candidates that do not keep the whole step as one chunk;
+  // with `keep_all`, only those that still keep everything for backward.
   void find_kept_whole();
   void find_forward(bool keep_all, double rest);
   void find_backward();
-  // Chunks of whole blocks, alike in both passes, for an executor that plans chunks.
+  // Chunks of whole blocks, the same in both passes, for an executor that plans chunks.
   void find_runs();
-  // About the seconds of the backward pass, were nothing kept.
+  // Estimates the seconds of the backward pass with nothing kept.
   double rest();
-  // Predicts the seconds of a way's chunks; in backward these are what was not kept.
+  // Predicts the seconds of a candidate's chunks; in backward these are the chunks that were not kept.
   void time(StepPass pass, Way& way) const;
 
   Way& best() { return best_; }

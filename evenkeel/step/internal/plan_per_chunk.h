@@ -1,5 +1,5 @@
-// Chunks that are planned one by one, each as a step of its own: weights travel again for each, and what
-// moves suits each chunk's routing.
+// Plans each chunk as a step of its own: weights travel again for each chunk, and moves suit each chunk's
+// routing.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace evenkeel::internal {
 
 class PlanPerChunk {
  public:
-  // All must outlive this.
+  // `model` and `options` must outlive this.
   PlanPerChunk(const ByteModel& model, const DecisionOptions& options, int num_ranks);
 
-  // One run of blocks. O(the planner + P^2 + E).
+  // Plans one run of blocks as a chunk. O(the planner + P^2 + E).
   PlannedChunks plan(const StepInputs& in, int begin, int end, bool kept) {
     return plan(*in.planner, in, begin, end, kept);
   }
-  // The same with nothing moved.
+  // As plan(), with nothing moved.
   PlannedChunks stay(const StepInputs& in, int begin, int end) {
     return plan(plain_planner_, in, begin, end, false);
   }
@@ -30,7 +30,7 @@ class PlanPerChunk {
   const ByteModel& model_;
   const DecisionOptions& options_;
   Ep plain_planner_;
-  std::vector<std::int32_t> numbers_;  // of the run as one block
+  std::vector<std::int32_t> numbers_;  // the run's table, as one block
   std::vector<std::int64_t> tokens_;   // by rank
   Counts counts_;
   StepPlan plan_;

@@ -1,9 +1,10 @@
 // ExcessMatcher (balance/internal/excess_matcher.h) on lanes: the same moves in the same order.
 //
-// Method  Plain steps are taken in registers. For any other, each scan over ranks, slots or moves is one
-//         search over lanes; it is found first and carried out then, in one place, so that the loop is small.
-// Cost    A step that is not plain takes about twenty accesses of shared memory one after the other,
-//         whatever P up to 64.
+// Method  Plain steps are taken in registers. For any other step, each scan over ranks, slots or moves is one
+//         search over lanes. A step is first found and then carried out in one place, so that the loop is
+//         small.
+// Cost    A step that is not plain takes about twenty accesses of shared memory one after the other, for any
+//         P up to 64.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class ExcessMatcher {
  public:
   EVENKEEL_HOST_DEVICE explicit ExcessMatcher(MatchState<Lanes>& state) : all_(state) {}
 
-  // Moves pieces until no rank has a positive balance; false where it got stuck. `spare` is the sum of what
-  // ranks have below their targets, less what they have above.
+  // Moves pieces until no rank has a positive balance; false where it got stuck. `spare` is the sum of all
+  // spare capacity, less the sum of all excess.
   EVENKEEL_HOST_DEVICE bool settle(std::int64_t spare) {
     settle_equal_pairs(spare);
     while (true) {
@@ -89,7 +90,7 @@ class ExcessMatcher {
     }
   }
 
-  // A small balance is closed by a large piece of its own rank, whoever it is that it takes over.
+  // A rank with a small balance needs a large piece of its own to take over the balance of any other rank.
   EVENKEEL_HOST_DEVICE bool has_large_piece(int r) const {
     return all_.any_slot(r, [&](int s) { return all_.rest[s] >= all_.small; });
   }

@@ -10,7 +10,8 @@
 
 namespace evenkeel::cuda {
 
-// order[i] is the i-th of the experts. `load` is ready for all lanes; `before` has a place for each expert.
+// Fills order[i] with the i-th expert. `load` must be visible to all lanes; `before` is scratch, an item for
+// each expert.
 template <class Team>
 EVENKEEL_HOST_DEVICE void order_experts(const Team& team, int experts, const Array& load, const Array& before,
                                         const Array& order) {

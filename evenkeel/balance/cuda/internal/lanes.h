@@ -1,10 +1,10 @@
-// How a planner's work is shared out: over all lanes of its team, over warps, and, for the greedy part,
-// searches over the lanes of one warp, which end in two or three of its instructions.
+// Divides a planner's work: over all lanes of its team or over warps. The greedy part searches over the lanes
+// of one warp, and each search ends in two or three warp instructions.
 //
-// Contract  In searches control flow is the same on all lanes, and so is every value but those inside the
-//           functions that are handed over. once() and for_each() begin and end with a sync().
-// Rolled    Loops here are not unrolled: most run once or twice, each is inlined wherever it is used, and
-//           code that runs once costs most where it is fetched.
+// Contract  In searches, control flow and all values are the same on all lanes, except inside the functions
+//           that are passed in. once() and for_each() begin and end with a sync().
+// Rolled    Loops here are not unrolled. Most run once or twice, and each is inlined wherever it is used;
+//           code that runs once costs most when it is fetched.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,18 @@
 
 namespace evenkeel::cuda {
 
-// A key that is no candidate's.
+// The key of an item that is no candidate.
 inline constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
 
-// f(0), ..., f(n - 1), over all lanes of a team.
+// Calls f(0), ..., f(n - 1), divided over all lanes of a team.
 template <class Team, class F>
 EVENKEEL_HOST_DEVICE void share_out(const Team& team, int n, const F& f) {
   EVENKEEL_NO_UNROLL
   for (int i = team.rank(); i < n; i += team.size()) f(i);
 }
 
-// f(i, first, step) for every i below n: each i is several lanes', which take first, first + step, ... each.
+// Calls f(i, first, step) for every i below n. Several lanes share each i; each of them takes first, first +
+// step, ...
 template <class Team, class F>
 EVENKEEL_HOST_DEVICE void share_out_in_parts(const Team& team, int n, const F& f) {
   if (n <= 0) return;
@@ -36,7 +37,7 @@ EVENKEEL_HOST_DEVICE void share_out_in_parts(const Team& team, int n, const F& f
 template <class Team>
 class Lanes {
  public:
-  // `at` is -1 where no key is a candidate's.
+  // `at` is -1 if there is no candidate.
   struct Found {
     int at;
     std::int32_t key;
@@ -66,7 +67,7 @@ class Lanes {
     Found own{kNoKey, kNoKey};
     share_out(team_, n, [&](int i) { take_lesser(own, i, key(i)); });
     const std::int32_t smallest = team_.min(own.key);
-    // Where a lane has one key, of its own number, a vote takes less than a reduction.
+    // If each lane has at most one key, a vote is cheaper than a reduction.
     if (n <= team_.size()) return {team_.first_lane(own.key == smallest && smallest != kNoKey), smallest};
     return {first_with(smallest, own), smallest};
   }
@@ -98,13 +99,13 @@ class Lanes {
     return -1;
   }
 
-  // The first lane that says so; -1 for none.
+  // The first lane with `says_so`; -1 for none.
   EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const { return team_.first_lane(says_so); }
-  // Of the lanes' values.
+  // The least and the largest of the lanes' values.
   EVENKEEL_HOST_DEVICE std::int32_t min_of(std::int32_t own) const { return team_.min(own); }
   EVENKEEL_HOST_DEVICE std::int32_t max_of(std::int32_t own) const { return team_.max(own); }
 
-  // The largest of n values; of none, the smallest number there is.
+  // The largest of n values; -kNoKey if there are none.
   template <class Value>
   EVENKEEL_HOST_DEVICE std::int32_t max(int n, const Value& value) const {
     std::int32_t own = -kNoKey;
@@ -139,13 +140,13 @@ class Lanes {
   Team team_{};
 };
 
-// The fewest lanes that a kind of them can be.
+// The fewest lanes that this type can have.
 template <class Lanes>
 inline constexpr int kLeastLanes = 32;
 template <>
 inline constexpr int kLeastLanes<Lanes<HostTeam>> = 1;
 
-// Lanes for work that every warp of a team does on its own: all warps get the same result, without a barrier.
+// Lanes for work that every warp of a team repeats: all warps get the same result, without a barrier.
 EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) {
   return {};
 }
@@ -154,15 +155,15 @@ struct Idle {
   EVENKEEL_HOST_DEVICE void operator()(int, int) const {}
 };
 
-// Hands the greedy part of a block's work to its first warp. The others wait; or meanwhile they do
-// aside(first, step), which is all of something taken by steps.
+// Runs f, the greedy part of a block's work, on its first warp. The other threads wait, or meanwhile run
+// aside(first, step), which takes every step-th item from `first` on.
 template <class F, class Aside = Idle>
 EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f, const Aside& aside = {}) {
   f(Lanes<HostTeam>());
   aside(0, 1);
 }
 
-// f(lanes, i) for every i below n, each by one warp.
+// Calls f(lanes, i) for every i below n, each on one warp.
 template <class F>
 EVENKEEL_HOST_DEVICE void share_out_by_warp(const HostTeam&, int n, const F& f) {
   for (int i = 0; i < n; ++i) f(Lanes<HostTeam>(), i);

@@ -1,9 +1,9 @@
 // Least-loaded assignment (balance/least_loaded.h) on lanes.
 //
-// Method  What a rank has been given and what of its home work is still to come is one sum, which
-//         changes only when work leaves home. So an expert whose home is within capacity stays whole,
-//         whatever its turn, and the lanes look for the next one whose home is not: the loop runs over
-//         experts that spill.
+// Method  A rank's load is one sum: the work given so far and the home work still to come. It changes only
+//         when work leaves home. So an expert whose home is within capacity stays whole whenever its turn
+//         comes, and the lanes search for the next expert whose home is above capacity: the loop runs only
+//         over experts that spill.
 // Cost    O((E / lanes + spilled pieces) P / lanes).
 #pragma once
 
@@ -16,8 +16,8 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LeastLoaded {
  public:
-  // buffers.committed holds base loads and home loads; buffers.kept the shares of slots, which become what
-  // stays.
+  // On entry buffers.committed holds base loads and home loads, and buffers.kept the shares of slots. kept
+  // becomes what stays.
   EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t capacity,
                                    std::int32_t min_segment)
       : lanes_(lanes),
@@ -56,7 +56,8 @@ class LeastLoaded {
     const int home = homes_.slot_rank[slot];
     const std::int32_t share = buffers_.kept[slot];
     const std::int32_t at_home = capacity_ - (buffers_.committed[home] - share);
-    const std::int32_t kept = at_home < 0 ? 0 : at_home;  // below the share, since the home is over
+    // Below the share, because the home is above capacity.
+    const std::int32_t kept = at_home < 0 ? 0 : at_home;
     lanes_.once([&] {
       buffers_.kept[slot] = kept;
       buffers_.committed[home] -= share - kept;

@@ -1,5 +1,4 @@
-// Level (balance/level.h) on lanes: the target, its search, and the matching behind it.
-//
+// Level (balance/level.h) on lanes: the target, the search for it, and the matching for each target tried.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +11,14 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class Level {
  public:
-  // buffers.share, buffers.least and buffers.home_load are filled; home loads add up to `all_work`.
+  // buffers.share, buffers.least and buffers.home_load must be filled; home loads add up to `all_work`.
   EVENKEEL_HOST_DEVICE Level(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t all_work,
                              std::int32_t min_segment)
       : lanes_(lanes), buffers_(buffers), all_work_(all_work), min_segment_(min_segment) {}
 
-  // The best matching's moves go to buffers.best; returns its worst rank.
+  // Fills buffers.best with the best matching's moves; returns its worst rank load.
   EVENKEEL_HOST_DEVICE std::int32_t search_worst(std::int32_t ideal) {
-    // With no move at all.
+    // The worst rank without any move.
     std::int32_t best = lanes_.max(ranks(), [&](int r) { return buffers_.home_load[r]; });
     buffers_.best.count = 0;
     std::int32_t failed = ideal;

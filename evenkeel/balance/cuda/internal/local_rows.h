@@ -1,9 +1,8 @@
 // Which expert of a rank a move takes (balance/internal/local_rows.h), on lanes.
 //
-// Method  Moves change nothing for those of other senders, where experts have one home each, so that a warp
-//         takes a sender, and looks at no move of another, whose slot may be changing. Each of its lanes
-//         looks whether another slot gives enough for one move; for a move that has such slots, they are
-//         compared by all lanes.
+// Method  Where experts have one home each, moves of different senders do not affect each other. So each warp
+//         takes one sender and looks at no move of another, whose slot may be changing. Each lane checks for
+//         one move whether another slot gives enough. For a move that has such slots, all lanes compare them.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LocalRows {
  public:
-  // `counts` [P][E]; buffers.rest is what stays of each slot beside buffers.best. `senders` are those of its
-  // moves, and `own` the one whose moves are taken, or -1: all.
+  // `counts` [P][E]; buffers.rest is what stays of each slot beside the moves in buffers.best. `senders` are
+  // the senders of these moves. Only moves of the sender `own` are taken; -1: all.
   EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerBuffers& buffers, const std::int32_t* counts,
                                  const Array& senders, int own)
       : lanes_(lanes),
@@ -27,7 +26,7 @@ class LocalRows {
         senders_(senders),
         own_(own) {}
 
-  // The moves in their order.
+  // Improves the moves in their order.
   EVENKEEL_HOST_DEVICE void improve() {
     EVENKEEL_NO_UNROLL
     for (int begin = 0; begin < moves_.count; begin += lanes_.size()) {
@@ -44,10 +43,10 @@ class LocalRows {
  private:
   EVENKEEL_HOST_DEVICE bool is_taken(int move) const { return own_ < 0 || senders_[move] == own_; }
 
-  // Whether the slot could give so many in the move's place.
+  // Whether the slot could give the amount instead of `given_by`.
   EVENKEEL_HOST_DEVICE bool could_give(int slot, int given_by, std::int32_t amount) const {
     const std::int32_t rest = buffers_.rest[slot],
-                       fewest = buffers_.least[slot];  // both on their way at once
+                       fewest = buffers_.least[slot];  // both loads in flight at once
     return slot != given_by && rest >= amount && amount >= fewest;
   }
   // On one lane.
@@ -61,7 +60,7 @@ class LocalRows {
     return has;
   }
 
-  // By all lanes; false where no slot is better.
+  // On all lanes; false if no slot is better.
   EVENKEEL_HOST_DEVICE bool improve_one(int move) {
     const int slot = moves_.slot[move], to = moves_.to[move];
     const std::int32_t amount = moves_.amount[move];
@@ -75,7 +74,8 @@ class LocalRows {
     return true;
   }
 
-  // The first that gains most of those that are not on the rank already; -1 where none gains anything.
+  // The first of the slots that gain most and whose expert is not on the rank already; -1 if none gains
+  // anything.
   EVENKEEL_HOST_DEVICE int better_slot(int slot, int to, std::int32_t amount) const {
     const int home = homes_.slot_rank[slot], begin = homes_.slot_begin[home];
     const int slots = homes_.slot_begin[home + 1] - begin;
@@ -103,7 +103,7 @@ class LocalRows {
     return kept(slot, home, buffers_.rest[slot] + direction * amount) -
            kept(slot, home, buffers_.rest[slot]) - direction * kept(slot, to, amount);
   }
-  // No move of another sender is of an expert with its one home here.
+  // Moves of other senders need no check: an expert with one home moves from that home only.
   EVENKEEL_HOST_DEVICE bool is_on(int slot, int rank) const {
     const int expert = homes_.slot_expert[slot];
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)

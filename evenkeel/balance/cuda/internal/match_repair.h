@@ -1,5 +1,5 @@
 // Repair of a matching (balance/internal/excess_matcher.h) on lanes: settles differences too small for a
-// piece of their own. It changes the amount of an existing transfer, leads a transfer through another rank,
+// piece of their own. It changes the amount of an existing transfer, routes a transfer through another rank,
 // or swaps.
 #pragma once
 
@@ -30,7 +30,7 @@ class MatchRepair {
  private:
   using Flow = typename MatchState<Lanes>::Flow;
 
-  // Flows in their order.
+  // Up to three flows, in their order.
   struct Remedy {
     Flow first{}, second{}, third{};
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return static_cast<bool>(first); }
@@ -81,7 +81,7 @@ class MatchRepair {
     return {Flow{slot, to, -back}, Flow{all_.slot_for(from, all_.small, slot), to, all_.small}};
   }
 
-  // A transfer led through another rank, when `amount` more leaves `from` for `to`.
+  // A transfer routed through another rank, so that `amount` more goes from `from` to `to`.
   struct Detour {
     int through;
     std::int32_t in, out;
@@ -106,8 +106,8 @@ class MatchRepair {
     return way.in >= all_.least[slot] && way.in - moves_.amount[m] <= all_.rest[slot] &&
            all_.has_slot(way.through, way.out);
   }
-  // The rank that it leads through is not the sender, so that its slots are the same before and after the
-  // first two flows.
+  // The rank in between is not the sender, so that its slots are the same before and after the first two
+  // flows.
   EVENKEEL_HOST_DEVICE Remedy detour_by(int from, int to, std::int32_t amount) const {
     const int m =
         all_.lanes

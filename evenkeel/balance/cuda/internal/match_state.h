@@ -1,8 +1,8 @@
 // State of a matching (balance/internal/match_state.h) on lanes: the balances that ranks still have to
 // settle, the assignments left on slots, and the flow that changes both.
 //
-// Method  A rank whose balance is 0 is closed: it takes part in nothing, so that no list of open ranks is
-//         kept. A scan within a scan runs on its lane alone.
+// Method  A rank whose balance is 0 takes no further part, so that no list of open ranks is needed. A scan
+//         within a scan runs on one lane.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class MatchState {
  public:
-  // So much of a slot's share to a rank, of which that rank's balance and the sender's change; none without
-  // a slot.
+  // Moves `amount` of a slot's share to a rank, which changes the balances of that rank and of the sender.
+  // Empty without a slot.
   struct Flow {
     int slot = -1;
     int to = -1;
     std::int32_t amount = 0;
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return slot >= 0; }
   };
-  // So much from rank to rank; none without a sender.
+  // An amount to move from rank to rank. Empty without a sender.
   struct Pair {
     int from = -1;
     int to = -1;
@@ -30,8 +30,8 @@ class MatchState {
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return from >= 0; }
   };
 
-  // buffers.committed are the balances, above 0 an excess, below it spare capacity; buffers.rest is what of a
-  // slot's share has not moved. Both are the caller's to fill.
+  // The caller fills buffers.committed with the balances, above 0 an excess, below 0 spare capacity; and
+  // buffers.rest with what of each slot's share has not moved.
   EVENKEEL_HOST_DEVICE MatchState(const Lanes& searching, PlannerBuffers& buffers, std::int32_t min_segment)
       : lanes(searching),
         homes(buffers.homes),
@@ -51,14 +51,14 @@ class MatchState {
   }
 
   EVENKEEL_HOST_DEVICE bool gives(int slot, std::int32_t amount) const {
-    const std::int32_t left = rest[slot], fewest = least[slot];  // both on their way at once
+    const std::int32_t left = rest[slot], fewest = least[slot];  // both loads in flight at once
     return left >= amount && amount >= fewest;
   }
   // On one lane.
   EVENKEEL_HOST_DEVICE bool has_slot(int from, std::int32_t amount, int except = -1) const {
     return any_slot(from, [&](int s) { return s != except && gives(s, amount); });
   }
-  // On one lane. To the end: what slots are asked for is on its way at once.
+  // On one lane. Never stops early, so that all loads of the predicate are in flight at once.
   template <class Predicate>
   EVENKEEL_HOST_DEVICE bool any_slot(int rank, const Predicate& holds) const {
     const int end = homes.slot_begin[rank + 1];
@@ -74,7 +74,7 @@ class MatchState {
     const int at = lanes.best(homes.slot_begin[from + 1] - begin, [&](int i) { return key(begin + i); }).at;
     return at < 0 ? -1 : begin + at;
   }
-  // The tightest slot of a rank that gives so many; -1 for none.
+  // The slot of a rank that can give `amount` and has the least left; -1 for none.
   EVENKEEL_HOST_DEVICE int slot_for(int from, std::int32_t amount, int except = -1) const {
     return best_slot(from, [&](int s) {
       const std::int32_t left = rest[s], fewest = least[s];
@@ -113,10 +113,10 @@ class MatchState {
   const Array least;
   const Array marks;
   MoveList& moves;
-  // Amounts below are small, and at least 1.
+  // Amounts below this are small. At least 1.
   const std::int32_t small;
-  // A flow that closes a balance is the last between its ranks until the repair: moves are searched for
-  // one that a flow repeats only from the first flow on that closed none.
+  // Once a flow makes a balance 0, nothing more flows between its two ranks until the repair. So a flow looks
+  // for an earlier move of the same slot and rank only after some flow has left both balances other than 0.
   bool may_repeat = false;
 
  private:

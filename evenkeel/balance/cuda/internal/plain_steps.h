@@ -1,9 +1,9 @@
-// The steps of a matching while no balance is small and one slot gives all that closes a balance: the
-// largest excess to the largest spare capacity by the tightest slot. Mostly these are all its steps.
+// The plain steps of a matching. While no balance is small and a single slot can close a balance, the largest
+// excess goes to the largest spare capacity from the tightest slot. Usually all steps are plain.
 //
-// Method  A lane keeps the balances of its ranks in registers, and alone reads and writes the rests of its
-//         slots: those whose places within their rank it is asked about. Lanes wait for one another only in
-//         reductions, and hand on what they have to the others once, at the end.
+// Method  A lane keeps the balances of its ranks in registers. Slots are divided over lanes by their place
+//         within their rank, and only its lane reads and writes the rest of a slot. Lanes wait for one
+//         another only in reductions, and publish their balances once, at the end.
 // Cost    Two reductions, two votes and two reads of shared memory a step, one after the other.
 #pragma once
 
@@ -18,9 +18,9 @@ class PlainSteps {
  public:
   EVENKEEL_HOST_DEVICE explicit PlainSteps(MatchState<Lanes>& state) : all_(state) {}
 
-  // As many as there are; whether no rank has a positive balance then.
+  // Takes all plain steps there are. True if no rank has a positive balance afterwards.
   EVENKEEL_HOST_DEVICE bool take() {
-    // Each closes a balance, so that none repeats another.
+    // Each plain step closes a balance, so that none repeats another.
     if (all_.may_repeat || all_.ranks() > kMostRanks) return false;
     for_own([&](int i, int r) { balance_[i] = r < all_.ranks() ? all_.balance[r] : 0; });
     const bool settled = take_in_registers();
@@ -35,7 +35,7 @@ class PlainSteps {
   static constexpr int kMostRanks = 64;
   static constexpr int kOwn = kMostRanks / kLeastLanes<Lanes>;
 
-  // f(i, rank) for each of the lane's own.
+  // Calls f(i, rank) for each of the lane's own ranks.
   template <class F>
   EVENKEEL_HOST_DEVICE void for_own(const F& f) const {
     EVENKEEL_UNROLL_BY(2)
@@ -54,7 +54,7 @@ class PlainSteps {
         sees_small = sees_small || all_.is_small(balance);
       });
       const std::int32_t most = all_.lanes.max_of(own_most), least = all_.lanes.min_of(own_least);
-      // Votes are all under way before one is waited for.
+      // All votes are issued before the first result is used.
       const int from = first_with(most), to = first_with(least), small = all_.lanes.first_lane(sees_small);
       if (most <= 0) return true;
       const std::int32_t amount = all_.lesser(most, -least);
@@ -67,7 +67,7 @@ class PlainSteps {
     }
   }
 
-  // There is one.
+  // The first rank with this balance; there must be one.
   EVENKEEL_HOST_DEVICE int first_with(std::int32_t balance) const {
     int first = 0;
     EVENKEEL_UNROLL_BY(2)
@@ -78,7 +78,7 @@ class PlainSteps {
     return first;
   }
 
-  // By the first of the tightest slots, on its lane; false where none gives so many.
+  // Moves from the first of the tightest slots, on that slot's lane; false if no slot can give `amount`.
   EVENKEEL_HOST_DEVICE bool move(int from, int to, std::int32_t amount) {
     const int begin = all_.homes.slot_begin[from], end = all_.homes.slot_begin[from + 1];
     int slot = kNoKey;

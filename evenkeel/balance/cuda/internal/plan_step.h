@@ -1,8 +1,8 @@
-// A step planned by one team: from the counts of all ranks to the step plan, with the integers of the
-// planners of balance/ (ep, least_loaded, level).
+// Plans a step by one team, from the counts of all ranks to the step plan. The plan is identical to that of
+// the CPU planners in balance/ (ep, least_loaded, level).
 //
-// Method  What goes over experts, slots or moves is shared out over the team; the greedy decisions,
-//         each of which needs the one before, are made by its leading lanes.
+// Method  Loops over experts, slots or moves are divided over the team. Greedy decisions, each of which needs
+//         the one before, are made by its leading lanes.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class StepPlanning {
                          buffers_.homes.slot_copy[slot]);
   }
 
-  // Level's free moves change shares.
+  // Restores even shares, because level's free moves change them.
   EVENKEEL_HOST_DEVICE Draft all_at_home() {
     team_.sync();
     if (!buffers_.homes.has_single_homes())
@@ -87,7 +87,7 @@ class StepPlanning {
     return spread_least_loaded(rules_.capacity_factor_thousandths);
   }
 
-  // buffers.kept gets even shares, buffers.committed what ranks have with them.
+  // Fills buffers.kept with even shares, and buffers.committed with the loads of ranks under them.
   EVENKEEL_HOST_DEVICE void begin_at_home() {
     team_.sync();
     share_out(team_, buffers_.homes.num_ranks, [&](int r) { buffers_.committed[r] = buffers_.base[r]; });
@@ -100,7 +100,7 @@ class StepPlanning {
     buffers_.moves.count = 0;
   }
 
-  // Into buffers.kept, buffers.moves and buffers.committed.
+  // Fills buffers.kept, buffers.moves and buffers.committed.
   EVENKEEL_HOST_DEVICE Draft spread_least_loaded(std::int64_t factor_thousandths) {
     const std::int64_t exact =
         factor_thousandths * all_work_ / (std::int64_t{1000} * buffers_.homes.num_ranks);
@@ -116,7 +116,7 @@ class StepPlanning {
     return {buffers_.kept, buffers_.moves, GivingOrder::by_copy, buffers_.best};
   }
 
-  // The load of an expert with copies is what its first copy has.
+  // An expert with copies is ordered by the load of its first copy.
   EVENKEEL_HOST_DEVICE void order_by_load() {
     share_out(team_, buffers_.homes.num_experts, [&](int e) {
       buffers_.first_scratch[e] = share_of_copy(buffers_.load[e], buffers_.homes.copies_of(e), 0);
@@ -135,13 +135,14 @@ class StepPlanning {
     const std::int32_t worst = settle(ideal);
     if (worst != ideal && least_loaded_is_lower(worst))
       return {buffers_.kept, buffers_.moves, GivingOrder::by_copy, buffers_.best};
-    // Where `worst` is `ideal`, `ideal` was settled last, and buffers_.rest holds what that left on slots.
+    // If `worst` is `ideal`, that target was settled last, and buffers.rest holds what it left on slots.
     if (worst != ideal) leave_rest();
     take_local_rows();
     return {buffers_.rest, buffers_.best, GivingOrder::copies_first, buffers_.moves};
   }
 
-  // Into buffers.best; returns its worst rank. Meanwhile counts are summed for what comes next.
+  // Fills buffers.best; returns its worst rank load. Meanwhile the other threads sum the counts for
+  // take_local_rows().
   EVENKEEL_HOST_DEVICE std::int32_t settle(std::int32_t ideal) {
     const auto search = [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
@@ -163,7 +164,7 @@ class StepPlanning {
     return buffers_.verdict[1];
   }
 
-  // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
+  // Least-loaded's last piece of an expert may be below min_segment, so its worst rank can be lower.
   EVENKEEL_HOST_DEVICE bool least_loaded_is_lower(std::int32_t worst) {
     if (too_few())
       begin_at_home();
@@ -172,7 +173,7 @@ class StepPlanning {
     return lanes().max(buffers_.homes.num_ranks, [&](int r) { return buffers_.committed[r]; }) < worst;
   }
 
-  // buffers.rest gets what stays beside buffers.best.
+  // Fills buffers.rest with what stays on slots beside buffers.best.
   EVENKEEL_HOST_DEVICE void leave_rest() {
     const MoveList& moves = buffers_.best;
     share_out(team_, buffers_.homes.num_slots, [&](int s) { buffers_.rest[s] = buffers_.share[s]; });

@@ -1,7 +1,7 @@
-// From what stays on slots and what moves to a step plan: segments, transfers, rank loads.
+// Writes a step plan (segments, transfers, rank loads) from what stays on slots and what moves.
 //
-// Method  Where a move's segment and its transfer lie follows from the moves before it, which are counted
-//         by several lanes a move. Nothing is read back from the plan.
+// Method  The places of a move's segment and transfer follow from the moves before it. Several lanes a move
+//         count these. Nothing is read back from the plan.
 // Cost    O((E + P + S + M^2) / lanes) for M moves.
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace evenkeel::cuda {
 
-// How a planner orders what it gives. Least-loaded gives copy by copy, experts by load; level an expert's
-// copies first, experts by id.
+// The order of segments in a plan. Least-loaded writes copy by copy, experts by load; level all copies of an
+// expert first, experts by id.
 enum class GivingOrder { by_copy, copies_first };
 
 // A planner's decision: the assignments that stay on slots, and the moves.
 struct Draft {
-  Array rest;      // of slots
+  Array rest;      // [S], what stays on slots
   MoveList moves;  // beside it
   GivingOrder order;
-  MoveList spare;  // whose arrays are free
+  MoveList spare;  // its arrays are free to use
 };
 
 template <class Team>
@@ -62,14 +62,14 @@ class PlanWriter {
     });
   }
 
-  // By any rank, of what was written.
+  // The most experts that a rank borrows in the written plan.
   EVENKEEL_HOST_DEVICE std::int32_t most_borrowed() const {
     return lanes_of(team_).max(homes_.num_ranks, [&](int r) { return borrowed_[r]; });
   }
 
  private:
   EVENKEEL_HOST_DEVICE bool by_copy() const { return draft_.order == GivingOrder::by_copy; }
-  // A move of nothing, as an expert without assignments can make, is none.
+  // A move of 0 assignments, which an expert without assignments can make, does not count.
   EVENKEEL_HOST_DEVICE bool is_real(int move) const { return owner_[move] >= 0; }
   EVENKEEL_HOST_DEVICE bool is_transfer(int move) const { return is_none_[move] == 0; }
   EVENKEEL_HOST_DEVICE int copy_of(int move) const { return homes_.slot_copy[moves_.slot[move]]; }
@@ -106,7 +106,8 @@ class PlanWriter {
     return false;
   }
 
-  // At every step-th move: those whose segments lie ahead, and whether the rank has the expert already.
+  // Looks at every step-th move: counts those whose segments come before this move's, and whether the rank
+  // has the expert already.
   EVENKEEL_HOST_DEVICE void look_back(int move, int first, int step) const {
     if (!is_real(move)) return;
     const int expert = owner_[move], slot = moves_.slot[move], to = moves_.to[move];
@@ -149,7 +150,7 @@ class PlanWriter {
     pass_copies(expert, by_copy() ? copy_of(move) + 1 : homes_.copies_of(expert), at, end);
     write_segment(plan, at, moves_.to[move], end);
   }
-  // Past what stays on the expert's first copies.
+  // Adds to `at` and `end` what stays on the expert's first copies.
   EVENKEEL_HOST_DEVICE void pass_copies(int expert, int copies, int& at, std::int32_t& end) const {
     EVENKEEL_NO_UNROLL
     for (int i = 0; i < copies; ++i) {
@@ -159,7 +160,7 @@ class PlanWriter {
     }
   }
 
-  // Transfers before a move's, at every step-th move.
+  // Counts the transfers before a move's, at every step-th move.
   EVENKEEL_HOST_DEVICE void find_place(int move, int first, int step) const {
     if (!is_transfer(move)) return;
     const int expert = owner_[move];
@@ -189,8 +190,8 @@ class PlanWriter {
   const Array loads_;      // [P]
   const Array borrowed_;   // [P]
   const Array transfers_;  // [1]
-  // Of moves: the expert, -1 for none; segments of the expert's moves ahead, and their assignments; above 0
-  // where it is no transfer; transfers before.
+  // By move. owner_: the expert, -1 for none. ahead_, start_: the segments of this expert's moves before it,
+  // and their assignments. is_none_: above 0 where it is no transfer. place_: the transfers before it.
   const Array owner_;
   const Array ahead_;
   const Array start_;

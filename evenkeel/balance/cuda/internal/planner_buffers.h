@@ -1,8 +1,8 @@
-// The working memory of a planner: a few arrays of integers in one piece, on a device the dynamic shared
-// memory of its block.
+// The working memory of a planner: a few arrays of integers in one block of memory; on a device, the dynamic
+// shared memory of the thread block.
 //
-// Method  An array is a place in the piece and not a pointer, so that on a device each access is seen to be
-//         one of shared memory: half the latency of one through a pointer, and less arithmetic.
+// Method  An array is an offset into this memory and not a pointer, so that a device's compiler knows that
+//         each access is to shared memory: half the latency of one through a pointer, and less arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,9 @@ class ArrayCarver {
   int taken_ = 0;
 };
 
-// The moves of a planner, in the order in which it made them: so much of a slot's share to another rank. The
-// arrays have `capacity` places and are shared by all lanes; the object is each lane's own, and the same.
+// The moves of a planner, in the order in which it made them: each sends part of a slot's share to another
+// rank. The arrays have `capacity` places and are shared by all lanes. Each lane has this object for itself,
+// with the same values.
 struct MoveList {
   Array slot;
   Array to;
@@ -58,7 +59,7 @@ struct MoveList {
   int capacity = 0;
   int count = 0;
 
-  // One lane does what else there is to do, in the same turn.
+  // The lane that writes the move also runs besides(), between the same barriers.
   template <class Lanes, class Besides>
   EVENKEEL_HOST_DEVICE void add(const Lanes& lanes, int from, int rank, std::int32_t size,
                                 const Besides& besides) {
@@ -77,7 +78,7 @@ struct MoveList {
     amount[at] = size;
   }
 
-  // The others keep their order. Rare: what was moved went back.
+  // Removes a move; the others keep their order. Rare: happens only if all that was moved goes back.
   template <class Lanes>
   EVENKEEL_HOST_DEVICE void erase(const Lanes& lanes, int at) {
     lanes.once([&] {
@@ -106,7 +107,7 @@ struct Homes {
   int num_experts;
   int num_ranks;
   int num_slots;
-  Array all;           // of the arrays below, which lie in it in this order
+  Array all;           // all the arrays below, in this order
   Array slot_begin;    // [P + 1]
   Array slot_expert;   // [S]
   Array slot_rank;     // [S]
@@ -124,21 +125,21 @@ struct PlannerBuffers {
   Homes homes;
   Array base;            // [P]
   Array load;            // [E]
-  Array order;           // [E], experts by decreasing load; where segments begin
-  Array share;           // [S], of a slot, before any move
+  Array order;           // [E], experts by decreasing load; later where segments begin
+  Array share;           // [S], before any move
   Array least;           // [S], the fewest that may leave it for a rank without a copy
   Array rest;            // [S], what stays
   Array kept;            // [S], what least-loaded leaves, while level's plan is in `rest`
   Array home_load;       // [P], base loads included
-  Array committed;       // [P]; level's balances
-  Array queue;           // [3 P], of searches over copies; marks of ranks
+  Array committed;       // [P], loads so far; balances in level
+  Array queue;           // [3 P], for searches over copies; marks of ranks
   MoveList moves;        // being made
-  MoveList best;         // of level, so far
+  MoveList best;         // level's best so far
   Array first_scratch;   // [most_moves]
   Array second_scratch;  // [most_moves]
-  Array verdict;         // [4], from the leading lanes to all
+  Array verdict;         // [4], results that the leading lanes pass to all
 
-  // The number of integers, and the arrays in a piece of so many.
+  // integers() is the size of the memory, in integers; in() the arrays in memory of that size.
   static EVENKEEL_HOST_DEVICE int integers(const PlacementView& sizes) {
     ArrayCarver carver(nullptr);
     carve(carver, sizes);

@@ -1,4 +1,4 @@
-// From the counts of a step to loads: of experts, of slots, of ranks.
+// Computes the loads of experts, slots and ranks from the counts of a step.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace evenkeel::cuda {
 
-// The counts of a step, [parts][P][E], which add up to it.
+// The counts of a step, [parts][P][E], to be added up over parts.
 struct StepCounts {
   const std::int32_t* parts = nullptr;
   int num_parts = 1;
   std::int32_t* sums = nullptr;  // [P][E], to be filled by level, which reads them
 
-  // Fills every step-th sum of n.
+  // Fills every step-th of n sums, from `first` on.
   EVENKEEL_HOST_DEVICE void add_up(int first, int step, int n) const {
-    constexpr int kAtOnce = 4;  // none waits for another
+    constexpr int kAtOnce = 4;  // sums that do not wait for one another
     for (int begin = first; begin < n; begin += kAtOnce * step) {
       std::int32_t sum[kAtOnce] = {};
       for (int part = 0; part < num_parts; ++part)
@@ -76,7 +76,7 @@ class StepLoads {
   EVENKEEL_HOST_DEVICE std::int32_t rows_of(int expert, int first, int step, const StepCounts& counts) const {
     const int experts = buffers_.homes.num_experts;
     const int end = counts.num_parts * buffers_.homes.num_ranks * experts;
-    constexpr int kAtOnce = 16;  // reads under way at a time, also where there are fewer
+    constexpr int kAtOnce = 16;  // reads in flight at a time, even if fewer are needed
     const std::int32_t* const all_rows = counts.parts;
     std::int32_t all = 0;
     EVENKEEL_NO_UNROLL
