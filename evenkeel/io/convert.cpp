@@ -36,7 +36,7 @@ void require_format(const char* what, FileFormat format, std::initializer_list<F
   throw InvalidArgument("output", fmt::format("{} cannot be written as {}", what, name_of(format)), names);
 }
 
-// Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
+// In JSON, loads of one step stay loads or counts; in other formats they become a profile of one layer.
 void write_loads(const Recording& recording, const std::string& out, FileFormat to) {
   require_format("loads", to, {FileFormat::json, FileFormat::safetensors, FileFormat::npz});
   if (to != FileFormat::json) return write_profile(recording.profile, out, to);
@@ -49,7 +49,7 @@ void write_loads(const Recording& recording, const std::string& out, FileFormat 
   write_file(out, json.dump() + "\n");
 }
 
-// The facts of a trace besides its ids, which npy has no place for.
+// The parts of a trace that npy cannot hold: all but the ids.
 std::string besides_ids(const TraceInfo& trace) {
   std::string all = fmt::format("that there are {} experts", trace.num_experts);
   if (trace.layers.known()) all += fmt::format(", that they are of layers {}", to_text(trace.layers));
@@ -79,7 +79,7 @@ void refuse(bool given, const char* option, const std::string& why) {
   if (given) throw InvalidArgument(option, why, "to leave it out");
 }
 
-// No option is ignored: what means nothing for routing is refused.
+// Options without effect on routing are refused, not ignored.
 void require_routing_options(const ConvertOptions& options, const std::string& in) {
   if (options.to)
     throw InvalidArgument(
@@ -91,7 +91,7 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
 
-// Options for arrays, or for another format of placements than the one to write, are refused as well.
+// Refuses options for arrays, and options for other placement formats than `to`.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
   const std::string& axes = options.reading.axes;
@@ -135,7 +135,7 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   ReadOptions how = options.reading;
   how.layers = options.placement.layers;
   how.model = options.placement.model;
-  how.count = ReadOptions::Count::nothing;  // a trace stays one
+  how.count = ReadOptions::Count::nothing;  // a trace is not counted, it stays a trace
   return convert_routing(read_recording_known(content, source, how), out, to);
 }
 

@@ -40,7 +40,7 @@ ExpertMap read_expert_map(const ByteSource& source) {
   require_format(json, expert_map_format);
   ExpertMap map{.num_experts = json["num_experts"].integer(1, max_experts),
                 .num_ranks = json["num_ranks"].integer(1, max_ranks)};
-  // The numbers of the layers and their lists go side by side.
+  // model_layers and old_to_new are parallel lists.
   const JsonField numbers = json["model_layers"];
   const auto layers = numbers.integers();
   const JsonField lists = json["old_to_new"];

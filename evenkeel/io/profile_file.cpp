@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::string_view profile_format = "evenkeel.profile.v1";
 
-// The shape of loads has been checked. Throws ParseError for another shape of transitions, negative numbers
-// and totals above 2^63-1.
+// The caller has checked the shape of loads. Throws ParseError for a wrong shape of transitions, negative
+// numbers and totals above 2^63-1.
 RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray transitions) {
   const std::int64_t layers = loads.shape[0], experts = loads.shape[1];
   const std::vector<std::int64_t> shape = {layers - 1, experts, experts};
@@ -38,7 +38,7 @@ RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray tr
                         std::move(transitions.values));
 }
 
-// The format and the sizes that a file states besides its loads must be true.
+// Throws if the format or the sizes in the file do not agree with its loads.
 void require_agreement(const JsonField& json, const IntArray& loads) {
   const auto format = json.find("format");
   if (format && (*format)->is_string() && (*format)->get<std::string>().starts_with("evenkeel."))
@@ -49,7 +49,7 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
       said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
 }
 
-// A row at a time, since the text of transitions may be larger than memory.
+// Writes row by row, since the text of transitions may be larger than memory.
 void write_rows(AtomicFile& file, std::span<const std::int64_t> values, std::size_t width) {
   for (std::size_t at = 0; at < values.size(); at += width)
     file.write(fmt::format("{}[{}]", at == 0 ? "[" : ",", fmt::join(values.subspan(at, width), ",")));
