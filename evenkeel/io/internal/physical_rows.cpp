@@ -12,7 +12,8 @@ namespace evenkeel::internal {
 
 namespace {
 
-// A number of copies makes a layer even, unless experts move from another placement and too few may.
+// Advice for a message. Enough redundant experts make the layer even, unless the number of moves from another
+// placement is limited too much.
 std::string what_makes_it_even(std::size_t num_physical, const LayerPlacement& layer) {
   const int left = static_cast<int>(num_physical) % layer.num_ranks();
   if (left == 0) return "place with equal sizes, or with more moves";
@@ -46,7 +47,7 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
   std::vector<PhysicalRow> rows;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
     rows.push_back(row_of(placement.layer(layer)));
-    // Copies that were asked for are missing, as moves from another placement leave it.
+    // Redundant experts may be missing because moves from another placement were limited.
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
           fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
@@ -95,7 +96,7 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
     if (experts[i] < 0 || experts[i] >= num_experts)
       throw parse_error(file, fmt::format("{}[{}]", row.key, i), "expert {} is outside 0..{}", experts[i],
                         num_experts - 1);
-  // Before anything is made of the number of experts.
+  // Checked before memory is allocated for num_experts.
   if (std::ssize(experts) < num_experts)
     throw parse_error(file, row.key, "{} physical experts cannot be {} experts", experts.size(), num_experts);
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));

@@ -35,7 +35,7 @@ IntArray read_sglang_map(const ByteSource& source) {
   return map;
 }
 
-// The only record of the type, or one of several that say the same.
+// The record of this type; if there are several, they must be equal.
 JsonDocument only_vllm_record(const ByteSource& source) {
   std::optional<JsonDocument> only;
   std::int64_t first_line = 0;
@@ -56,7 +56,7 @@ JsonDocument only_vllm_record(const ByteSource& source) {
   return std::move(*only);
 }
 
-// A number that repeats what the lists say.
+// Throws if a number disagrees with the lists.
 void require_said(const std::optional<JsonField>& said, std::int64_t expected) {
   if (!said) return;
   if (const std::int64_t number = said->integer(); number != expected)

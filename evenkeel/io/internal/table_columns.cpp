@@ -1,4 +1,4 @@
-// What the names of columns mean.
+// The meanings of column names.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,25 +21,25 @@ namespace {
 
 using Columns = std::vector<std::size_t>;
 
-// Lower case, with _ for whatever is neither letter nor digit. The first meaning that fits holds: "tokens"
-// are counts. In a pattern # is a number.
+// Names are in lower case, with _ for all characters but letters and digits. The first meaning that fits is
+// taken, so "tokens" are counts. In a pattern, # is a number.
 const std::pair<Meaning, std::vector<std::string_view>> known_names[] = {
     {Meaning::count,
      {"count_all_topk", "count", "counts", "num_tokens", "token_count", "tokens", "load", "loads", "n_tokens",
       "hits", "num_assignments", "assignments", "logical_count", "expert_count", "freq", "frequency"}},
-    // A MoE layer's number counts MoE layers alone, so that it is none of the model.
+    // moe_layer counts only MoE layers, so it is not the model's layer number.
     {Meaning::layer, {"layer", "moe_layer"}},
     {Meaning::expert, {"expert", "logical_expert"}},
     {Meaning::token, {"token", "token_pos", "position", "pos", "token_position"}},
     {Meaning::step, {"step", "iter", "iteration", "forward_pass", "pass", "batch", "global_step"}},
-    // A time is that of a step, or of what one rank wrote: nobody knows which.
+    // A time may belong to a step or to one rank's output; it counts as a part.
     {Meaning::part,
      {"rank", "source_rank", "ep_rank", "dp_rank", "tp_rank", "device", "gpu", "node", "timestamp", "time"}},
     {Meaning::choice,
      {"k#", "k_#", "topk#", "topk_#", "topk_id_#", "top_k_#", "topk_ids_#", "top#", "choice_#"}},
-    // Above a column that counts the lines; or nothing is.
+    // Names of a column that counts the lines; its name may also be empty.
     {Meaning::index, {"unnamed_0", "index", "row"}}};
-// Added to the name of a layer, expert, token, step or part: "layer_idx" and "Layers" are "layer".
+// Allowed endings of names for a layer, expert, token, step or part: "layer_idx" and "Layers" mean "layer".
 constexpr std::string_view endings[] = {"", "_id", "_idx", "_index", "_number", "_num", "_no", "s"};
 
 std::string lowered(std::string_view name) {
@@ -60,7 +60,7 @@ bool is_one_of(std::span<const std::string_view> words, std::string_view name) {
   return std::ranges::find(words, name) != words.end();
 }
 
-// "expert_12" is 12 of "expert_#".
+// "expert_12" has the pattern "expert_#" and the number 12.
 struct NumberedName {
   std::string pattern;
   int number = 0;
@@ -81,7 +81,7 @@ bool is_index(std::string_view cell) {
   return cell.empty() || column_meaning(cell) == Meaning::index;
 }
 
-// The names of one table.
+// Determines the columns of a table from their names.
 class Names {
  public:
   Names(const Cells& names, const std::string& file, const std::string& where)
@@ -163,7 +163,7 @@ class Names {
     return may_be.front();
   }
 
-  // Choices, or experts, in the order of their numbers, which are 0, 1, ...
+  // The columns of choices or experts, ordered by their numbers, which must be 0, 1, ...
   Columns by_number() const {
     const char* const what = made_.numbers_are_ids ? "choice" : "expert";
     if (!made_.numbers_are_ids && rest_.size() < 2)
@@ -198,7 +198,7 @@ class Names {
   const std::string& where_;
   TableColumns made_;
   std::map<Meaning, Columns> of_;
-  Columns rest_;  // counts, or the ids of a token
+  Columns rest_;  // columns of counts or of a token's ids
 };
 
 }  // namespace

@@ -36,24 +36,24 @@ const Family& family_of(const LanguageConfig& config) {
   return family;
 }
 
-// With a plain dot for one that a regular expression escapes.
+// Replaces escaped dots of regular expressions by plain dots.
 std::string without_escapes(const std::string& text) {
   static const std::regex escaped(R"(\\\.|\[\.\])");
   return std::regex_replace(text, escaped, ".");
 }
 
-// Whether a pattern (a regular expression, or one of a shell) may match some experts of a layer and not
-// others: unless nothing, a name, or any number stands behind "experts".
+// Whether a pattern (a regular expression or a shell pattern) may match some experts of a layer and not
+// others. It cannot if "experts" is followed by nothing, a name, or a pattern for any number.
 bool may_pick_experts(const std::string& text) {
   static const std::regex picks(
       R"(experts(?!\.?(?:$|[A-Za-z_)|$/:]|\*|\.[*+]|\(?(?:\\d|\[0-9\])[+*]|\\w\+|\[\^\.\]\+)))");
   return std::regex_search(text, picks);
 }
 
-// Experts that a list or an object names by one name, and the texts for them:
+// The experts that a list or an object names by the same name but for the number, such as
 // "model.layers.3.mlp.experts.*.up_proj".
 struct NamedExperts {
-  std::map<int, std::string> texts;  // by number, as it is written
+  std::map<int, std::string> texts;  // by expert number, as written in the file
   std::string says;
 };
 

@@ -23,28 +23,28 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The role of a tensor by its name; views are of that.
+// The role of a tensor by its name; the string views point into the name.
 struct TensorRole {
   enum class Kind {
-    other,        // not of experts, though it may stand beside them
-    module_part,  // of the module that holds experts; right in a layer that has none
-    of_expert,    // one expert's
-    stacked,      // of all experts, a row for each
-    router,       // the same
-    id_table,     // whose numbers are ids of experts
-    unknown       // looks like an expert's or a router's, and is none of these
+    other,        // does not belong to experts, though it may be in the same module
+    module_part,  // part of the module that may hold experts; allowed only in a layer without experts
+    of_expert,    // belongs to one expert
+    stacked,      // holds all experts, a row for each
+    router,       // a router's tensor with a row for each expert
+    id_table,     // contains expert ids
+    unknown       // looks like an expert's or a router's tensor, but is none of the above
   };
   Kind kind = Kind::other;
   std::string_view prefix;  // before the number of the layer: "model.layers"
   int layer = -1;           // -1: the name has none
-  bool prediction = false;  // a layer of multi-token prediction, numbered by itself
+  bool prediction = false;  // a layer of multi-token prediction that is numbered separately
   int expert = 0;
   std::string_view part;  // after the module, or after the expert
 };
 
 using Kind = TensorRole::Kind;
 
-// The word before the next dot, which both are taken off `rest`.
+// Takes the word before the next dot, and the dot, off `rest`.
 std::string_view take_word(std::string_view& rest) {
   const std::size_t dot = rest.find('.');
   const std::string_view word = rest.substr(0, dot);
@@ -59,7 +59,7 @@ bool take(std::string_view& rest, std::string_view words) {
   return true;
 }
 
-// A number as transformers writes it: without sign and leading zeros.
+// A number as transformers writes it: no sign, no leading zeros.
 std::optional<int> number(std::string_view word) {
   int value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -67,7 +67,7 @@ std::optional<int> number(std::string_view word) {
   return whole && std::to_string(value) == word && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-// The parts of quantized weights have the weight's name and some of these words behind it.
+// Tensors of a quantized weight have the weight's name followed by some of these words.
 bool is_made_of_endings(std::string_view text) {
   constexpr std::array<std::string_view, 14> words = {"weight", "bias",  "blocks", "scales", "scale",
                                                       "inv",    "input", "packed", "global", "qweight",
@@ -86,7 +86,7 @@ bool is_weight_of(std::string_view part, std::string_view name) {
   return part.starts_with(name) && is_made_of_endings(part.substr(name.size()));
 }
 
-// Some word is one that names of experts' and routers' tensors are made of.
+// Whether the name contains a word that is typical of experts' or routers' tensors.
 bool looks_like_experts(std::string_view name) {
   constexpr std::array<std::string_view, 5> parts = {"expert", "router", ".moe.", "tid2eid",
                                                      "block_sparse_moe"};
@@ -94,11 +94,11 @@ bool looks_like_experts(std::string_view name) {
   return std::ranges::any_of(parts, [&](auto part) { return dotted.find(part) != std::string::npos; });
 }
 
-// Below "experts", of all of them.
+// Names below "experts" of tensors that hold all experts.
 constexpr std::array<std::string_view, 10> stacked_parts = {
     "gate_up_proj", "down_proj", "gate_proj", "up_proj", "fc1", "fc2", "w1", "w2", "w3", "w13"};
 
-// `rest` is what stands after the module. Nothing is known of other words in it.
+// `rest` is the name after the module.
 Kind kind_in_module(std::string_view rest, const ExpertTensors& family, TensorRole& role) {
   role.part = rest;
   const auto whole = [&](std::string_view name) { return is_weight_of(rest, name); };
@@ -120,7 +120,7 @@ Kind kind_in_module(std::string_view rest, const ExpertTensors& family, TensorRo
   return Kind::of_expert;
 }
 
-// Whether words of the router's own are used: "gate.extra" where "gate.weight" is known.
+// Whether the name is in the router's module but unknown: "gate.extra" where "gate.weight" is known.
 bool is_beside_router(std::string_view part, const ExpertTensors& family) {
   return std::ranges::any_of(family.router, [&](std::string_view name) {
     const std::string_view word = take_word(name);
@@ -165,13 +165,13 @@ TensorRole role_of(std::string_view name, const ExpertTensors& family) {
   return role;
 }
 
-// A layer while its names are read: any expert may be claimed.
+// A layer while its names are read.
 struct Found : MoeLayer {
   bool prediction = false;
   bool has_router = false;
   bool has_stacked = false;
-  std::string unknown;      // a name that would be refused
-  std::string module_part;  // one that is right in a dense layer only
+  std::string unknown;      // the name of an unknown tensor
+  std::string module_part;  // the name of a tensor that is allowed only in a dense layer
 
   bool dense() const { return by_expert.empty() && by_row.empty() && id_tables.empty() && unknown.empty(); }
 };
@@ -219,7 +219,7 @@ class Search {
     const std::string& name = at(tensor).name;
     const TensorRole role = role_of(name, *model_.family->tensors);
     if (role.kind == Kind::other) return;
-    // A place that is no layer has no number to be kept under.
+    // A tensor outside of layers has no layer number to be stored under.
     if (role.layer < 0) refuse_unknown(name);
     Found& found = layers_[{role.prefix, role.layer}];
     found.prediction = role.prediction;
@@ -244,7 +244,7 @@ class Search {
     }
   }
 
-  // Experts of two models, or of one by two names, have no one order.
+  // Throws if experts are below two different names: they may belong to two models.
   void require_one_model() const {
     std::optional<Place> first;
     for (const auto& [place, found] : layers_) {
@@ -267,7 +267,7 @@ class Search {
       throw parse_error(file_of(tensor), at(tensor).name, "is {} by another name", at(same->second).name);
   }
 
-  // One number for all experts, as scales of activations are.
+  // One number for all experts, such as an activation scale.
   static bool is_common_scale(std::string_view part, const SafetensorsTensor& tensor) {
     return (part.ends_with("scale") || part.ends_with("scale_inv") || part.ends_with("amax")) &&
            std::ranges::all_of(tensor.shape, [](std::int64_t length) { return length == 1; });
@@ -299,7 +299,7 @@ class Search {
     }
   }
 
-  // One expert's bytes can take the place of another's.
+  // Throws unless the two tensors can be exchanged byte for byte.
   void require_alike(const SafetensorsTensor& first, const SafetensorsTensor& other) const {
     if (other.dtype == first.dtype && other.shape == first.shape && other.bytes() == first.bytes()) return;
     throw Unsupported(
@@ -315,7 +315,7 @@ class Search {
   std::map<Place, Found> layers_;
 };
 
-// Neighbours in one file become one range.
+// Adjacent ranges of a file become one range.
 void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
   if (range.bytes == 0) return;
   if (!ranges.empty() && ranges.back().file == range.file && ranges.back().ids == range.ids &&
@@ -396,7 +396,7 @@ std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
       rest.begin += row;
       rest.bytes -= row;
     }
-    // Rows of no expert stay behind.
+    // Rows after the experts' rows stay where they are.
     append_range(rest, ranges);
   }
   return ranges;

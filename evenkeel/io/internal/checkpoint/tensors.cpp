@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The index, or the whole checkpoint.
+// The name of the index, or of model.safetensors.
 std::string root_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -41,8 +41,8 @@ void read_file(const std::string& folder, const std::string& name, CheckpointTen
     checkpoint.tensors.push_back({.at = std::move(tensor), .file = file});
 }
 
-// The tensors in the files must be those of the index, neither more nor fewer. Of a tensor that is in two
-// files, one copy would be permuted and the other loaded.
+// The files must have exactly the tensors of the index. If a tensor were in two files, one copy might be
+// permuted and the other loaded.
 void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::string, std::string> file_of,
                         const std::string& index) {
   for (const StoredTensor& tensor : checkpoint.tensors) {
