@@ -78,7 +78,7 @@ void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
   read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
     if (const auto broken = to_whole(info_.dtype, block_, block))
       throw parse_error(file_, info_.name, "element {} {}", begin + static_cast<std::int64_t>(*broken),
-                        is_integer(info_.dtype) ? "is above 2^63-1" : "is not a whole number that is exact");
+                        is_integer(info_.dtype) ? "is above 2^63-1" : "is not an exact whole number");
   });
 }
 

@@ -32,7 +32,7 @@ void require_cost_keys(const JsonField& json, const std::vector<MachineNumber>& 
   for (const auto& [key, value] : json->items()) {
     bool known = key == "format" || key == "measured_on";
     for (const MachineNumber& number : numbers) known = known || key == number.name;
-    if (!known) throw ParseError(json.file(), key, "is no key of a file of costs");
+    if (!known) throw ParseError(json.file(), key, "is not a key of a cost file");
   }
 }
 

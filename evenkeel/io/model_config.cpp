@@ -73,7 +73,7 @@ class Reader {
     if (!has_rule_) return model_;
     const std::int64_t layers = model_.num_layers + std::ssize(model_.prediction_layers);
     if (layers > max_listed_layers)
-      keys_.fail("", "makes {} layers; weights are counted of at most {}", layers, max_listed_layers);
+      keys_.fail("", "has {} layers; weights are counted for at most {}", layers, max_listed_layers);
     model_.weights = weights_by_rule(keys_, rule_, model_);
     require_countable();
     note_uncounted();
@@ -95,7 +95,7 @@ class Reader {
     model_.caches = layer_caches(keys_, rule_.attention, model_);
     if (named > std::ssize(model_.prediction_layers))
       model_.notes.push_back(fmt::format(
-          "{} for further tokens (MTP) that the config names: not counted, since not among the weights",
+          "{} of multi-token prediction (MTP) in the config: not counted, since the weights do not have them",
           counted_layers(named - std::ssize(model_.prediction_layers))));
     return model_;
   }
@@ -115,7 +115,7 @@ class Reader {
 
   std::int64_t size(const SizeKey& size) const {
     if (size.absent >= 0 && !keys_.find(size.key))
-      keys_.fail(size.key, "is missing; null says {}", size.absent);
+      keys_.fail(size.key, "is missing; null would mean {}", size.absent);
     return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
                            : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
   }
@@ -132,7 +132,7 @@ class Reader {
       for (const std::string_view key : weight_keys)
         if (!read.contains(key) && config->is_there(key) && adds(*config->at(key)) && read.insert(key).second)
           model_.notes.push_back(
-              fmt::format("{} is there, and the weights that it adds are not counted", config->name(key)));
+              fmt::format("{} is set, but the weights that it adds are not counted", config->name(key)));
   }
 
   static bool adds(const Json& value) {
@@ -167,7 +167,7 @@ class Reader {
     const bool stated = known_ || keys_.is_there("num_key_value_heads");
     shape.kv_heads = stated ? key_heads(keys_, "num_key_value_heads", shape.heads) : shape.heads;
     if (!keys_.is_there("head_dim") && rule_.attention.stated_head_dim)
-      keys_.fail("head_dim", "is missing; its class has one that is not the hidden size over the heads");
+      keys_.fail("head_dim", "is missing; for this model it is not the hidden size divided by the heads");
     if (known_ && !keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
       keys_.fail("head_dim", "is missing, and {} heads do not divide the hidden size {}", shape.heads,
                  model_.hidden);
@@ -178,7 +178,7 @@ class Reader {
   void read_latent(AttentionShape& shape) const {
     shape.kv_heads = keys_.integer("num_key_value_heads", 1, max_heads);
     if (known_ && !keys_.find("q_lora_rank"))
-      keys_.fail("q_lora_rank", "is missing; null says that queries are not compressed");
+      keys_.fail("q_lora_rank", "is missing; null would mean that queries are not compressed");
     shape.latent = LatentAttention{.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0),
                                    .kv_rank = width("kv_lora_rank"),
                                    .nope_dim = width("qk_nope_head_dim"),
@@ -265,7 +265,7 @@ int packed_bits(const ConfigKeys& config) {
     if (const auto weights = ConfigKeys((*groups)[name]).find("weights"); weights && (*weights)->is_object())
       stated.insert(ConfigKeys(*weights).integer("num_bits", 1, 16));
   if (stated.size() > 1)
-    groups->fail("has weights of {} bits, which are packed unlike", fmt::join(stated, ", "));
+    groups->fail("packs weights with different numbers of bits: {}", fmt::join(stated, ", "));
   return stated.empty() ? 4 : *stated.begin();
 }
 
@@ -304,7 +304,8 @@ ModelLayers read_model_layers(const ByteSource& source) {
   for (const ConfigKeys& other : all)
     if (layers_of(other, file.family) != layers)
       other.fail("",
-                 "says other layers than the config around it; right would be the same, or one of the two");
+                 "gives other layers than the config around it; right would be the same layers, or only one "
+                 "of the two");
   return layers;
 }
 

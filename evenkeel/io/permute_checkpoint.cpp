@@ -162,7 +162,7 @@ using Orders = std::map<int, std::vector<ExpertId>>;
 Orders orders_of(const Model& model, const Placement& placement) {
   if (placement.num_experts() != model.config.num_experts)
     throw InvalidArgument("placement", fmt::format("is for {} experts", placement.num_experts()),
-                          fmt::format("one for the {} of the checkpoint", model.config.num_experts));
+                          fmt::format("one for the {} experts of the checkpoint", model.config.num_experts));
   const Placement placed = placed_layers(model, placement);
   Orders orders;
   for (int row = 0; row < placed.num_layers(); ++row) {

@@ -86,8 +86,9 @@ void require_no_dense_rows(const PlacementFile& file, const std::vector<Physical
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",
-      fmt::format("is not given; {} takes MoE layers alone, and layers {} are as SGLang fills dense ones",
-                  name_of(to), to_text(LayerNumbers(std::move(plain)))),
+      fmt::format(
+          "is not given; {} takes only MoE layers, but layers {} look like SGLang's rows for dense layers",
+          name_of(to), to_text(LayerNumbers(std::move(plain)))),
       "the model's layers that have experts, such as 3-60");
 }
 
@@ -115,10 +116,10 @@ void note_rows_by_count(PlacementFormat format, const Placement& placement, std:
   if (format == evenkeel || counts_model_layers(format) || !layers.known() ||
       layers.numbers().back() + 1 == placement.num_layers())
     return;
-  notes.push_back(fmt::format(
-      "{} counts MoE layers: its first {} are taken to be layers {}; --model (model=) says whether "
-      "the model has others",
-      name_of(format), placement.num_layers(), to_text(layers)));
+  notes.push_back(
+      fmt::format("{} counts MoE layers: its first {} are assumed to be layers {}; --model (model=) tells "
+                  "whether the model has others",
+                  name_of(format), placement.num_layers(), to_text(layers)));
 }
 
 // Keeps only the rows of these layers, in a file that numbers its rows.
@@ -225,9 +226,9 @@ Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view sa
   if (said.empty()) return is_sglangs ? Dispatch::fixed : Dispatch::even;
   const Dispatch dispatch = parse_dispatch(said, option);
   if (dispatch != Dispatch::even && format && !is_sglangs && format != PlacementFormat::evenkeel)
-    throw InvalidArgument(option,
-                          fmt::format("{} is SGLang's, and the file is for {}", said, name_of(*format)),
-                          "even, or a file for sglang");
+    throw InvalidArgument(
+        option, fmt::format("{} is a rule of SGLang, but the file is for {}", said, name_of(*format)),
+        "even, or a file for sglang");
   return dispatch;
 }
 
@@ -262,8 +263,8 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   require_name(format, path);
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
     throw Unsupported(
-        fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
-                    "equally many on {} ranks; {} more redundant expert{} even",
+        fmt::format("{} gives every rank equally many physical experts, and {} physical experts cannot be "
+                    "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
   const LayerNumbers said = said_layers(

@@ -46,7 +46,7 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
   const char* const keys[] = {"num_layers", "num_experts"};
   for (std::size_t i = 0; i < 2; ++i)
     if (const auto said = json.find(keys[i]); said && said->integer() != loads.shape[i])
-      said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
+      said->fail("is {}, but the loads have {}", said->integer(), loads.shape[i]);
 }
 
 // Writes row by row, since the text of transitions may be larger than memory.
@@ -94,8 +94,8 @@ RoutingProfile internal::profile_of_json(const Json& json, const std::string& fi
   const JsonField stated = fields["loads"];
   if (has_fractions(*stated))
     stated.fail(
-        "has numbers that are not whole, and a profile's are counts; averages are read as "
-        "{{\"logical_count\": [[...]]}} or as lists alone");
+        "has numbers that are not whole, but a profile has counts; write averages as "
+        "{{\"logical_count\": [[...]]}} or as lists without a name");
   IntArray loads = nested_integers(*stated, 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     stated.fail("is empty; it is a list by layer of lists by expert");

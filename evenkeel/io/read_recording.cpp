@@ -223,7 +223,7 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
 // Throws if options contradict a file whose names already say what it holds.
 void require_as_said(const FoundRouting& found, const ReadOptions& options) {
   if (found.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+    throw InvalidArgument("columns", "are for a table without names, but this file has names",
                           "to leave them out");
   if (options.axes.empty() || found.axes == options.axes) return;
   const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
@@ -271,7 +271,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
     throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are given beside axes, which say the same", "one of the two");
+    throw InvalidArgument("columns", "and axes cannot be given together", "one of the two");
   try {
     return recording_of(find_routing(content, source, options), source.name(), options);
   } catch (const ParseError& error) {
@@ -279,7 +279,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
     ReadOptions whole = options;
     whole.steps = ReadOptions::Steps::added_up;
     Recording recording = recording_of(find_routing(content, source, whole), source.name(), whole);
-    recording.notes.push_back(fmt::format("its steps are not told apart: {}", error.what()));
+    recording.notes.push_back(fmt::format("its steps are not kept: {}", error.what()));
     return recording;
   }
 }

@@ -41,7 +41,7 @@ void for_each_rank(const JsonField& list, std::size_t ranks, const Take& take) {
 void require_known_keys(const JsonField& object, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object->items())
     if (std::ranges::find(known, key) == known.end())
-      object[key].fail("is no key of a topology; known: {}", fmt::join(known, ", "));
+      object[key].fail("is not a key of a topology; known: {}", fmt::join(known, ", "));
 }
 
 Link read_link(const JsonField& object) {
@@ -56,7 +56,7 @@ std::vector<int> read_nodes(const JsonField& json) {
   std::vector<int> nodes;
   if (const auto stated = json.find("node_of_rank")) {
     if (json.find("num_nodes") || json.find("ranks_per_node"))
-      stated->fail("stands beside num_nodes and ranks_per_node; give one of the two");
+      stated->fail("is given with num_nodes or ranks_per_node; give only one of the two");
     const std::vector<std::int64_t> listed = stated->integers();
     if (listed.empty() || listed.size() > static_cast<std::size_t>(max_ranks))
       stated->fail("has {} ranks; allowed: 1..{}", listed.size(), max_ranks);
@@ -91,7 +91,8 @@ void read_links(const JsonField& json, Topology::Description& description) {
   const auto latency = json.find("latency_us");
   const bool matrix = json.find("gigabytes_per_s") || latency;
   if (levels && matrix)
-    throw ParseError(json.file(), "gigabytes_per_s", "stands beside within and across; give one of the two");
+    throw ParseError(json.file(), "gigabytes_per_s",
+                     "is given with within or across; give only one of the two");
   const std::size_t ranks = description.node_of_rank.size();
   if (matrix)
     read_matrix(json["gigabytes_per_s"], bandwidth_range, &Link::gigabytes_per_s, ranks, description.links);

@@ -68,10 +68,10 @@ void add_layers_before(Rows& rows, const Placement& before, const std::optional<
     std::erase_if(others,
                   [all = model->all_layers()](int layer) { return !std::ranges::binary_search(all, layer); });
   if (others.empty()) return;
-  notes.push_back(fmt::format(
-      "no placement was made for {} of the placement before: {}", named(others),
-      model ? "the experts stay where it has them"
-            : "they are left out; with --model (model=) those with experts stay where it has them"));
+  notes.push_back(
+      fmt::format("no new placement was made for {} of the previous placement: {}", named(others),
+                  model ? "the experts stay where they are"
+                        : "they are left out; with --model (model=) those with experts stay where they are"));
   if (!model) return;
   const Rows rows_before = rows_of(before);
   for (const int layer : others) rows.insert(*rows_before.find(layer));
@@ -86,7 +86,7 @@ Placement with_unplaced_layers(const Placement& placement, const std::vector<int
   const std::vector<int> unplaced = not_in(rows, layers);
   if (unplaced.empty()) return placement;
   notes.push_back(fmt::format(
-      "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
+      "no placement was made for {} of the model{}: their experts stay in order", named(unplaced),
       std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
   const LayerPlacement plain = in_order(placement);
   for (const int layer : unplaced) rows.emplace(layer, plain);

@@ -443,7 +443,8 @@ std::vector<Family> others() {
        .architectures = {"LongcatFlash"},
        .layers = Layers::all,
        .dense_prediction = true,
-       .not_permuted = "its routers choose among experts without weights too, which no placement places"},
+       .not_permuted =
+           "its routers also choose among experts without weights, which a placement cannot place"},
       // Only the layers with experts are known.
       {.model_types = {"dbrx"}, .architectures = {"Dbrx"}, .layers = Layers::all},
       {.model_types = {"grok-1"}, .layers = Layers::all},

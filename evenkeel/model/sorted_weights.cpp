@@ -263,7 +263,7 @@ class Sorting {
     Weight& first = model_.weights[stack.weight];
     if (!std::ranges::equal(std::span(first.shape).subspan(1), tensor.shape) ||
         first.number_bytes != tensor.number_bytes)
-      fail(fmt::format("has {} of shape [{}], which is not that of {} or of another type", tensor.name,
+      fail(fmt::format("has {} of shape [{}], whose shape or type differs from that of {}", tensor.name,
                        fmt::join(tensor.shape, ", "), first.name),
            "experts of a layer that are alike");
     ++first.shape[0];
@@ -272,7 +272,7 @@ class Sorting {
   void require_whole(const Stack& stack) const {
     const std::int64_t all = model_.experts.count > 0 ? model_.experts.count : *stack.experts.rbegin() + 1;
     if (*stack.experts.begin() != 0 || *stack.experts.rbegin() + 1 != all || std::ssize(stack.experts) != all)
-      fail(fmt::format("has {} and its like of {} experts, the last numbered {}",
+      fail(fmt::format("has tensors like {} for {} experts, the last numbered {}",
                        model_.weights[stack.weight].name, stack.experts.size(), *stack.experts.rbegin()),
            fmt::format("experts 0..{}", all - 1));
   }
@@ -317,7 +317,7 @@ class Sorting {
       else if (weight.layer == layer)
         numbers += weight.numbers() / weight.shape[0];
     }
-    if (layer == no_layer) fail("has no tensor that is an expert's", "a Mixture-of-Experts model");
+    if (layer == no_layer) fail("has no tensor of experts", "a Mixture-of-Experts model");
     for (const std::size_t output : outputs_) {
       const Weight& weight = model_.weights[output];
       if (weight.kind != WeightKind::experts || weight.layer != layer || weight.shape.size() < 3) continue;
@@ -332,7 +332,7 @@ class Sorting {
       experts.gated = 2 * numbers > 5 * rows * columns;
       return;
     }
-    fail(fmt::format("has experts in layer {} of no known names", layer),
+    fail(fmt::format("has experts in layer {} with unknown tensor names", layer),
          "down_proj, w2 or output_linear among their tensors");
   }
 

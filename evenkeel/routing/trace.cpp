@@ -81,7 +81,7 @@ TraceReader::TraceReader(TraceInfo info) : info_(std::move(info)) {
 void TraceReader::set_layers(LayerNumbers layers) {
   if (layers.known() && std::ssize(layers.numbers()) != info_.num_layers)
     throw InvalidArgument("layers",
-                          fmt::format("{} layers are named, but {} has {}", layers.numbers().size(),
+                          fmt::format("{} layer numbers, but {} has {} layers", layers.numbers().size(),
                                       info_.name, info_.num_layers),
                           fmt::format("{} layers", info_.num_layers));
   info_.layers = std::move(layers);

@@ -87,7 +87,7 @@ TEST(TrtllmYaml, ThatWouldBeReadAsOtherNumbersIsRefused) {
       {"[0, 1, 2, 010]", "'010' is not an expert"}, {"[0, 1, 2, 0x3]", "'0x3' is not an expert"},
       {"[0, 1, 2, '3']", "'3' is not an expert"},   {"[0, 1, 2, 3.0]", "'3.0' is not an expert"},
       {"[0, 1, 1x, 3]", "'1x' is not an expert"},   {"[0, 1, [2], 3]", "a list is not an expert"},
-      {"0", "'0' is not a list of experts"},        {"*none", "is an alias of nothing before it"},
+      {"0", "'0' is not a list of experts"},        {"*none", "is an alias without an anchor before it"},
   };
   for (const auto& [row, message] : rows)
     EXPECT_EQ(trtllm_refusal("num_slots: 4\ninitial_global_assignments:\n  3: " + std::string(row) + "\n"),

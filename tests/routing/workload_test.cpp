@@ -207,7 +207,8 @@ TEST(Workload, ConcentratedThatDoesNotFitTheExpertsSaysSo) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:5", four); }),
             "scenario: concentrated:0.5:5 names 5 experts of 4; allowed: N in 1..4");
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:4", four); }),
-            "scenario: concentrated:0.5:4 leaves no expert for the rest of 4; allowed: N in 1..3, or F = 1");
+            "scenario: concentrated:0.5:4 leaves none of the 4 experts for the other assignments; allowed: N "
+            "in 1..3, or F = 1");
   EXPECT_NO_THROW(routing_of("concentrated:1:4", four));
 }
 

@@ -124,8 +124,8 @@ class IdRows {
         take(std::span(numbers).subspan(row * k, k), layers_[row % layers_.size()]);
     }
     if (choices_ == 0 && !literal_ && info.num_tokens > 0)
-      throw parse_error(info.name, "", "has no token whose {} ids differ, as those that a router chooses do",
-                        k);
+      throw parse_error(info.name, "",
+                        "has no token with different ids; a router chooses {} different experts", k);
     if (doubled_ == 0) return;
     // A router never names an expert twice in a row. If many rows do, the array has another order.
     const std::string what =
@@ -170,12 +170,13 @@ class IdRows {
     }
     const auto& [id, rows] = *alike.begin();
     if (alike.size() > 1)
-      refuse(fmt::format("rows name one id {} times, {} or {}, which no router does", info_.top_k, id,
+      refuse(fmt::format("some rows have one id {} times ({} or {}), which no router does", info_.top_k, id,
                          alike.rbegin()->first));
     none.whole_row = id;
-    notes_.push_back(fmt::format(
-        "id {} stands {} times in {} rows, which no router chooses: read as tokens absent from those layers",
-        id, info_.top_k, rows));
+    notes_.push_back(
+        fmt::format("id {} fills all {} places in {} rows, which no router chooses: read as tokens without "
+                    "experts in those layers",
+                    id, info_.top_k, rows));
     return none;
   }
 
@@ -197,8 +198,9 @@ class IdRows {
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InvalidArgument("axes", fmt::format("{}: {}", info_.name, why),
-                          "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
+    throw InvalidArgument(
+        "axes", fmt::format("{}: {}", info_.name, why),
+        "the order of the ids' dimensions; ids that repeat on purpose need the name topk_ids");
   }
 
   static bool names_twice(std::span<const std::int64_t> row) {

@@ -53,8 +53,8 @@ void require_no_profile(const Json& record, const std::string& where) {
     if (record.contains(key) &&
         (record[key].is_structured() || text_of(record[key]).starts_with("evenkeel.")))
       throw ParseError(where, key,
-                       "is a profile's, and lines are counts alone; write each profile to a file of its own, "
-                       "and give evenkeel profile all files, which it adds up");
+                       "belongs to a profile, but lines can only have counts; write each profile to its own "
+                       "file and give evenkeel profile all files, which it adds up");
 }
 
 // Records of single values, with or without one list of counts. Each is read as a line of a table.
@@ -89,7 +89,7 @@ class RecordTable {
           columns_of_names({names.begin(), names.end()}, file_, fmt::format("line {}", line));
       if (!list_.empty() && !columns.layer)
         throw parse_error(where, list_,
-                          "is a list of experts, and nobody says of which layer; give every line a "
+                          "is a list by expert without a layer; give every line a "
                           "'layer', or write a list of lists by layer");
       table_.emplace(std::move(columns), file_);
       names_ = names;
@@ -130,7 +130,7 @@ class LayerLists {
     if (said_by_.empty()) said_by_ = said.by;
     if (keep_steps_ && said.by != said_by_)
       throw parse_error(where, "",
-                        "says its step {}, where the first says it {}; nobody knows which steps these are",
+                        "gives its step {}, but the first record gives it {}; their steps cannot be matched",
                         said.by, said_by_);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
     for (std::size_t begin = 0; begin < values.size(); begin += size) {
@@ -205,7 +205,7 @@ bool has_all_layers(const Json& record, const std::string& key, const std::strin
         "of one layer a 'layer' and a line for each rank");
   for (const auto& [name, value] : record.items())
     if (!value.is_structured() && name.starts_with("layer"))
-      throw parse_error(where, key, "is a list of lists, which have layers, beside '{}'", name);
+      throw parse_error(where, key, "is a list of lists by layer, but the record also has '{}'", name);
   return true;
 }
 

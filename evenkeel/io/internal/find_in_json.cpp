@@ -76,11 +76,10 @@ void require_no_map(const Json& json, std::string_view name, const std::string& 
   if (name == "logical_count") return;
   for (const char* map : {"p2l_map", sglang_map_key, "last_physical_to_logical_map"})
     if (json.contains(map))
-      throw parse_error(
-          file, map,
-          "stands beside '{}', and nobody says whether those are of physical experts; call counts "
-          "by expert 'logical_count', or leave the map out",
-          name);
+      throw parse_error(file, map,
+                        "is given with '{}', which may be counts of physical experts; name counts by expert "
+                        "'logical_count', or leave the map out",
+                        name);
 }
 
 FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options) {

@@ -172,7 +172,7 @@ void require_length(const ConfigKeys& config, std::string_view key, std::size_t 
   const std::size_t hidden = static_cast<std::size_t>(count.hidden);
   const std::size_t all = hidden + static_cast<std::size_t>(count.mtp);
   if (length == hidden || length == all) return;
-  config.fail(key, "says something of {} layers, where the model has {}{}; right would be {}", length,
+  config.fail(key, "has entries for {} layers, but the model has {}{}; right would be {}", length,
               count.hidden, count.mtp > 0 ? fmt::format(" and {} of multi-token prediction", count.mtp) : "",
               count.mtp > 0 ? fmt::format("{} or {}", hidden, all) : fmt::format("{}", hidden));
 }
@@ -186,7 +186,7 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
   for (const std::string_view key : keys)
     if (formula.by_kind && config.is_list(key)) kinds = std::max(kinds, config.at(key)->size());
   if (kinds > most_kinds)
-    config.fail(keys.front(), "and its like are of {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
+    config.fail(keys.front(), "and similar keys have {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
   Flags dense(static_cast<std::size_t>(hidden), false);
   if (config.is_there(formula.dense))
     dense = flags_of_numbers(config, formula.dense, config.at(formula.dense).integers(), {hidden, 0});
@@ -240,8 +240,8 @@ Flags mtp_flags(const ConfigKeys& config, const Family* family, int num_layers) 
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", false);
     if (flags.size() != count)
       config.fail("mtp_mlp_layer_types",
-                  "says something of {} layers, where the model has {} of multi-token prediction",
-                  flags.size(), count);
+                  "has entries for {} layers, but the model has {} of multi-token prediction", flags.size(),
+                  count);
     return flags;
   }
   // These blocks together make one layer of multi-token prediction.
@@ -297,7 +297,7 @@ void require_known(const ConfigKeys& config, const Family* family, const std::ve
   // Some families' classes have dense layers by default, and the default differs between versions.
   if (family != nullptr && family->layers == Family::Layers::after_stated_dense && rules.size() == 1 &&
       rules.front().keys == config.name("moe_layer_freq") && !config.is_list("moe_layer_freq"))
-    config.fail("first_k_dense_replace", "is missing, and has no one default for '{}'", family->name());
+    config.fail("first_k_dense_replace", "is missing, and has no single default for '{}'", family->name());
 }
 
 // Keys of a language model's config inside another model's config.
@@ -402,7 +402,7 @@ std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Fami
   groups.count = config.integer(count, 1, num_experts);
   groups.chosen = config.integer_or(either("topk_group", "topk_groups"), 1, groups.count, groups.count);
   if (num_experts % groups.count != 0)
-    config.fail(count, "{} experts are not equally many in {} groups", num_experts, groups.count);
+    config.fail(count, "{} experts cannot be divided evenly into {} groups", num_experts, groups.count);
   return groups;
 }
 
@@ -411,7 +411,7 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   const Family* const family = own != nullptr ? own : around;
   if (config.is_there("encoder_sparse_step"))
     config.fail("encoder_sparse_step",
-                "is of a model with encoder and decoder, which number their layers each by itself");
+                "belongs to a model with encoder and decoder, whose layers are numbered separately");
   const std::optional<int> hidden = hidden_layers(config);
   if (!hidden) config.fail("num_hidden_layers", "is missing; known: {}", fmt::join(layer_count_keys, ", "));
   const int mtp = prediction_layers(config);

@@ -90,12 +90,13 @@ class LayerCaches {
   // A list may also cover layers of multi-token prediction.
   std::vector<Block> read_words(std::string_view key, const std::vector<std::string>& words) {
     if (std::ssize(words) < model_.num_layers)
-      keys_.fail(key, "says something of {} layers, where the model has {}", words.size(), model_.num_layers);
+      keys_.fail(key, "has entries for {} layers, but the model has {}", words.size(), model_.num_layers);
     std::vector<Block> blocks;
     for (const std::string& word : words) {
       const auto known = std::ranges::find(block_words, word, &std::pair<std::string_view, Block>::first);
       if (known == block_words.end())
-        note(fmt::format("{} has '{}', whose cache is counted as full attention's", keys_.name(key), word));
+        note(fmt::format("{} has '{}', whose cache is counted like that of full attention", keys_.name(key),
+                         word));
       blocks.push_back(known == block_words.end() ? Block::full : known->second);
     }
     blocks.resize(static_cast<std::size_t>(model_.num_layers));
@@ -110,7 +111,7 @@ class LayerCaches {
                        : ratio == rate("compressed_sparse_attention", 4) ? Block::sparse
                                                                          : Block::heavy);
     if (std::ssize(blocks) < model_.num_layers)
-      keys_.fail("compress_ratios", "says something of {} layers, where the model has {}", blocks.size(),
+      keys_.fail("compress_ratios", "has entries for {} layers, but the model has {}", blocks.size(),
                  model_.num_layers);
     blocks.resize(static_cast<std::size_t>(model_.num_layers));
     return blocks;
@@ -129,7 +130,7 @@ class LayerCaches {
         return of_linear();
       case Block::window:
         if (window_ == 0)
-          note("some layers have a window of attention that no key states: their cache is counted whole");
+          note("some layers have an attention window whose size no key gives: their whole cache is counted");
         return of_attention(window_, layer, false);
       case Block::full:
         return of_attention(0, layer, true);
@@ -198,7 +199,7 @@ class LayerCaches {
       return of_state(width * number(state), width + 2 * number(groups, 1) * number(state),
                       number(kernel, 4));
     }
-    note("what layers without attention keep of a sequence is not counted: no key says its size");
+    note("the state of layers without attention is not counted: no key gives its size");
     return {};
   }
 

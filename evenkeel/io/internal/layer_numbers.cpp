@@ -108,13 +108,11 @@ std::vector<int> layer_numbers_of(const NumberedRows& placement, const Placement
         fmt::format("{}, but the placement has {} layers", *options.num_hidden_layers, placement.num_rows),
         fmt::format("{} or more", placement.num_rows));
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
-  throw InvalidArgument(
-      "moe_layers",
-      fmt::format(
-          "is not given; {} counts the model's layers with the dense ones, and nobody said which of them the "
-          "{} layers of the placement are",
-          format, placement.num_rows),
-      "such as 3-60, or the model's config.json");
+  throw InvalidArgument("moe_layers",
+                        fmt::format("is not given; {} counts the model's layers with the dense ones, and it "
+                                    "is not known which of them the {} layers of the placement are",
+                                    format, placement.num_rows),
+                        "such as 3-60, or the model's config.json");
 }
 
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,

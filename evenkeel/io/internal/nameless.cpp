@@ -72,13 +72,13 @@ const Order& checked_order(std::string_view axes, const Lengths& shape, bool one
     throw InvalidArgument("axes", fmt::format("'{}'", axes), fmt::format("{}", fmt::join(names, "; ")));
   }
   if (order->is_of_one_step && !one_step)
-    throw InvalidArgument("axes", fmt::format("{}, which are of one step, and layers are wanted", axes),
+    throw InvalidArgument("axes", fmt::format("{}, which has one step, but layers are needed", axes),
                           "an order with layers");
   if (order->num_axes() != std::ssize(shape))
     throw InvalidArgument("axes",
                           fmt::format("{}, but {} has {} dimension{}, {}", axes, file, shape.size(),
                                       shape.size() == 1 ? "" : "s", to_text(shape)),
-                          "an order of as many");
+                          "an order with as many dimensions");
   return *order;
 }
 
@@ -105,7 +105,7 @@ void require_layer_order(const std::vector<std::int64_t>& shape, const std::stri
   throw InvalidArgument("axes",
                         fmt::format("{}: {}: shape {} has {} layers in the middle, more than any model", file,
                                     key, to_text(shape), shape[1]),
-                        "its order, such as layers,tokens,k; of counts, one in which the layers come second");
+                        "its order, such as layers,tokens,k; counts need an order with layers second");
 }
 
 std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayInfo& array,
@@ -285,10 +285,10 @@ std::string order_of_model(const ModelLayers& model, const Lengths& shape, const
                       "[tokens, layers, k] or [tokens, k]",
                       to_text(array.shape));
   const std::string name =
-      array.name.empty() ? "" : fmt::format("'{}' is no name that says it; ", array.name);
+      array.name.empty() ? "" : fmt::format("the name '{}' is unknown, and ", array.name);
   throw InvalidArgument(
       "axes",
-      fmt::format("{}: {}nobody says what its {} numbers are", file.name(), name, to_text(array.shape)),
+      fmt::format("{}: {}no option says what its {} numbers are", file.name(), name, to_text(array.shape)),
       fmt::format("{}; or a name in the file, such as topk_ids, counts or physical_to_logical_map",
                   fmt::join(readings, "; ")));
 }
@@ -362,7 +362,7 @@ FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const R
 }  // namespace
 
 FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
-  if (array.shape.empty()) throw ParseError(file.name(), array.name, "is one number, and no routing");
+  if (array.shape.empty()) throw ParseError(file.name(), array.name, "is a single number, not routing");
   if (array.dtype == Dtype::b8) throw ParseError(file.name(), array.name, "is bool, not integers");
   if (!options.columns.empty()) return read_columns(file, array, options);
   const bool is_asked = options.axes.empty() || is_floating(array.dtype);
@@ -373,8 +373,8 @@ FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadO
   found.say_axes(axes);
   if (facts.are_probabilities)
     found.notes.push_back(
-        "every layer's numbers sum to 1: taken for its experts' shares of the load, not for "
-        "probabilities of a token");
+        "every layer's numbers sum to 1: read as its experts' shares of the load, not as probabilities of a "
+        "token");
   return found;
 }
 

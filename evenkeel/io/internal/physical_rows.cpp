@@ -19,8 +19,7 @@ std::string what_makes_it_even(std::size_t num_physical, const LayerPlacement& l
   if (left == 0) return "place with equal sizes, or with more moves";
   const int wanted = static_cast<int>(num_physical) - layer.num_experts() + layer.num_ranks() - left;
   return fmt::format(
-      "place with {} redundant expert{} even, and where experts move from a placement with moves "
-      "for all of them",
+      "place with {} redundant expert{} even; if experts move from another placement, allow enough moves",
       wanted, wanted == 1 ? ", which makes it" : "s, which make it");
 }
 
@@ -51,7 +50,7 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
           fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
-                      "layer {} has {}; place with more moves, or anew",
+                      "layer {} has {}; allow more moves, or make a new placement",
                       server, rows.front().size(), layer, rows.back().size()));
   }
   const PhysicalRow round = dealt_round(rows.front().size(), placement.num_experts());
@@ -82,7 +81,7 @@ std::vector<std::int64_t> even_offsets(const NamedRow& row, int num_ranks, const
                                        std::string_view besides) {
   const std::int64_t size = std::ssize(row.experts);
   if (size % num_ranks != 0)
-    throw parse_error(file, row.key, "{} physical experts are not equally many on {} ranks{}", size,
+    throw parse_error(file, row.key, "{} physical experts cannot be divided evenly over {} ranks{}", size,
                       num_ranks, besides);
   std::vector<std::int64_t> offsets;
   for (int rank = 0; rank <= num_ranks; ++rank) offsets.push_back(rank * (size / num_ranks));
@@ -98,7 +97,8 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
                         num_experts - 1);
   // Checked before memory is allocated for num_experts.
   if (std::ssize(experts) < num_experts)
-    throw parse_error(file, row.key, "{} physical experts cannot be {} experts", experts.size(), num_experts);
+    throw parse_error(file, row.key, "{} physical experts are fewer than {} experts", experts.size(),
+                      num_experts);
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
   int rank = 0;
   for (std::int64_t i = 0; i < std::ssize(experts); ++i) {

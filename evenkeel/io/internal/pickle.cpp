@@ -79,7 +79,7 @@ class PickleMachine {
 
   void finish() {
     pickle_.root_ = pop_last(1).front();
-    if (at_ != bytes_.size()) refuse("goes on behind its end");
+    if (at_ != bytes_.size()) refuse("continues after its end");
     finished_ = true;
   }
 

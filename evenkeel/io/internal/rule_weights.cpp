@@ -190,7 +190,7 @@ class RuleWeights {
   std::vector<Part> by_layer(std::string_view key, const KnownWords<Part>& known) const {
     const std::vector<std::string> words = keys_.words(key);
     if (std::ssize(words) != model_.num_layers)
-      keys_.fail(key, "says something of {} layers, where the model has {}", words.size(), model_.num_layers);
+      keys_.fail(key, "has entries for {} layers, but the model has {}", words.size(), model_.num_layers);
     return keys_.meanings(key, words, known);
   }
 
@@ -248,12 +248,12 @@ class RuleWeights {
       const std::int64_t kv_heads =
           config.integer_or("num_key_value_heads", 1, max_heads, static_cast<int>(narrow.kv_heads));
       if (stated.size() > 1 && (head_dim != wide_.head_dim || kv_heads != wide_.kv_heads))
-        config.fail("head_dim", "is not that of other layers with full attention, which are counted alike");
+        config.fail("head_dim", "differs from that of other layers with full attention");
       wide_.head_dim = head_dim;
       wide_.kv_heads = kv_heads;
     }
     if (stated != wanted)
-      each.fail("speaks of the layers {}, and those with full attention are {}", fmt::join(stated, ", "),
+      each.fail("has layers {}, but those with full attention are {}", fmt::join(stated, ", "),
                 fmt::join(wanted, ", "));
   }
 

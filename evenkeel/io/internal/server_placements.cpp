@@ -50,7 +50,7 @@ JsonDocument only_vllm_record(const ByteSource& source) {
     }
     for (const char* key : {"version", "num_redundant_experts", "num_slots", assignments_key})
       if (record.value(key, Json()) != only->value(key, Json()))
-        type.fail("is a placement unlike that in line {}; keep one of the two", first_line);
+        type.fail("differs from the placement in line {}; keep one of the two", first_line);
   });
   if (!only) throw parse_error(source.name(), "record_type", "no line has \"{}\"", vllm_mapping_type);
   return std::move(*only);
@@ -60,9 +60,8 @@ JsonDocument only_vllm_record(const ByteSource& source) {
 void require_said(const std::optional<JsonField>& said, std::int64_t expected) {
   if (!said) return;
   if (const std::int64_t number = said->integer(); number != expected)
-    said->fail(
-        "is {}, but {} by the lists; vLLM-Ascend goes by their order and lengths: put both in agreement",
-        number, expected);
+    said->fail("is {}, but {} by the lists; vLLM-Ascend uses their order and lengths: make both agree",
+               number, expected);
 }
 
 NamedRow read_ascend_layer(const JsonField& layer, const JsonField& devices) {

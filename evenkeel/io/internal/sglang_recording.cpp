@@ -33,9 +33,9 @@ struct PhysicalMap {
 PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
   const auto found = file.pickle().find(file.pickle().root(), map_key);
   if (!found)
-    throw ParseError(file.name(), map_key,
-                     "is missing; the records count physical experts, and without it nobody knows which "
-                     "experts those are");
+    throw ParseError(
+        file.name(), map_key,
+        "is missing; the records count physical experts, and only this map says which experts those are");
   IntArray map = file.integers(*found, map_key);
   if (map.shape.size() != 2 || map.values.empty())
     throw parse_error(file.name(), map_key, "shape {} is not [layers, physical experts]", to_text(map.shape));
@@ -109,20 +109,20 @@ class ForwardPasses {
       first_file_ = file.name();
     }
     if (pass.has_value() != numbered_ || (!numbered_ && file.name() != first_file_))
-      throw parse_error(file.name(), where + ".forward_pass_id",
-                        "is {} here and {} in {}: nobody knows which records of the two are of one step; "
-                        "read the files one by one",
-                        pass ? "there" : "missing", numbered_ ? "there" : "missing", first_file_);
+      throw parse_error(
+          file.name(), where + ".forward_pass_id",
+          "is {} here and {} in {}: their records cannot be matched to steps; read the files one by one",
+          pass ? "present" : "missing", numbered_ ? "present" : "missing", first_file_);
     if (!pass) return count_++;
     const std::int64_t rank = integer_in(file.pickle(), record, "rank").value_or(0);
     if (has_load) {
       const auto [first, fresh] = loads_.try_emplace({*pass, rank, gatherer_of(file.pickle(), record)},
                                                      fmt::format("{}: {}", file.name(), where));
       if (!fresh)
-        throw parse_error(file.name(), where,
-                          "is forward pass {} of rank {}, as {} is: they are of two runs; read each "
-                          "run apart",
-                          *pass, rank, first->second);
+        throw parse_error(
+            file.name(), where,
+            "is forward pass {} of rank {}, as {} is: they are from two runs; read each run separately",
+            *pass, rank, first->second);
     }
     const auto [step, fresh] = steps_.try_emplace(*pass, count_);
     if (fresh) ++count_;
@@ -198,7 +198,8 @@ class RecordSum {
       throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}", layers, experts, first_,
                         layers_, experts_);
     if (mode != mode_)
-      throw parse_error(file, "", "has {}, but {} has {}: they are of two modes", mode, first_, mode_);
+      throw parse_error(file, "", "has {}, but {} has {}: they were recorded in two modes", mode, first_,
+                        mode_);
   }
 
   void add_record(TorchFile& file, Pickle::Id record, const PhysicalMap& map, const std::string& where) {
@@ -225,7 +226,7 @@ class RecordSum {
     const auto found = file.pickle().find(file.pickle().root(), stat_key);
     if (!found || file.is_floating(*found))
       throw ParseError(file.name(), stat_key,
-                       "is missing, or of averages, which are not added up over files");
+                       "is missing, or has averages, which cannot be added up over files");
     const IntArray counts = file.integers(*found, stat_key);
     const auto& shape = counts.shape;
     if (shape.size() < 2 || shape.size() > 3 || counts.values.empty())
@@ -288,10 +289,10 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   };
   const std::string key = only_of(count_names, is_counts, file.name());
   if (key.empty())
-    throw parse_error(file.name(), "data.pkl",
-                      "is {} without 'logical_count' or 'records', and no tensor of counts: no "
-                      "recording of SGLang",
-                      pickle.kind_name(root));
+    throw parse_error(
+        file.name(), "data.pkl",
+        "is {} without 'logical_count', 'records' or a tensor of counts: not a recording of SGLang",
+        pickle.kind_name(root));
   // Averages of counts are also accepted as loads.
   const Pickle::Id tensor = *pickle.find(root, key);
   const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)

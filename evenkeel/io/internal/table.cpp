@@ -214,8 +214,8 @@ void NamedTable::number_tokens() {
   });
   if (uneven != lines_of.end())
     throw parse_error(file_, "",
-                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: nobody knows "
-                      "which lines are of one token",
+                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: lines cannot be "
+                      "matched to tokens",
                       uneven->second, std::get<2>(uneven->first), std::next(uneven)->second,
                       std::get<2>(std::next(uneven)->first));
 }
@@ -253,7 +253,7 @@ std::size_t NamedTable::num_experts_of(const ReadOptions& options) const {
         fmt::format("is not given, and {} has no line of expert 0: its ids may begin with {}, or nobody "
                     "chose the experts before",
                     file_, least.expert),
-        "how many experts there are, if their ids begin with 0; else number them so");
+        "the number of experts, if their ids begin with 0; else renumber them from 0");
   const int there = most.expert + 1;
   if (options.num_experts.value_or(there) < there)
     throw InvalidArgument("num_experts",

@@ -111,11 +111,11 @@ class Names {
     made_.parts = of_[Meaning::part];
     made_.numbers_are_ids = !rest_.empty() && rest_ == of_[Meaning::choice];
     if (made_.expert && made_.numbers_are_ids)
-      refuse("column '{}' is of experts, and columns {} are too", given_[*made_.expert], quoted(rest_));
+      refuse("column '{}' has experts, and so have columns {}", given_[*made_.expert], quoted(rest_));
     if (made_.token && !made_.numbers_are_ids)
       refuse(
-          "has a column '{}', but none of the token's experts, or others beside them; call those 'k_0', "
-          "'k_1', ..., and leave the others out",
+          "has a column '{}', but no columns of the token's experts, or other columns beside them; name "
+          "those of experts 'k_0', 'k_1', ..., and leave the others out",
           given_[*made_.token]);
     made_.numbers = made_.expert ? Columns{count_column()} : by_number();
     return std::move(made_);
@@ -150,7 +150,7 @@ class Names {
 
   std::optional<std::size_t> only(Meaning meaning) {
     const Columns& found = of_[meaning];
-    if (found.size() > 1) refuse("columns {} mean the same; leave one of them", quoted(found));
+    if (found.size() > 1) refuse("columns {} mean the same; keep only one of them", quoted(found));
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
 
@@ -159,7 +159,8 @@ class Names {
     if (may_be.empty())
       refuse("has a column of experts, '{}', but none of counts; call it 'count'", given_[*made_.expert]);
     if (may_be.size() > 1)
-      refuse("any of the columns {} may be the count; leave one of them, or call it 'count'", quoted(may_be));
+      refuse("any of the columns {} may be the count; keep only one of them, or name it 'count'",
+             quoted(may_be));
     return may_be.front();
   }
 
@@ -168,8 +169,8 @@ class Names {
     const char* const what = made_.numbers_are_ids ? "choice" : "expert";
     if (!made_.numbers_are_ids && rest_.size() < 2)
       refuse(
-          "has {} columns of counts, and a layer has two experts at least; of a line for each expert, call "
-          "the columns 'layer', 'expert' and 'count'",
+          "has {} columns of counts, but a layer has at least two experts; if lines are for single experts, "
+          "name the columns 'layer', 'expert' and 'count'",
           rest_.size());
     std::string pattern;
     std::vector<std::pair<int, std::size_t>> found;
@@ -177,17 +178,16 @@ class Names {
       const auto number = numbered(lowered(given_[column]));
       if (number && found.empty()) pattern = number->pattern;
       if (!number || number->pattern != pattern)
-        refuse(
-            "column '{}' is not named as those of {}s are, all alike, such as '{}_0', '{}_1'; leave it out",
-            given_[column], what, what, what);
+        refuse("column '{}' is not named like the columns of {}s, such as '{}_0', '{}_1'; leave it out",
+               given_[column], what, what, what);
       found.emplace_back(number->number, column);
     }
     std::ranges::sort(found);
     Columns ordered;
     for (const auto& [number, column] : found) {
       if (number != static_cast<int>(ordered.size()))
-        refuse("column '{}' is of {} {}, but the {} columns are of {}s 0..{}, one each", given_[column], what,
-               number, found.size(), what, found.size() - 1);
+        refuse("column '{}' is for {} {}, but the {} columns must be for {}s 0..{}, one each", given_[column],
+               what, number, found.size(), what, found.size() - 1);
       ordered.push_back(column);
     }
     return ordered;

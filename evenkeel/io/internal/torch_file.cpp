@@ -122,7 +122,7 @@ TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) c
       pickle_->kind(parts[4]) != Kind::integer)
     throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
   const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
-  if (type == nullptr) throw ParseError(name(), key, "has a storage of no known type");
+  if (type == nullptr) throw ParseError(name(), key, "has a storage of unknown type");
   Tensor storage{.dtype = type->type,
                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
                  .size = pickle_->integer(parts[4])};
@@ -142,7 +142,7 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
     if (of.size() != 3 || !is_tensor(of[0])) refuse("is a parameter without a tensor");
     call = pickle_->items(of[0]);
   }
-  if (pickle_->text(call[0]) != rebuild_tensor) refuse("is called for what is no tensor");
+  if (pickle_->text(call[0]) != rebuild_tensor) refuse("calls a function that makes no tensor");
   const auto arguments = pickle_->items(call[1]);
   using Kind = Pickle::Kind;
   if (arguments.size() < 6 || arguments.size() > 7 || pickle_->kind(arguments[0]) != Kind::persistent ||
@@ -200,7 +200,7 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   if constexpr (std::is_same_v<Number, double>)
     to_double(tensor.dtype, bytes, numbers);
   else if (const auto broken = to_whole(tensor.dtype, bytes, numbers))
-    throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
+    throw parse_error(name(), key, "element {} is not an exact whole number", *broken);
   array.values.reserve(static_cast<std::size_t>(*elements));
   std::vector<std::int64_t> at(tensor.shape.size(), 0);
   for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {

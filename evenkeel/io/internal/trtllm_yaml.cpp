@@ -80,7 +80,7 @@ class YamlParser {
     if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) return nullptr;
     if (type == YAML_ALIAS_EVENT) {
       const auto found = anchors_.find(view(data.alias.anchor));
-      if (found == anchors_.end()) refuse("is an alias of nothing before it");
+      if (found == anchors_.end()) refuse("is an alias without an anchor before it");
       return found->second;
     }
     YamlNode& node = nodes_.emplace_back();

@@ -74,7 +74,7 @@ class TraceSum {
       const int layer = static_cast<int>(layers.values[i]);
       if (!trace.records.emplace(microbatch, layer).second)
         throw parse_error(chunk.name(), microbatches_name,
-                          "element {}: layer {} of micro-batch {} of {} is there twice", i, layer, microbatch,
+                          "element {}: layer {} of micro-batch {} of {} appears twice", i, layer, microbatch,
                           name);
       ++records_of_[layer];
       add_record(loads, i, keep_steps_ ? steps_[{name, microbatch}][layer] : steps_[{}][layer], chunk.name());
@@ -103,7 +103,7 @@ class TraceSum {
   }
 
   FoundRouting found(const std::string& file) && {
-    if (steps_.empty()) throw ParseError(file, "", "has no record of UltraEP's");
+    if (steps_.empty()) throw ParseError(file, "", "has no UltraEP record");
     IntArray counts{.shape = {0, std::ssize(records_of_), num_experts_}, .values = {}};
     const Steps::value_type* incomplete = nullptr;  // the first
     for (const auto& step : steps_) {
@@ -142,7 +142,7 @@ class TraceSum {
       num_experts_ = experts;
     }
     if (layers != num_layers_ || experts != num_experts_)
-      throw parse_error(file, "", "is of {} layers of {} experts, but {} is of {} of {}; read them apart",
+      throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}; read them separately",
                         layers, experts, first_, num_layers_, num_experts_);
   }
 
@@ -164,7 +164,7 @@ class TraceSum {
         std::ranges::minmax_element(records_of_, {}, [](const auto& layer) { return layer.second; });
     if (!keep_steps_ && least->second < most->second)
       notes_.push_back(fmt::format(
-          "UltraEP's layers have unequally many records: its layer {} has {}, its layer {} has {}",
+          "UltraEP's layers have unequal numbers of records: its layer {} has {}, its layer {} has {}",
           least->first, least->second, most->first, most->second));
     if (incomplete == nullptr) return;
     const std::string which =
@@ -172,8 +172,8 @@ class TraceSum {
                     incomplete->first.first, incomplete->second.size(), records_of_.size());
     if (complete == 0)
       throw parse_error(file, "",
-                        "has no micro-batch with all layers: {}; right would be a whole trace, whose "
-                        "pipeline stages are read apart",
+                        "has no micro-batch with all layers: {}; right would be a whole trace, with pipeline "
+                        "stages read separately",
                         which);
     notes_.push_back(fmt::format("{} of {} micro-batches lack layers and are left out: {}",
                                  std::ssize(steps_) - complete, steps_.size(), which));
@@ -185,8 +185,9 @@ class TraceSum {
     for (const auto& [layer, records] : records_of_) numbers.push_back(layer);
     if (numbers.front() == 0) return LayerNumbers(std::move(numbers));
     if (numbers.back() < num_layers_) {
-      notes_.push_back(fmt::format("its layers {} of {} are counted from 0 or from 1, which nobody says",
-                                   to_text(LayerNumbers(std::move(numbers))), num_layers_));
+      notes_.push_back(
+          fmt::format("its layers {} of {} are counted from 0 or from 1; the trace does not say which",
+                      to_text(LayerNumbers(std::move(numbers))), num_layers_));
       return {};
     }
     for (int& number : numbers) --number;

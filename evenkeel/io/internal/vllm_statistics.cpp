@@ -72,7 +72,7 @@ class LoadSum {
     const auto found = record.find("model");
     const std::string model = found ? (*found)->dump() : "";
     if (!sums_.empty() && model != model_)
-      throw parse_error(record.file(), "model", "is {} where a record before has {}; read them apart",
+      throw parse_error(record.file(), "model", "is {} where a record before has {}; read them separately",
                         model.empty() ? "not said" : model, model_.empty() ? "none" : model_);
     model_ = model;
   }

@@ -252,7 +252,7 @@ void ZipMemberReader::read(std::int64_t offset, std::span<std::byte> out) {
   if (at_ != member_.size || archive_->intact_[member_.index]) return;
   // libzip compares the CRC-32 at the end of a member, which needs one more read.
   if (unpack(std::span(skipped).first(1)) != 0)
-    refuse(fmt::format("goes on behind its own {} bytes", member_.size));
+    refuse(fmt::format("is longer than its stated {} bytes", member_.size));
   archive_->intact_[member_.index] = true;
 }
 
@@ -270,7 +270,7 @@ void ZipMemberReader::reopen() {
 void ZipMemberReader::take(std::span<std::byte> out) {
   while (!out.empty()) {
     const std::int64_t got = unpack(out);
-    if (got == 0) refuse(fmt::format("ends at byte {}, before its own size", at_));
+    if (got == 0) refuse(fmt::format("ends at byte {}, before its stated size", at_));
     at_ += got;
     out = out.subspan(static_cast<std::size_t>(got));
   }

@@ -64,9 +64,10 @@ void require_concentrated_fits(const Step& s) {
                           fmt::format("{} names {} experts of {}", to_string(w), w.hot_experts, s.experts()),
                           fmt::format("N in 1..{}", s.experts()));
   if (w.hot_experts == s.experts() && w.share < 1)
-    throw InvalidArgument("scenario",
-                          fmt::format("{} leaves no expert for the rest of {}", to_string(w), s.experts()),
-                          s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
+    throw InvalidArgument(
+        "scenario",
+        fmt::format("{} leaves none of the {} experts for the other assignments", to_string(w), s.experts()),
+        s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
 }
 
 // Appends `count` assignments dealt evenly over the experts.

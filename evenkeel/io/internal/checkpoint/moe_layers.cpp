@@ -191,10 +191,10 @@ class Search {
       require_whole(found, found.prediction ? name_of(place) : fmt::format("layer {}", found.layer));
       if (!layers.emplace(found.layer, found).second)
         throw parse_error(folder_, name_of(place),
-                          "would be layer {}, which the checkpoint has by another name", found.layer);
+                          "would be layer {}, which the checkpoint has under another name", found.layer);
     }
     if (layers.empty())
-      throw parse_error(folder_, "", "has no tensor of experts by the names of {}", model_.family->name());
+      throw parse_error(folder_, "", "has no tensor with a name of {}'s experts", model_.family->name());
     const auto ascending = std::views::values(layers);
     return {ascending.begin(), ascending.end()};
   }
@@ -209,10 +209,8 @@ class Search {
   const SafetensorsTensor& at(std::size_t tensor) const { return checkpoint_.tensors[tensor].at; }
 
   [[noreturn]] void refuse_unknown(const std::string& name) const {
-    throw Unsupported(
-        fmt::format("{}: tensor {} is not one that {} is known to have; whether it goes by expert "
-                    "cannot be told",
-                    folder_, name, model_.family->name()));
+    throw Unsupported(fmt::format("{}: tensor {} is not known for {}; it may depend on the order of experts",
+                                  folder_, name, model_.family->name()));
   }
 
   void read_name(std::size_t tensor) {
@@ -252,7 +250,7 @@ class Search {
       if (!first) first = place;
       if (first->first != place.first)
         throw parse_error(folder_, name_of(place),
-                          "has experts, and so has {}; experts of one model stand below one name",
+                          "has experts, and so has {}; experts of one model must be below one name",
                           name_of(*first));
     }
   }
@@ -264,7 +262,8 @@ class Search {
                         role.expert, experts - 1);
     const auto [same, is_new] = found.by_expert[std::string(role.part)].emplace(role.expert, tensor);
     if (!is_new)
-      throw parse_error(file_of(tensor), at(tensor).name, "is {} by another name", at(same->second).name);
+      throw parse_error(file_of(tensor), at(tensor).name, "is the same as {} under another name",
+                        at(same->second).name);
   }
 
   // One number for all experts, such as an activation scale.
@@ -279,7 +278,7 @@ class Search {
     const bool fits = count == model_.num_experts || (more_behind && count > model_.num_experts);
     if (!fits || rows.bytes() % count != 0)
       throw parse_error(file_of(tensor), rows.name,
-                        "shape {} of {} bytes has not a row for each of the {} experts of config.json",
+                        "shape {} of {} bytes does not have a row for each of the {} experts of config.json",
                         to_text(rows.shape), rows.bytes(), model_.num_experts);
     found.by_row.push_back(tensor);
   }
@@ -330,7 +329,7 @@ std::size_t width_of_ids(const SafetensorsTensor& tensor) {
   const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
   if (type != nullptr && is_integer(type->type) && tensor.bytes() % type->item_size == 0)
     return static_cast<std::size_t>(type->item_size);
-  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
+  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which is not an integer type",
                                 tensor.name, tensor.dtype));
 }
 
@@ -348,7 +347,7 @@ void TensorSource::renumber(std::span<std::byte> ids, const std::string& file,
     std::memcpy(&id, &ids[at], id_bytes);
     if (id >= new_ids.size())
       throw parse_error(file, name,
-                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be 0..{}",
+                        "has a number of {} bytes that is not an expert id: {:#x}; right would be 0..{}",
                         id_bytes, id, new_ids.size() - 1);
     const auto made = static_cast<std::uint64_t>(new_ids[id].value());
     std::memcpy(&ids[at], &made, id_bytes);

@@ -22,8 +22,7 @@ std::string root_of(const std::string& folder) {
       names.push_back(std::move(name));
   std::ranges::sort(names);
   if (names.size() > 1)
-    throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", names[0],
-                      names[1]);
+    throw parse_error(folder, "", "has both {} and {}; it is unclear which is the model", names[0], names[1]);
   if (names.empty())
     throw parse_error(folder, "",
                       "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
@@ -50,7 +49,7 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
     const auto stated = file_of.extract(tensor.at.name);
     if (stated.empty() || stated.mapped() != file)
       throw parse_error(index, "weight_map." + tensor.at.name, "is {}, but {} has this tensor",
-                        stated.empty() ? "missing or stands for another file" : stated.mapped(), file);
+                        stated.empty() ? "missing or names another file" : stated.mapped(), file);
   }
   if (!file_of.empty())
     throw parse_error(index, "weight_map." + file_of.begin()->first, "says {}, which has no such tensor",

@@ -69,7 +69,7 @@ int bits_of(const SafetensorsTensor& tensor, const std::string& folder) {
   for (const std::int64_t length : tensor.shape)
     bits = length < 0 ? -1 : std::min<Wide>(bits * length, Wide{1} << 62);
   if ((bits + 7) / 8 != tensor.bytes() || bits < 0)
-    throw parse_error(folder, tensor.name, "has {} bytes of {}, which its shape [{}] does not make",
+    throw parse_error(folder, tensor.name, "has {} bytes of {}, which do not fit its shape [{}]",
                       tensor.bytes(), tensor.dtype, fmt::join(tensor.shape, ", "));
   return known->second;
 }
