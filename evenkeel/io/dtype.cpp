@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "files are little-endian, and so far so are our machines");
+              "files are little-endian; big-endian machines are not supported");
 
 constexpr std::array<DtypeNames, 13> known = {{
     {Dtype::b8, 1, "bool", "BOOL", "b1", "torch BoolStorage"},

@@ -56,7 +56,7 @@ FolderFiles list_files(const std::string& folder) {
         found.folders.push_back(name);
       } else {
         throw Unsupported(
-            fmt::format("{}: is neither a file nor a folder nor a link to a file; such cannot be copied",
+            fmt::format("{}: is neither a file, a folder nor a link to a file, and cannot be copied",
                         at->path().string()));
       }
     }
@@ -156,7 +156,7 @@ void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& 
   }
 }
 
-// By the layer's number in the model.
+// The new order of experts, by the layer's number in the model.
 using Orders = std::map<int, std::vector<ExpertId>>;
 
 Orders orders_of(const Model& model, const Placement& placement) {

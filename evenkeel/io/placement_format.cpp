@@ -93,7 +93,7 @@ void require_no_dense_rows(const PlacementFile& file, const std::vector<Physical
 }
 
 // The placement with exactly the layers that the format's file needs. SGLang, vLLM and vLLM-Ascend treat
-// layers of multi-token prediction as a model of its own, so their files must not have them. TensorRT-LLM
+// layers of multi-token prediction as a separate model, so their files must not have them. TensorRT-LLM
 // treats them like the other layers.
 Placement fitted_to_model(PlacementFormat format, const Placement& placement, const ModelLayers& model,
                           std::vector<std::string>& notes) {

@@ -42,8 +42,8 @@ struct PlacementFormatOptions {
   std::optional<std::vector<int>> layers = {};
   // All hidden layers of the model, dense ones too. Default: the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
-  // The model's config. It replaces both options above, or goes with `layers` if those are not all layers
-  // with experts. The other layers with experts then get a row with experts in order (io/unplaced_layers.h).
+  // The model's config; it replaces both options above. With `layers` too, the model's other layers with
+  // experts get a row with experts in order (io/unplaced_layers.h).
   // TensorRT-LLM's file needs the layers of multi-token prediction; the other servers' files leave them out.
   std::optional<ModelLayers> model = {};
   // TensorRT-LLM: how many layers the server may rearrange in each iteration. Default: the number in the

@@ -271,7 +271,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
     throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "and axes cannot be given together", "one of the two");
+    throw InvalidArgument("columns", "cannot be given together with axes", "one of the two");
   try {
     return recording_of(find_routing(content, source, options), source.name(), options);
   } catch (const ParseError& error) {

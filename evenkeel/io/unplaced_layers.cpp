@@ -13,7 +13,7 @@ namespace evenkeel {
 
 namespace {
 
-// By the layer's number.
+// Layers of a placement, by layer number.
 using Rows = std::map<int, LayerPlacement>;
 
 Rows rows_of(const Placement& placement) {

@@ -157,7 +157,7 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
       {{{"moe_layer_freq", {0, 1, 2, 1, 1, 1}}}, {"moe_layer_freq[2]: is 2; allowed: 0..1"}},
       {{{"moe_layers", {6}}}, {"names layer 6, where the model has layers 0..5"}},
       {{{"moe_layers", {0, 1, 0, 1, 0, 1}}}, {"names layer 0 twice"}},
-      {{{"moe_layers_enum", "3,,4"}}, {"no list of layer numbers"}},
+      {{{"moe_layers_enum", "3,,4"}}, {"not a list of layer numbers"}},
       {{{"mlp_only_layers", {-1}}}, {"names layer -1"}},
       {{{"hybrid_override_pattern", "ME*E-X"}}, {"has 'X'; known: M, E, *, -"}},
       // No experts.

@@ -214,7 +214,7 @@ class IdRows {
     has_impossible_id_ =
         has_impossible_id_ || least < no_expert || (most >= max_trace_experts && !is_filler(most));
     if (least == most && least == no_expert) return;
-    // With k = 1 a row is a choice even if it has one id. A zero may also be a dense layer's.
+    // With k = 1 a row is a choice even if it has one id. A zero may also come from a dense layer.
     if (least == most && (row.size() > 1 || least == 0)) {
       if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
         ++layer.alike[least];

@@ -42,7 +42,7 @@ class ConfigKeys : public JsonField {
   bool flag(std::string_view member, bool absent) const;
   std::string word(std::string_view member) const;  // empty if the key is missing
   std::vector<std::string> words(std::string_view member) const;
-  std::vector<std::string> letters(std::string_view member) const;  // of a text
+  std::vector<std::string> letters(std::string_view member) const;  // the letters of a text value
   // The meaning of each word. Unknown words mean `other`; without it they throw ParseError.
   template <class Meaning>
   std::vector<Meaning> meanings(std::string_view member, const std::vector<std::string>& words,

@@ -226,7 +226,7 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
   std::optional<RecordTable> table;
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string where = fmt::format("{}: line {}", file, line);
-    if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
+    if (!record.is_object()) throw ParseError(where, "", "is not a JSON object");
     require_no_profile(record, where);
     const std::string found = list_key(record, where);
     if (!found.empty()) require_no_map(record, found, where);

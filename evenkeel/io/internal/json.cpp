@@ -93,7 +93,7 @@ std::int64_t JsonField::integer() const {
   // Programs that count in floating point write 12.0. Beyond 2^53 such a number may be inexact.
   const double number = value_->get<double>();
   if (!(std::abs(number) <= 0x1p53) || number != std::floor(number))
-    fail("{} is not a whole number{}", number, std::abs(number) > 0x1p53 ? " that is exact" : "");
+    fail("{} is not {} whole number", number, std::abs(number) > 0x1p53 ? "an exact" : "a");
   return static_cast<std::int64_t>(number);
 }
 

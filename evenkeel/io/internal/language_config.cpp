@@ -146,7 +146,7 @@ std::vector<std::int64_t> listed_numbers(const ConfigKeys& config, std::string_v
   const JsonField value = config.at(key);
   if (!value->is_string()) return value.integers();
   const Json list = Json::parse("[" + value->get<std::string>() + "]", nullptr, false);
-  if (list.is_discarded()) value.fail("is a text that is no list of layer numbers, as in \"3,4,5\"");
+  if (list.is_discarded()) value.fail("is not a list of layer numbers, as in \"3,4,5\"");
   return JsonField(list, config.file(), value.key()).integers();
 }
 
@@ -186,7 +186,7 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
   for (const std::string_view key : keys)
     if (formula.by_kind && config.is_list(key)) kinds = std::max(kinds, config.at(key)->size());
   if (kinds > most_kinds)
-    config.fail(keys.front(), "and similar keys have {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
+    config.fail(keys.front(), "lists {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
   Flags dense(static_cast<std::size_t>(hidden), false);
   if (config.is_there(formula.dense))
     dense = flags_of_numbers(config, formula.dense, config.at(formula.dense).integers(), {hidden, 0});

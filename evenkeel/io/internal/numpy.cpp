@@ -96,7 +96,7 @@ NpyHeader header_of(const std::string& text, const std::string& file, const std:
   // In Python, (3) is a number, not a tuple.
   if (tuple.empty() || tuple.find_first_not_of("(0123456789, \n") != std::string::npos ||
       (header["shape"]->size() < 2 && has_comma != (header["shape"]->size() == 1)))
-    header.fail("shape is no tuple of whole numbers, such as (3,) or (3, 4)");
+    header.fail("shape is not a tuple of whole numbers, such as (3,) or (3, 4)");
   ArrayInfo array{.name = "", .dtype = dtype, .shape = header["shape"].integers()};
   if (characters) array.shape = {*characters};
   const Json& fortran = *header["fortran_order"];

@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The kind of a layer's attention or its replacement.
+// What a layer has as attention: standard, with wider heads, or a gated delta network in its place.
 enum class Mixer { attention, wide_attention, delta };
 
 class RuleWeights {

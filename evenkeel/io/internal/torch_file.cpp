@@ -53,7 +53,7 @@ TorchFile::TorchFile(const ByteSource& source)
     : archive_(std::make_shared<const ZipArchive>(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const ZipArchive::Member* const found = pickle_in(*archive_);
-  if (found == nullptr) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
+  if (found == nullptr) throw ParseError(name(), "", "is not a file of torch.save: it has no data.pkl");
   prefix_ = found->name.substr(0, found->name.rfind("data.pkl"));
   if (const std::string order = prefix_ + "byteorder";
       archive_->find(order) != nullptr && text_of(order) != "little")
@@ -103,7 +103,7 @@ void TorchFile::charge(std::int64_t elements, const std::string& key) {
 std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) const {
   std::vector<std::int64_t> numbers;
   if (pickle_->kind(tuple) != Pickle::Kind::tuple || pickle_->items(tuple).size() > 8)
-    throw ParseError(name(), key, "has a shape that is no tuple of at most 8 lengths");
+    throw ParseError(name(), key, "has a shape that is not a tuple of at most 8 lengths");
   for (Id item : pickle_->items(tuple)) {
     if (pickle_->kind(item) != Pickle::Kind::integer || pickle_->integer(item) < 0)
       throw ParseError(name(), key, "has a shape that is not made of lengths");

@@ -205,7 +205,8 @@ class BalancerReader {
   void read_number(const YamlNode& key, const YamlNode& value, ServerPlacement& all) const {
     const auto* known =
         std::ranges::find_if(number_keys, [&](const NumberKey& each) { return key.is(each.name); });
-    if (known == number_keys.end()) refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
+    if (known == number_keys.end())
+      refuse(key, "{} is not a key of a TensorRT-LLM load balancer", shown(key));
     const auto number = plain_number(value);
     if (!number) refuse(value, "{}: {} is not a whole number", known->name, shown(value));
     if (*number < known->least || *number > known->most)

@@ -60,9 +60,10 @@ Chooser balanced(const Step& s) {
 void require_concentrated_fits(const Step& s) {
   const Workload& w = s.workload;
   if (w.hot_experts > s.experts())
-    throw InvalidArgument("scenario",
-                          fmt::format("{} names {} experts of {}", to_string(w), w.hot_experts, s.experts()),
-                          fmt::format("N in 1..{}", s.experts()));
+    throw InvalidArgument(
+        "scenario",
+        fmt::format("{} has {} hot experts, but there are only {}", to_string(w), w.hot_experts, s.experts()),
+        fmt::format("N in 1..{}", s.experts()));
   if (w.hot_experts == s.experts() && w.share < 1)
     throw InvalidArgument(
         "scenario",

@@ -397,7 +397,7 @@ TEST_F(Refusal, OfWhatIsNoFileNamesIt) {
   write(tiny_checkpoint("olmoe"));
   ASSERT_EQ(::mkfifo((in() + "/pipe").c_str(), 0600), 0);
   EXPECT_EQ(refused<Unsupported>(),
-            "in/pipe: is neither a file nor a folder nor a link to a file; such cannot be copied");
+            "in/pipe: is neither a file, a folder nor a link to a file, and cannot be copied");
 }
 
 TEST_F(Refusal, OfAMapThatIsNotForThisCheckpointNamesIt) {
