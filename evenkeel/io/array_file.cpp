@@ -23,7 +23,7 @@ namespace {
 // Elements converted at a time.
 constexpr std::size_t block_elements = std::size_t{1} << 16;
 
-// A header length below 4 GiB before a brace; a JSON text has no zero bytes.
+// Safetensors start with a header length below 4 GiB and a brace; a JSON text has no zero bytes.
 bool begins_like_safetensors(std::string_view head) {
   return head.size() >= 9 && head.substr(4, 4) == std::string_view("\0\0\0\0", 4) && head[8] == '{';
 }
@@ -51,7 +51,7 @@ FileFormat detect_format(const ByteSource& source) {
   throw ParseError(source.name(), "byte 0", "is neither safetensors, npz, npy, JSON nor a table of numbers");
 }
 
-// A block at a time: convert(first, elements) makes elements of the bytes in block_.
+// Reads block by block: convert(first, elements) converts the bytes in block_ to elements.
 template <class Out, class Convert>
 void ArrayReader::read_blocks(std::int64_t first, std::span<Out> out, const Convert& convert) {
   if (first < 0 || first > info_.num_elements || std::ssize(out) > info_.num_elements - first)
@@ -78,7 +78,7 @@ void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
   read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
     if (const auto broken = to_whole(info_.dtype, block_, block))
       throw parse_error(file_, info_.name, "element {} {}", begin + static_cast<std::int64_t>(*broken),
-                        is_integer(info_.dtype) ? "is above 2^63-1" : "is not a whole number that is exact");
+                        is_integer(info_.dtype) ? "is above 2^63-1" : "is not an exact whole number");
   });
 }
 
@@ -155,7 +155,7 @@ WholeArray<Number> read_all(const ArrayFile& file, std::string_view name, const 
   return array;
 }
 
-// Numbers of the kind that `out` is of.
+// Reads the numbers in the type of `out`.
 constexpr auto read_as_they_are = [](ArrayReader& reader, auto out) { reader.read(0, out); };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Named arrays in a file, whatever its format: safetensors, npz, or npy (one array, named ""). The format is
-// known by content, never by name. Elements are read by range; nothing is read before it is asked for, and no
-// length in the file is believed before the bytes are there.
+// Named arrays in a file of any format: safetensors, npz, or npy (one array, named ""). The format is
+// detected from the content, never from the name. Elements are read by range and only on request. Lengths in
+// the file are checked against its real size.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,10 @@ struct ArrayInfo {
   std::int64_t num_elements = 1;
 };
 
-// One array; row-major. In a compressed member a range before the last one read starts over at its beginning.
+// Reads one array, row-major. Reading backwards in a compressed member restarts the decompression.
 class ArrayReader {
  public:
-  // Puts the bytes from `first_byte` of the array on into `out`.
+  // Fills `out` with the array's bytes from `first_byte` on.
   using Fetch = std::function<void(std::int64_t first_byte, std::span<std::byte> out)>;
 
   ArrayReader(std::string file, ArrayInfo info, Fetch fetch)
@@ -43,13 +43,12 @@ class ArrayReader {
   const ArrayInfo& info() const { return info_; }
   const std::string& file() const { return file_; }  // its name
 
-  // Elements [first, first + out.size()). Throws ParseError if the file ends before, or the type is floating.
+  // Elements [first, first + out.size()). Throws ParseError if the file is too short or the type is floating.
   void read(std::int64_t first, std::span<std::int64_t> out);
-  // The same as float or double, of any type.
+  // The same as float or double, from any type.
   void read(std::int64_t first, std::span<float> out);
   void read(std::int64_t first, std::span<double> out);
-  // The same as int64, of any type whose elements are whole numbers. Throws ParseError at the first that is
-  // not.
+  // The same as int64, from any type. Throws ParseError at the first element that is not a whole number.
   void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
  private:
@@ -64,7 +63,7 @@ class ArrayReader {
 
 class ArrayFile {
  public:
-  // An array of the file, and what makes a reader's way to its bytes.
+  // An array of the file, and a function that opens access to its bytes.
   struct Stored {
     ArrayInfo info;
     std::function<ArrayReader::Fetch()> open;
@@ -75,19 +74,19 @@ class ArrayFile {
   const std::string& name() const { return name_; }
   FileFormat format() const { return format_; }
   const std::vector<ArrayInfo>& arrays() const { return arrays_; }
-  // What safetensors call so; the texts of an npz.
+  // The metadata of safetensors, or the text arrays of an npz.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // nullptr where there is none.
+  // nullptr if there is no such array.
   const ArrayInfo* find(std::string_view array) const;
-  // Throws ParseError where there is none, listing those there are.
+  // Throws ParseError if there is no such array, listing the existing ones.
   const ArrayInfo& at(std::string_view array) const;
-  // The file may go before the reader does, or the way to the array's bytes.
+  // The returned object stays valid after this ArrayFile is destroyed.
   std::unique_ptr<ArrayReader> reader(std::string_view array) const;
   ArrayReader::Fetch fetch(std::string_view array) const;
 
-  // The most bytes that an array may have to be held in memory whole. In an uncompressed file that is the
-  // file's own size. In a compressed one it is 1 MiB + 64 times the file's size, so that a small file cannot
-  // ask for a big buffer.
+  // The largest array, in bytes, that may be read whole into memory. In an uncompressed file this is the
+  // file's size. In a compressed file it is 1 MiB + 64 times the file's size, so that a small file cannot ask
+  // for a big buffer.
   std::int64_t max_whole_bytes() const { return max_whole_bytes_; }
 
  private:
@@ -95,12 +94,12 @@ class ArrayFile {
   FileFormat format_;
   std::int64_t max_whole_bytes_;
   std::vector<ArrayInfo> arrays_;
-  std::vector<std::function<ArrayReader::Fetch()>> open_;    // of each of arrays_
-  std::map<std::string, std::size_t, std::less<>> by_name_;  // places in arrays_
+  std::vector<std::function<ArrayReader::Fetch()>> open_;    // parallel to arrays_
+  std::map<std::string, std::size_t, std::less<>> by_name_;  // indices into arrays_
   std::map<std::string, std::string> metadata_;
 };
 
-// Throws ParseError: the file cannot be opened, is damaged, or is of another kind (JSON, or unknown).
+// Throws ParseError if the file cannot be opened, is damaged, or has another format (JSON, or unknown).
 std::unique_ptr<ArrayFile> open_array_file(const ByteSource& source);
 
 // An array read whole.
@@ -113,14 +112,14 @@ using FloatArray = WholeArray<float>;
 using DoubleArray = WholeArray<double>;
 using IntArray = WholeArray<std::int64_t>;
 
-// Throw ParseError if there is no such array, or it is not of the kind.
+// These throw ParseError if there is no such array, or its type does not fit.
 FloatArray read_floats(const ArrayFile& file, std::string_view array);
 DoubleArray read_doubles(const ArrayFile& file, std::string_view array);
 IntArray read_integers(const ArrayFile& file, std::string_view array);
-// Of any type whose elements are whole numbers.
+// Any type is allowed if all elements are whole numbers.
 IntArray read_whole_numbers(const ArrayFile& file, std::string_view array);
 
-// The array of a file that holds counts: `counts`, or its only one. Throws ParseError.
+// The name of the array with counts: `counts`, or the file's only array. Throws ParseError for other files.
 std::string name_of_counts(const ArrayFile& file);
 
 }  // namespace evenkeel

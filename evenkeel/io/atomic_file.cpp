@@ -22,14 +22,14 @@ namespace {
 
 constexpr int kMostLinks = 40;  // as on Linux
 
-// Where the file is to be: behind a link, and never in the place of a folder, a device or a pipe.
+// The path to replace, with links followed. Throws for a folder, a device or a pipe.
 std::string place_of(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status there = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(there)) refuse_path(path, EISDIR);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     throw InvalidArgument(path, "cannot be written: is no ordinary file");
-  std::filesystem::path place = path;  // as it was typed, where it is no link
+  std::filesystem::path place = path;  // unchanged if it is not a link
   for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(place, error)); ++links) {
     if (links == kMostLinks) refuse_path(path, ELOOP);
     const std::filesystem::path next = std::filesystem::read_symlink(place, error);
@@ -41,7 +41,7 @@ std::string place_of(const std::string& path) {
 
 thread_local unsigned mode_of_new = 0666;
 
-// While it is written, open to its owner, and to others at most as it will be.
+// While the file is written, its owner can write it; others get at most their final permissions.
 int make_file(const char* name, unsigned mode, std::optional<unsigned> replaced) {
   const mode_t wanted = replaced.value_or(mode) | 0600u;
   const int file = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, wanted);
@@ -51,7 +51,7 @@ int make_file(const char* name, unsigned mode, std::optional<unsigned> replaced)
   return 0;
 }
 
-// The file's name is taken at once, so that a folder that cannot be written is known before the work is done.
+// Creates the file at once, so that an unwritable folder is reported before the work is done.
 Unfinished new_file(const std::string& place, unsigned mode, std::optional<unsigned> replaced) {
   try {
     return Unfinished(place, [&](const char* name) { return make_file(name, mode, replaced); });
@@ -69,7 +69,7 @@ std::optional<unsigned> mode_of(const std::string& path) {
   return there.st_mode & 0777u;
 }
 
-// A folder's mode counts as a file's does: without it nobody reads what is inside.
+// A source may be a folder: without its permissions nobody can read the files inside.
 ModeOfSources::ModeOfSources(const std::vector<std::string>& sources) : before_(mode_of_new) {
   for (const std::string& source : sources) mode_of_new &= mode_of(source).value_or(0777);
   mode_of_new |= 0600u;
@@ -110,10 +110,10 @@ void AtomicFile::seek(std::int64_t offset, int whence) {
 }
 
 void AtomicFile::commit() {
-  // On the disk before it has its name: a crash must not leave an empty file where a good one was.
+  // Flushed to disk before the rename: a crash must not replace a good file with an empty one.
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) refuse(errno);
   if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
-  // Its owner could write it until now. A file system that knows no modes has none to keep.
+  // Until now the owner could write the file. Errors are ignored, since some file systems have no modes.
   const std::string beside = unfinished_.beside().string();
   const unsigned made = mode_of(beside).value_or(mode_);
   if (const unsigned wanted = replaced_mode_.value_or(made & mode_); wanted != made)

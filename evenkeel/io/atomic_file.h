@@ -1,9 +1,8 @@
-// A file that appears whole or not at all: written beside its place and renamed when done. A link stays, and
-// what it leads to is replaced.
+// A file that appears whole or not at all: it is written under a temporary name and renamed when done. If the
+// path is a symbolic link, the link stays and its target is replaced.
 //
-// Mode    A file that is replaced leaves its mode to the new one. Any other has what the umask leaves of
-// 0666,
-//         of a mode that the caller names, or of what the files have that it is made from (ModeOfSources).
+// Mode    A replaced file's mode is kept. A new file has the mode that the caller gives, or that of its
+//         sources (ModeOfSources), or 0666, each reduced by the umask.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +18,25 @@
 
 namespace evenkeel {
 
-// Throws InvalidArgument if no file can be made at `path`: for whoever would learn it only after long work.
+// Throws InvalidArgument if no file can be made at `path`. Call it before long work.
 void require_writable(const std::string& path);
 
 class AtomicFile {
  public:
-  // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
-  // Without commit() nothing is left behind, and what was at the path stays.
+  // Throws InvalidArgument if no file can be made there, or the path is something other than a regular file.
+  // Without commit() no file is left behind, and an existing file stays as it is.
   explicit AtomicFile(const std::string& path);
   AtomicFile(const std::string& path, unsigned mode);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Throw InvalidArgument if the bytes cannot be written, as when the disk is full.
+  // Both throw InvalidArgument if the bytes cannot be written, for example if the disk is full.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
-  // Where the next byte goes, counted from the file's begin.
+  // The offset of the next byte from the beginning of the file.
   std::int64_t position() const;
-  // As std::fseek.
+  // Like std::fseek.
   void seek(std::int64_t offset, int whence);
   // Gives the finished file its name.
   void commit();
@@ -51,10 +50,10 @@ class AtomicFile {
   std::FILE* file_ = nullptr;
 };
 
-// The permissions of a file or folder; none if it is not there, or is a pipe or a device, whose say nothing.
+// The permissions of a file or folder; nullopt if there is none, or it is a pipe or a device.
 std::optional<unsigned> mode_of(const std::string& path);
 
-// While one lives, a new file of this thread is open to those alone who could read all of its sources.
+// While such an object exists, only users who can read all sources can read files that this thread creates.
 class ModeOfSources {
  public:
   explicit ModeOfSources(const std::vector<std::string>& sources);
@@ -66,7 +65,7 @@ class ModeOfSources {
   unsigned before_;
 };
 
-// A whole file of this text.
+// Writes `text` as the whole file.
 void write_file(const std::string& path, std::string_view text);
 
 }  // namespace evenkeel

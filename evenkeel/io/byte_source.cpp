@@ -21,7 +21,7 @@ struct ByteSource::Content {
 
   std::string name;
   bool is_folder = false;
-  int file = -1;  // else the bytes
+  int file = -1;  // -1: `bytes` is the content
   std::vector<std::byte> bytes = {};
   std::int64_t size = 0;
 };
@@ -35,7 +35,7 @@ ByteSource::ByteSource(const std::string& path) {
     content->is_folder = true;
     return;
   }
-  // Not waiting for a pipe's other end; an ordinary file does not mind.
+  // O_NONBLOCK: opening a pipe must not wait for its other end. It has no effect on a regular file.
   content->file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (content->file < 0) throw ParseError(path, "", "cannot be opened: " + describe_errno(errno));
   if (::fstat(content->file, &status) != 0 || !S_ISREG(status.st_mode))

@@ -1,5 +1,5 @@
 // The input of a reader: a file on disk, or bytes in memory. Readers ask for the bytes they need and never
-// map the file, so a file that shrinks or lies about its lengths ends in an error, not in a signal.
+// map the file, so a file that shrinks or has wrong lengths causes an error, not a signal.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 
 namespace evenkeel {
 
-// Copies are of the same file, which is closed with the last of them. A path is as good where one is wanted:
+// Copies share the file; the last copy closes it. A path converts to a ByteSource:
 //
 //   RoutingProfile profile = read_profile("profile.safetensors");
 class ByteSource {
  public:
-  // Throw ParseError if the file cannot be opened or is not an ordinary file. A folder has no bytes, and is
-  // for those readers that say so: what else is asked of it than its name throws ParseError.
+  // Throw ParseError if the file cannot be opened or is not a regular file. A folder is allowed, but only
+  // name() and is_folder() work on it; size() and read() throw ParseError.
   ByteSource(const std::string& path);
   ByteSource(const char* path) : ByteSource(std::string(path)) {}
-  // `name` stands in messages where a path would.
+  // Messages use `name` in place of a path.
   ByteSource(std::vector<std::byte> bytes, std::string name);
 
   const std::string& name() const;
   bool is_folder() const;
   std::int64_t size() const;
-  // Fills `out` from `offset` on. Throws ParseError if the file ends before.
+  // Fills `out` from `offset` on. Throws ParseError if the file is too short.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:

@@ -36,7 +36,7 @@ void require_format(const char* what, FileFormat format, std::initializer_list<F
   throw InvalidArgument("output", fmt::format("{} cannot be written as {}", what, name_of(format)), names);
 }
 
-// Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
+// In JSON, loads of one step stay loads or counts; in other formats they become a profile of one layer.
 void write_loads(const Recording& recording, const std::string& out, FileFormat to) {
   require_format("loads", to, {FileFormat::json, FileFormat::safetensors, FileFormat::npz});
   if (to != FileFormat::json) return write_profile(recording.profile, out, to);
@@ -49,10 +49,10 @@ void write_loads(const Recording& recording, const std::string& out, FileFormat 
   write_file(out, json.dump() + "\n");
 }
 
-// The facts of a trace besides its ids, which npy has no place for.
+// The parts of a trace that npy cannot hold: all but the ids.
 std::string besides_ids(const TraceInfo& trace) {
-  std::string all = fmt::format("that there are {} experts", trace.num_experts);
-  if (trace.layers.known()) all += fmt::format(", that they are of layers {}", to_text(trace.layers));
+  std::string all = fmt::format("the number of experts ({})", trace.num_experts);
+  if (trace.layers.known()) all += fmt::format(", the layer numbers ({})", to_text(trace.layers));
   if (trace.has_weights) all += ", router weights";
   if (!trace.sequence_offsets.empty()) all += ", where sequences begin";
   return all;
@@ -64,7 +64,7 @@ Converted convert_routing(Recording recording, const std::string& out, FileForma
     write_trace(*recording.trace, out, to);
     if (to == FileFormat::npy)
       recording.notes.push_back(
-          fmt::format("npy holds ids alone; not in {}: {}", out, besides_ids(recording.trace->info())));
+          fmt::format("npy holds only ids; not in {}: {}", out, besides_ids(recording.trace->info())));
   } else if (recording.kind == "loads") {
     write_loads(recording, out, to);
   } else {
@@ -79,19 +79,19 @@ void refuse(bool given, const char* option, const std::string& why) {
   if (given) throw InvalidArgument(option, why, "to leave it out");
 }
 
-// No option is ignored: what means nothing for routing is refused.
+// Options without effect on routing are refused, not ignored.
 void require_routing_options(const ConvertOptions& options, const std::string& in) {
   if (options.to)
     throw InvalidArgument(
-        "to", fmt::format("{} is a format of placements, and {} is none", name_of(*options.to), in),
+        "to", fmt::format("{} is a placement format, but {} is not a placement", name_of(*options.to), in),
         "a placement, or leave it out");
-  const std::string why = fmt::format("is for placements, and {} is none", in);
+  const std::string why = fmt::format("is for placements, but {} is not one", in);
   refuse(options.placement.num_ranks.has_value(), "ranks", why);
   refuse(options.placement.num_hidden_layers.has_value(), "num_hidden_layers", why);
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
 
-// Options for arrays, or for another format of placements than the one to write, are refused as well.
+// Refuses options for arrays, and options for other placement formats than `to`.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
   const std::string& axes = options.reading.axes;
@@ -128,14 +128,14 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   const Content content = detect_content(source);
   if (content == Content::vllm_placement && !options.to && mentions(source, vllm_stats_type))
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
-                          "the format of a placement; for the statistics keep their lines alone in a file");
+                          "a placement format; for the statistics, a file with only their lines");
   if (const auto from = placement_format_of(content)) return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
   ReadOptions how = options.reading;
   how.layers = options.placement.layers;
   how.model = options.placement.model;
-  how.count = ReadOptions::Count::nothing;  // a trace stays one
+  how.count = ReadOptions::Count::nothing;  // a trace is not counted, it stays a trace
   return convert_routing(read_recording_known(content, source, how), out, to);
 }
 

@@ -1,4 +1,4 @@
-// Any readable file to any writable format.
+// Converts any readable file to any writable format.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 namespace evenkeel {
 
 struct ConvertOptions {
-  // Says how routing is read; num_experts is also that of a placement in another system's format. Layers and
-  // model are those of `placement`.
+  // How routing is read; num_experts also applies to a placement in another system's format. `layers` and
+  // `model` are ignored; `placement` has those.
   ReadOptions reading = {};
-  // Of placements: the format to write, ours where nobody says, and what that or the one read needs.
+  // For placements: the format to write (default: evenkeel), and options of the formats read and written.
   std::optional<PlacementFormat> to = {};
   PlacementFormatOptions placement = {};
 };
@@ -23,20 +23,21 @@ struct Converted {
   std::string what;     // "trace", "profile", "loads", "counts", "recording", "statistics", "placement"
   std::string from;     // "npz", "sglang"
   std::string to;       // "safetensors"
-  LayerNumbers layers;  // which of the model's layers these are, where the file says it
-  std::vector<std::string> notes = {};  // what was read or written otherwise than it stands there
-  std::string axes = {};                // of numbers that nobody named: how they were read
+  LayerNumbers layers;  // which of the model's layers these are, if the file says it
+  std::vector<std::string> notes = {};  // what was read or written differently from the file
+  std::string axes = {};                // for arrays without names: how their dimensions were read
 };
 
-// Reads `in` (a file, or a folder as read_recording() takes it) by content and writes `out`. What was
-// recorded by token is a trace, other routing a profile; the extension of `out` names the format:
-//   trace              .safetensors, .npz, .npy (ids alone)
+// Reads `in` (a file, or a folder that read_recording() accepts) by content and writes `out`. Routing
+// recorded token by token is written as a trace, other routing as a profile. The extension of `out` gives the
+// format:
+//   trace              .safetensors, .npz, .npy (ids only)
 //   profile, counts    .safetensors, .npz, .json
 //   JSON loads, counts .json, and .safetensors or .npz as a profile of one layer
-// A placement is written in the format that options.to says, ours in .json. Throws ParseError if `in` is none
-// of these, InvalidArgument for any other extension or an option that does not fit or means nothing here.
-// `out` appears whole or not at all, and may be `in` itself. A new file is open to nobody who cannot read
-// `in`.
+// A placement is written in the format options.to; our own needs the extension .json. Throws ParseError if
+// `in` is none of these, InvalidArgument for another extension, or an option that does not fit or has no
+// effect here. `out` appears whole or not at all, and may be `in` itself. Only users who can read `in` can
+// read a new file.
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options = {});
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@ using namespace internal;
 namespace {
 
 constexpr std::string_view kFormat = "evenkeel.cost.v2";
-// Links of one rate, and neither latencies nor inner dimensions.
+// The old format has one link rate, no latencies and no inner dimensions.
 constexpr std::string_view kOldFormat = "evenkeel.cost.v1";
 constexpr std::string_view kOldNumbers[] = {"flops_per_second", "weight_bytes_per_second", "overlap",
                                             "link_bytes_per_second", "chunk_seconds"};
@@ -32,7 +32,7 @@ void require_cost_keys(const JsonField& json, const std::vector<MachineNumber>& 
   for (const auto& [key, value] : json->items()) {
     bool known = key == "format" || key == "measured_on";
     for (const MachineNumber& number : numbers) known = known || key == number.name;
-    if (!known) throw ParseError(json.file(), key, "is no key of a file of costs");
+    if (!known) throw ParseError(json.file(), key, "is not a key of a cost file");
   }
 }
 
@@ -55,7 +55,7 @@ Machine read_cost(const ByteSource& source) {
   require_cost_keys(json, numbers);
   Machine machine;
   for (const MachineNumber& number : numbers) {
-    // The first files were fitted without an overlap.
+    // The oldest files have no overlap.
     if (is_old && number.value == &Machine::overlap && !json.find(number.name)) continue;
     const JsonField field = json[number.name];
     const double value = field.number();

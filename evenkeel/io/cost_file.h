@@ -8,11 +8,11 @@
 
 namespace evenkeel {
 
-// The file has either form; in the old one all links have one rate. Throws ParseError, naming the key: one
-// that is missing or not known, a number that no machine has.
+// Reads both versions of the format; in the old one all links have the same rate. Throws ParseError, naming
+// the key, if a key is missing or unknown, or a number is out of range.
 Machine read_cost(const ByteSource& source);
 
-// The machine and layer of a measurement, as names and values for whoever reads the file.
+// Which machine and layer were measured; for people who read the file.
 struct MeasuredOn {
   std::string cpu;
   int cores = 0;

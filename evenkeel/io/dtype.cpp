@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "files are little-endian, and so far so are our machines");
+              "files are little-endian; big-endian machines are not supported");
 
 constexpr std::array<DtypeNames, 13> known = {{
     {Dtype::b8, 1, "bool", "BOOL", "b1", "torch BoolStorage"},
@@ -118,7 +118,7 @@ std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes
   if (is_integer(type)) {
     convert(type, bytes, out);
     if (type != Dtype::u64) return std::nullopt;
-    // From 2^63 on the conversion wraps around.
+    // Values from 2^63 on wrap around to negative ones.
     const auto wrapped = std::ranges::find_if(out, [](std::int64_t value) { return value < 0; });
     if (wrapped == out.end()) return std::nullopt;
     return static_cast<std::size_t>(wrapped - out.begin());

@@ -25,7 +25,7 @@ std::vector<ExpertId> read_ids(const JsonField& list, int num_experts) {
   std::vector<ExpertId> ids;
   for (const std::int64_t id : numbers) {
     if (id < 0 || id >= num_experts || seen[static_cast<std::size_t>(id)])
-      list.fail("id {} is outside 0..{} or there twice", id, num_experts - 1);
+      list.fail("id {} is outside 0..{} or repeated", id, num_experts - 1);
     seen[static_cast<std::size_t>(id)] = true;
     ids.emplace_back(id);
   }
@@ -40,7 +40,7 @@ ExpertMap read_expert_map(const ByteSource& source) {
   require_format(json, expert_map_format);
   ExpertMap map{.num_experts = json["num_experts"].integer(1, max_experts),
                 .num_ranks = json["num_ranks"].integer(1, max_ranks)};
-  // The numbers of the layers and their lists go side by side.
+  // model_layers and old_to_new are parallel lists.
   const JsonField numbers = json["model_layers"];
   const auto layers = numbers.integers();
   const JsonField lists = json["old_to_new"];
@@ -48,7 +48,7 @@ ExpertMap read_expert_map(const ByteSource& source) {
     lists.fail("is not a list of {} layers", layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] < 0 || layers[i] >= max_layers || map.new_ids.contains(static_cast<int>(layers[i])))
-      numbers.fail("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1);
+      numbers.fail("layer {} is outside 0..{} or repeated", layers[i], max_layers - 1);
     map.new_ids.emplace(static_cast<int>(layers[i]), read_ids(lists[i], map.num_experts));
   }
   return map;

@@ -1,5 +1,5 @@
-// Which expert is which in a permuted checkpoint: evenkeel_placement.json beside it, format
-// evenkeel.expert_map.v1 (docs/checkpoints.md#the-map).
+// The map from original to new expert ids of a permuted checkpoint: evenkeel_placement.json in its folder,
+// format evenkeel.expert_map.v1 (docs/checkpoints.md#the-map).
 #pragma once
 
 #include <map>
@@ -15,18 +15,18 @@ inline constexpr const char* expert_map_name = "evenkeel_placement.json";
 
 struct ExpertMap {
   int num_experts = 0;
-  int num_ranks = 0;  // contiguous expert parallelism over so many ranks is the placement
-  // [layer of the model, dense ones counted][expert of the original checkpoint]: its id here. Layers that
+  int num_ranks = 0;  // contiguous expert parallelism over this many ranks realises the placement
+  // [layer number in the model][expert id in the original checkpoint]: the id in this checkpoint. Layers that
   // were never permuted are left out.
   std::map<int, std::vector<ExpertId>> new_ids = {};
 };
 
-// Throws ParseError: not this format, or a layer whose ids are not a permutation.
+// Throws ParseError if the file has another format, or a layer's ids are not a permutation.
 ExpertMap read_expert_map(const ByteSource& source);
 
 void write_expert_map(const ExpertMap& map, const std::string& path);
 
-// One after the other. Throws InvalidArgument if they are of unlike numbers of experts.
+// The map that applies `first`, then `then`. Throws InvalidArgument if their numbers of experts differ.
 ExpertMap composed(const ExpertMap& first, const ExpertMap& then);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// How many layers and experts a file or an option may speak of, beside max_ranks: far above every model
-// known, and low enough that a damaged number asks for no unbounded memory.
+// The most layers and experts that a file or an option may name (ranks: max_ranks). The limits are far above
+// every known model, and low enough that a damaged number cannot ask for unbounded memory.
 #pragma once
 
 #include "evenkeel/topology/topology.h"

@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-// Of a layer, by source rank where the file has them so.
+// The counts of one layer; by source rank if the file has them by rank.
 Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& options) {
   const auto stated = recording.num_ranks;
   const auto ranks = options.num_ranks ? options.num_ranks : stated;
@@ -33,7 +33,7 @@ Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& op
 // The rows of the layers asked for.
 std::vector<int> rows_of(const Recording& recording, const LoadsOptions& options) {
   const auto [name, layers, num_rows] = recording.rows();
-  // Of one step without a number the caller says whether there is a layer to choose.
+  // Loads of one step without a layer number have one layer, whatever number the caller asks for.
   const bool is_step = recording.kind == "loads" && !layers.known();
   std::vector<int> rows;
   if (options.layers.empty() || is_step)

@@ -1,6 +1,6 @@
-// The input of `evenkeel plan`: the loads of one step, by layer. It is any file that holds routing
-// (read_recording.h), all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
-// {"counts": [[...]]} by source rank and expert, of one layer.
+// The input of `evenkeel plan`: the loads of one step, by layer. Any file that holds routing
+// (read_recording.h) is accepted; all of its tokens are taken as one step. For a single layer, so is JSON
+// {"loads": [...]} by expert, or {"counts": [[...]]} by source rank and expert.
 #pragma once
 
 #include <optional>
@@ -13,29 +13,29 @@
 namespace evenkeel {
 
 struct LoadsOptions {
-  // Needed unless the file says it: in num_ranks, or by counts of each rank. It must then be the same.
+  // Needed unless the file gives it, by num_ranks or by counts for each rank; if both do, they must agree.
   std::optional<int> num_ranks = {};
-  std::string ranks_argument = "ranks";  // what errors call it
-  // By number in the model where the file says it, else by row; empty: all layers.
+  std::string ranks_argument = "ranks";  // the name of num_ranks in errors
+  // Layer numbers in the model if the file has them, else rows; empty: all layers.
   std::vector<int> layers = {};
   std::string layers_argument = "layer";
   ReadOptions reading = {};
 };
 
 struct LayerLoads {
-  int layer = 0;  // its number in the model where the file says it, else its row
+  int layer = 0;  // its number in the model if the file has it, else its row
   Counts counts;
 };
 
 struct StepLoads {
   std::vector<LayerLoads> of;           // the layers asked for, one or more
-  LayerNumbers layers;                  // of the file, where it says them
-  int num_layers = 1;                   // of the file
-  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
-  std::string axes = {};                // of numbers that nobody named: how they were read
+  LayerNumbers layers;                  // of all layers in the file, if it has them
+  int num_layers = 1;                   // in the file
+  std::vector<std::string> notes = {};  // what was read differently from the file
+  std::string axes = {};                // for arrays without names: how their dimensions were read
 };
 
-// Throws ParseError if the file is none of the above, a number is negative or not whole, or the total is
+// Throws ParseError if the file has none of these forms, a number is negative or not whole, or the total is
 // above 2^63-1; InvalidArgument if an option is missing or does not fit the file.
 StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options);
 

@@ -25,12 +25,12 @@ using namespace internal;
 namespace {
 
 constexpr int max_vocabulary = 1 << 28;
-// Whose weights are listed one by one; models have at most a few hundred.
+// Limit for listing weights one by one; models have at most a few hundred layers.
 constexpr std::int64_t max_listed_layers = 4096;
-// Far above every model, and low enough that 32 bytes a weight can be added up in 63 bits.
+// Far above every model, and low enough that 32 bytes a weight add up to less than 2^63.
 constexpr double max_parameters = 0x1p56;
 
-// Keys that add weights, where they say a number, an object or true.
+// Keys that add weights if their value is a nonzero number, an object or true.
 const std::vector<std::string> weight_keys = split(
     "vision_config audio_config speech_config mlp_bias use_bias index_n_heads n_shared_experts "
     "num_shared_experts moe_num_shared_experts shared_expert_intermediate_size shared_intermediate_size "
@@ -39,7 +39,7 @@ const std::vector<std::string> weight_keys = split(
     "engram_vocab_size",
     ' ');
 
-// A family that no rule describes, by keys that most have.
+// The rule for a family without one, from keys that most families have.
 WeightRule usual_rule(const ConfigKeys& keys) {
   WeightRule rule;
   for (const std::string_view key :
@@ -62,7 +62,7 @@ class Reader {
     has_rule_ = known_ && !rule_.sizes_alone;
   }
 
-  // By its config alone.
+  // From the config only.
   ModelDescription read() {
     read_sizes();
     read_layers();
@@ -73,14 +73,14 @@ class Reader {
     if (!has_rule_) return model_;
     const std::int64_t layers = model_.num_layers + std::ssize(model_.prediction_layers);
     if (layers > max_listed_layers)
-      keys_.fail("", "makes {} layers; weights are counted of at most {}", layers, max_listed_layers);
+      keys_.fail("", "has {} layers; weights are counted for at most {}", layers, max_listed_layers);
     model_.weights = weights_by_rule(keys_, rule_, model_);
     require_countable();
     note_uncounted();
     return model_;
   }
 
-  // With the weights that there are.
+  // From the config and the weights.
   ModelDescription read(std::span<const NamedTensor> tensors) {
     read_sizes();
     model_.num_layers = hidden_layers(keys_).value_or(0);
@@ -95,7 +95,7 @@ class Reader {
     model_.caches = layer_caches(keys_, rule_.attention, model_);
     if (named > std::ssize(model_.prediction_layers))
       model_.notes.push_back(fmt::format(
-          "{} for further tokens (MTP) that the config names: not counted, since not among the weights",
+          "{} of multi-token prediction (MTP) in the config: not counted, since the weights do not have them",
           counted_layers(named - std::ssize(model_.prediction_layers))));
     return model_;
   }
@@ -107,7 +107,7 @@ class Reader {
     model_.family = config_.model_type;
     model_.hidden = width("hidden_size");
     model_.vocabulary = keys_.integer("vocab_size", 1, max_vocabulary);
-    // Around a language model that is a part, the whole decides.
+    // If the language model is part of a larger model, the larger model's key decides.
     model_.tied_embeddings =
         config_.whole.flag("tie_word_embeddings", keys_.flag("tie_word_embeddings", rule_.tied));
     read_dtype();
@@ -115,12 +115,12 @@ class Reader {
 
   std::int64_t size(const SizeKey& size) const {
     if (size.absent >= 0 && !keys_.find(size.key))
-      keys_.fail(size.key, "is missing; null says {}", size.absent);
+      keys_.fail(size.key, "is missing; null would mean {}", size.absent);
     return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
                            : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
   }
 
-  // Keys that say of weights which the rule does not know.
+  // Adds a note for each key whose weights the rule does not know.
   void note_uncounted() {
     std::set<std::string_view> read = {rule_.latent_width, rule_.head_bias, rule_.attention.norm_switch};
     if (rule_.shared_width) read.insert(rule_.shared_width->key);
@@ -132,7 +132,7 @@ class Reader {
       for (const std::string_view key : weight_keys)
         if (!read.contains(key) && config->is_there(key) && adds(*config->at(key)) && read.insert(key).second)
           model_.notes.push_back(
-              fmt::format("{} is there, and the weights that it adds are not counted", config->name(key)));
+              fmt::format("{} is set, but the weights that it adds are not counted", config->name(key)));
   }
 
   static bool adds(const Json& value) {
@@ -167,7 +167,7 @@ class Reader {
     const bool stated = known_ || keys_.is_there("num_key_value_heads");
     shape.kv_heads = stated ? key_heads(keys_, "num_key_value_heads", shape.heads) : shape.heads;
     if (!keys_.is_there("head_dim") && rule_.attention.stated_head_dim)
-      keys_.fail("head_dim", "is missing; its class has one that is not the hidden size over the heads");
+      keys_.fail("head_dim", "is missing; for this model it is not the hidden size divided by the heads");
     if (known_ && !keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
       keys_.fail("head_dim", "is missing, and {} heads do not divide the hidden size {}", shape.heads,
                  model_.hidden);
@@ -178,7 +178,7 @@ class Reader {
   void read_latent(AttentionShape& shape) const {
     shape.kv_heads = keys_.integer("num_key_value_heads", 1, max_heads);
     if (known_ && !keys_.find("q_lora_rank"))
-      keys_.fail("q_lora_rank", "is missing; null says that queries are not compressed");
+      keys_.fail("q_lora_rank", "is missing; null would mean that queries are not compressed");
     shape.latent = LatentAttention{.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0),
                                    .kv_rank = width("kv_lora_rank"),
                                    .nope_dim = width("qk_nope_head_dim"),
@@ -206,7 +206,7 @@ class Reader {
     experts.biases = rule_.expert_biases;
   }
 
-  // The width of networks without experts, where a layer has one.
+  // The width of dense networks, if there is a layer without experts.
   void read_dense() {
     const bool dense = std::ranges::count(model_.has_experts, false) > 0 ||
                        std::ranges::count(model_.prediction_layers, false) > 0;
@@ -218,10 +218,10 @@ class Reader {
     for (const ConfigKeys* config : {&config_.whole, &keys_})
       if (config->is_there("quantization_config") && config->at("quantization_config")->is_object())
         model_.quantization = ConfigKeys(config->at("quantization_config")).word("quant_method");
-    // None is as the weights have it.
+    // Without a value, or with "auto", the type is that of the weights.
     const KnownWords<int> known = {{"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"auto", 0}};
     for (const ConfigKeys* config : {&keys_, &config_.whole}) {
-      // The newer name and the older one.
+      // "dtype" is the newer name.
       const std::string_view key = config->is_there("dtype") ? "dtype" : "torch_dtype";
       if (!config->is_there(key)) continue;
       std::string name = config->word(key);
@@ -234,7 +234,7 @@ class Reader {
     }
   }
 
-  // In floating point, since a damaged number may make more weights than 63 bits count.
+  // Computed in floating point, since damaged numbers could overflow 63 bits.
   void require_countable() const {
     double sum = 0;
     for (const Weight& weight : model_.weights) {
@@ -249,12 +249,12 @@ class Reader {
   const LanguageConfig config_;
   const ConfigKeys& keys_;
   WeightRule rule_;
-  bool known_ = false;     // the rule is the family's
-  bool has_rule_ = false;  // that weights can be counted by
+  bool known_ = false;     // the family has a rule
+  bool has_rule_ = false;  // the rule determines all weights
   ModelDescription model_;
 };
 
-// Of a number in a packed word, as compressed-tensors states them; 4 where nothing is stated.
+// Bits of one number in a packed word, from the keys of compressed-tensors; 4 if there are none.
 int packed_bits(const ConfigKeys& config) {
   const auto quantization = config.find("quantization_config");
   if (!quantization || !(*quantization)->is_object()) return 4;
@@ -265,7 +265,7 @@ int packed_bits(const ConfigKeys& config) {
     if (const auto weights = ConfigKeys((*groups)[name]).find("weights"); weights && (*weights)->is_object())
       stated.insert(ConfigKeys(*weights).integer("num_bits", 1, 16));
   if (stated.size() > 1)
-    groups->fail("has weights of {} bits, which are packed unlike", fmt::join(stated, ", "));
+    groups->fail("packs weights with different numbers of bits: {}", fmt::join(stated, ", "));
   return stated.empty() ? 4 : *stated.begin();
 }
 
@@ -304,7 +304,8 @@ ModelLayers read_model_layers(const ByteSource& source) {
   for (const ConfigKeys& other : all)
     if (layers_of(other, file.family) != layers)
       other.fail("",
-                 "says other layers than the config around it; right would be the same, or one of the two");
+                 "gives other layers than the config around it; right would be the same layers, or only one "
+                 "of the two");
   return layers;
 }
 

@@ -1,6 +1,6 @@
-// What a model's Hugging Face config.json says: its sizes (docs/formats.md#model-config), which of its layers
-// have experts (#layers-with-experts), and whether its router chooses groups of them first
-// (docs/checkpoints.md#groups). All take a file, or a folder that holds config.json.
+// Reads a model's Hugging Face config.json: its sizes (docs/formats.md#model-config), which of its layers
+// have experts (#layers-with-experts), and whether its router chooses groups of experts first
+// (docs/checkpoints.md#groups). All functions take a file, or a folder that holds config.json.
 //
 //   read_model_layers("DeepSeek-V3/").moe_layers    // 3, 4, ..., 60
 #pragma once
@@ -15,42 +15,43 @@
 
 namespace evenkeel {
 
-// Takes the config of a language model, or one that has it as its `text_config`. Of a folder with a
-// safetensors checkpoint the weights are those of its headers; of a config.json alone those that the family's
-// rule says, or none where there is no rule. Throws ParseError, naming the key or the tensor: a missing or
-// impossible number, weights packed in a way that hides their shapes. InvalidArgument: tensors without
-// experts.
+// Takes the config of a language model, or one that contains it as `text_config`. In a folder with a
+// safetensors checkpoint the weights come from its headers. For a config.json alone they come from the
+// family's rule; without a rule there are none. Throws ParseError, naming the key or the tensor, for a
+// missing or impossible number, and for packed weights whose shapes cannot be known. Throws InvalidArgument
+// if no tensor belongs to an expert.
 ModelDescription read_model_description(const ByteSource& source);
-// With these weights.
+// The same with the given weights.
 ModelDescription read_model_description(const ByteSource& config, std::span<const NamedTensor> tensors);
 
 struct ModelLayers {
   int num_hidden_layers = 0;
   // Ascending, counted from 0 with the dense layers; at least one.
   std::vector<int> moe_layers = {};
-  // Layers of multi-token prediction that have experts: numbered on from num_hidden_layers.
+  // Layers of multi-token prediction that have experts; their numbers start at num_hidden_layers.
   std::vector<int> mtp_layers = {};
   int num_mtp_layers = 0;  // with experts or not
-  // Of moe_layers those whose experts a table chooses by token (hash routing): there is no router to record.
+  // The layers among moe_layers where a table chooses experts by token (hash routing), so nothing is
+  // recorded.
   std::vector<int> table_layers = {};
   // moe_layers and mtp_layers, in order.
   std::vector<int> all_layers() const;
-  // In each such layer, without shared experts; 0 where the config does not say it.
+  // In each such layer, without shared experts; 0 if the config does not say it.
   int num_experts = 0;
-  // Of a token in each such layer; 0 where the config does not say it.
+  // Experts of a token in each such layer; 0 if the config does not say it.
   int top_k = 0;
 
   friend bool operator==(const ModelLayers&, const ModelLayers&) = default;
 };
 
-// Takes the config of any language model, or one that has it inside, as models of text and images do. Sizes
-// are not looked at, so that a family is known by its keys alone. Throws ParseError, naming the keys and what
-// would be right: none says which layers have experts, two of them disagree, or a list does not fit the
-// number of layers.
+// Takes the config of any language model, or one that contains it, as in models of text and images. It does
+// not look at sizes, so it also works for unknown families. Throws ParseError, naming the keys and what would
+// be right, if no key says which layers have experts, two keys disagree, or a list does not fit the number of
+// layers.
 ModelLayers read_model_layers(const ByteSource& source);
 
-// Of a model of so many experts a layer whose checkpoint can be permuted. One group where the config says
-// nothing of groups, has other experts or is of another model.
+// For a model with `num_experts` experts a layer whose checkpoint can be permuted. One group if the config
+// has no groups, has another number of experts, or its family cannot be permuted.
 RoutingGroups read_model_groups(const ByteSource& source, int num_experts);
 
 }  // namespace evenkeel

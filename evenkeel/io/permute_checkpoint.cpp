@@ -35,13 +35,13 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
 
-// Paths from the folder on, sorted. Links to files are files.
+// Paths relative to the folder, sorted. A link to a file counts as a file.
 struct FolderFiles {
   std::vector<std::string> files;
   std::vector<std::string> folders;
 };
 
-// Everything but .git and .cache, which hold other tools' records of the files as they were downloaded.
+// Lists everything but .git and .cache, where other tools keep records of the original download.
 FolderFiles list_files(const std::string& folder) {
   FolderFiles found;
   try {
@@ -56,7 +56,7 @@ FolderFiles list_files(const std::string& folder) {
         found.folders.push_back(name);
       } else {
         throw Unsupported(
-            fmt::format("{}: is neither a file nor a folder nor a link to a file; such cannot be copied",
+            fmt::format("{}: is neither a file, a folder nor a link to a file, and cannot be copied",
                         at->path().string()));
       }
     }
@@ -68,19 +68,19 @@ FolderFiles list_files(const std::string& folder) {
   return found;
 }
 
-// By its name, what may hold weights in a format that is not permuted.
+// Whether a file's name says that it may hold weights in a format that is not permuted.
 bool may_be_weights(const std::string& file) {
   constexpr std::array<std::string_view, 5> endings{".safetensors", ".bin", ".pt", ".pth", ".gguf"};
   if (file.ends_with("training_args.bin")) return false;
   return std::ranges::any_of(endings, [&](std::string_view ending) { return file.ends_with(ending); });
 }
 
-// By its name, what may say how single modules are quantized: quant_model_description.json and its like.
+// Whether a file may describe the quantization of single modules, such as quant_model_description.json.
 bool may_speak_of_quantization(const std::string& file) {
   return file.find("quant") != std::string::npos && file.ends_with(".json") && !file.ends_with(index_ending);
 }
 
-// A checkpoint as far as its names tell.
+// A checkpoint's config, tensor names and files, without the weights.
 struct Model {
   std::string folder;
   CheckpointConfig config;
@@ -102,8 +102,8 @@ Model read_model(const std::string& folder) {
   return model;
 }
 
-// A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also
-// for those of multi-token prediction, which come after.
+// The layers of a placement without layer numbers: the MoE layers among the hidden layers, or all MoE layers
+// with those of multi-token prediction at the end. Throws if its number of rows fits neither.
 std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
                                  const Placement& placement) {
   const auto end = std::ranges::lower_bound(all, model.config.num_layers);
@@ -121,7 +121,7 @@ std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all
   throw InvalidArgument("placement", why, allowed + "; dense layers have none");
 }
 
-// The placement's rows for those of the checkpoint's MoE layers that it is for, numbered.
+// The placement's rows for the checkpoint's MoE layers, with layer numbers.
 Placement placed_layers(const Model& model, const Placement& placement) {
   std::vector<int> all;
   for (const MoeLayer& layer : model.layers) all.push_back(layer.layer);
@@ -135,14 +135,14 @@ Placement placed_layers(const Model& model, const Placement& placement) {
 }
 
 // Group g of a model is its experts [g E / G, (g + 1) E / G). A token's experts come from the few groups
-// whose best experts score highest, so a new order computes the same only if it takes whole groups to whole
-// groups. Throws Infeasible where it does not, with `where` ("layer 3") and two experts that show it.
+// whose best experts score highest, so a new order gives the same result only if it maps whole groups to
+// whole groups. If it does not, throws Infeasible with `where` ("layer 3") and two experts of a split group.
 void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
                           const std::string& where) {
   if (!groups.bind()) return;
   const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
   for (std::size_t id = 0; id < order.size(); ++id) {
-    const std::size_t first = id / size * size;  // of the new group that this id is in
+    const std::size_t first = id / size * size;  // the first id of the new group
     const std::size_t group = order[id].offset() / size;
     const std::size_t expected = order[first].offset() / size;
     if (group == expected) continue;
@@ -156,13 +156,13 @@ void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& 
   }
 }
 
-// By the layer's number in the model.
+// The new order of experts, by the layer's number in the model.
 using Orders = std::map<int, std::vector<ExpertId>>;
 
 Orders orders_of(const Model& model, const Placement& placement) {
   if (placement.num_experts() != model.config.num_experts)
     throw InvalidArgument("placement", fmt::format("is for {} experts", placement.num_experts()),
-                          fmt::format("one for the {} of the checkpoint", model.config.num_experts));
+                          fmt::format("one for the {} experts of the checkpoint", model.config.num_experts));
   const Placement placed = placed_layers(model, placement);
   Orders orders;
   for (int row = 0; row < placed.num_layers(); ++row) {
@@ -175,7 +175,7 @@ Orders orders_of(const Model& model, const Placement& placement) {
   return orders;
 }
 
-// The order that a run before this one has left beside the checkpoint goes on in the new one.
+// If the checkpoint was permuted before, its map is composed with the new order.
 ExpertMap map_of(const Model& model, const Placement& placement, const Orders& orders) {
   ExpertMap map{.num_experts = placement.num_experts(), .num_ranks = placement.num_ranks()};
   for (const auto& [layer, order] : orders) map.new_ids.emplace(layer, new_ids(order));
@@ -201,7 +201,8 @@ fs::path resolved(const std::string& path) {
   return full;
 }
 
-// Only a folder's own file system can rename another into its place.
+// Throws unless `place` is free or an empty folder. It must not be a mount point, since rename() cannot
+// replace one.
 void require_free(const fs::path& place) {
   struct stat here {};
   if (::lstat(place.c_str(), &here) != 0) return;
@@ -221,14 +222,14 @@ void require_outside(const fs::path& place, const fs::path& input) {
   if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
 }
 
-// Makes a folder with what the umask leaves of another one's permissions; its owner may write in it. 0, or an
+// Makes a folder with another one's permissions, reduced by the umask; the owner can write. Returns 0 or an
 // errno.
 int make_folder_like(const char* name, const std::string& other) {
   return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
 }
 
-// A folder that appears whole or not at all, with the permissions of `input`, or fewer where an empty folder
-// is there that has fewer: filled beside its place until commit().
+// A folder that appears whole or not at all: it has a temporary name until rename(). It gets the permissions
+// of `input`, reduced to those of the empty folder at `path` if there is one.
 Unfinished output_folder(const std::string& path, const std::string& input) {
   const fs::path place = resolved(path);
   require_outside(place, resolved(input));
@@ -245,7 +246,7 @@ Unfinished output_folder(const std::string& path, const std::string& input) {
   }
 }
 
-// Folders that killed runs have left beside the place.
+// Temporary folders beside the output that killed runs have left.
 std::vector<std::string> leftovers_of(const Unfinished& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -259,7 +260,7 @@ std::vector<std::string> leftovers_of(const Unfinished& folder) {
   return found;
 }
 
-// Writes files from ranges of others, and counts.
+// Writes files from byte ranges of input files, and counts files and bytes.
 class Writer {
  public:
   Writer(const Model& model, const fs::path& output, const PermuteOptions& options, PermutedCheckpoint& done)
@@ -274,7 +275,7 @@ class Writer {
         throw InvalidArgument((output_ / folder).string(), "cannot be made: " + describe_errno(error));
   }
 
-  // Open to whoever may read its source.
+  // The new file has the permissions of its source.
   void write(const std::string& file, const std::vector<ByteRange>& ranges) {
     AtomicFile out((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
     for (const ByteRange& range : ranges) copy(range, out);
@@ -290,7 +291,7 @@ class Writer {
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
 
-  // The buffer holds whole ids.
+  // The buffer size is a multiple of an id's size, so no id is split.
   void copy(ByteRange range, AtomicFile& out) {
     const std::string path = path_of(range.file);
     if (!source_ || source_->name() != path) source_.emplace(path);
@@ -319,7 +320,7 @@ class Writer {
   const PermuteOptions& options_;
   PermutedCheckpoint& done_;
   std::vector<std::byte> buffer_;
-  std::optional<ByteSource> source_;  // the last that was read
+  std::optional<ByteSource> source_;  // the file read last
   std::int64_t total_ = 0;
   std::int64_t unreported_ = 0;
 };

@@ -1,20 +1,19 @@
-// A placement built into a checkpoint: experts are renumbered so that plain contiguous expert parallelism,
-// which every framework can do, puts each on the rank that the placement gives it.
+// Builds a placement into a checkpoint. Experts are renumbered so that plain contiguous expert parallelism,
+// which every framework can do, puts each expert on its rank in the placement.
 //
-// Problem     A Hugging Face safetensors checkpoint (indexed shards, or one model.safetensors) of a family
-//             whose tensors are known (model/family.h), and a placement of equal sizes without copies;
-//             wanted is the same model with expert contiguous_order(layer)[n] as its expert n.
-// Method      Every output file is its input file with bytes of other places: an expert's tensors take those
-//             of another expert, router rows and stacked experts are read in another order, tables of expert
-//             ids get the new ones. Names, header, index, metadata and file sizes stay as they are, and
-//             everything else is copied byte for byte.
+// Problem     Input is a Hugging Face safetensors checkpoint (indexed shards, or one model.safetensors) of a
+//             family whose tensors are known (model/family.h), and a placement of equal sizes without copies.
+//             Output is the same model with expert contiguous_order(layer)[n] as its expert n.
+// Method      Every output file is its input file with bytes moved: an expert's tensors get the bytes of
+//             another expert, router rows and stacked experts are read in another order, and tables of expert
+//             ids get the new ids. Names, header, index, metadata and file sizes stay the same. All other
+//             bytes are copied.
 // Cost        One read and one write of the checkpoint; memory for the headers and a buffer of 4 MiB,
 //             whatever the size of a tensor.
-// Guarantee   The output folder appears whole or not at all. What is not known to be free of expert ids is
-//             refused before anything is written. Files and folders are open to nobody who cannot read those
-//             that they are made from.
-// Source      The papers' custom initialisation: MoETuner (arXiv 2502.06643). Tensor names:
-//             docs/checkpoints.md.
+// Guarantee   The output folder appears whole or not at all. A checkpoint with tensors or keys that might
+//             contain unknown expert ids is refused before anything is written. Output files and folders can
+//             be read only by users who can read their sources.
+// Source      The custom initialisation in MoETuner (arXiv 2502.06643). Tensor names: docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -27,35 +26,37 @@
 namespace evenkeel {
 
 struct PermuteOptions {
-  // Told of bytes written, of all there are, every few MiB. What it throws ends the work and leaves nothing.
+  // Called every few MiB with the bytes written and the total. An exception from it stops the work and
+  // removes the output.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
 struct PermutedCheckpoint {
   std::string family;       // its name in the table of families: "mixtral", ...
-  std::vector<int> layers;  // those the placement was for: numbers in the model, dense layers counted
-  // MoE layers that kept their order, since the placement is not for them: of multi-token prediction, or such
-  // as nobody recorded.
+  std::vector<int> layers;  // the placed layers, by number in the model (dense layers count)
+  // MoE layers that kept their order, since the placement does not have them: layers of multi-token
+  // prediction, or layers that were not recorded.
   std::vector<int> kept_layers;
   std::int64_t num_files = 0;
   std::int64_t total_bytes = 0;
-  std::int64_t tensors_permuted = 0;  // rows in another order, or ids of experts renumbered
-  std::int64_t tensors_renamed = 0;   // bytes of another expert's tensor
+  std::int64_t tensors_permuted = 0;  // with rows in another order, or expert ids renumbered
+  std::int64_t tensors_renamed = 0;   // with the bytes of another expert's tensor
   std::int64_t tensors_copied = 0;
-  // Files beside the checkpoint that look like weights in other formats; they are copied, in the old order.
+  // Files in the folder that look like weights in other formats; they are copied with the old expert order.
   std::vector<std::string> other_weights;
-  // Folders that runs to the same place, killed before they could clean up, have left beside it.
+  // Temporary folders beside the output, left by earlier runs that were killed.
   std::vector<std::string> leftovers;
 };
 
-// A placement that knows its layers is built into those that the checkpoint has too; the others stay as they
-// are. One without numbers has a row for each MoE layer of the model, in order, with or without the layers of
-// multi-token prediction at the end. `output` may be there if it is an empty folder. Throws
-//   ParseError        the checkpoint is damaged or not whole
-//   Unsupported       a family, or a tensor, that is not known; a config that names some experts by number
+// If the placement has layer numbers, the checkpoint's layers with these numbers are permuted and the others
+// stay as they are. Without numbers the placement must have a row for each MoE layer of the model, in order,
+// with or without the layers of multi-token prediction at the end. `output` may exist if it is an empty
+// folder. Throws
+//   ParseError        the checkpoint is damaged or incomplete
+//   Unsupported       an unknown family or tensor; a config that names single experts by number
 //   InvalidArgument   "placement": for other layers or experts, of unequal sizes, with copies;
 //                     "output": not empty, inside the checkpoint, cannot be written
-//   Infeasible        the model chooses groups of experts first, and the placement takes one apart
+//   Infeasible        the model's router chooses groups of experts first, and the placement splits a group
 PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Placement& placement,
                                       const std::string& output, const PermuteOptions& options = {});
 

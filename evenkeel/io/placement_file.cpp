@@ -26,14 +26,14 @@ struct Shape {
   int num_ranks;
 };
 
-// The list of one layer in a list by layer.
+// Element `layer` of a list with one element for each layer.
 JsonField of_layer(const JsonField& lists, std::size_t layer, const Shape& shape) {
   if (!lists->is_array() || lists->size() != static_cast<std::size_t>(shape.num_layers))
     lists.fail("is not a list of {} layers", shape.num_layers);
   return lists[layer];
 }
 
-// As the file says, or all ranks equally many.
+// The file's rank_offsets; without them all ranks have equally many slots.
 std::vector<std::int64_t> rank_offsets(const JsonField& json, std::size_t layer, const NamedRow& row,
                                        const Shape& shape) {
   const auto stated = json.stated("rank_offsets");
@@ -46,7 +46,7 @@ std::vector<std::int64_t> rank_offsets(const JsonField& json, std::size_t layer,
   return offsets;
 }
 
-// owners[layer][expert], where the owner is not the first rank that holds a copy.
+// Applies owners[layer][expert], which the file has if some owner is not the first rank with a copy.
 void put_owners_first(const JsonField& json, std::size_t layer, const Shape& shape,
                       std::vector<std::vector<int>>& homes) {
   const auto stated = json.stated("owners");
@@ -125,7 +125,7 @@ PlacementFile read_placement(const ByteSource& source) {
   const std::string& file = source.name();
   if (const FileFormat format = detect_format(source); format != FileFormat::json)
     throw parse_error(file, "",
-                      "is {}; a placement is JSON. A map of slots to experts in an array is taken as "
+                      "is {}; a placement is JSON. Write a map of slots to experts as "
                       "{{\"physical_to_logical_map\": ...}} in JSON or a torch file",
                       name_of(format));
   const JsonDocument document = read_json(source);

@@ -12,13 +12,14 @@ namespace evenkeel {
 
 struct PlacementFile {
   Placement placement;
-  std::optional<double> objective = {};                // what the solver reached
-  std::optional<double> bound = {};                    // and what nobody can go below
-  std::map<std::string, std::string> provenance = {};  // who made it from what; free keys
-  std::optional<int> layer_updates_per_iter = {};      // TensorRT-LLM's, where its file said it
+  std::optional<double> objective = {};                // the solver's result
+  std::optional<double> bound = {};                    // lower bound of the objective
+  std::map<std::string, std::string> provenance = {};  // which tool made it from which input; free keys
+  std::optional<int> layer_updates_per_iter = {};      // from a TensorRT-LLM file
 };
 
-// Throws ParseError: not this format, wrong lengths, an expert without a home or twice on one rank.
+// Throws ParseError if the file has another format, lengths are wrong, or an expert has no home or is twice
+// on one rank.
 PlacementFile read_placement(const ByteSource& source);
 
 void write_placement(const PlacementFile& file, const std::string& path);

@@ -26,16 +26,16 @@ namespace {
 
 using enum PlacementFormat;
 
-// All that tells the formats apart.
+// Everything that differs between the formats.
 struct Format {
   PlacementFormat format;
   std::string_view name;
   Content content;
-  std::string_view server = {};                          // as messages call whoever loads it
-  ServerPlacement (*read)(const ByteSource&) = nullptr;  // none for our own
+  std::string_view server = {};                          // its name in messages
+  ServerPlacement (*read)(const ByteSource&) = nullptr;  // null for our own format
   std::string (*text)(const ServerRows&) = nullptr;
   bool counts_model_layers = false;
-  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
+  // The name must end in .json: SGLang reads any other path as JSON text, and vLLM-Ascend refuses it.
   bool json_only = false;
 };
 
@@ -63,7 +63,7 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
   require("num_experts", "experts", options.num_experts, file.placement.num_experts());
 }
 
-// Formats that say no numbers get those that the caller says.
+// Placements without layer numbers get those of the options.
 Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
                       const std::string& name) {
   LayerNumbers said =
@@ -72,7 +72,7 @@ Placement numbered_by(const Placement& placement, const PlacementFormatOptions& 
   return said.known() ? placement.numbered(std::move(said)) : placement;
 }
 
-// SGLang's file has a row for dense layers too, which nothing but its plainness tells from the others.
+// SGLang's file also has rows for dense layers. Such a row can only be recognised by its default order.
 void require_no_dense_rows(const PlacementFile& file, const std::vector<PhysicalRow>& rows,
                            const PlacementFormatOptions& options, PlacementFormat to) {
   const auto from = file.provenance.find("read_from");
@@ -86,13 +86,15 @@ void require_no_dense_rows(const PlacementFile& file, const std::vector<Physical
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",
-      fmt::format("is not given; {} takes MoE layers alone, and layers {} are as SGLang fills dense ones",
-                  name_of(to), to_text(LayerNumbers(std::move(plain)))),
+      fmt::format(
+          "is not given; {} takes only MoE layers, but layers {} look like SGLang's rows for dense layers",
+          name_of(to), to_text(LayerNumbers(std::move(plain)))),
       "the model's layers that have experts, such as 3-60");
 }
 
-// The model's layers that the format's file has. Layers of multi-token prediction are a model of their own to
-// SGLang, vLLM and vLLM-Ascend, whose files must not have them; to TensorRT-LLM they are like the others.
+// The placement with exactly the layers that the format's file needs. SGLang, vLLM and vLLM-Ascend treat
+// layers of multi-token prediction as a separate model, so their files must not have them. TensorRT-LLM
+// treats them like the other layers.
 Placement fitted_to_model(PlacementFormat format, const Placement& placement, const ModelLayers& model,
                           std::vector<std::string>& notes) {
   const std::vector<int> wanted = format == trtllm ? model.all_layers() : model.moe_layers;
@@ -107,20 +109,20 @@ Placement fitted_to_model(PlacementFormat format, const Placement& placement, co
                          "the placement", "model");
 }
 
-// vLLM and vLLM-Ascend find a row by counting the MoE layers, of which only a model says whether all are
-// there.
+// vLLM and vLLM-Ascend find a row by counting the MoE layers. Only the model's config tells whether all are
+// there, so without it a note says what is assumed.
 void note_rows_by_count(PlacementFormat format, const Placement& placement, std::vector<std::string>& notes) {
   const LayerNumbers& layers = placement.layers();
   if (format == evenkeel || counts_model_layers(format) || !layers.known() ||
       layers.numbers().back() + 1 == placement.num_layers())
     return;
-  notes.push_back(fmt::format(
-      "{} counts MoE layers: its first {} are taken to be layers {}; --model (model=) says whether "
-      "the model has others",
-      name_of(format), placement.num_layers(), to_text(layers)));
+  notes.push_back(
+      fmt::format("{} counts MoE layers: its first {} are assumed to be layers {}; --model (model=) tells "
+                  "whether the model has others",
+                  name_of(format), placement.num_layers(), to_text(layers)));
 }
 
-// Of a file that numbers its rows those that are these layers.
+// Keeps only the rows of these layers, in a file that numbers its rows.
 void keep_layers(ServerPlacement& said, const std::vector<int>& layers, const std::string& file) {
   LayerNumbers kept(layers, "moe_layers");
   std::vector<NamedRow> rows;
@@ -142,7 +144,7 @@ int largest_expert(const ServerPlacement& said) {
   return static_cast<int>(std::min<std::int64_t>(largest, max_experts - 1));
 }
 
-// What the file does not say, the caller does.
+// Numbers that the file lacks come from the options.
 Placement placement_of(ServerPlacement said, const PlacementFormatOptions& options, const std::string& file) {
   const std::optional<int> num_ranks = said.num_ranks ? said.num_ranks : options.num_ranks;
   if (!num_ranks)
@@ -224,9 +226,9 @@ Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view sa
   if (said.empty()) return is_sglangs ? Dispatch::fixed : Dispatch::even;
   const Dispatch dispatch = parse_dispatch(said, option);
   if (dispatch != Dispatch::even && format && !is_sglangs && format != PlacementFormat::evenkeel)
-    throw InvalidArgument(option,
-                          fmt::format("{} is SGLang's, and the file is for {}", said, name_of(*format)),
-                          "even, or a file for sglang");
+    throw InvalidArgument(
+        option, fmt::format("{} is a rule of SGLang, but the file is for {}", said, name_of(*format)),
+        "even, or a file for sglang");
   return dispatch;
 }
 
@@ -261,8 +263,8 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   require_name(format, path);
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
     throw Unsupported(
-        fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
-                    "equally many on {} ranks; {} more redundant expert{} even",
+        fmt::format("{} gives every rank equally many physical experts, and {} physical experts cannot be "
+                    "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
   const LayerNumbers said = said_layers(
@@ -300,7 +302,7 @@ std::optional<int> num_ranks_in(const ByteSource& source) {
 }
 
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options) {
-  // A file in none of the formats is refused by our own reader, which says what is missing.
+  // A file in none of the formats goes to our own reader, whose error says what is missing.
   const Content content = detect_content(source);
   const bool is_vllm = content == Content::vllm_statistics;
   const PlacementFormat format = placement_format_of(content).value_or(is_vllm ? vllm : evenkeel);

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::string_view profile_format = "evenkeel.profile.v1";
 
-// The shape of loads has been checked. Throws ParseError for another shape of transitions, negative numbers
-// and totals above 2^63-1.
+// The caller has checked the shape of loads. Throws ParseError for a wrong shape of transitions, negative
+// numbers and totals above 2^63-1.
 RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray transitions) {
   const std::int64_t layers = loads.shape[0], experts = loads.shape[1];
   const std::vector<std::int64_t> shape = {layers - 1, experts, experts};
@@ -38,7 +38,7 @@ RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray tr
                         std::move(transitions.values));
 }
 
-// The format and the sizes that a file states besides its loads must be true.
+// Throws if the format or the sizes in the file do not agree with its loads.
 void require_agreement(const JsonField& json, const IntArray& loads) {
   const auto format = json.find("format");
   if (format && (*format)->is_string() && (*format)->get<std::string>().starts_with("evenkeel."))
@@ -46,10 +46,10 @@ void require_agreement(const JsonField& json, const IntArray& loads) {
   const char* const keys[] = {"num_layers", "num_experts"};
   for (std::size_t i = 0; i < 2; ++i)
     if (const auto said = json.find(keys[i]); said && said->integer() != loads.shape[i])
-      said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
+      said->fail("is {}, but the loads have {}", said->integer(), loads.shape[i]);
 }
 
-// A row at a time, since the text of transitions may be larger than memory.
+// Writes row by row, since the text of transitions may be larger than memory.
 void write_rows(AtomicFile& file, std::span<const std::int64_t> values, std::size_t width) {
   for (std::size_t at = 0; at < values.size(); at += width)
     file.write(fmt::format("{}[{}]", at == 0 ? "[" : ",", fmt::join(values.subspan(at, width), ",")));
@@ -94,8 +94,8 @@ RoutingProfile internal::profile_of_json(const Json& json, const std::string& fi
   const JsonField stated = fields["loads"];
   if (has_fractions(*stated))
     stated.fail(
-        "has numbers that are not whole, and a profile's are counts; averages are read as "
-        "{{\"logical_count\": [[...]]}} or as lists alone");
+        "has numbers that are not whole, but a profile has counts; write averages as "
+        "{{\"logical_count\": [[...]]}} or as lists without a name");
   IntArray loads = nested_integers(*stated, 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     stated.fail("is empty; it is a list by layer of lists by expert");

@@ -8,8 +8,7 @@
 
 namespace evenkeel {
 
-// Throws ParseError if the file is not a profile, a number is negative, or the loads add up to more than
-// 2^63-1.
+// Throws ParseError if the file is not a profile, a number is negative, or a total is above 2^63-1.
 RoutingProfile read_profile(const ByteSource& source);
 
 // `format` is safetensors, npz or json.

@@ -20,21 +20,22 @@ using namespace internal;
 
 namespace {
 
-// The layers that options say rows may be: with a model also those of multi-token prediction.
+// Possible layer numbers of the rows, by the options: with a model also those with multi-token prediction.
 std::vector<LayerNumbers> said_by(const ReadOptions& options) {
   if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
   if (!options.model) return {};
   return {LayerNumbers(options.model->moe_layers), LayerNumbers(options.model->all_layers())};
 }
 
-// Throws where what options say of layers is not true of these rows.
+// Numbers the rows by the options, or by `layers`. Throws if the options do not fit the rows.
 LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts, const ReadOptions& options) {
   const LayerNumbers said =
       said_layers(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
   return said.known() ? said : layers;
 }
 
-// Takes the layers with experts of a trace that has all hidden layers. Only a model says how many are hidden.
+// Selects the layers with experts from a trace that has all hidden layers. Only a model's config gives the
+// number of hidden layers.
 std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
                                          std::vector<std::string>& notes) {
   const int rows = trace->info().num_layers;
@@ -52,7 +53,8 @@ std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, con
   return trace;
 }
 
-// A model says how many experts there are; the last may be one that no token of a trace chose.
+// Takes the number of experts from the model's config, since no token of the trace may have chosen the last
+// one.
 void take_experts_of_model(TraceReader& trace, const ReadOptions& options) {
   if (!options.model || options.num_experts || options.model->num_experts == 0) return;
   if (trace.info().num_experts <= options.model->num_experts)
@@ -122,9 +124,9 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
     for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));
 }
 
-// The rows of counts that are layers with experts, and their numbers in the model. Layers without any
-// assignment are left out as dense ones where rows are hidden layers; what options say comes before what rows
-// look like.
+// The rows of counts that are layers with experts, and their numbers in the model. If rows are hidden layers,
+// rows without any assignment are left out as dense layers. Options take precedence over what the rows look
+// like.
 struct ChosenRows {
   std::vector<int> rows;
   LayerNumbers layers = {};
@@ -145,7 +147,8 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
   const bool unsaid = counts.rows == CountRows::unsaid;
   if (counts.rows != CountRows::hidden_layers) {
     if (counts.layers.known()) return {all, counts.layers};
-    // Rows are the layers that are said, or all hidden layers, of which only those may have a load.
+    // Rows are the layers of the options, or all hidden layers; then only layers of the options may have a
+    // load.
     for (const LayerNumbers& said : said_by(options)) {
       if (std::ssize(said.numbers()) == counts.num_rows) return {all, said};
       if (said.known() && said.numbers().back() < counts.num_rows &&
@@ -195,7 +198,7 @@ void take(const FoundCounts& found, const ReadOptions& options, Recording& recor
   }
 }
 
-// A profile's own transitions cost nothing more, unless loads alone are wanted.
+// Transitions in a profile are kept even with Count::nothing; only Count::loads drops them.
 void take(FoundProfile found, const ReadOptions& options, Recording& recording) {
   recording.profile = std::move(found.profile);
   recording.steps = std::move(found.steps);
@@ -217,10 +220,10 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   recording.by_source = values;
 }
 
-// What is known by its names keeps its meaning, whatever options say.
+// Throws if options contradict a file whose names already say what it holds.
 void require_as_said(const FoundRouting& found, const ReadOptions& options) {
   if (found.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+    throw InvalidArgument("columns", "are for a table without names, but this file has names",
                           "to leave them out");
   if (options.axes.empty() || found.axes == options.axes) return;
   const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
@@ -268,7 +271,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
     throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are given beside axes, which say the same", "one of the two");
+    throw InvalidArgument("columns", "cannot be given together with axes", "one of the two");
   try {
     return recording_of(find_routing(content, source, options), source.name(), options);
   } catch (const ParseError& error) {
@@ -276,7 +279,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
     ReadOptions whole = options;
     whole.steps = ReadOptions::Steps::added_up;
     Recording recording = recording_of(find_routing(content, source, whole), source.name(), whole);
-    recording.notes.push_back(fmt::format("its steps are not told apart: {}", error.what()));
+    recording.notes.push_back(fmt::format("its steps are not kept: {}", error.what()));
     return recording;
   }
 }
@@ -306,7 +309,7 @@ void require_sum(std::span<const Recording> recordings, const std::string& argum
 std::vector<Recording> read_recordings(const std::vector<std::string>& paths, const ReadOptions& options,
                                        const std::string& argument) {
   std::vector<Recording> all;
-  std::size_t numbered = 0;  // the first that knows its layers' numbers
+  std::size_t numbered = 0;  // the first recording with layer numbers
   for (const std::string& path : paths) {
     Recording one = read_recording(path, options);
     for (const std::size_t i : {std::size_t{0}, numbered})
@@ -326,13 +329,13 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
     Recording recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;
     const std::int64_t named = std::ssize(*options.layers);
-    // The model may have numbered the rows otherwise.
+    // The model may have numbered the rows differently.
     if (options.model && profile.num_layers() == named) return read_recording(path, options);
     if (!profile.layers().known() && profile.num_layers() == named)
       profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
     if (profile.layers().known() || profile.num_layers() <= named) return recording;
   } catch (const InvalidArgument&) {
-    // Rows that are asked about: the option answers.
+    // The reader asked for the layers, which the option gives.
   }
   return read_recording(path, options);
 }

@@ -30,18 +30,18 @@ double number(const JsonField& field, const TopologyRange& range) {
   return number;
 }
 
-// Calls `take` with each element of a list of one for each rank.
+// Calls `take` with each element of a list that has one element for each rank.
 template <class Take>
 void for_each_rank(const JsonField& list, std::size_t ranks, const Take& take) {
   if (!list->is_array() || list->size() != ranks) list.fail("is not a list of {}", ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) take(list[rank], rank);
 }
 
-// A key that is misspelt would otherwise leave its default in force.
+// Without this check a misspelt key would silently keep the default.
 void require_known_keys(const JsonField& object, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object->items())
     if (std::ranges::find(known, key) == known.end())
-      object[key].fail("is no key of a topology; known: {}", fmt::join(known, ", "));
+      object[key].fail("is not a key of a topology; known: {}", fmt::join(known, ", "));
 }
 
 Link read_link(const JsonField& object) {
@@ -56,7 +56,7 @@ std::vector<int> read_nodes(const JsonField& json) {
   std::vector<int> nodes;
   if (const auto stated = json.find("node_of_rank")) {
     if (json.find("num_nodes") || json.find("ranks_per_node"))
-      stated->fail("stands beside num_nodes and ranks_per_node; give one of the two");
+      stated->fail("is given with num_nodes or ranks_per_node; give only one of the two");
     const std::vector<std::int64_t> listed = stated->integers();
     if (listed.empty() || listed.size() > static_cast<std::size_t>(max_ranks))
       stated->fail("has {} ranks; allowed: 1..{}", listed.size(), max_ranks);
@@ -73,7 +73,7 @@ std::vector<int> read_nodes(const JsonField& json) {
   return nodes;
 }
 
-// A number for each pair of ranks, row by sender. Nobody looks at the diagonal.
+// A number for each pair of ranks; rows are senders. The diagonal is ignored.
 void read_matrix(const JsonField& rows, const TopologyRange& range, double Link::*field, std::size_t ranks,
                  std::vector<Link>& links) {
   if (ranks > static_cast<std::size_t>(max_matrix_ranks))
@@ -91,14 +91,15 @@ void read_links(const JsonField& json, Topology::Description& description) {
   const auto latency = json.find("latency_us");
   const bool matrix = json.find("gigabytes_per_s") || latency;
   if (levels && matrix)
-    throw ParseError(json.file(), "gigabytes_per_s", "stands beside within and across; give one of the two");
+    throw ParseError(json.file(), "gigabytes_per_s",
+                     "is given with within or across; give only one of the two");
   const std::size_t ranks = description.node_of_rank.size();
   if (matrix)
     read_matrix(json["gigabytes_per_s"], bandwidth_range, &Link::gigabytes_per_s, ranks, description.links);
   if (latency) read_matrix(*latency, latency_range, &Link::latency_us, ranks, description.links);
   if (!levels) return;
   description.within = read_link(json["within"]);
-  // Without another node nothing crosses.
+  // With one node there are no links across nodes, so `across` may be missing.
   const bool one_node = std::ranges::max(description.node_of_rank) == 0;
   description.across = one_node && !json.find("across") ? description.within : read_link(json["across"]);
 }

@@ -8,15 +8,15 @@
 
 namespace evenkeel {
 
-// Throws ParseError: not this format, an unknown key, sizes that do not fit, a bandwidth, speed or capacity
-// that no machine has.
+// Throws ParseError if the file has another format, a key is unknown, sizes do not fit, or a bandwidth, speed
+// or capacity is out of range.
 Topology read_topology(const ByteSource& source);
 
-// A machine by its name (topology/presets.h), or by a file. Throws as above; where no such file can be
-// opened, with the names that there are.
+// Takes the name of a known machine (topology/presets.h), or a path. Throws as above; if no such file exists,
+// the error lists the known names.
 Topology named_topology(const std::string& name);
 
-// The text of a topology file, in one line.
+// The text of a topology file, on one line.
 std::string to_json(const Topology& topology);
 void write_topology(const Topology& topology, const std::string& path);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view trace_format = "evenkeel.trace.v1";
 
-// The ids: by their own name, by the name serving engines give them, or the only array there is.
+// Finds the ids: by our own name, by the name in serving engines, or as the only array.
 const ArrayInfo& find_ids(const ArrayFile& file) {
   for (const char* name : {"topk_ids", "routed_experts"})
     if (const ArrayInfo* found = file.find(name)) return *found;
@@ -34,7 +34,7 @@ const ArrayInfo* find_weights(const ArrayFile& file) {
   return weights != nullptr ? weights : file.find("weights");
 }
 
-// From the metadata, or from an array, which is how npz can say it. 0: not said.
+// From the metadata, or from an array, as in npz. 0: the file does not say it.
 int stated_experts(const ArrayFile& file) {
   std::string text;
   if (const auto found = file.metadata().find("num_experts"); found != file.metadata().end())
@@ -57,12 +57,12 @@ std::vector<std::int64_t> sequence_offsets(const ArrayFile& file, std::int64_t n
   if (offsets.shape.size() != 1)
     throw parse_error(file.name(), "sequence_offsets", "shape {} is not [sequences + 1]",
                       to_text(offsets.shape));
-  // Some traces list where sequences begin and leave the end of the last to be known.
+  // Some traces list where sequences begin, without the end of the last one.
   if (!offsets.values.empty() && offsets.values.back() < num_tokens) offsets.values.push_back(num_tokens);
   return std::move(offsets.values);
 }
 
-// `stored` are the ids as they lie in the file, which have the order of `ids` or another.
+// `stored` is the array in the file; `ids` has the usual order of dimensions.
 TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& stored) {
   TraceInfo info;
   info.name = file.name();
@@ -83,7 +83,7 @@ TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& 
   return info;
 }
 
-// An array [tokens, layers, k] of the bytes that bytes_of(batches) makes of each batch.
+// An array [tokens, layers, k] for writing; bytes_of(batches) gives the bytes of each batch.
 template <class Bytes>
 ArrayToWrite array_to_write(std::string name, Dtype type, TraceReader& trace, const Bytes& bytes_of) {
   const TraceInfo& info = trace.info();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t max_length = std::int64_t{1} << 24;
 
-// Lengths that the shapes of other arrays are then measured by.
+// The shape of an array, which determines the shapes of other arrays.
 std::vector<std::int64_t> lengths_of(const ArrayFile& file, const char* array, std::size_t dimensions) {
   const std::vector<std::int64_t>& shape = file.at(array).shape;
   const auto fits = [](std::int64_t length) { return length >= 1 && length <= max_length; };

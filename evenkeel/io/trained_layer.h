@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-// SwiGLU experts without biases. Everything is converted to float.
+// The experts are SwiGLU without biases. All numbers are converted to float.
 struct TrainedLayer {
   int num_experts = 0;
   int hidden = 0;
@@ -25,8 +25,8 @@ struct TrainedLayer {
   std::vector<float> topk_weights;     // [tokens, k]
 };
 
-// Throws ParseError if an array is missing, shapes do not fit each other, an id names no expert, or a number
-// is not finite (in F64: once it is an F32).
+// Throws ParseError if an array is missing, shapes do not fit each other, an id is out of range, or a number
+// is not finite (F64 numbers: after conversion to F32).
 TrainedLayer read_trained_layer(const ByteSource& source);
 
 }  // namespace evenkeel

@@ -19,15 +19,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnd = ".part";
 
-// Names are made, given and taken away under the mutex, so that none escapes discard_unfinished().
+// Files are made, renamed and removed under the mutex, so that discard_unfinished() misses none.
 struct Registry {
   std::mutex mutex;
-  std::map<fs::path, fs::path> place_of;  // by the name beside
+  std::map<fs::path, fs::path> place_of;  // final path, by temporary path
   unsigned counter = 0;
 };
 
 Registry& registry() {
-  static auto* const all = new Registry;  // outlives what other threads still do at the program's end
+  static auto* const all = new Registry;  // never destroyed: other threads may use it while the program ends
   return *all;
 }
 
@@ -36,7 +36,7 @@ std::size_t longest_name(const fs::path& folder) {
   return most > 0 ? static_cast<std::size_t>(most) : 255;
 }
 
-// As much of the place's name as leaves space for any process and number.
+// The final name, shortened to leave space for any process id and number.
 std::string begin_of(const fs::path& place) {
   constexpr std::size_t space = sizeof(".4194304-4294967295.part") - 1;
   std::string name = place.filename().string();
@@ -48,13 +48,13 @@ std::string begin_of(const fs::path& place) {
   return name;
 }
 
-// A file that is being made in the folder at the same time can keep it from being removed, but not for long.
+// Retries, since another thread may be making a file in the folder at the same time.
 void remove_whole(const fs::path& path) noexcept {
   std::error_code error;
   for (int tries = 0; tries < 100; ++tries) {
     try {
       if (fs::remove_all(path, error); !error) return;
-    } catch (const std::exception&) {  // no memory now: other threads may give some back
+    } catch (const std::exception&) {  // out of memory: other threads may free some
     }
   }
 }
@@ -78,7 +78,7 @@ Unfinished::Unfinished(fs::path place, const std::function<int(const char*)>& ma
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (;;) {
-    // Beside what was typed, not at another spelling of it: errors name it.
+    // The path is kept as the user wrote it, since errors name it.
     beside_ = place_;
     beside_.replace_filename(fmt::format("{}.{}-{}{}", begin, ::getpid(), all.counter++, kEnd));
     const int error = make(beside_.c_str());

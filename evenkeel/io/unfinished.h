@@ -1,5 +1,5 @@
-// Files and folders that this process is writing and that have not got their names yet. Each removes itself
-// when its writer goes away; a program that is about to end by a signal removes them all.
+// Files and folders that this process writes under a temporary name. The destructor removes one that was not
+// renamed. A program that is about to end by a signal removes them all with discard_unfinished().
 #pragma once
 
 #include <filesystem>
@@ -9,27 +9,29 @@
 
 namespace evenkeel {
 
-// Puts the names in a folder on the disk; where that cannot be done they stand all the same.
+// Flushes a folder's directory entries to disk. Errors are ignored.
 void flush_folder(const std::filesystem::path& folder);
 
-// A name beside a place, which no other file has: that of the place with the process and a number behind, and
-// without its own end where all of it would be too long for the file system.
+// A file or folder with a unique temporary name in the folder of its final path, `place`. The temporary name
+// is the final name, then the process id and a number. The final name is shortened if the whole is too long
+// for the file system.
 class Unfinished {
  public:
-  // `make` makes the file or folder of the name that it is given, and returns 0 or an errno; on EEXIST it is
-  // asked again with another. Throws std::system_error on any other.
+  // `make` makes the file or folder with the given name and returns 0 or an errno. On EEXIST it is called
+  // again with another name; any other errno is thrown as std::system_error.
   Unfinished(std::filesystem::path place, const std::function<int(const char* name)>& make);
-  // Removes the file or folder that was made, unless it has its name.
+  // Removes the file or folder unless it was renamed.
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
 
   const std::filesystem::path& place() const { return place_; }
   const std::filesystem::path& beside() const { return beside_; }
-  // Gives it the name of its place; what is in it must be on the disk, as then the name is. 0, or an errno.
+  // Renames it to place(). Its content must already be flushed to disk; the new name is flushed here. Returns
+  // 0 or an errno.
   int rename();
 
-  // Whether `name` is one that some process would write beside the place.
+  // Whether `name` is a temporary name that some process may have used for `place`.
   static bool is_beside(const std::filesystem::path& place, const std::string& name);
 
  private:
@@ -38,9 +40,9 @@ class Unfinished {
   bool renamed_ = false;
 };
 
-// Removes all that is unfinished, and returns the places that do not get it, folders' own files left out.
-// Whoever begins or ends one from then on waits for ever: for a program that ends now. Not for a signal
-// handler, but for a thread that waits for signals.
+// Removes all unfinished files and folders, and returns their final paths, without those inside an unfinished
+// folder. After this call any thread that makes, renames or destroys an Unfinished blocks for ever, so the
+// program must end now. Call it from a thread that waits for signals, not from a signal handler.
 std::vector<std::string> discard_unfinished();
 
 }  // namespace evenkeel

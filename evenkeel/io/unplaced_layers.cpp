@@ -13,7 +13,7 @@ namespace evenkeel {
 
 namespace {
 
-// By the layer's number.
+// Layers of a placement, by layer number.
 using Rows = std::map<int, LayerPlacement>;
 
 Rows rows_of(const Placement& placement) {
@@ -29,7 +29,7 @@ Placement placement_of(const Rows& rows) {
   return Placement({layers.begin(), layers.end()}, LayerNumbers({numbers.begin(), numbers.end()}));
 }
 
-// As servers begin; contiguous where ranks or layers of `like` hold unequally many.
+// The servers' initial order; contiguous if ranks or layers of `like` hold unequally many.
 LayerPlacement in_order(const Placement& like) {
   const int on_rank = like.layer(0).most_natives();
   for (int layer = 0; layer < like.num_layers(); ++layer)
@@ -49,8 +49,8 @@ std::string named(const std::vector<int>& layers) {
   return fmt::format("layer{} {}", layers.size() == 1 ? "" : "s", to_text(LayerNumbers(layers)));
 }
 
-// Without the layers of `placement` that none of the profiles has a load of: their homes mean nothing. As
-// they are where no layer would be left.
+// Removes the layers of `placement` without load in any profile, since their homes are arbitrary. If no layer
+// would be left, all stay.
 void drop_idle_layers(Rows& rows, const Placement& placement, std::span<const RoutingProfile> profiles) {
   Rows used;
   for (LayerId layer : indices<LayerId>(placement.num_layers()))
@@ -59,8 +59,8 @@ void drop_idle_layers(Rows& rows, const Placement& placement, std::span<const Ro
   if (!used.empty()) rows = std::move(used);
 }
 
-// With those of the model's layers that only `before` has, as they are there. A note names them, also where
-// no model says which have experts and none is taken.
+// Adds the model's layers that only `before` has. A note names them, also if there is no model and so none is
+// added.
 void add_layers_before(Rows& rows, const Placement& before, const std::optional<ModelLayers>& model,
                        std::vector<std::string>& notes) {
   std::vector<int> others = not_in(rows, before.layers().numbers());
@@ -68,10 +68,10 @@ void add_layers_before(Rows& rows, const Placement& before, const std::optional<
     std::erase_if(others,
                   [all = model->all_layers()](int layer) { return !std::ranges::binary_search(all, layer); });
   if (others.empty()) return;
-  notes.push_back(fmt::format(
-      "no placement was made for {} of the placement before: {}", named(others),
-      model ? "the experts stay where it has them"
-            : "they are left out; with --model (model=) those with experts stay where it has them"));
+  notes.push_back(
+      fmt::format("no new placement was made for {} of the previous placement: {}", named(others),
+                  model ? "the experts stay where they are"
+                        : "they are left out; with --model (model=) those with experts stay where they are"));
   if (!model) return;
   const Rows rows_before = rows_of(before);
   for (const int layer : others) rows.insert(*rows_before.find(layer));
@@ -86,7 +86,7 @@ Placement with_unplaced_layers(const Placement& placement, const std::vector<int
   const std::vector<int> unplaced = not_in(rows, layers);
   if (unplaced.empty()) return placement;
   notes.push_back(fmt::format(
-      "no placement was made for {} of the model{}: the experts stay in order there", named(unplaced),
+      "no placement was made for {} of the model{}: their experts stay in order", named(unplaced),
       std::ranges::includes(model.table_layers, unplaced) ? ", where a table chooses experts by token" : ""));
   const LayerPlacement plain = in_order(placement);
   for (const int layer : unplaced) rows.emplace(layer, plain);

@@ -1,5 +1,5 @@
-// Layers of a model that a placement was not made for, such as those that nobody recorded since a table
-// routes them: where a file for a server must have them, their experts stay where they are.
+// Layers of a model that a placement lacks, for example because a table routes them and nothing was recorded.
+// If a server's file must have these layers, their experts stay where they are.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,15 @@
 
 namespace evenkeel {
 
-// `placement` with those of `layers` (the model's numbers) that it lacks: physical expert i of them is expert
-// i mod E, as servers begin, or where ranks hold unequally many, homes are contiguous. A note names them. A
-// placement without numbers is returned as it is.
+// Adds the layers of `layers` (the model's numbers) that `placement` lacks. In these, physical expert i is
+// expert i mod E, which is the servers' initial order; if ranks hold unequally many, homes are contiguous. A
+// note names the added layers. A placement without numbers is returned unchanged.
 Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
                                const ModelLayers& model, std::vector<std::string>& notes);
 
-// A placement made from the profiles, with the model's other layers as above, or as `before` has them; layers
-// without load are among those. Without a model, as it is; a note names what `before` has more.
+// Completes a placement made from `profiles` with the model's other layers: from `before` if it has them,
+// else as above. Layers without load count as missing. Without a model the placement stays unchanged; a note
+// names the layers that only `before` has.
 Placement of_all_layers(const Placement& placement, std::span<const RoutingProfile> profiles,
                         const std::optional<Placement>& before, const std::optional<ModelLayers>& model,
                         std::vector<std::string>& notes);

@@ -1,6 +1,6 @@
-// The table of families. Names of tensors and keys of configs were read in transformers 5.24.0
-// (conversion_mapping.py and models/*/); what a row says is held against the class itself by
-// tests/torch/families_test.py.
+// The table of families. Tensor names and config keys were read in transformers 5.24.0
+// (conversion_mapping.py and models/*/). tests/torch/families_test.py checks each row against the class
+// itself.
 #include <algorithm>
 #include <array>
 
@@ -443,8 +443,9 @@ std::vector<Family> others() {
        .architectures = {"LongcatFlash"},
        .layers = Layers::all,
        .dense_prediction = true,
-       .not_permuted = "its routers choose among experts without weights too, which no placement places"},
-      // Known by which layers have experts.
+       .not_permuted =
+           "its routers also choose among experts without weights, which a placement cannot place"},
+      // Only the layers with experts are known.
       {.model_types = {"dbrx"}, .architectures = {"Dbrx"}, .layers = Layers::all},
       {.model_types = {"grok-1"}, .layers = Layers::all},
       {.model_types = {"jetmoe"}, .architectures = {"JetMoe"}, .layers = Layers::all},

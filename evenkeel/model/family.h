@@ -1,6 +1,6 @@
 // The families of Mixture-of-Experts models: how a checkpoint names the tensors of experts, and which keys of
-// a config.json say the sizes that weights are counted from. A family is one row of families.cpp; how to add
-// one is in docs/families.md.
+// config.json give the sizes of the weights. A family is one row of families.cpp; docs/families.md tells how
+// to add one.
 //
 //   known_family("glm4_moe")->tensors->router     // "gate.weight", "gate.e_score_correction_bias"
 #pragma once
@@ -14,27 +14,27 @@
 
 namespace evenkeel {
 
-// Tensors of a layer with experts, by their names below "layers.N.MODULE.". Each names whole words:
-// "shared_experts" is also "shared_experts.up_proj.weight".
+// Tensors of a layer with experts, by their names below "layers.N.MODULE.". A name matches whole words from
+// the start: "shared_experts" also matches "shared_experts.up_proj.weight".
 struct ExpertTensors {
-  // The modules of a layer that may hold experts: "mlp". "" where experts are the layer's own.
+  // The modules of a layer that may hold experts: "mlp". "" where experts stand directly in the layer.
   std::vector<std::string_view> modules;
-  // With a row for each expert. The first is of the router's weights.
+  // Tensors with a row for each expert. The first holds the router's weights.
   std::vector<std::string_view> router;
-  // Of no expert, though they stand beside experts.
+  // Tensors beside the experts that belong to no expert; they are not reordered.
   std::vector<std::string_view> kept = {};
-  // All experts in one tensor that does not stand below "experts".
+  // Tensors that hold all experts and are not below "experts".
   std::vector<std::string_view> stacked = {};
-  // Router tensors may have rows for what is no routed expert behind those of the experts; they stay there.
+  // Router tensors may have further rows after the experts' rows; these are not reordered.
   bool rows_behind = false;
-  // Tensors whose numbers are ids of experts: a table that routes by token.
+  // Tensors that contain expert ids: a table that routes by token.
   std::vector<std::string_view> id_tables = {};
 };
 
-// The key of a number that a config.json may give; what it is where the key is missing.
+// The key of a number in config.json, and the number that null means.
 struct SizeKey {
   std::string_view key;
-  std::int64_t absent = -1;  // what null says; -1: it must be a number
+  std::int64_t absent = -1;  // the value if the key is null; -1: null is not allowed
 };
 
 struct FlagKey {
@@ -42,76 +42,77 @@ struct FlagKey {
   bool absent = false;
 };
 
-// Which keys say what attention is made of.
+// Which keys describe a family's attention.
 struct AttentionRule {
   enum class Kind { grouped, latent };
   Kind kind = Kind::grouped;
   FlagKey biases = {"attention_bias"};  // without a key: none
-  bool output_bias = true;              // that of the output goes with the others
+  bool output_bias = true;              // the output projection has a bias if the others have one
   AttentionShape::QueryKeyNorm norm = AttentionShape::QueryKeyNorm::none;
-  std::string_view norm_switch = {};  // a key that must be true for the norm; without one it is there
+  std::string_view norm_switch = {};  // the key that must be true for the norm; empty: always a norm
   bool sinks = false;
-  bool output_gate = false;      // of queries: as many numbers again that scale what comes out
-  bool indexer = false;          // index_n_heads of index_head_dim choose what is attended to
-  bool wide_layers = false;      // full attention has a width of its own: global_head_dim and its like
-  bool stated_head_dim = false;  // the class has a head_dim that is not hidden / heads: a key must say it
-  int full_every = 0;  // where no key says it: every so many-th layer has no window; 0: all layers have it
+  bool output_gate = false;      // the query projection has twice the rows; the second half gates the output
+  bool indexer = false;          // index_n_heads heads of index_head_dim choose the tokens to attend to
+  bool wide_layers = false;      // full attention has its own width (global_head_dim, ...)
+  bool stated_head_dim = false;  // head_dim is not hidden / heads, so a key must give it
+  int full_every = 0;            // if no key gives it: every n-th layer has no window; 0: all layers have one
 };
 
-// Where a config.json says what weights are counted from. Keys that all families share are not repeated:
+// Which keys of config.json give the sizes of weights. Keys that all families share are not repeated:
 // num_hidden_layers, hidden_size, vocab_size, num_attention_heads, num_key_value_heads, head_dim.
 struct WeightRule {
-  std::string_view experts = "num_experts";  // as the family's own configs have it; others are read too
+  std::string_view experts = "num_experts";  // the key in the family's own configs; other keys are read too
   std::string_view top_k = "num_experts_per_tok";
   std::string_view expert_width = "moe_intermediate_size";
   std::string_view dense_width = "intermediate_size";
-  // Of the experts that every token visits: a width, or a number of them and the width of each.
+  // Shared experts, which every token visits: their total width, or their number and the width of each.
   std::optional<SizeKey> shared_width = {};
   std::optional<SizeKey> shared_count = {};
-  bool shared_gate = false;            // a number from the hidden state scales what they make
+  bool shared_gate = false;            // a scalar from the hidden state scales the shared experts' output
   bool gated = true;                   // a network has gate, up and down, not only up and down
-  std::string_view latent_width = {};  // the width that experts work in, if not the hidden one
+  std::string_view latent_width = {};  // the width of experts' inputs and outputs, if not the hidden size
   bool expert_biases = false;
   bool router_bias = false;
   bool router_correction = false;
-  bool router_scales = false;  // of the hidden state before, and of each expert after
+  bool router_scales = false;  // one for each number of the router's input, one for each expert's result
   AttentionRule attention = {};
   bool delta = false;    // layers whose type is not attention are gated delta networks
-  int norms = 2;         // of a layer
-  int expert_norms = 0;  // further ones of a layer with experts
+  int norms = 2;         // in each layer
+  int expert_norms = 0;  // additional norms in a layer with experts
   bool norm_biases = false;
-  bool layer_scalar = false;        // one number that scales what a layer makes
-  std::string_view head_bias = {};  // the key that says whether the head has one
-  bool tied = false;                // the head is the embedding where no key says it
-  bool sizes_alone = false;         // there are weights that only tensors say
+  bool layer_scalar = false;        // one number that scales a layer's output
+  std::string_view head_bias = {};  // the key that tells whether the head has a bias
+  bool tied = false;                // default of tie_word_embeddings
+  bool sizes_alone = false;         // only sizes are read: the config does not determine all weights
 };
 
 struct Family {
-  // Which layers have experts where no key says it.
+  // Which layers have experts if no key says it.
   enum class Layers { stated, all, after_stated_dense };
-  // How groups of experts are chosen before experts (n_group, topk_group).
+  // Whether the router first chooses groups of experts (n_group, topk_group).
   enum class Groups { if_stated, always_stated, unless_greedy };
 
-  // As a config.json has it; the first names the family. The others are renamed, or a part of a model with
-  // images.
+  // Values of model_type in config.json. The first names the family; the others are renamed models, or the
+  // language part of a model with images.
   std::vector<std::string_view> model_types;
-  // Of classes, without their endings: "Mixtral" of "MixtralForCausalLM".
+  // Class names without their endings: "Mixtral" for "MixtralForCausalLM".
   std::vector<std::string_view> architectures = {};
   Layers layers = Layers::stated;
   Groups groups = Groups::if_stated;
-  // Layers of multi-token prediction have no experts, whatever the others have.
+  // Layers of multi-token prediction never have experts.
   bool dense_prediction = false;
   std::optional<ExpertTensors> tensors = {};
-  std::string_view not_permuted = {};  // why there are none, where it is known
+  std::string_view not_permuted = {};  // why `tensors` is empty, if known
   std::optional<WeightRule> weights = {};
 
   std::string_view name() const { return model_types.front(); }
 };
 
 const std::vector<Family>& known_families();
-// By one of its model types; null where there is none.
+// Finds a family by one of its model types; null if there is none.
 const Family* known_family(std::string_view model_type);
-// By the name of a class: "MixtralForCausalLM", or "MixtralModel" of the model without its head.
+// Finds a family by the name of a class: "MixtralForCausalLM", or "MixtralModel" for the model without its
+// head.
 const Family* family_of_architecture(std::string_view architecture);
 
 }  // namespace evenkeel

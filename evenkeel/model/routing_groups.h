@@ -3,11 +3,11 @@
 
 namespace evenkeel {
 
-// A model that first chooses `chosen` of `count` groups of consecutive experts, then experts among theirs.
+// The router chooses `chosen` of `count` groups of consecutive experts, then the top-k within those groups.
 struct RoutingGroups {
   int count = 1;
   int chosen = 1;
-  // All groups are chosen: as if there were none.
+  // False if all groups are chosen, which is the same as having none.
   bool bind() const { return chosen < count; }
 };
 

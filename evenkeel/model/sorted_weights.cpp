@@ -19,7 +19,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// An expert's or a layer's: "7", "expert_7".
+// Whether the word is the number of an expert or a layer: "7", "expert_7".
 bool is_number(std::string_view word) {
   if (word.starts_with("expert_")) word.remove_prefix(7);
   return !word.empty() && word.size() < 6 && word.find_first_not_of("0123456789") == std::string_view::npos;
@@ -46,24 +46,24 @@ Words words_of(const std::string& text) {
   return split(text, ' ');
 }
 
-// Whole words of a tensor's path.
+// These match whole words of a tensor's path.
 const Words lists_of_layers = words_of("layers blocks h block");
 const Words of_router = words_of(
     "gate router wg router_mlp expert_bias e_score_correction_bias moe_statics balancing_biases "
     "fc1_latent_proj "
     "fc2_latent_proj pre_expert_proj post_expert_proj");
-// Added to scores for choosing experts, and no gradient's.
+// Added to scores for choosing experts; not trained by gradients.
 const Words corrections = words_of("e_score_correction_bias expert_bias balancing_biases");
 const Words of_network_outputs = words_of("down_proj w2 output_linear fc2 wo c_proj linear_fc2 linear_2");
 const Words of_attention_outputs = words_of("o_proj out_proj dense wo o_b_proj linear_proj");
-// What all heads share, and the small network that chooses tokens: whole on each device.
+// Weights that all heads share, and the indexer, the small network that chooses tokens: whole on each device.
 const Words of_all_heads = words_of(
     "q_a_proj kv_a_proj_with_mqa wk fused_qkv_a_proj q_gate_proj o_a_proj kv_proj weights_proj indexer");
 const Words of_keys = words_of("k_proj v_proj");
-// Parts of words.
+// These match parts of words.
 const Words norm = {"norm"};
 const Words towers = words_of("vis image audio speech tower projector patch sam_model");
-// Of what stands on the way past the blocks, and past all of them.
+// Weights on the residual path around single blocks, and around all of them.
 const Words past_blocks = words_of(
     "_hc hc_ hyper_connection residual layer_scalar sconv convolution message_gate attn_res attention_input "
     "mlp_input "
@@ -73,13 +73,13 @@ const Words of_attention_alone = words_of("attn attention");
 const Words of_attention = words_of("attn attention mamba mixer conv");
 const Words of_network = words_of("mlp feed_forward ffn moe mixer per_layer ff");
 
-// A tensor's place: the layer, and the words of its path below it, without ".weight" or ".bias".
+// Where a tensor belongs: its layer, and the words of its path below the layer, without ".weight" or ".bias".
 struct Path {
   Words words;
   std::int64_t layer = no_layer;
   bool bias = false;
   bool tower = false;
-  bool prediction = false;  // MTP, outside of the numbered layers
+  bool prediction = false;  // multi-token prediction, outside of the numbered layers
 
   bool is(std::string_view word) const { return std::ranges::find(words, word) != words.end(); }
   const std::string& last() const { return words.back(); }
@@ -126,21 +126,21 @@ WeightKind kind_in_layer(const Path& path, bool of_experts) {
   const std::string& block = path.words.front();
   const bool routes = any_is(path.words, of_router);
   if (any_has(path.words, Words{"shared_expert", "shared_mlp"})) return WeightKind::shared_experts;
-  // Some have experts in attention's place, which nobody spreads.
+  // Some models have experts in attention too; expert parallelism does not distribute those.
   if (of_experts && !has_one_of(block, of_attention_alone)) return WeightKind::experts;
-  // Layers for further tokens.
+  // Layers of multi-token prediction.
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
   if (block == "embed_tokens") return WeightKind::embedding;
   if (block == "eh_proj") return WeightKind::prediction;
   if (has_one_of(block, past_blocks) || has_one_of(block, norm)) return WeightKind::norms;
-  // One word for attention, networks and experts.
+  // "mixer" may be attention, a network or experts.
   const bool network_mixer =
       block == "mixer" && (routes || path.is("up_proj") || any_is(path.words, of_network_outputs));
   if (has_one_of(block, of_attention) && !network_mixer) return WeightKind::attention;
   if (routes) return WeightKind::router;
   if (!has_one_of(block, of_network)) return WeightKind::other;
   if (any_has(path.words, norm)) return WeightKind::norms;
-  const bool of_sum = path.words.size() == 1 && path.bias;  // of all experts' outputs
+  const bool of_sum = path.words.size() == 1 && path.bias;  // a bias on the sum of all experts' outputs
   return of_sum ? WeightKind::router : WeightKind::dense;
 }
 
@@ -150,8 +150,8 @@ bool is_output(WeightKind kind, const Path& path) {
                                        : is_one_of(name, of_network_outputs);
 }
 
-// How tensor parallelism usually cuts it: outputs by their inputs, all else by rows, where heads share
-// nothing.
+// The axis that tensor parallelism usually cuts: the input axis of output projections, the rows of all
+// others. Weights that all heads share are not cut.
 int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
   const int last = static_cast<int>(weight.shape.size()) - 1;
   switch (weight.kind) {
@@ -159,7 +159,7 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
     case WeightKind::head:
     case WeightKind::prediction:
       return 0;
-    case WeightKind::experts:  // of three axes the one that is no row's width
+    case WeightKind::experts:  // with three axes: the one that is not the row width
       if (last < 2) return path.bias && !is_output(weight.kind, path) ? last : uncut;
       if (weight.shape[1] == weight.shape[2] || (weight.shape[1] != hidden && weight.shape[2] != hidden))
         return is_output(weight.kind, path) ? 2 : 1;
@@ -176,7 +176,7 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
   }
 }
 
-// Layers for further tokens that a config does not name.
+// Limit on layers of multi-token prediction that a config does not name.
 constexpr std::int64_t most_unnamed = 16;
 
 class Sorting {
@@ -195,7 +195,7 @@ class Sorting {
   }
 
  private:
-  // Tensors of one expert each that become one of all.
+  // Tensors of single experts that become one tensor of all experts.
   struct Stack {
     std::size_t weight = 0;
     std::set<int> experts;
@@ -219,8 +219,8 @@ class Sorting {
     const bool of_experts = list && weight.shape.size() > 1 && !has_one_of(path.last(), norm);
     if (!path.tower)
       weight.kind = path.layer == no_layer ? kind_outside(path) : kind_in_layer(path, of_experts);
-    // Layers for further tokens have the model's own tables, and its head may be the embedding: some
-    // checkpoints repeat them.
+    // Layers of multi-token prediction use the model's embedding and head, and the head may be the embedding.
+    // Some checkpoints store them twice; the copies are not counted.
     const bool head = weight.kind == WeightKind::head;
     if (weight.layer >= model_.num_layers && (head || weight.kind == WeightKind::embedding)) return;
     if (head && model_.tied_embeddings) return;
@@ -239,7 +239,7 @@ class Sorting {
     return layer;
   }
 
-  // The word "experts", or that of a stack by another name.
+  // The position of the word "experts", or of another name for a tensor of all experts.
   static std::optional<std::size_t> experts_in(const Path& path, std::size_t axes) {
     for (std::size_t i = 0; i < path.words.size(); ++i)
       if (path.words[i] == "experts" || (axes == 3 && path.words[i].ends_with("put_linear"))) return i;
@@ -263,7 +263,7 @@ class Sorting {
     Weight& first = model_.weights[stack.weight];
     if (!std::ranges::equal(std::span(first.shape).subspan(1), tensor.shape) ||
         first.number_bytes != tensor.number_bytes)
-      fail(fmt::format("has {} of shape [{}], which is not that of {} or of another type", tensor.name,
+      fail(fmt::format("has {} of shape [{}], whose shape or type differs from that of {}", tensor.name,
                        fmt::join(tensor.shape, ", "), first.name),
            "experts of a layer that are alike");
     ++first.shape[0];
@@ -272,7 +272,7 @@ class Sorting {
   void require_whole(const Stack& stack) const {
     const std::int64_t all = model_.experts.count > 0 ? model_.experts.count : *stack.experts.rbegin() + 1;
     if (*stack.experts.begin() != 0 || *stack.experts.rbegin() + 1 != all || std::ssize(stack.experts) != all)
-      fail(fmt::format("has {} and its like of {} experts, the last numbered {}",
+      fail(fmt::format("has tensors like {} for {} experts, the last numbered {}",
                        model_.weights[stack.weight].name, stack.experts.size(), *stack.experts.rbegin()),
            fmt::format("experts 0..{}", all - 1));
   }
@@ -304,7 +304,7 @@ class Sorting {
     model_.has_experts.assign(has.begin(), end);
   }
 
-  // An expert's width and its row's, by what experts give.
+  // An expert's intermediate width and row width, from its output projection.
   void take_experts() {
     RoutedExperts& experts = model_.experts;
     std::int64_t numbers = 0, layer = no_layer;
@@ -317,7 +317,7 @@ class Sorting {
       else if (weight.layer == layer)
         numbers += weight.numbers() / weight.shape[0];
     }
-    if (layer == no_layer) fail("has no tensor that is an expert's", "a Mixture-of-Experts model");
+    if (layer == no_layer) fail("has no tensor of experts", "a Mixture-of-Experts model");
     for (const std::size_t output : outputs_) {
       const Weight& weight = model_.weights[output];
       if (weight.kind != WeightKind::experts || weight.layer != layer || weight.shape.size() < 3) continue;
@@ -332,11 +332,11 @@ class Sorting {
       experts.gated = 2 * numbers > 5 * rows * columns;
       return;
     }
-    fail(fmt::format("has experts in layer {} of no known names", layer),
+    fail(fmt::format("has experts in layer {} with unknown tensor names", layer),
          "down_proj, w2 or output_linear among their tensors");
   }
 
-  // Of the first layer that has such a network.
+  // The intermediate width in the first layer that has such a network.
   std::int64_t network_width(WeightKind kind) const {
     std::int64_t width = 0, layer = no_layer;
     for (const std::size_t output : outputs_) {
@@ -351,9 +351,9 @@ class Sorting {
 
   ModelDescription& model_;
   std::span<const NamedTensor> tensors_;
-  std::int64_t most_layers_ = 0;         // with those for further tokens that the config names
+  std::int64_t most_layers_ = 0;         // with the layers of multi-token prediction that the config names
   std::map<std::string, Stack> stacks_;  // by the name with * for the expert
-  std::vector<std::size_t> outputs_;     // weights that give what a block gives
+  std::vector<std::size_t> outputs_;     // weights of output projections
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The weights of a model, tensor by tensor: what each is for, in which layer, and how it is cut over devices.
-// They come from a checkpoint's headers, from a model's parameters, or from what the family's rule says of a
-// config.json (io/model_config.h); everything that counts weights goes over them.
+// The weights of a model, tensor by tensor: what each is for, in which layer, and how devices share it. They
+// come from a checkpoint's headers, from a model's parameters, or from a config.json by the family's rule
+// (io/model_config.h). All code that counts weights uses this list.
 //
 //   Mixtral's experts of layer 3:  {experts, 3, {8, 28672, 4096}, 1}, {experts, 3, {8, 4096, 14336}, 2}
 #pragma once
@@ -16,15 +16,15 @@ namespace evenkeel {
 
 enum class WeightKind {
   embedding,
-  norms,      // and what else stands on the way past the blocks: scales, mixers of streams
-  attention,  // or what stands in its place
-  router,     // and the ways into the width that experts work in, and back
-  experts,    // the routed ones
+  norms,      // and other weights on the residual path: scales, mixers of residual streams
+  attention,  // or what replaces it
+  router,     // and the projections to and from the experts' width
+  experts,    // routed experts
   shared_experts,
   dense,       // the network of a layer without experts
-  prediction,  // of a layer for further tokens, the projection of two hidden states into one
+  prediction,  // in a layer of multi-token prediction: the projection of two hidden states into one
   head,
-  other  // fits no kind, such as a tower for images; of the first pipeline stage where it is of no layer
+  other  // fits no kind, such as an image encoder; on the first pipeline stage if it belongs to no layer
 };
 
 inline constexpr std::array<std::string_view, 10> weight_kinds = {
@@ -36,12 +36,12 @@ inline constexpr int uncut = -1;
 
 struct Weight {
   WeightKind kind = WeightKind::other;
-  std::int64_t layer = no_layer;    // layers for further tokens (MTP) are numbered on
-  std::vector<std::int64_t> shape;  // of experts, all of a layer: the first axis counts them
-  int axis = uncut;                 // that tensor parallelism cuts; uncut: whole on each device
-  std::int64_t most_parts = 0;      // into so many at most, since heads stay whole; 0: as many as one likes
+  std::int64_t layer = no_layer;    // layers of multi-token prediction continue the numbering
+  std::vector<std::int64_t> shape;  // experts: one tensor for all of a layer, the first axis counts them
+  int axis = uncut;                 // the axis that tensor parallelism cuts; uncut: whole on each device
+  std::int64_t most_parts = 0;      // the most parts of a cut, since heads stay whole; 0: no limit
   bool trained = true;              // else it has no gradient and no optimizer state
-  std::int64_t number_bytes = 0;    // as its tensor has it; 0 where there is none
+  std::int64_t number_bytes = 0;    // bytes of one number in its tensor; 0 if there is no tensor
   std::string name = "";            // of the tensor
 
   std::int64_t numbers() const;
@@ -54,7 +54,7 @@ struct WeightCut {
   std::int64_t expert_tensor = 1;
 };
 
-// Lengths of what the fullest device holds of it: of an axis of n cut into p, ceil(n / p), as DTensor has it.
+// The shape of the largest part that a device holds: an axis of n cut into p has ceil(n / p), as in DTensor.
 std::vector<std::int64_t> shape_on_device(const Weight& weight, const WeightCut& cut);
 std::int64_t product(std::span<const std::int64_t> lengths);
 

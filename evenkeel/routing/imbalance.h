@@ -1,4 +1,4 @@
-// How uneven loads are, said the three ways that readers of different communities expect.
+// How uneven loads are, in the three measures that different communities use.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace evenkeel {
 
-// Perfectly even loads have {1, 1, 0}; so have no loads at all and loads that are all zero, since nobody
-// waits for anybody.
+// Perfectly even loads give {1, 1, 0}. So do no loads and loads that are all zero, since no rank waits.
 struct Imbalance {
   double max_over_mean = 1;
   double mean_over_max = 1;

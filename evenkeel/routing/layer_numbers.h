@@ -1,6 +1,6 @@
 // Which of a model's layers the rows of a trace, profile or placement are: row 0 of a DeepSeek model's
-// profile is layer 3, since layers 0-2 are dense. Numbers count all hidden layers, from 0. They are known
-// where the source says them; whoever pairs two things pairs their rows by these numbers.
+// profile is layer 3, since layers 0-2 are dense. Numbers count all hidden layers, from 0. They are known if
+// the source gives them. Rows of two objects, such as a profile and a placement, are paired by these numbers.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace evenkeel {
 
-// Above every model known; keeps a damaged file from asking for unbounded memory.
+// Above every known model; keeps a damaged file from asking for unbounded memory.
 inline constexpr int max_layer_number = 65535;
 
 class LayerNumbers {
  public:
-  // Nobody said them.
+  // Unknown numbers.
   LayerNumbers() = default;
-  // Ascending, in 0..max_layer_number. Throws InvalidArgument about `argument`.
+  // Ascending numbers in 0..max_layer_number. Throws InvalidArgument about `argument` for others.
   explicit LayerNumbers(std::vector<int> numbers, const std::string& argument = "layers");
 
   bool known() const { return !numbers_.empty(); }
-  // By row; empty where nobody said them.
+  // By row; empty if unknown.
   const std::vector<int>& numbers() const { return numbers_; }
-  // The number that people call a row by: its layer number, or the row itself where nobody said it.
+  // The number of a row in messages: its layer number, or the row itself if numbers are unknown.
   int number_of(int row) const { return known() ? numbers_[static_cast<std::size_t>(row)] : row; }
-  // The row that is called `number`, of `num_rows`; none if there is none.
+  // The row among `num_rows` for which number_of() is `number`; nullopt if there is none.
   std::optional<int> row_of(int number, int num_rows) const;
 
   friend bool operator==(const LayerNumbers&, const LayerNumbers&) = default;
@@ -38,16 +38,16 @@ std::string to_text(const LayerNumbers& layers);
 // The layers of `num_rows` rows, for messages: "layers 3-60", or "58 layers without numbers".
 std::string described(const LayerNumbers& layers, int num_rows);
 
-// One of two things whose rows are to be paired; `name` is how messages call it.
+// One of two objects whose rows are to be paired; messages call it `name`.
 struct NumberedRows {
   std::string name;
   LayerNumbers layers;
   int num_rows = 0;
 };
 
-// For each row of `wanted` the row of `from` that is the same layer. By number where both know theirs, and
-// `from` may then have more; else row by row, for which both must have equally many. Throws InvalidArgument
-// about `argument`, naming both sides, where they do not fit.
+// For each row of `wanted`, the row of `from` that is the same layer. If both have numbers, rows are paired
+// by number, and `from` may have more rows. Otherwise they are paired in order and must be equally many.
+// Throws InvalidArgument about `argument`, naming both sides, if they do not fit.
 std::vector<int> paired_rows(const NumberedRows& wanted, const NumberedRows& from,
                              const std::string& argument);
 

@@ -39,11 +39,11 @@ std::int64_t total_of(std::span<const std::int64_t> numbers, const char* what) {
   return total;
 }
 
-// Of two profiles that are added.
+// Throws if the totals of two profiles cannot be added.
 void require_sum(const char* what, std::int64_t one, std::int64_t other) {
   if (other > most_counted - one)
     throw InvalidArgument(
-        what, fmt::format("those of profiles that are added, {} and {}, have a sum above 2^63-1", one, other),
+        what, fmt::format("the totals of the added profiles, {} and {}, have a sum above 2^63-1", one, other),
         "at most 2^63-1 in all");
 }
 
@@ -77,9 +77,9 @@ RoutingProfile::RoutingProfile(int num_layers, int num_experts, std::vector<std:
 
 void RoutingProfile::set_layers(LayerNumbers layers) {
   if (layers.known() && std::ssize(layers.numbers()) != num_layers_)
-    throw InvalidArgument(
-        "layers", fmt::format("{} layers are named, but there are {}", layers.numbers().size(), num_layers_),
-        fmt::format("{} layers", num_layers_));
+    throw InvalidArgument("layers",
+                          fmt::format("{} layer numbers for {} layers", layers.numbers().size(), num_layers_),
+                          fmt::format("{} layers", num_layers_));
   layers_ = std::move(layers);
 }
 
@@ -192,7 +192,7 @@ RoutingProfile profile_trace(TraceReader& trace, const ProfileOptions& options) 
   const TraceInfo& info = trace.info();
   if (info.num_experts < 1)
     throw InvalidArgument("num_experts", fmt::format("{} does not say it", info.name),
-                          "set it, or open_trace()");
+                          "set_num_experts(), or a trace from open_trace()");
   const double bytes = 8.0 * (info.num_layers - 1) * info.num_experts * info.num_experts;
   if (options.transitions && bytes > static_cast<double>(options.max_transition_bytes))
     throw Unsupported(

@@ -1,5 +1,4 @@
-// The routing profile: what a placement needs to know of a trace, in a size that does not grow with the
-// trace.
+// The routing profile: what a placement needs to know about a trace. Its size does not grow with the trace.
 //
 // loads        [L, E]: the assignments of each expert in each layer.
 // transitions  [L-1, E, E]: from expert a in layer l to b in l+1, over all tokens, the number of pairs (an
@@ -22,7 +21,7 @@ namespace evenkeel {
 class RoutingProfile {
  public:
   RoutingProfile() = default;
-  // All zero. Throws InvalidArgument unless there is a layer and an expert.
+  // All zero. Throws InvalidArgument if there is no layer or no expert.
   RoutingProfile(int num_layers, int num_experts, bool with_transitions = true);
   // loads [L, E] and transitions [L-1, E, E], or no transitions. Throws InvalidArgument if sizes do not fit,
   // a number is negative, or the loads or the transitions add up to more than 2^63-1.
@@ -31,9 +30,9 @@ class RoutingProfile {
 
   int num_layers() const { return num_layers_; }
   int num_experts() const { return num_experts_; }
-  // Which of the model's layers the rows are, where the source said it.
+  // Which of the model's layers the rows are, if the source says it.
   const LayerNumbers& layers() const { return layers_; }
-  // Throws InvalidArgument unless there are none, or as many as layers.
+  // Throws InvalidArgument unless there are as many numbers as layers, or none.
   void set_layers(LayerNumbers layers);
   bool has_transitions() const { return has_transitions_; }
 
@@ -43,14 +42,15 @@ class RoutingProfile {
   std::int64_t load(LayerId layer, ExpertId expert) const { return loads(layer)[expert.offset()]; }
   std::int64_t total_load(LayerId layer) const;
 
-  // [L-1, E, E]; transitions(layer) is the [E, E] from `layer` to the next, row by expert of `layer`.
+  // [L-1, E, E]; transitions(layer) is the matrix [E, E] from `layer` to the next; its rows are experts of
+  // `layer`.
   std::span<const std::int64_t> transitions() const { return transitions_; }
   std::span<const std::int64_t> transitions(LayerId layer) const;
 
   RoutingProfile without_transitions() const;
-  // Adds the profile of another trace of the same model; layer numbers that one of the two knows hold for
-  // both. Throws InvalidArgument if layers, their numbers, experts or the presence of transitions differ, or
-  // the sum is above 2^63-1; this profile is then unchanged.
+  // Adds the profile of another trace of the same model. If only one of the two has layer numbers, they are
+  // taken for both. Throws InvalidArgument if layers, their numbers, experts or the presence of transitions
+  // differ, or the sum is above 2^63-1; this profile is then unchanged.
   void add(const RoutingProfile& other);
   // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert. Throws InvalidArgument for other ids
   // or lengths, a profile without layers, or a total above 2^63-1; this profile is then unchanged.
@@ -67,15 +67,14 @@ class RoutingProfile {
   bool has_transitions_ = false;
   LayerNumbers layers_;
   std::int64_t total_load_ = 0;         // over all layers
-  std::int64_t total_transitions_ = 0;  // the same
+  std::int64_t total_transitions_ = 0;  // over all layers
   std::vector<std::int64_t> loads_;
   std::vector<std::int64_t> transitions_;
 };
 
 struct ProfileOptions {
   bool transitions = true;
-  // Transitions above this size are refused (Unsupported) rather than tried; 1,024 experts in 64 layers need
-  // 504 MiB.
+  // Throws Unsupported if transitions would be larger than this. 1,024 experts in 64 layers need 504 MiB.
   std::int64_t max_transition_bytes = std::int64_t{4} << 30;
 };
 

@@ -14,7 +14,7 @@ namespace evenkeel {
 
 namespace {
 
-// Assignments converted at a time: 2 MiB of int64, small beside any batch a caller asks for.
+// Assignments converted at a time: 2 MiB of int64, small compared with the batch a caller asks for.
 constexpr std::int64_t block_assignments = std::int64_t{1} << 18;
 constexpr std::int64_t batch_assignments = std::int64_t{1} << 20;
 
@@ -81,7 +81,7 @@ TraceReader::TraceReader(TraceInfo info) : info_(std::move(info)) {
 void TraceReader::set_layers(LayerNumbers layers) {
   if (layers.known() && std::ssize(layers.numbers()) != info_.num_layers)
     throw InvalidArgument("layers",
-                          fmt::format("{} layers are named, but {} has {}", layers.numbers().size(),
+                          fmt::format("{} layer numbers, but {} has {} layers", layers.numbers().size(),
                                       info_.name, info_.num_layers),
                           fmt::format("{} layers", info_.num_layers));
   info_.layers = std::move(layers);

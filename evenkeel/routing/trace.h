@@ -1,8 +1,8 @@
 // Routing traces: which experts every token chose in every layer, read in batches so that a trace of any
 // length needs the memory of one batch.
 //
-// A TraceReader knows the shape of its trace and reads any range of tokens. Where the bytes come from is the
-// business of who made it: a file (io/trace_file.h) or two vectors (MemoryTrace, for tests and small data).
+// A TraceReader knows the shape of its trace and reads any range of tokens, from a file (io/trace_file.h) or
+// from two vectors (MemoryTrace, for tests and small data).
 //
 //   std::unique_ptr<TraceReader> trace = open_trace("trace.safetensors");
 //   for (TraceBatches batches(*trace); batches.next();) count(batches.ids());      // [tokens, layers, k]
@@ -20,10 +20,10 @@
 
 namespace evenkeel {
 
-// No assignment in this place of a token's top-k.
+// Marks a place of a token's top-k that has no assignment.
 inline constexpr std::int32_t no_expert = -1;
 
-// Limits that keep a damaged file from asking for unbounded memory; far above every model known.
+// Limits that keep a damaged file from asking for unbounded memory; far above every known model.
 inline constexpr std::int64_t max_trace_experts = 65536;
 inline constexpr std::int64_t max_trace_assignments_per_token = std::int64_t{1} << 20;  // layers x k
 
@@ -36,22 +36,22 @@ struct TokenRange {
 };
 
 struct TraceInfo {
-  std::string name;  // how messages call it: the path of its file
+  std::string name;  // for messages: the path of its file
   std::int64_t num_tokens = 0;
   int num_layers = 0;
   int top_k = 0;
-  int num_experts = 0;  // 0 while nobody has said; open_trace() never leaves it at 0
-  LayerNumbers layers;  // which of the model's layers these are, where the source said it
+  int num_experts = 0;  // 0: not known yet; open_trace() never leaves it at 0
+  LayerNumbers layers;  // which of the model's layers these are, if the source says it
   bool has_weights = false;
-  // Sequence i is tokens [sequence_offsets[i], sequence_offsets[i + 1]); empty where the trace does not say.
+  // Sequence i is tokens [sequence_offsets[i], sequence_offsets[i + 1]). Empty if the trace does not say.
   std::vector<std::int64_t> sequence_offsets;
   std::map<std::string, std::string> metadata;  // free keys of the file
-  std::vector<std::string> notes;               // what was read otherwise than it stands there, and why
+  std::vector<std::string> notes;               // what was read differently from the file, and why
 
   std::int64_t assignments_per_token() const { return std::int64_t{num_layers} * top_k; }
 };
 
-// The tokens of each sequence that has any; none where the trace does not say its sequences.
+// The token ranges of all nonempty sequences; none if the trace does not say its sequences.
 std::vector<TokenRange> sequences_of(const TraceInfo& info);
 
 // The top-k of a range of tokens in one layer.
@@ -74,25 +74,23 @@ class TraceReader {
   // Experts of the tokens in `range`, [tokens, layers, k]. Throws InvalidArgument if the range or the size of
   // `ids` is wrong, ParseError if an id is neither no_expert nor in 0..num_experts-1.
   void read_ids(TokenRange range, std::span<std::int32_t> ids);
-  // Top-k weights, the same way. Throws InvalidArgument where the trace has none, ParseError on one that is
-  // not finite.
+  // The same for top-k weights. Throws InvalidArgument if there are none, ParseError if one is not finite.
   void read_weights(TokenRange range, std::span<float> weights);
-  // One layer of a range of tokens; reads in batches, so only what is returned is held.
+  // One layer of a range of tokens. Reads in batches, so memory holds the result and one batch.
   LayerRouting read_layer(LayerId layer, TokenRange range);
 
-  // How many experts ids are checked against from now on. Throws InvalidArgument unless in
-  // 1..max_trace_experts.
+  // From now on ids must be below `num_experts`. Throws InvalidArgument unless it is in 1..max_trace_experts.
   void set_num_experts(int num_experts);
-  // Throws InvalidArgument unless there are none, or as many as layers.
+  // Throws InvalidArgument unless there are as many numbers as layers, or none.
   void set_layers(LayerNumbers layers);
   // The largest id plus one (1 for a trace without assignments); reads the whole trace.
   int largest_id_plus_one();
 
  protected:
-  // Throws InvalidArgument or ParseError if the shape is impossible or above the limits at the top.
+  // Throws InvalidArgument or ParseError if the shape is impossible or above the limits of this header.
   explicit TraceReader(TraceInfo info);
 
-  // Ids as they are stored; the caller checks them. `range` and the size of `ids` are right.
+  // Ids as stored; the caller checks them. `range` and the size of `ids` have been checked.
   virtual void fetch_ids(TokenRange range, std::span<std::int64_t> ids) = 0;
   virtual void fetch_weights(TokenRange range, std::span<float> weights) = 0;
 
@@ -107,15 +105,15 @@ class TraceReader {
 // Walks a trace from one end to the other.
 class TraceBatches {
  public:
-  // tokens_per_batch 0 chooses one of about a million assignments. `reader` must outlive this.
+  // tokens_per_batch 0: batches of about a million assignments. `reader` must outlive this object.
   explicit TraceBatches(TraceReader& reader, std::int64_t tokens_per_batch = 0);
   TraceBatches(TraceReader& reader, TokenRange range, std::int64_t tokens_per_batch = 0);
 
-  // Turns to the next batch; false at the end.
+  // Reads the next batch; false at the end.
   bool next();
   TokenRange range() const { return batch_; }
   std::span<const std::int32_t> ids() const { return ids_; }  // [tokens, layers, k]
-  std::span<const float> weights();                           // the same; read when first asked for
+  std::span<const float> weights();                           // the same shape; read on the first call
 
  private:
   TraceReader* reader_;

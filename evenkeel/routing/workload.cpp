@@ -38,8 +38,8 @@ void require_shape(const Workload& workload, const WorkloadShape& shape) {
     throw InvalidArgument("tokens", "ranks x tokens x k is above 2^63-1");
 }
 
-// Tokens before rank `rank`. Ragged: rank r has a share of r in 0 + 1 + ... + (P - 1), so rank 0 has none and
-// the last about twice the mean.
+// The number of tokens before rank `rank`. In w4 rank r has r / (0 + 1 + ... + (P - 1)) of all tokens, so
+// rank 0 has none and the last about twice the mean.
 std::int64_t first_token(const Workload& workload, const WorkloadShape& shape, int rank) {
   if (workload.kind != Workload::Kind::w4_source_ragged || shape.num_ranks == 1)
     return rank * shape.tokens_per_rank;

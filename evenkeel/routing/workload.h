@@ -1,20 +1,22 @@
-// Synthetic routing: named workloads, each a pure function of (workload, seed, step) and of the shape.
+// Synthetic routing: named workloads. Each is a pure function of workload, shape, seed and step.
 //
 //   name                         what the tokens choose
 //   balanced                     every expert equally often (loads differ by at most 1), in seeded order
-//   concentrated:F:N[:spread]    a share F of all assignments in N experts, evenly; the rest evenly over the
-//                                others. The N are experts 0..N-1, or seeded ones with :spread. Exact up to
-//                                rounding; an id may repeat within a token
-//   zipf:S                       the i-th most popular expert with weight i^-S; the seed says which is i-th
-//   lognormal:SIGMA              expert popularity exp(SIGMA z), z standard normal, by the seed
-//   drift                        max(k, E/16) experts share half of the popularity, one place further a step
-//   collapse                     popularity flows into max(k, E/32) experts: half of the rest at step 0,
-//                                half of what is left every two steps after
+//   concentrated:F:N[:spread]    a share F of all assignments goes evenly to N experts, the rest to the
+//                                others. The N are experts 0..N-1; with :spread the seed chooses them. Exact
+//                                up to rounding; an id may repeat within a token
+//   zipf:S                       the i-th most popular expert has weight i^-S; the seed gives the order
+//   lognormal:SIGMA              expert popularity exp(SIGMA z), z standard normal, drawn from the seed
+//   drift                        max(k, E/16) experts share half of the popularity; each step the set
+//                                moves on by one expert
+//   collapse                     popularity moves to max(k, E/32) experts: half of the others' popularity at
+//                                step 0, half of what is left every two steps after
 //   w0 .. w7                     the eight of Megatron-LM pull request 7488, defined in docs/workloads.md
 //
-// Except in concentrated, each token chooses k distinct experts. A token's choice depends on its number among
-// all tokens of the step, so the same routing is dealt to any number of ranks with the same total (not where
-// the ranks differ in tokens: w4). All draws are integer arithmetic on a counter: the same on every machine.
+// Except in concentrated, each token chooses k distinct experts. A token's choice depends on its index among
+// all tokens of the step. So the tokens' choices are the same for any number of ranks with the same total,
+// also for w4, whose ranks have unequal numbers of tokens. All draws are integer arithmetic on a counter, so
+// they are the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -51,15 +53,15 @@ struct Workload {
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
-// Reads a name of the table above. Throws InvalidArgument that names the parameter and what it may be.
+// Reads a name from the table above. Throws InvalidArgument, naming the parameter and its allowed values.
 Workload parse_workload(std::string_view text);
 std::string to_string(const Workload& workload);
-// One line a workload, for help texts.
+// All names in one line, for help texts.
 std::string_view workload_names();
 
 struct WorkloadShape {
   int num_ranks = 8;
-  std::int64_t tokens_per_rank = 2048;  // the mean, where the workload gives ranks unequal numbers (w4)
+  std::int64_t tokens_per_rank = 2048;  // the mean if ranks have unequal numbers of tokens (w4)
   int num_experts = 128;
   int top_k = 4;
 };
@@ -67,14 +69,14 @@ struct WorkloadShape {
 // The tokens of one rank.
 struct RankRouting {
   std::vector<std::int32_t> ids;  // [tokens, k]
-  std::vector<float> weights;     // [tokens, k], positive, each token's descending and adding up to 1
+  std::vector<float> weights;     // [tokens, k], positive; a token's weights descend and add up to 1
   std::int64_t num_tokens = 0;
 };
 
 struct Routing {
   std::vector<RankRouting> ranks;
 
-  // The most tokens any rank has: what max_tokens of a layer must be at least.
+  // The most tokens any rank has; a layer's max_tokens must be at least this.
   std::int64_t max_tokens() const;
   // Assignments of each expert over all ranks.
   std::vector<std::int64_t> loads(int num_experts) const;

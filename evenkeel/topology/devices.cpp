@@ -33,7 +33,7 @@ constexpr std::string_view mi300x =
     "(bf16 1,307.4 TFLOPS; seven Infinity Fabric links to its peers, 128 GB/s each both ways; memory 5.3 "
     "TB/s)";
 
-// Sparsity doubles what NVIDIA publishes.
+// NVIDIA's figures with sparsity are twice the dense ones.
 constexpr std::array<DevicePreset, 5> devices = {{
     {"a100", "A100 80GB SXM", 312, 600.0 / 2, 2039, 79.14, a100},
     {"h100", "H100 SXM", 1979.0 / 2, 900.0 / 2, 3350, 79.10, h100},

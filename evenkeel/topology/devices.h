@@ -1,12 +1,12 @@
-// Well-known devices by name: what their vendors say that products, links and memory reach.
+// Well-known devices by name, with the vendors' peaks of matrix products, links and memory.
 //
 //   DevicePreset h100 = device_preset("h100");
 //
-// Peaks are those of datasheets: dense bf16 products, what arrives over the links within a node, memory.
-// Vendors publish both directions of a link together; here it is one direction, so half of it. Nobody reaches
-// a peak. The part that is reached depends on shapes and software, so `assumed_share_of_peak` is an
-// assumption, not a measurement. Memory is what a framework sees, less than the datasheet's: as PyTorch's
-// out-of-memory errors state the total capacity, the least where drivers differ.
+// Peaks are taken from datasheets: dense bf16 products, incoming bandwidth over the links within a node,
+// memory bandwidth. Vendors publish the sum of both directions of a link; here it is one direction, so half
+// of that. Real programs stay below the peaks, by a factor that depends on shapes and software;
+// `assumed_share_of_peak` is an assumption, not a measurement. Memory is the total capacity that PyTorch's
+// out-of-memory errors print, which is less than the datasheet's; where drivers differ, it is the least.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct DevicePreset {
   double peak_tflops;        // 10^12 operations a second, bf16, without sparsity
   double peak_link_gigabytes_per_s;
   double peak_memory_gigabytes_per_s;
-  double memory_gibibytes;  // with two places, as those errors print it
+  double memory_gibibytes;  // with two decimals, as PyTorch's errors print it
   std::string_view source;  // pages of the vendor
 
-  // By the assumption.
+  // The peaks times assumed_share_of_peak.
   double tflops() const { return assumed_share_of_peak * peak_tflops; }
   double link_gigabytes_per_s() const { return assumed_share_of_peak * peak_link_gigabytes_per_s; }
   double memory_gigabytes_per_s() const { return assumed_share_of_peak * peak_memory_gigabytes_per_s; }
@@ -38,8 +38,7 @@ struct DevicePreset {
 };
 
 std::span<const DevicePreset> device_presets();
-// In small letters or capitals. Throws InvalidArgument for a name that is none, listing those there are; the
-// error calls it `option`.
+// Ignores case. Throws InvalidArgument about `option` for an unknown name, listing the known ones.
 const DevicePreset& device_preset(const std::string& name, const std::string& option = "device");
 
 }  // namespace evenkeel

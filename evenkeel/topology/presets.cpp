@@ -42,7 +42,7 @@ struct Named {
   int ranks_per_node = 1;
 };
 
-// "2x8x" of a name, from its end: how many ranks a node has, and how many nodes there are.
+// Takes one number off the end of "2x8x": first the ranks of a node, then the number of nodes.
 bool take_number(std::string_view& text, int& number) {
   if (text.empty() || text.back() != 'x') return false;
   text.remove_suffix(1);

@@ -1,10 +1,10 @@
-// Well-known machines by name, each with the public page its figures are from.
+// Well-known machines by name, each with the public source of its figures.
 //
 //   Topology topology = preset_topology("2x8xh100");  // two nodes of eight; any NxMxh100 has N nodes of M
 //
 // A GPU's NVLink bandwidth is published as the sum of both directions; a Link is one direction, so half of
-// it. Bandwidths are the published peaks. Latencies are 0: the vendors publish none, and what is measured
-// depends on the software; a topology file can say yours.
+// that. Bandwidths are the published peaks. Latencies are 0: vendors publish none, and measured ones depend
+// on the software. A topology file can give measured latencies.
 #pragma once
 
 #include <span>
@@ -16,9 +16,9 @@
 namespace evenkeel {
 
 struct TopologyPreset {
-  std::string_view name;     // "h100", of which there are 8xh100 and 2x8xh100; or a whole machine's
+  std::string_view name;     // a device as in 8xh100 and 2x8xh100 ("h100"), or a whole machine
   std::string_view summary;  // one line for people
-  int ranks;                 // of a whole machine, in one node; 0: as many as the name says
+  int ranks;                 // of a whole machine, in one node; 0: the name gives the numbers
   Link within;
   Link across;
   std::string_view source;  // pages of the vendor
@@ -28,9 +28,9 @@ std::span<const TopologyPreset> topology_presets();
 // "8xh100, 2x8xh100, ...", for messages.
 std::string topology_preset_names();
 bool is_topology_preset(std::string_view name);
-// The device (devices.h) that a preset is of; nothing where none is known by name.
+// The name of a preset's device (devices.h); empty if devices.h does not have it.
 std::string_view preset_device(std::string_view name);
-// Throws InvalidArgument for a name that is none, listing those there are.
+// Throws InvalidArgument for an unknown name, listing the known ones.
 Topology preset_topology(const std::string& name);
 
 }  // namespace evenkeel

@@ -47,7 +47,7 @@ class Layers(CommandTest):
         self.write("config.json", config | {"num_nextn_predict_layers": 1})
         for server, name in [("sglang", "s.json"), ("trtllm", "t.yaml")]:
             to_server = [*words, "--format", server, "-o", name]
-            self.assert_refused(to_server, 2, "InvalidArgument", "--moe-layers", "nobody said", "config.json")
+            self.assert_refused(to_server, 2, "InvalidArgument", "--moe-layers", "it is not known which", "config.json")
             self.assertFalse((self.folder / name).exists())
             self.assertEqual(self.json(*to_server, "--moe-layers", "1-3")["layers"], [1, 2, 3])
             for model in ("config.json", "."):
@@ -88,7 +88,7 @@ class Layers(CommandTest):
         before["physical_to_logical"][1] = [2, 3, 4, 0, 1, 5, 6, 7, 0, 1, 2, 3]
         moved = ["--from", self.write("before.json", before), "--max-moves", 1, "-o", "after.json"]
         again = self.json(*words, *moved)
-        self.assertIn("for layers 0-1 of the placement before: the experts stay where", str(again["after"]["notes"]))
+        self.assertIn("for layers 0-1 of the previous placement: the experts stay where", str(again["after"]["notes"]))
         self.assertEqual(self.homes("after.json")[1], self.homes("before.json")[1])
         again = self.json(*words[:-2], *moved)
         self.assertIn("they are left out; with --model", str(again["after"]["notes"]))
@@ -145,7 +145,7 @@ class Layers(CommandTest):
         for copies in (4, 0):
             of_sglang = ["--redundant-experts", copies, "--format", "sglang", "-o", "s.json"]
             self.json("place", recording, "--ranks", RANKS, *of_sglang)
-            parts = ["--moe-layers", "layers 0-1 are as SGLang fills dense ones"]
+            parts = ["--moe-layers", "layers 0-1 look like SGLang's rows for dense layers"]
             self.assert_refused(words, 2, "InvalidArgument", *parts)
         self.json(*words, "--moe-layers", "2-4")
         self.assertEqual(list(self.file("v.jsonl")["initial_global_assignments"]), ["0", "1", "2"])

@@ -145,7 +145,7 @@ class Memory(CommandTest):
     def test_notes_say_what_is_not_counted(self):
         config = json.loads((CONFIGS / "deepseek-v2.json").read_text(encoding="utf-8"))
         words = ["memory", "--model", self.write("config.json", config | {"mlp_bias": True})]
-        note = "mlp_bias is there, and the weights that it adds are not counted"
+        note = "mlp_bias is set, but the weights that it adds are not counted"
         self.assertEqual(self.json(*words)["notes"], [note])
         self.assertIn(f"\nnote: {note}\n", self.shown(*words))
         # Infinity and NaN are not numbers, but unread keys may have them.
@@ -188,7 +188,7 @@ class Memory(CommandTest):
         said = "experts.0.w1.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"
         self.assert_refused(["memory", "--model", packed], 3, "ParseError", said)
         nothing = self.checkpoint([(f"{at}.0.w2.weight", "BF16", [0, 32])])
-        self.assert_refused(["memory", "--model", nothing], 2, "InvalidArgument", "no tensor that is an expert's")
+        self.assert_refused(["memory", "--model", nothing], 2, "InvalidArgument", "no tensor of experts")
 
     def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
         words = QWEN[:-1]

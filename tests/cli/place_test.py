@@ -95,7 +95,8 @@ class Place(CommandTest):
             (["--ranks", 4, "--redundant-experts", "some"], ["--redundant-experts: 'some'"]),
             ([*copies, "--dispatch", "random"], ["--dispatch: 'random'; allowed: even, static, nearest"]),
             ([*copies, "--dispatch", "static", "--format", "trtllm", "-o", "x.yaml"],
-             ["--dispatch: static is SGLang's, and the file is for trtllm; allowed: even, or a file for sglang"]),
+             ["--dispatch: static is a rule of SGLang, but the file is for trtllm; allowed: even, or a file for "
+              "sglang"]),
             ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint has no meaning beside expert groups"]),
             ([*copies, "--objective", "joint", "--format", "sglang", "--moe-layers", "0-3", "-o", "x.json"],
              ["--dispatch: 'static' does not use copies evenly, as objective joint assumes"]),
@@ -190,7 +191,7 @@ class Place(CommandTest):
             ([*solve, "--format", "vllm", "--sizes", "free", "-o", "p"], 2, "InvalidArgument",
              "--sizes: free, but vllm"),
             (["--ranks", 8, "--redundant-experts", 2, "--format", "vllm", "-o", "p"], 4, "Unsupported",
-             "50 physical experts are not equally many on 8 ranks"),
+             "50 physical experts cannot be divided evenly over 8 ranks"),
         ]:  # fmt: skip
             with self.subTest(words=words):
                 begin = time.monotonic()

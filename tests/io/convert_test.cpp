@@ -100,15 +100,15 @@ TEST_F(Convert, KeepsWhatTheYamlSaysBesideItsRows) {
 TEST_F(Convert, OfRoutingRefusesWhatIsForPlacements) {
   for (const std::string& in :
        {test_data("stored.npz"), test_data("trtllm_statistics"), test_data("sglang_stat.pt")}) {
-    const std::string why = ": is for placements, and " + in + " is none; allowed: to leave it out";
+    const std::string why = ": is for placements, but " + in + " is not one; allowed: to leave it out";
     EXPECT_EQ(refusal(in, "o.npz", {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
     EXPECT_EQ(refusal(in, "o.npz", {.placement = {.layer_updates_per_iter = 0}}),
               "layer_updates_per_iter" + why);
     EXPECT_EQ(refusal(in, "o.npz", {.placement = {.num_ranks = 2}}), "ranks" + why);
     for (const auto format : {PlacementFormat::trtllm, PlacementFormat::sglang})
-      EXPECT_EQ(refusal(in, "o.npz", {.to = format}), "to: " + std::string(name_of(format)) +
-                                                          " is a format of placements, and " + in +
-                                                          " is none; allowed: a placement, or leave it out");
+      EXPECT_EQ(refusal(in, "o.npz", {.to = format}),
+                "to: " + std::string(name_of(format)) + " is a placement format, but " + in +
+                    " is not a placement; allowed: a placement, or leave it out");
   }
   EXPECT_TRUE(folder.names().empty());
 }

@@ -41,7 +41,7 @@ TEST(CostFile, OfTheOldFormHasLinksOfOneRateAndNothingElse) {
   old.overlap = 0;
   EXPECT_EQ(read_cost(source_of("{" + numbers + "}")), old);
   EXPECT_EQ(message_of<ParseError>([&] { read_cost(source_of("{" + numbers + R"(, "inner_half": 1})")); }),
-            "f: inner_half: is no key of a file of costs");
+            "f: inner_half: is not a key of a cost file");
 }
 
 std::string cost_refusal(const std::string& text) {
@@ -63,7 +63,7 @@ TEST(CostFile, SaysWhichKeyIsWrong) {
   EXPECT_EQ(with("format", nullptr), "f: format: is missing, " + needed);
   EXPECT_EQ(with("format", "evenkeel.cost.v3"), "f: format: is \"evenkeel.cost.v3\", " + needed);
   EXPECT_EQ(with("format", "evenkeel.cost.v2"), "f: inner_half: is missing");
-  EXPECT_EQ(with("flops", 1), "f: flops: is no key of a file of costs");
+  EXPECT_EQ(with("flops", 1), "f: flops: is not a key of a cost file");
   for (double overlap : {-0.5, 1.5})
     EXPECT_EQ(with("overlap", overlap), fmt::format("f: overlap: is {}; allowed: 0..1", overlap));
   for (const auto& [key, value] : whole.items()) {

@@ -44,7 +44,7 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
   const std::string one = "{\"loads\": [[1, 2]]}\n", four = "{\"layer\": 4, \"counts\": [0, 5]}\n";
   const std::string seven = "{\"layer\": 3, \"expert\": 0, \"count\": 7}\n";
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"loads": [1, 2]})", "f: line 1: loads: is a list of experts, and nobody says of which layer"},
+           {R"({"loads": [1, 2]})", "f: line 1: loads: is a list by expert without a layer"},
            {R"({"counts": [[1, 2]]})", "counts: may be a list by layer or by source rank"},
            {R"({"loads": [[1, 2]], "counts": [[1, 2]]})", "f: line 1: loads: stands beside 'counts'"},
            {R"({"layer": 1, "values": [1, 2]})",
@@ -57,9 +57,10 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
             "f: line 2: is a record of another kind than the first"},
            {one + R"({"loads": [[1)", "f: line 2"},
            {one + R"({"loads": [[3, 4]], "transitions": [[[1, 2]]]})",
-            "f: line 2: transitions: is a profile's"},
-           {R"({"loads": [[1, 2]], "format": "evenkeel.profile.v1"})", "f: line 1: format: is a profile's"},
-           {R"({"loads": [[1, 2]], "layers": [7]})", "f: line 1: layers: is a profile's"},
+            "f: line 2: transitions: belongs to a profile"},
+           {R"({"loads": [[1, 2]], "format": "evenkeel.profile.v1"})",
+            "f: line 1: format: belongs to a profile"},
+           {R"({"loads": [[1, 2]], "layers": [7]})", "f: line 1: layers: belongs to a profile"},
            {seven + R"({"layer": 3, "expert": 0, "count": "7"})", "f: line 2: count: is the text \"7\""},
            {seven + R"({"layer": "3", "expert": 0, "count": 7})", "f: line 2: layer: is the text \"3\""}})
     expect_no_recording({{text + "\n{}\n", HasSubstr(why)}});

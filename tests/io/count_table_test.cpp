@@ -116,31 +116,32 @@ TEST(WideTable, HasALineForEachLayer) {
   // layer.
   const std::string with_index = ",0,1,2,3\n0,5,6,7,8\n";
   expect_counts(with_index, {}, one, as_layers);
-  expect_no_recording<InvalidArgument>({{with_index, HasSubstr("nobody says what its [1, 4] numbers are")}});
+  expect_no_recording<InvalidArgument>(
+      {{with_index, HasSubstr("no option says what its [1, 4] numbers are")}});
   expect_counts(",e0,e1,e2,e3\n0,5,6,7,8\n", {}, one);
 }
 
 TEST(Table, IsRefusedWhereItsNamesDoNotSayWhatItIs) {
   expect_no_recording({
       {"layer,expert,count_top1,count_top2\n3,0,1,2\n",
-       "f: line 1: any of the columns 'count_top1', 'count_top2' may be the count; leave one of them, or "
-       "call it 'count'"},
-      {"layer,expert,token\n3,0,1\n", HasSubstr("but none of the token's experts")},
+       "f: line 1: any of the columns 'count_top1', 'count_top2' may be the count; keep only one of them, or "
+       "name it 'count'"},
+      {"layer,expert,token\n3,0,1\n", HasSubstr("but no columns of the token's experts")},
       {"layer,expert\n3,0\n", HasSubstr("but none of counts; call it 'count'")},
       {"layer,layer_id,expert,count\n3,3,0,1\n", HasSubstr("columns 'layer', 'layer_id' mean the same")},
       {"layer,physical_expert_id,count\n3,0,1\n", HasSubstr("is of physical experts")},
       {"layer,e0,e2\n3,5,6\n",
-       "f: line 1: column 'e2' is of expert 2, but the 2 columns are of experts 0..1, one each"},
+       "f: line 1: column 'e2' is for expert 2, but the 2 columns must be for experts 0..1, one each"},
       {"layer,e0,e00\n3,5,6\n",
-       "f: line 1: column 'e00' is of expert 0, but the 2 columns are of experts 0..1, one each"},
+       "f: line 1: column 'e00' is for expert 0, but the 2 columns must be for experts 0..1, one each"},
       {"layer,e0,e0\n3,5,6\n", "f: line 1: two columns are called 'e0'"},
       {"layer,e0,e1,note\n3,5,6,7\n",
-       HasSubstr("f: line 1: column 'note' is not named as those of experts are")},
-      {"layer,max,mean\n3,5,6\n", HasSubstr("column 'max' is not named as those of experts are")},
+       HasSubstr("f: line 1: column 'note' is not named like the columns of experts")},
+      {"layer,max,mean\n3,5,6\n", HasSubstr("column 'max' is not named like the columns of experts")},
       {"layer,count\n3,5\n", HasSubstr("has 1 columns of counts")},
       {"expert,layer_4,layer_3\n1,5,0\n0,0,7\n",
        HasSubstr("f: line 1: column 'layer_4' is of one layer; write a line")},
-      {"layer,expert,k_0\n3,0,7\n", HasSubstr("column 'expert' is of experts, and columns 'k_0' are too")},
+      {"layer,expert,k_0\n3,0,7\n", HasSubstr("column 'expert' has experts, and so have columns 'k_0'")},
       {",0,1,2,3\n4,5,6,7,8\n", HasSubstr("call it 'layer' if it is the layer")},
       {",e0,e1\n0,5,6\n2,5,6\n",
        "f: line 3, column 1: the column has no name and does not count the lines; call it 'layer' if it is "

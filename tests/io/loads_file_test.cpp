@@ -89,7 +89,7 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
            {R"({"loads": [1, -2]})", "loads: element 1 is -2; a load is 0 or more"},
            {R"({"loads": [9223372036854775807, 1]})", "loads: the total of loads is above 2^63-1"},
            {R"({"loads": [9223372036854775808]})", "loads[0]: 9223372036854775808 is above 2^63-1"},
-           {R"({"loads": [1e300]})", "loads[0]: 1e+300 is not a whole number that is exact"},
+           {R"({"loads": [1e300]})", "loads[0]: 1e+300 is not an exact whole number"},
            {R"({"counts": [[1, 2], [3]]})", "counts[1]: has 1 elements where the first had 2"}})
     EXPECT_EQ(message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); }), std::string("f: ") + why);
   EXPECT_EQ(message_of<ParseError>([] { counts_of(R"({"loads": [1, 2)"); }).substr(0, 14), "f: byte 16: pa");

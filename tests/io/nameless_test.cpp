@@ -129,7 +129,7 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
   const std::string path = array_file(folder, "a.npy", "", shape, numbers);
   EXPECT_EQ(question_about(path),
             "axes: " + path +
-                ": nobody says what its [7, 3, 2] numbers are; allowed: tokens,layers,k: 3 layers of 5 "
+                ": no option says what its [7, 3, 2] numbers are; allowed: tokens,layers,k: 3 layers of 5 "
                 "experts, 7 tokens, top-2; tokens,k,layers: 2 layers of 5 experts, 7 tokens, top-3; "
                 "layers,tokens,k: 7 layers of 5 experts, 3 tokens, top-2; steps,layers,experts: 7 steps of 3 "
                 "layers of 2 experts; layers,ranks,experts: 7 layers of 6 experts on 3 ranks; or a name in "
@@ -137,7 +137,7 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
   const std::string flat = array_file(folder, "b.npz", "data", {3, 2}, {0, 4, 1, 3, 0, 2});
   EXPECT_EQ(question_about(flat),
             "axes: " + flat +
-                ": 'data' is no name that says it; nobody says what its [3, 2] numbers are; allowed: "
+                ": the name 'data' is unknown, and no option says what its [3, 2] numbers are; allowed: "
                 "tokens,k: 1 layer of 5 experts, 3 tokens, top-2; layers,experts: 3 layers of 2 experts; or "
                 "columns layer,k...: 2 layers, 3 lines, top-1; or a name in the file, such as topk_ids, "
                 "counts or physical_to_logical_map");
@@ -165,9 +165,9 @@ TEST_F(NamelessArray, HasTheOrderInWhichAloneItHasTheModelsSizes) {
   const ModelLayers square{.num_hidden_layers = 2, .moe_layers = {0, 1}, .num_experts = 4, .top_k = 2};
   EXPECT_THAT(question_about(array_file(folder, "c.npy", "", {3, 2, 2}, {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3}),
                              {.model = square}),
-              HasSubstr("nobody says"));
+              HasSubstr("no option says"));
   EXPECT_THAT(question_about(array_file(folder, "d.npy", "", {5, 3}, counts), {.model = model}),
-              HasSubstr("nobody says"));
+              HasSubstr("no option says"));
 }
 
 TEST_F(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
@@ -177,7 +177,7 @@ TEST_F(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
   for (const auto& [said, why] : {std::pair("tokens,layers,k", "name an expert twice, which no router does"),
                                   std::pair("tokens,k", "axes: tokens,k, but"),
                                   std::pair("k,tokens,layers", "axes: 'k,tokens,layers'; allowed: "),
-                                  std::pair("ranks,experts", "which are of one step")})
+                                  std::pair("ranks,experts", "which has one step")})
     EXPECT_THAT(question_about(path, {.axes = said}), HasSubstr(why));
   EXPECT_THAT(recording_refusal(path, {.num_experts = 4, .axes = "tokens,k,layers"}),
               HasSubstr("expert id 4"));
@@ -191,7 +191,7 @@ TEST_F(NamelessArray, OfOneNumberIsNoRouting) {
              npy_text("{'descr': '<f8', 'fortran_order': False, 'shape': (), }", std::string(8, 0)));
   for (const char* axes : {"", "counts", "tokens,k"})
     EXPECT_THAT(recording_refusal(folder / "a.npy", {.axes = axes}),
-                HasSubstr("is one number, and no routing"));
+                HasSubstr("is a single number, not routing"));
 }
 
 TEST(Nameless, ProbabilitiesAreRefused) {
@@ -234,7 +234,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
       {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"loads": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"expert_load": [[4, 6]], "physical_to_logical_map": [[0, 1]]})",
-       HasSubstr("nobody says whether those are of physical experts")},
+       HasSubstr("which may be counts of physical experts")},
       {"{\"expert_load\": [[4, 6]]}\n" + of_vllm + "\n", HasSubstr("line 2: p2l_map")},
       {R"({"logical_count": [[3, 4]], "num_experts": 9})",
        HasSubstr("num_experts: is 9, but the counts are of 2")},

@@ -55,7 +55,7 @@ TEST(Npy, HeadersThatAreDamagedAreShown) {
   EXPECT_EQ(with("'|u1'", "1", "()"), "f: header: fortran_order is neither True nor False");
   for (const char* shape : {"(2)", "(,)", "[2, 3]", "(-1,)", "(2.0,)", "(1e1,)", "('a',)", "2"})
     EXPECT_EQ(with("'|u1'", "False", shape),
-              "f: header: shape is no tuple of whole numbers, such as (3,) or (3, 4)")
+              "f: header: shape is not a tuple of whole numbers, such as (3,) or (3, 4)")
         << shape;
   EXPECT_EQ(with("'|u1'", "False", "(9223372036854775808,)"),
             "f: header.shape[0]: 9223372036854775808 is above 2^63-1");

@@ -46,7 +46,7 @@ TEST(Npz, ArchivesThatAreDamagedAreRefused) {
       {"bzip2", "f: topk_ids: is compressed by zip method 12; stored and deflated are read"},
       {"damaged", "f: topk_ids.byte 0: does not begin like npy"},
       {"claims-more", "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are"},
-      {"size-lies", "f: a: ends at byte 74, before its own size"},
+      {"size-lies", "f: a: ends at byte 74, before its stated size"},
   };
   expect_refused(read, damaged);
 }

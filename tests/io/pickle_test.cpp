@@ -98,7 +98,7 @@ TEST(Pickle, MayBeNestedAsDeepAsItLikes) {
 }
 
 TEST(Pickle, EndsWhereItsFileDoes) {
-  EXPECT_EQ(pickle_refusal("N.N."), "f: data.pkl byte 4: goes on behind its end");
+  EXPECT_EQ(pickle_refusal("N.N."), "f: data.pkl byte 4: continues after its end");
 }
 
 TEST(Pickle, RunsNothing) {

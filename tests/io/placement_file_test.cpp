@@ -84,9 +84,9 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
       {"num_ranks", "0", "num_ranks: is 0; allowed: 1..65536"},
       {"num_experts", "\"4\"", "num_experts: is a JSON string, not a whole number"},
       {"num_layers", "3", "physical_to_logical: is not a list of 3 layers"},
-      {"num_experts", "60000", "physical_to_logical[0]: 4 physical experts cannot be 60000 experts"},
+      {"num_experts", "60000", "physical_to_logical[0]: 4 physical experts are fewer than 60000 experts"},
       {"num_ranks", "3",
-       "physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, and there are no "
+       "physical_to_logical[0]: 4 physical experts cannot be divided evenly over 3 ranks, and there are no "
        "rank_offsets"},
       {"physical_to_logical", "[[0, 1, 2, 4], [3, 1, 0, 2]]",
        "physical_to_logical[0][3]: expert 4 is outside 0..3"},
@@ -113,7 +113,7 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
   }
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") +
-                ": is npy; a placement is JSON. A map of slots to experts in an array is taken as "
+                ": is npy; a placement is JSON. Write a map of slots to experts as "
                 "{\"physical_to_logical_map\": ...} in JSON or a torch file");
 }
 

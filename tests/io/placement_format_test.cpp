@@ -93,11 +93,11 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
        "gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank 1 has 2; place "
        "with 1 redundant expert, which makes it even"},
       {layers({{{0}, {1}}, {{0, 1}, {1, 0}}}),
-       "has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; place with "
-       "more moves, or anew"},
+       "has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; allow more "
+       "moves, or make a new placement"},
       // Layer 0 lacks copies that were requested, so the message must not advise requesting that number.
       {layers({{{0}, {1}, {1}}, {{0, 1}, {1}, {0}}}),
-       "but layer 0 has 3 and layer 1 has 4; place with more moves, or anew"}};
+       "but layer 0 has 3 and layer 1 has 4; allow more moves, or make a new placement"}};
   for (const auto& [placement, why] : unequal)
     EXPECT_THAT(message_of<Unsupported>([&] { write(GetParam(), {}, placement); }), HasSubstr(why));
   EXPECT_TRUE(folder.names().empty());
@@ -182,7 +182,7 @@ TEST(VllmPlacement, IsOneAmongRecordsOfOtherTypes) {
   };
   EXPECT_EQ(with("[1, 0]", "[1,0]").placement.layer(0).owner(ExpertId(0)), RankId(1));
   EXPECT_EQ(message_of<ParseError>([&] { with("[1, 0]", "[0, 1]"); }),
-            "f: line 4: record_type: is a placement unlike that in line 1; keep one of the two");
+            "f: line 4: record_type: differs from the placement in line 1; keep one of the two");
 }
 
 TEST(VllmAscendPlacement, IsRefusedWhereItsNumbersAreNotThoseOfItsLists) {
@@ -197,8 +197,8 @@ TEST(VllmAscendPlacement, IsRefusedWhereItsNumbersAreNotThoseOfItsLists) {
     testing::Matcher<std::string> message;
   } changes[] = {
       {"layer_id", "1", "0",
-       "f: layer_list[1].layer_id: is 0, but 1 by the lists; vLLM-Ascend goes by their order and lengths: "
-       "put both in agreement"},
+       "f: layer_list[1].layer_id: is 0, but 1 by the lists; vLLM-Ascend uses their order and lengths: make "
+       "both agree"},
       {"layer_id", "0", "2", HasSubstr("layer_list[1].layer_id: is 1, but 3")},
       {"layer_id", "1", "2", HasSubstr("layer_list[1].layer_id: is 2, but 1")},
       {"device_id", "0", "1", HasSubstr("layer_list[0].device_list[0].device_id: is 1, but 0")},
@@ -227,7 +227,7 @@ TEST_F(PlacementFormats, SayWhichOptionDoesNotFit) {
   };
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
     EXPECT_THAT(refusal(format, {}),
-                HasSubstr("nobody said which of them the 2 layers of the placement are"));
+                HasSubstr("it is not known which of them the 2 layers of the placement are"));
     EXPECT_EQ(
         refusal(format, {.layers = {{3, 4, 5}}}),
         "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 numbers");
@@ -261,8 +261,8 @@ ModelLayers partly_recorded() {
 
 TEST_F(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
   const std::string note =
-      "no placement was made for layer 1 of the model, where a table chooses experts by token: the experts "
-      "stay in order there";
+      "no placement was made for layer 1 of the model, where a table chooses experts by token: their experts "
+      "stay in order";
   const auto notes = [&](PlacementFormat format) {
     return write(format, {.model = partly_recorded()}, with_copies.numbered(LayerNumbers({2, 3})));
   };
@@ -275,9 +275,8 @@ TEST_F(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
   }
   EXPECT_THAT(notes(PlacementFormat::sglang), ElementsAre(note));
   EXPECT_THAT(read_text(path), HasSubstr("[\n  " + in_order + ",\n  " + in_order + ",\n  [0, 2,"));
-  EXPECT_THAT(
-      notes(PlacementFormat::trtllm),
-      ElementsAre("no placement was made for layers 1,4 of the model: the experts stay in order there"));
+  EXPECT_THAT(notes(PlacementFormat::trtllm),
+              ElementsAre("no placement was made for layers 1,4 of the model: their experts stay in order"));
   EXPECT_THAT(read_text(path), HasSubstr("  1: " + in_order + "\n  2: [0, 2,"));
   EXPECT_THAT(read_text(path), HasSubstr("  4: " + in_order + "\n"));
   EXPECT_THAT(notes(PlacementFormat::evenkeel), ElementsAre(note));
@@ -298,8 +297,9 @@ TEST_F(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheRea
   EXPECT_THAT(write(PlacementFormat::trtllm, {.model = model}, placement), testing::IsEmpty());
   // Without a model it is unknown whether the placement has all MoE layers.
   for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend})
-    EXPECT_THAT(write(format, {}, placement),
-                ElementsAre(HasSubstr("counts MoE layers: its first 2 are taken to be layers 3-4; --model")));
+    EXPECT_THAT(
+        write(format, {}, placement),
+        ElementsAre(HasSubstr("counts MoE layers: its first 2 are assumed to be layers 3-4; --model")));
 }
 
 TEST_F(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
@@ -324,7 +324,7 @@ TEST_F(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
     EXPECT_EQ(message_of<InvalidArgument>([&] { read({}); }),
               "ranks: " + path + " does not say how many there are; allowed: 1 or more");
     EXPECT_THAT(message_of<ParseError>([&] { read({.num_ranks = 4}); }),
-                HasSubstr("6 physical experts are not equally many on 4 ranks"));
+                HasSubstr("6 physical experts cannot be divided evenly over 4 ranks"));
   }
   write(PlacementFormat::vllm_ascend);
   EXPECT_EQ(read({}).num_ranks(), 2);
@@ -360,7 +360,7 @@ TEST_F(PlacementFormats, RefuseADamagedFileWithThePlace) {
       {sglang("[[0, 1, 2, 3], [0, 1]]"),
        "f: physical_to_logical_map[1]: has 2 elements where the first had 4"},
       {sglang("[[0, 1, 2, 0]]"), "f: physical_to_logical_map[0]: expert 3 of 4 is on no rank"},
-      {sglang("[[0, 1]]"), "f: physical_to_logical_map[0]: 2 physical experts cannot be 4 experts"},
+      {sglang("[[0, 1]]"), "f: physical_to_logical_map[0]: 2 physical experts are fewer than 4 experts"},
       {sglang("[]"), "f: has no layer"},
       {sglang("[[0, 1.5]]"), "f: physical_to_logical_map[0][1]: 1.5 is not a whole number"},
       {R"({"moe_layer_count": 2, "layer_list": []})",

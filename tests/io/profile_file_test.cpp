@@ -66,8 +66,8 @@ TEST_F(ProfileFile, ThatCannotBeAProfileSaysWhy) {
        "f: transitions: shape [1, 1, 2] is not [layers - 1, experts, experts], [1, 1, 1]"},
       {R"({"format": "evenkeel.profile.v2", "loads": [[3, 1]]})",
        "f: format: is \"evenkeel.profile.v2\", not \"evenkeel.profile.v1\""},
-      {R"({"num_layers": 2, "loads": [[3, 1]]})", "f: num_layers: is 2, but loads are of 1"},
-      {R"({"num_experts": 128, "loads": [[3, 1]]})", "f: num_experts: is 128, but loads are of 2"},
+      {R"({"num_layers": 2, "loads": [[3, 1]]})", "f: num_layers: is 2, but the loads have 1"},
+      {R"({"num_experts": 128, "loads": [[3, 1]]})", "f: num_experts: is 128, but the loads have 2"},
       // A total above the largest integer, in either format.
       {R"({"loads": [[9223372036854775807], [1]]})", "f: loads: the total of loads is above 2^63-1"},
       {file({{"loads", "I64", {1, 2}, most + one}}), "f: loads: the total of loads is above 2^63-1"},

@@ -78,7 +78,7 @@ TEST(ReadRecording, IsRefusedWhereAFileIsKnownToHoldTheOther) {
            {"profile.safetensors", by_rank,
             "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out"},
            {"profile.safetensors", columns,
-            "columns: are for a table without names, and the file says what it is; allowed: to leave them "
+            "columns: are for a table without names, but this file has names; allowed: to leave them "
             "out"},
            {"trtllm_statistics", six,
             "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out"}})

@@ -106,8 +106,8 @@ TEST_F(SglangRecording, HasAPossibleNumberOfExperts) {
 TEST_F(SglangRecording, OfPhysicalExpertsNeedsTheirMap) {
   EXPECT_EQ(recording_refusal(test_data("sglang_without_map.pt")),
             test_data("sglang_without_map.pt") +
-                ": last_physical_to_logical_map: is missing; the records count physical experts, and without "
-                "it nobody knows which experts those are");
+                ": last_physical_to_logical_map: is missing; the records count physical experts, and only "
+                "this map says which experts those are");
 }
 
 // Copies a dump of SGLang's recorder into a folder.
@@ -132,12 +132,12 @@ TEST_F(SglangRecording, OfSeveralDumpsKeepsForwardPassesApart) {
   EXPECT_EQ(step_loads(folder / "."), twice);
   const ReadOptions kept{.steps = ReadOptions::Steps::kept};
   copy_dump("per_pass", folder, "3.5");
-  EXPECT_THAT(recording_refusal(folder / ".", kept), HasSubstr("they are of two modes"));
+  EXPECT_THAT(recording_refusal(folder / ".", kept), HasSubstr("they were recorded in two modes"));
   const TempFolder runs;
   for (const char* number : {"1.5_0", "2.5_0"}) copy_dump("per_pass", runs, number);
   EXPECT_THAT(recording_refusal(runs / ".", kept),
               AllOf(HasSubstr("records[0]: is forward pass 10 of rank 0, as "),
-                    HasSubstr("they are of two runs; read each run apart")));
+                    HasSubstr("they are from two runs; read each run separately")));
 }
 
 TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
@@ -155,7 +155,7 @@ TEST(TorchFile, MayHoldAveragesOfCounts) {
 TEST(TorchFile, RefusesWhatIsNoRecording) {
   EXPECT_EQ(recording_refusal(test_data("checkpoint.pt")),
             test_data("checkpoint.pt") +
-                ": data.pkl: is a dict without 'logical_count' or 'records', and no tensor of counts: no "
+                ": data.pkl: is a dict without 'logical_count', 'records' or a tensor of counts: not a "
                 "recording of SGLang");
 }
 

@@ -78,18 +78,18 @@ TEST(Steps, ThatNobodyCanTellApartAreRefusedWhereTheyAreAskedForAndElseAddedUp) 
   for (const auto& [first, second, why] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {one, one, again},
            {window, window, again},
-           {one, none, "says its step nowhere, where the first says it under 'step'"},
+           {one, none, "gives its step nowhere, but the first record gives it under 'step'"},
            {one, R"({"iteration": 2, "expert_load": [[1, 2]]})",
-            "says its step under 'iteration', where the first says it under 'step'"},
+            "gives its step under 'iteration', but the first record gives it under 'step'"},
            {R"({"expert_load": [[[1, 2]]]})", none,
-            "says its step nowhere, where the first says it by its place in the list"}}) {
+            "gives its step nowhere, but the first record gives it by its place in the list"}}) {
     const ByteSource source = source_of(first + "\n" + second + "\n");
     EXPECT_THAT(recording_refusal(source, {.steps = ReadOptions::Steps::kept}),
                 HasSubstr("f: line 2: " + why));
     const Recording whole = read_recording(source, {.steps = ReadOptions::Steps::if_told});
     EXPECT_EQ(whole.profile, profile_in(source));
     EXPECT_TRUE(whole.steps.empty());
-    EXPECT_THAT(whole.notes, testing::Contains(HasSubstr("its steps are not told apart: f: line 2")));
+    EXPECT_THAT(whole.notes, testing::Contains(HasSubstr("its steps are not kept: f: line 2")));
   }
   std::string sparse = "step,layer,expert,count\n";
   for (int step = 0; step < 3000; ++step)

@@ -102,9 +102,9 @@ TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
       {{{"num_nodes", 0}}, "num_nodes: is 0; allowed: 1..65536"},
       {{{"ranks_per_node", 65536}}, "ranks_per_node: makes more than 65536 ranks"},
       {{{"node_of_rank", {0, 0}}},
-       "node_of_rank: stands beside num_nodes and ranks_per_node; give one of the two"},
+       "node_of_rank: is given with num_nodes or ranks_per_node; give only one of the two"},
       {{{"gigabytes_per_s", Json::array()}},
-       "gigabytes_per_s: stands beside within and across; give one of the two"},
+       "gigabytes_per_s: is given with within or across; give only one of the two"},
       {{{"within", 450}}, "within: is a JSON number, not an object"},
       {{{"within", {{"gigabytes_per_s", nullptr}}}}, "within.gigabytes_per_s: is missing"},
       {{{"within", {{"gigabytes_per_s", "450"}}}}, "within.gigabytes_per_s: is a JSON string, not a number"},
@@ -125,11 +125,11 @@ TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
       {{{"speeds", {1, 1, 1e-308, 1}}}, "speeds[2]: is 1e-308; allowed: 1e-06..1e+06"},
       // An unknown key is an error; otherwise the default of the intended key would be used silently.
       {{{"within", {{"latency", 1}}}},
-       "within.latency: is no key of a topology; known: gigabytes_per_s, latency_us"},
+       "within.latency: is not a key of a topology; known: gigabytes_per_s, latency_us"},
   };
   for (const auto& [keys, message] : wrong) EXPECT_EQ(topology_refusal(keys), std::string("f: ") + message);
   EXPECT_THAT(topology_refusal({{"room", {1, 2, 3, 4}}}),
-              testing::StartsWith("f: room: is no key of a topology; known: format, "));
+              testing::StartsWith("f: room: is not a key of a topology; known: format, "));
 }
 
 TEST_F(TopologyFile, RefusesAMatrixThatIsNotWhole) {

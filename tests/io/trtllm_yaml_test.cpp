@@ -87,7 +87,7 @@ TEST(TrtllmYaml, ThatWouldBeReadAsOtherNumbersIsRefused) {
       {"[0, 1, 2, 010]", "'010' is not an expert"}, {"[0, 1, 2, 0x3]", "'0x3' is not an expert"},
       {"[0, 1, 2, '3']", "'3' is not an expert"},   {"[0, 1, 2, 3.0]", "'3.0' is not an expert"},
       {"[0, 1, 1x, 3]", "'1x' is not an expert"},   {"[0, 1, [2], 3]", "a list is not an expert"},
-      {"0", "'0' is not a list of experts"},        {"*none", "is an alias of nothing before it"},
+      {"0", "'0' is not a list of experts"},        {"*none", "is an alias without an anchor before it"},
   };
   for (const auto& [row, message] : rows)
     EXPECT_EQ(trtllm_refusal("num_slots: 4\ninitial_global_assignments:\n  3: " + std::string(row) + "\n"),
@@ -112,7 +112,7 @@ TEST(TrtllmYaml, ThatIsDamagedIsRefusedWithItsPlace) {
       {"ep_size: 0\n" + map.substr(2), "line 1: ep_size is 0; allowed: 1..65536"},
       {"a:\n" + map + "  num_slots: 2\n  num_slots: 2\n", "line 4: num_slots is given twice"},
       {"a:\n" + map + map, "line 3: initial_global_assignments is given twice"},
-      {"a:\n" + map + "  slots: 2\n", "line 3: 'slots' is no key of a TensorRT-LLM load balancer"},
+      {"a:\n" + map + "  slots: 2\n", "line 3: 'slots' is not a key of a TensorRT-LLM load balancer"},
       {"initial_global_assignments: {0: [0, 1], 0: [1, 0]}\nnum_slots: 2\n",
        "line 1: layer 0 is given twice"},
       {"a:\n" + map + "b:\n" + map,

@@ -124,7 +124,8 @@ TEST_F(UltraEpTrace, HasTheLayerNumbersThatTheFirstOrTheLastLayerTells) {
   EXPECT_EQ(layers_of(5).layers(), LayerNumbers({4}));  // the multi-token prediction layer
   const Recording middle = layers_of(3);
   EXPECT_FALSE(middle.layers().known());
-  EXPECT_THAT(middle.notes, ElementsAre("its layers 3 of 4 are counted from 0 or from 1, which nobody says"));
+  EXPECT_THAT(middle.notes,
+              ElementsAre("its layers 3 of 4 are counted from 0 or from 1; the trace does not say which"));
   EXPECT_EQ(read_recording(chunk_name(1, 0), {.layers = {{2}}}).layers(), LayerNumbers({2}));
 }
 
@@ -140,20 +141,19 @@ TEST_F(UltraEpTrace, LeavesStepsThatLackLayersOut) {
   EXPECT_THAT(added.profile.loads(), ElementsAre(12, 13, 14, 5, 6, 7));
   EXPECT_THAT(
       added.notes,
-      ElementsAre("UltraEP's layers have unequally many records: its layer 1 has 2, its layer 0 has 3"));
+      ElementsAre("UltraEP's layers have unequal numbers of records: its layer 1 has 2, its layer 0 has 3"));
 
   write(1, 0, {{0, 0, {1, 2, 3}}, {1, 1, {4, 5, 6}}});
-  EXPECT_EQ(
-      recording_refusal(chunk, by_step),
-      chunk +
-          ": has no micro-batch with all layers: micro-batch 0 of 1 has 1 of 2 layers; right would be a "
-          "whole trace, whose pipeline stages are read apart");
+  EXPECT_EQ(recording_refusal(chunk, by_step),
+            chunk +
+                ": has no micro-batch with all layers: micro-batch 0 of 1 has 1 of 2 layers; right would be "
+                "a whole trace, with pipeline stages read separately");
 }
 
 TEST_F(UltraEpTrace, MustHaveAllItsChunks) {
   const std::vector<Record> one = {{0, 0, {1, 2, 3}}}, other = {{0, 1, {1, 2, 3}}};
   write_manifest(1, 0);
-  EXPECT_EQ(recording_refusal(folder / "."), (folder / ".") + ": has no record of UltraEP's");
+  EXPECT_EQ(recording_refusal(folder / "."), (folder / ".") + ": has no UltraEP record");
   // The state while the run is still going on.
   write(1, 0, one);
   EXPECT_THAT(read_recording(folder / ".").notes,
@@ -185,16 +185,16 @@ TEST_F(UltraEpTrace, IsRefusedByTheFileAndThePlace) {
   EXPECT_EQ(refusal(one, [](Metadata& metadata) { metadata["num_global_logical_experts"] = 4; }),
             "pre_logical_loads: shape [1, 3] is not [records, 4 experts]");
   EXPECT_EQ(refusal(one, [](Metadata& metadata) { metadata = 3; }), "metadata: is not a JSON object");
-  EXPECT_EQ(refusal({}, as_it_is), "has no record of UltraEP's");
+  EXPECT_EQ(refusal({}, as_it_is), "has no UltraEP record");
   EXPECT_EQ(refusal({{0, 0, {1, -2, 3}}}, as_it_is),
             "pre_logical_loads: element 1 is -2; counts are 0 or more, with a sum below 2^63");
   EXPECT_EQ(refusal({{7, 0, {1, 2, 3}}}, as_it_is), "layers: element 0 is 7, outside 0..6");
   EXPECT_EQ(refusal({one[0], one[0]}, as_it_is),
-            "microbatches: element 1: layer 0 of micro-batch 0 of 1 is there twice");
+            "microbatches: element 1: layer 0 of micro-batch 0 of 1 appears twice");
 
   write(1, 0, one);
   write(2, 0, one, [](Metadata& metadata) { metadata["num_layers"] = 8; });
-  EXPECT_THAT(recording_refusal(folder / "."), HasSubstr("is of 8 layers of 3 experts, but "));
+  EXPECT_THAT(recording_refusal(folder / "."), HasSubstr("has 8 layers of 3 experts, but "));
   array_file(folder, "alone.npz", "pre_logical_loads", {1, 3}, {1, 2, 3});
   EXPECT_EQ(recording_refusal(folder / "alone.npz"),
             (folder / "alone.npz") + ": metadata: is missing, or no text");

@@ -137,7 +137,7 @@ TEST(ModelConfig, ValuesThatNoModelHasAreRefused) {
            {"kimi-k2.5", R"({"text_config": {"kv_lora_rank": null}})", "text_config.kv_lora_rank",
             "text_config.kv_lora_rank: is missing"},
            {"qwen3-next-80b-a3b", R"({"layer_types": ["full_attention"]})", "layer_types",
-            "says something of 1 layers, where the model has 48"},
+            "has entries for 1 layers, but the model has 48"},
            {"gemma-4-26b-a4b", R"({"layer_types": ["convolution"], "num_hidden_layers": 1})", "layer_types",
             "has 'convolution'; known: full_attention"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"first": {}}})", "per_layer_config",
@@ -145,17 +145,17 @@ TEST(ModelConfig, ValuesThatNoModelHasAreRefused) {
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"5": {}, "05": {}}})", "per_layer_config",
             "has layer 5 twice"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"05": {"head_dim": 12}, "11": {"head_dim": 16}}})",
-            "per_layer_config.11.head_dim", "counted alike"},
+            "per_layer_config.11.head_dim", "differs from that of other layers"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"5": {}}})", "per_layer_config",
-            "speaks of the layers 5, and those with full attention are 5, 11, 17, 23, 29"},
+            "has layers 5, but those with full attention are 5, 11, 17, 23, 29"},
            {"glm-5", R"({"index_topk_freq": 4})", "indexer_types",
             "is missing, where other keys say that layers share"},
-           {"glm-5", R"({"indexer_types": ["full"]})", "indexer_types", "says something of 1 layers"},
+           {"glm-5", R"({"indexer_types": ["full"]})", "indexer_types", "has entries for 1 layers"},
            {"deepseek-v3",
             R"({"num_hidden_layers": 4000, "n_routed_experts": 65536, "moe_intermediate_size": 16777216})",
             "", "makes more weights than any machine holds"},
            {"deepseek-v3", R"({"num_hidden_layers": 65536})", "",
-            "makes 65537 layers; weights are counted of at most 4096"}})
+            "has 65537 layers; weights are counted for at most 4096"}})
     expect_refused(config(name, keys), where, part);
   expect_refused(Json::array(), "", "is not a JSON object");
   EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
@@ -190,7 +190,7 @@ TEST(ModelConfig, WithoutARuleForItsWeightsAModelHasSizesAlone) {
 TEST(ModelConfig, WeightsThatNoRuleCountsAreNoted) {
   const auto notes = [](const char* name, const char* keys) { return read(config(name, keys)).notes; };
   EXPECT_THAT(notes("deepseek-v2", R"({"mlp_bias": true, "hidden_size_per_layer_input": 256})"),
-              ElementsAre("mlp_bias is there, and the weights that it adds are not counted",
+              ElementsAre("mlp_bias is set, but the weights that it adds are not counted",
                           HasSubstr("hidden_size_per_layer_input is there")));
   EXPECT_THAT(notes("deepseek-v2", R"({"mlp_bias": false, "hidden_size_per_layer_input": 0})"),
               testing::IsEmpty());

@@ -121,7 +121,7 @@ TEST(ModelLayers, ALanguageModelInsideAnotherIsFound) {
             layers_by(inner));
   EXPECT_EQ(layers_by({{"num_hidden_layers", 6}, {"language_config", inner}}), layers_by(inner));
   expect_no_layers(six_layers({{"first_k_dense_replace", 1}, {"text_config", inner}}),
-                   HasSubstr("says other layers than the config around it"));
+                   HasSubstr("gives other layers than the config around it"));
   Json broken = inner;
   broken["first_k_dense_replace"] = "two";
   expect_no_layers({{"text_config", broken}}, HasSubstr("text_config.first_k_dense_replace"));
@@ -149,15 +149,15 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
        {"num_mtp_layers: is 1, where num_nextn_predict_layers is 2"}},
       // Lists that do not match the number of layers.
       {{{"moe_layer_freq", {0, 1, 1}}},
-       {"moe_layer_freq: says something of 3 layers", "where the model has 6; right would be 6"}},
-      {{{"hybrid_override_pattern", "ME*"}}, {"says something of 3 layers"}},
+       {"moe_layer_freq: has entries for 3 layers", "but the model has 6; right would be 6"}},
+      {{{"hybrid_override_pattern", "ME*"}}, {"has entries for 3 layers"}},
       {{{"mlp_layer_types", {"dense", "sparse"}}, {"num_nextn_predict_layers", 1}},
        {"right would be 6 or 7"}},
       {{{"mlp_layer_types", {"a", "b", "c", "d", "e", "f"}}}, {"has 'a'; known: sparse, moe, hash_moe, "}},
       {{{"moe_layer_freq", {0, 1, 2, 1, 1, 1}}}, {"moe_layer_freq[2]: is 2; allowed: 0..1"}},
       {{{"moe_layers", {6}}}, {"names layer 6, where the model has layers 0..5"}},
       {{{"moe_layers", {0, 1, 0, 1, 0, 1}}}, {"names layer 0 twice"}},
-      {{{"moe_layers_enum", "3,,4"}}, {"no list of layer numbers"}},
+      {{{"moe_layers_enum", "3,,4"}}, {"not a list of layer numbers"}},
       {{{"mlp_only_layers", {-1}}}, {"names layer -1"}},
       {{{"hybrid_override_pattern", "ME*E-X"}}, {"has 'X'; known: M, E, *, -"}},
       // Configs without experts.

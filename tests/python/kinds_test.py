@@ -52,7 +52,7 @@ class KindsTest(PackageTest):
         self.assertIn(note, "\n".join(profile.notes))
 
     def assert_asked(self, path, *parts):
-        error = self.assert_raises(ek.InvalidArgument, "nobody says what its", ek.RoutingProfile, path)
+        error = self.assert_raises(ek.InvalidArgument, "no option says what its", ek.RoutingProfile, path)
         for part in parts:
             self.assertIn(part, str(error))
 
@@ -133,7 +133,7 @@ class Ids(KindsTest):
                 filled = ids.copy()
                 filled[rows], ids[rows] = filler, -1
                 path = self.write("r.npy", filled.reshape(90, 4, k).astype(np.int16))
-                note = f"id {filler} stands {k} times in 5 rows"
+                note = f"id {filler} fills all {k} places in 5 rows"
                 self.assert_read(path, loads_of(ids.reshape(90, 4, k), 31), note=note, **OF_TRACE)
         for key, absent in [("routed_experts", 0), (None, 0), (None, -1), (None, 255)]:
             with self.subTest("beside dense layers", key=key, absent=absent):
@@ -199,7 +199,7 @@ class Ids(KindsTest):
     def test_ids_that_repeat_by_themselves_stand_by_the_name_topk_ids(self):
         ids = np.array([(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]).reshape(400, 3, 2)
         path = self.write("r.npy", ids)  # many tokens have an id twice, and with different ids
-        message = "rows name one id 2 times, 0 or 4, which no router does"
+        message = "some rows have one id 2 times (0 or 4), which no router does"
         self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, path, **OF_TRACE)
         path = self.write("r.safetensors", ids, "topk_ids")
         self.assert_read(path, loads_of(ids, 5), note="which no router chooses: read as they stand")

@@ -50,7 +50,7 @@ class Shapes(PackageTest):
         for name in ["trace.safetensors", "profile.safetensors", "sglang_stat.pt", "sglang_per_token.pt"]:
             with self.subTest(name):
                 self.assert_all_read(RECORDINGS / name)
-        self.assert_all_refuse(RECORDINGS / "checkpoint.pt", "ParseError", "no recording of SGLang")
+        self.assert_all_refuse(RECORDINGS / "checkpoint.pt", "ParseError", "not a recording of SGLang")
 
     def test_what_is_said_of_a_file_is_said_to_all(self):
         draw = np.random.default_rng(1)
@@ -64,7 +64,7 @@ class Shapes(PackageTest):
             (lines, ["--columns", "layer,k..."], {"columns": "layer,k..."}),
         ]:
             with self.subTest(words=words):
-                self.assert_all_refuse(path, "InvalidArgument", "nobody says what its")
+                self.assert_all_refuse(path, "InvalidArgument", "no option says what its")
                 self.assert_all_read(path, words, **said)
 
     def test_a_placement_has_the_same_homes(self):

@@ -117,7 +117,7 @@ TEST(Profile, ATotalAboveTheLargestIntegerIsRefusedAndChangesNothing) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               profile.add(RoutingProfile(1, 2, {1, 1}, {}));
             }),
-            "loads: those of profiles that are added, 9223372036854775806 and 2, have a sum above 2^63-1; "
+            "loads: the totals of the added profiles, 9223372036854775806 and 2, have a sum above 2^63-1; "
             "allowed: at most 2^63-1 in all");
   EXPECT_EQ(profile, RoutingProfile(1, 2, {most - 1, 0}, {}));
   profile.add(RoutingProfile(1, 2, {0, 1}, {}));

@@ -205,9 +205,10 @@ TEST(Workload, ConcentratedMayPutMoreChoicesInATokenThanThereAreExperts) {
 TEST(Workload, ConcentratedThatDoesNotFitTheExpertsSaysSo) {
   const WorkloadShape four{.num_ranks = 1, .tokens_per_rank = 4, .num_experts = 4, .top_k = 1};
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:5", four); }),
-            "scenario: concentrated:0.5:5 names 5 experts of 4; allowed: N in 1..4");
+            "scenario: concentrated:0.5:5 has 5 hot experts, but there are only 4; allowed: N in 1..4");
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:4", four); }),
-            "scenario: concentrated:0.5:4 leaves no expert for the rest of 4; allowed: N in 1..3, or F = 1");
+            "scenario: concentrated:0.5:4 leaves none of the 4 experts for the other assignments; allowed: N "
+            "in 1..3, or F = 1");
   EXPECT_NO_THROW(routing_of("concentrated:1:4", four));
 }
 

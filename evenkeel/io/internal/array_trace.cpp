@@ -18,15 +18,15 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The largest first.
+// In descending order.
 constexpr std::array<std::int64_t, 3> fillers = {std::numeric_limits<std::uint32_t>::max(),
                                                  std::numeric_limits<std::uint16_t>::max(),
                                                  std::numeric_limits<std::uint8_t>::max()};
 
-// Ids that stand for no expert in an array.
+// Ids in an array that mean no expert.
 struct NoExperts {
-  std::vector<std::int64_t> fills = {};        // these ids are no experts
-  std::optional<std::int64_t> whole_row = {};  // k times in a row, this id is no choice
+  std::vector<std::int64_t> fills = {};        // these ids never mean an expert
+  std::optional<std::int64_t> whole_row = {};  // a row with this id k times has no expert
 };
 
 class ArrayTrace final : public TraceReader {
@@ -60,7 +60,7 @@ class ArrayTrace final : public TraceReader {
   NoExperts none_;
 };
 
-// Some of a trace's layers, which have their numbers in the model where all of them are there.
+// Some layers of a trace, with their layer numbers; rows of a trace without numbers count as hidden layers.
 class LayersOfTrace final : public TraceReader {
  public:
   LayersOfTrace(std::unique_ptr<TraceReader> all, std::vector<int> rows)
@@ -75,7 +75,7 @@ class LayersOfTrace final : public TraceReader {
     return info;
   }
 
-  // These layers' part of what all_.read() gives of all.
+  // Reads all layers and copies the selected ones.
   template <class Number, class Out>
   void fetch(TokenRange range, std::vector<Number>& whole, std::span<Out> out,
              void (TraceReader::*read)(TokenRange, std::span<Number>)) {
@@ -102,9 +102,9 @@ class LayersOfTrace final : public TraceReader {
   std::vector<float> weights_;
 };
 
-// The rows of an array of ids, each the k experts of a token in a layer: what they hold that is no choice.
+// Finds entries of an array of ids that are not a router's choice. A row is a token's k experts in a layer.
 //
-// Cost  one walk over the array; O(elements x k) time, memory of a block and O(layers).
+// Cost  one pass over the array; O(elements x k) time, memory for a block and O(layers).
 class IdRows {
  public:
   IdRows(ArrayReader& ids, const TraceInfo& info, bool literal, std::optional<int> num_experts)
@@ -124,17 +124,17 @@ class IdRows {
         take(std::span(numbers).subspan(row * k, k), layers_[row % layers_.size()]);
     }
     if (choices_ == 0 && !literal_ && info.num_tokens > 0)
-      throw parse_error(info.name, "", "has no token whose {} ids differ, as those that a router chooses do",
-                        k);
+      throw parse_error(info.name, "",
+                        "has no token with different ids; a router chooses {} different experts", k);
     if (doubled_ == 0) return;
-    // A router never names an expert twice in a row; where many rows do, the order is another.
+    // A router never names an expert twice in a row. If many rows do, the array has another order.
     const std::string what =
         fmt::format("{} of {} rows name an expert twice, which no router does", doubled_, choices_);
     if (2 * doubled_ > choices_) refuse(what);
     notes_.push_back(what + ": read as they stand");
   }
 
-  // The others are dense ones. Where nothing tells one from another, all.
+  // The layers that are not dense. If dense layers cannot be distinguished, all layers.
   std::vector<int> layers_with_experts() {
     const bool any = std::ranges::any_of(layers_, &Layer::has_choice);
     std::vector<int> kept, dense;
@@ -170,35 +170,37 @@ class IdRows {
     }
     const auto& [id, rows] = *alike.begin();
     if (alike.size() > 1)
-      refuse(fmt::format("rows name one id {} times, {} or {}, which no router does", info_.top_k, id,
+      refuse(fmt::format("some rows have one id {} times ({} or {}), which no router does", info_.top_k, id,
                          alike.rbegin()->first));
     none.whole_row = id;
-    notes_.push_back(fmt::format(
-        "id {} stands {} times in {} rows, which no router chooses: read as tokens absent from those layers",
-        id, info_.top_k, rows));
+    notes_.push_back(
+        fmt::format("id {} fills all {} places in {} rows, which no router chooses: read as tokens without "
+                    "experts in those layers",
+                    id, info_.top_k, rows));
     return none;
   }
 
-  // The largest id of an expert, -1 where there is none; known after without_expert().
+  // The largest expert id, -1 if there is none. Valid after without_expert().
   std::int64_t largest() const { return largest_; }
   bool has_impossible_id() const { return has_impossible_id_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  // Rows of one id k times, by id; of so many ids as tell what they are.
+  // The number of rows with one id k times, by id. Only the first few ids are kept (enough_ids).
   using Alike = std::map<std::int64_t, std::int64_t>;
   static constexpr std::size_t enough_ids = fillers.size() + 2;
 
   struct Layer {
-    bool has_choice = false;  // a row that is neither of one id nor absent
+    bool has_choice = false;  // a row has different ids
     Alike alike = {};
     std::int64_t rows_alike = 0;
-    std::int64_t most_alike = -1;  // their largest id, fillers left aside
+    std::int64_t most_alike = -1;  // their largest id that is not a filler
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InvalidArgument("axes", fmt::format("{}: {}", info_.name, why),
-                          "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
+    throw InvalidArgument(
+        "axes", fmt::format("{}: {}", info_.name, why),
+        "the order of the ids' dimensions; ids that repeat on purpose need the name topk_ids");
   }
 
   static bool names_twice(std::span<const std::int64_t> row) {
@@ -212,7 +214,7 @@ class IdRows {
     has_impossible_id_ =
         has_impossible_id_ || least < no_expert || (most >= max_trace_experts && !is_filler(most));
     if (least == most && least == no_expert) return;
-    // A row of a single id is a choice, unless zeros stand throughout.
+    // With k = 1 a row is a choice even if it has one id. A zero may also come from a dense layer.
     if (least == most && (row.size() > 1 || least == 0)) {
       if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
         ++layer.alike[least];
@@ -235,20 +237,21 @@ class IdRows {
     return literal_ == (info_.top_k > 1) && layer.alike.size() == 1 && info_.num_tokens > 1;
   }
 
-  // In chosen_. The largest filler has the last.
+  // The index in chosen_. The largest filler has the last one.
   static std::size_t place_of(std::int64_t id) {
     return static_cast<std::size_t>(std::min(id, max_trace_experts));
   }
 
-  // -1 where there is none.
+  // The largest chosen id below `end`; -1 if there is none.
   std::int64_t largest_chosen_below(std::int64_t end) const {
     std::int64_t id = std::min(end, max_trace_experts) - 1;
     while (id >= 0 && !chosen_[place_of(id)]) --id;
     return id;
   }
 
-  // The fillers that are no experts, the largest first: there are not so many experts, all other ids are far
-  // below, or no choice has it. One that is near to the ids of all choices is an expert.
+  // The fillers that are not experts, in descending order. A filler is not an expert if it is not below the
+  // given number of experts, if all other ids are far below it, or if no choice has it. A filler close to the
+  // other ids is an expert.
   std::vector<std::int64_t> fills() {
     constexpr std::int64_t far_above = 16;
     std::vector<std::int64_t> found;
@@ -281,7 +284,7 @@ class IdRows {
   std::vector<bool> chosen_ = std::vector<bool>(static_cast<std::size_t>(max_trace_experts) + 1, false);
   bool has_impossible_id_ = false;
   std::int64_t choices_ = 0;
-  std::int64_t doubled_ = 0;  // choices that name an id twice, fillers left aside
+  std::int64_t doubled_ = 0;  // choices that name an id twice, fillers not counted
   std::int64_t largest_ = -1;
   std::vector<std::string> notes_;
 };
@@ -315,7 +318,7 @@ void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& f
 std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<ArrayReader> ids,
                                               std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
                                               std::optional<int> num_experts) {
-  // Ids are checked in the layers that are kept.
+  // Ids are checked only in the layers that are kept.
   const int stated = std::exchange(info.num_experts, 0);
   if (!num_experts && stated > 0) num_experts = stated;
   const std::int64_t of_token = info.assignments_per_token();
@@ -335,7 +338,7 @@ std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<Ar
       std::make_unique<ArrayTrace>(std::move(info), std::move(ids), std::move(weights), std::move(none));
   if (std::ssize(kept) < trace->info().num_layers)
     trace = std::make_unique<LayersOfTrace>(std::move(trace), std::move(kept));
-  if (!num_experts && rows.has_impossible_id()) trace->largest_id_plus_one();  // which names the first
+  if (!num_experts && rows.has_impossible_id()) trace->largest_id_plus_one();  // throws at the first such id
   trace->set_num_experts(num_experts.value_or(std::max(static_cast<int>(rows.largest()) + 1, 1)));
   return trace;
 }

@@ -1,4 +1,4 @@
-// A trace whose ids, and weights if it has any, are arrays [tokens, layers, k].
+// Traces in arrays [tokens, layers, k] of ids, and of weights if there are any.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,36 @@
 
 namespace evenkeel::internal {
 
-// Puts [tokens, layers, k], or [tokens, k] of one layer, into `info`. Throws ParseError for any other shape.
+// Sets the sizes in `info` from a shape [tokens, layers, k], or [tokens, k] for one layer. Throws ParseError
+// for any other shape.
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
                     TraceInfo& info);
 
-// The largest number of an unsigned type, also where it was copied to a wider one: with those, programs fill
-// places without an expert.
+// Whether the id is the largest number of an 8, 16 or 32 bit unsigned type. Some programs fill places without
+// an expert with these numbers, and may copy them to a wider type.
 bool is_filler(std::int64_t id);
 
-// How far ids are believed: `as_written` are our own; `literal` ones may repeat within a token; `recorded`
-// ones came from a router, which never chooses one expert k times.
+// How ids are checked: `as_written` are our own and are taken as they are; `literal` ids may repeat within a
+// token; `recorded` ids came from a router, which never chooses an expert twice.
 enum class IdsAre { as_written, literal, recorded };
 
-// Unless ids are as written, layers that hold one id throughout are left out as dense ones, and fillers that
-// cannot be experts are no_expert. In recorded ids, rows of one id k times are no choice. The notes of the
-// trace say what was done.
+// Unless ids are `as_written`, layers that contain only one id are left out as dense layers, and fillers that
+// cannot be experts become no_expert. In recorded ids, so do rows with one id k times. The trace's notes say
+// what was done.
 //
-// `info` is of the arrays as they are. The trace has `num_experts` experts, else as many as info says, else
-// the largest id plus one. Reads the ids once, unless they are as written and their experts are known. Throws
-// InvalidArgument where a filler may be an expert or not and nobody says how many there are, and where
-// recorded ids repeat as no router's do; ParseError where no row is a choice.
+// `info` describes the arrays as stored. The trace has `num_experts` experts, else info.num_experts, else the
+// largest id plus one. Reads the ids once, unless they are `as_written` and the number of experts is known.
+// Throws InvalidArgument if a filler may be an expert and the number of experts is not given, or if recorded
+// ids repeat as a router's never do; ParseError if no row is a router's choice.
 std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<ArrayReader> ids,
                                               std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
                                               std::optional<int> num_experts);
 
-// The trace of an array of a file, with what the file says of it besides (trace_file.cpp).
+// The trace in an array of a file, with the file's metadata and other arrays (trace_file.cpp).
 std::unique_ptr<TraceReader> open_trace_in(const ArrayFile& file, const ArrayInfo& ids,
                                            const TraceOptions& options);
 
-// The rows of a trace of all hidden layers that are these layers.
+// Selects `layers` from a trace that has all hidden layers.
 std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers);
 
 }  // namespace evenkeel::internal

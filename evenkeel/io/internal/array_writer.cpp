@@ -40,7 +40,8 @@ MemberToWrite npz_member(const ArrayToWrite& array) {
       return std::exchange(begun, true) ? next() : std::as_bytes(std::span(header));
     };
   };
-  // Counts are mostly zeros and would shrink more than a reader may allow (ArrayFile::max_whole_bytes).
+  // Counts are not compressed: they are mostly zeros and would shrink by more than a reader allows
+  // (ArrayFile::max_whole_bytes).
   return {.name = array.name + ".npy",
           .size = std::ssize(header) + array.num_bytes(),
           .deflated = array.dtype != Dtype::i64,
@@ -85,7 +86,7 @@ void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, 
     EVENKEEL_CHECK(arrays.size() == 1);
     file.write(npy_header_text(arrays.front().dtype, arrays.front().shape));
   } else {
-    // Wide elements first: then every array begins at a multiple of its element size.
+    // Arrays with wide elements come first, so that every array begins at a multiple of its element size.
     std::ranges::stable_sort(arrays, std::greater<>(),
                              [](const ArrayToWrite& array) { return item_size(array.dtype); });
     file.write(safetensors_header(arrays, metadata));

@@ -1,4 +1,4 @@
-// Writing named arrays in any of the formats, each a piece at a time.
+// Writes named arrays in any of the formats, piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ struct ArrayToWrite {
   std::string name;
   Dtype dtype = Dtype::i64;
   std::vector<std::int64_t> shape;
-  // Makes a walk through the array's bytes, from its start.
+  // Returns a function that yields the array's bytes piece by piece, from the start.
   std::function<NextPiece()> pieces;
 
   std::int64_t num_bytes() const;
 };
 
-// An array that is in memory; it must stay there until written, or be held by its owner.
+// An array in memory. `values` must stay valid until the array is written, or be kept alive by `owner`.
 ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape,
                                std::span<const std::int64_t> values,
                                std::shared_ptr<const void> owner = nullptr);
 
-// `format` is safetensors or npz (which has no place for metadata), or npy, for exactly one array.
+// `format` is safetensors, npz (which cannot hold metadata), or npy for exactly one array.
 void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format);
 

@@ -1,5 +1,5 @@
-// The keys of one object of a config.json, each refused by its whole name. Python writes null for what it
-// leaves out, so that is missing too.
+// The keys of one object in a config.json. Errors give the full name of a key. Python writes null for a
+// missing value, so a key with null counts as missing.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 
 namespace evenkeel::internal {
 
-// Words that a key may have, and what each means.
+// Words allowed as the value of a key, and their meanings.
 template <class Meaning>
 using KnownWords = std::vector<std::pair<std::string_view, Meaning>>;
 
@@ -31,19 +31,19 @@ class ConfigKeys : public JsonField {
   bool is_false(std::string_view member) const { return is_there(member) && *at(member) == false; }
   bool is_list(std::string_view member) const { return is_there(member) && at(member)->is_array(); }
 
-  // Throw ParseError if the key is missing.
+  // These throw ParseError if the key is missing.
   JsonField at(std::string_view member) const;
   int integer(std::string_view member, int least, int most) const { return at(member).integer(least, most); }
   int integer_or(std::string_view member, int least, int most, int absent) const {
     return is_there(member) ? integer(member, least, most) : absent;
   }
-  // A number, or a list of it for every layer.
+  // A number, or a list with this number for every layer.
   int same_integer(std::string_view member, int least, int most) const;
   bool flag(std::string_view member, bool absent) const;
-  std::string word(std::string_view member) const;  // empty where it is missing
+  std::string word(std::string_view member) const;  // empty if the key is missing
   std::vector<std::string> words(std::string_view member) const;
-  std::vector<std::string> letters(std::string_view member) const;  // of a text
-  // Each word's meaning; `other` is that of words that are not known, if they may be.
+  std::vector<std::string> letters(std::string_view member) const;  // the letters of a text value
+  // The meaning of each word. Unknown words mean `other`; without it they throw ParseError.
   template <class Meaning>
   std::vector<Meaning> meanings(std::string_view member, const std::vector<std::string>& words,
                                 const KnownWords<Meaning>& known, std::optional<Meaning> other = {}) const {
@@ -57,7 +57,7 @@ class ConfigKeys : public JsonField {
     return all;
   }
 
-  // About a key that may be missing, or without one about the whole object.
+  // Throws ParseError about a key, which may be missing, or about the whole object if `member` is empty.
   template <class... Args>
   [[noreturn]] void fail(std::string_view member, fmt::format_string<Args...> why, Args&&... args) const {
     throw parse_error(file(), member.empty() ? "" : name(member), why, std::forward<Args>(args)...);

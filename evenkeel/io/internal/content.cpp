@@ -19,7 +19,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The first of these keys decides.
+// The first of these keys in a file decides.
 constexpr std::array<std::pair<std::string_view, Content>, 8> deciding = {{
     {"physical_to_logical", Content::placement},
     {sglang_map_key, Content::sglang_placement},
@@ -38,8 +38,9 @@ Content content_of_key(std::string_view name) {
   return known == deciding.end() ? Content::unknown : known->second;
 }
 
-// By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
-// record_type besides, in front of it or behind; so has vLLM's load its map.
+// The content by the keys of the outermost object. Placements of vLLM and TensorRT-LLM have a key in common;
+// vLLM's also has a record_type, before or after it. In the same way vLLM's statistics have p2l_map in
+// addition to counts.
 Content content_of_keys(std::string_view text) {
   Content found = Content::unknown;
   const auto outweighs = [&](Content other) {
@@ -55,7 +56,7 @@ Content content_of_keys(std::string_view text) {
   return found;
 }
 
-// A map of TensorRT-LLM's may stand anywhere in a larger file of options.
+// TensorRT-LLM's map may be anywhere in a larger file of options.
 bool has_trtllm_map(const ByteSource& source) {
   return source.size() <= max_text_bytes && mentions(source, assignments_key);
 }
@@ -82,7 +83,7 @@ bool is_sglang_map_file(const ByteSource& source) {
     const TorchFile file(source);
     return file.pickle().find(file.pickle().root(), sglang_map_key).has_value();
   } catch (const ParseError&) {
-    return false;  // which its reader will say
+    return false;  // its reader will report the error
   }
 }
 

@@ -1,4 +1,4 @@
-// Counts in JSON lines.
+// Reads counts in JSON Lines.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +27,7 @@ constexpr std::string_view list_keys[] = {"counts", "count",         "logical_co
                                           "load",   "expert_counts", "expert_load",   "tokens_per_expert",
                                           "weight"};
 
-// The one key of a list of counts that a record has; empty if it has no list at all.
+// The key of the record's list of counts; empty if the record has no list.
 std::string list_key(const Json& record, const std::string& where) {
   const auto is_list = [&](std::string_view key) { return record.contains(key) && record[key].is_array(); };
   std::string known = only_of(list_keys, is_list, where);
@@ -42,23 +42,22 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Steps and parts tell lines apart; their values may be any text.
+// Whether a key distinguishes lines, as a step or a part; its value may be any text.
 bool tells_lines_apart(std::string_view key) {
   return column_meaning(key) == Meaning::step || column_meaning(key) == Meaning::part;
 }
 
-// Counts alone are added up, so the rest of a profile would be lost.
+// Throws for a profile: only counts are added up, so the rest of the profile would be lost.
 void require_no_profile(const Json& record, const std::string& where) {
   for (const std::string key : {"format", "transitions", "layers"})
     if (record.contains(key) &&
         (record[key].is_structured() || text_of(record[key]).starts_with("evenkeel.")))
       throw ParseError(where, key,
-                       "is a profile's, and lines are counts alone; write each profile to a file of its own, "
-                       "and give evenkeel profile all files, which it adds up");
+                       "belongs to a profile, but lines can only have counts; write each profile to its own "
+                       "file and give evenkeel profile all files, which it adds up");
 }
 
-// Records whose keys are all single values, or that are one list of counts beside single values: lines of a
-// table, with a column for each.
+// Records of single values, with or without one list of counts. Each is read as a line of a table.
 class RecordTable {
  public:
   RecordTable(std::string file, std::string list) : file_(std::move(file)), list_(std::move(list)) {}
@@ -67,7 +66,7 @@ class RecordTable {
     std::vector<std::string> names;
     std::vector<std::string> texts;
     for (const auto& [key, value] : record.items()) {
-      // Beside a list, only the layer and the step mean anything.
+      // With a list of counts, only keys for layer, step or part have a meaning.
       if (value.is_structured() ||
           (!list_.empty() && !tells_lines_apart(key) && column_meaning(key) != Meaning::layer))
         continue;
@@ -90,7 +89,7 @@ class RecordTable {
           columns_of_names({names.begin(), names.end()}, file_, fmt::format("line {}", line));
       if (!list_.empty() && !columns.layer)
         throw parse_error(where, list_,
-                          "is a list of experts, and nobody says of which layer; give every line a "
+                          "is a list by expert without a layer; give every line a "
                           "'layer', or write a list of lists by layer");
       table_.emplace(std::move(columns), file_);
       names_ = names;
@@ -109,8 +108,8 @@ class RecordTable {
   std::optional<NamedTable> table_;
 };
 
-// Records with all layers each, [layers, E] or [steps, layers, E], added up; or by step, where steps are to
-// be kept and the records tell them apart.
+// Records that each have all layers, [layers, E] or [steps, layers, E]. They are added up, or kept by step if
+// steps are wanted and the records name them.
 class LayerLists {
  public:
   LayerLists(std::string file, std::string key, bool keep_steps)
@@ -131,7 +130,7 @@ class LayerLists {
     if (said_by_.empty()) said_by_ = said.by;
     if (keep_steps_ && said.by != said_by_)
       throw parse_error(where, "",
-                        "says its step {}, where the first says it {}; nobody knows which steps these are",
+                        "gives its step {}, but the first record gives it {}; their steps cannot be matched",
                         said.by, said_by_);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
     for (std::size_t begin = 0; begin < values.size(); begin += size) {
@@ -146,14 +145,14 @@ class LayerLists {
   FoundRouting found() {
     DoubleArray loads{shape_, std::move(sums_)};
     if (!places_.empty()) loads.shape.insert(loads.shape.begin(), std::ssize(places_));
-    // SGLang's have a row for every hidden layer.
+    // SGLang's counts have a row for every hidden layer.
     return found_counts(loads, file_, key_, rows_of(key_));
   }
 
  private:
   static constexpr std::string_view nowhere = "nowhere";
 
-  // How a record says its step, as messages say it, and what it says of its step and its rank.
+  // `by`: how a record names its step, for messages. `step` and `part`: the values of its step and part keys.
   struct Said {
     std::string by;
     std::string step;
@@ -175,7 +174,7 @@ class LayerLists {
     return said;
   }
 
-  // The steps of the file are those that are met, in their order.
+  // The index of a step, in the order in which steps first appear in the file.
   std::size_t place_of(const std::string& step, const std::string& part, const std::string& where) {
     if (!seen_.insert(step + '\0' + '\0' + part).second)
       throw ParseError(
@@ -189,13 +188,14 @@ class LayerLists {
   std::string key_;
   bool keep_steps_;
   std::vector<std::int64_t> shape_;
-  std::vector<double> sums_;  // [layers, E], or of each step
+  std::vector<double> sums_;  // [layers, E], or [steps, layers, E]
   std::string said_by_;
   std::unordered_map<std::string, std::size_t> places_;
   std::unordered_set<std::string> seen_;
 };
 
-// Lists by layer of lists by expert. Ours under "counts" are by source rank.
+// Whether the record's list is by layer and expert. It must not be named "counts", which we use for counts by
+// source rank.
 bool has_all_layers(const Json& record, const std::string& key, const std::string& where) {
   if (list_depth(record[key]) < 2) return false;
   if (key == "counts")
@@ -205,7 +205,7 @@ bool has_all_layers(const Json& record, const std::string& key, const std::strin
         "of one layer a 'layer' and a line for each rank");
   for (const auto& [name, value] : record.items())
     if (!value.is_structured() && name.starts_with("layer"))
-      throw parse_error(where, key, "is a list of lists, which have layers, beside '{}'", name);
+      throw parse_error(where, key, "is a list of lists by layer, but the record also has '{}'", name);
   return true;
 }
 
@@ -226,7 +226,7 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
   std::optional<RecordTable> table;
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string where = fmt::format("{}: line {}", file, line);
-    if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
+    if (!record.is_object()) throw ParseError(where, "", "is not a JSON object");
     require_no_profile(record, where);
     const std::string found = list_key(record, where);
     if (!found.empty()) require_no_map(record, found, where);

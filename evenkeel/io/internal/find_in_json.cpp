@@ -1,4 +1,4 @@
-// Routing in one JSON document.
+// Finds routing in one JSON document.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,8 +14,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The loads of one step, {"loads": [E]} or {"counts": [ranks][E]}. Numbers that a file states about itself
-// must be true.
+// The loads of one step, {"loads": [E]} or {"counts": [ranks][E]}. Sizes given in the file must agree.
 FoundStep step_of(const JsonField& json) {
   const bool by_rank = json->contains("counts");
   const JsonField list = json[by_rank ? "counts" : "loads"];
@@ -46,7 +45,8 @@ FoundRouting loads_of(const JsonField& json) {
   return {.kind = "loads", .format = "json", .content = step_of(json)};
 }
 
-// Lists of numbers, at least so deep, as an array. Frees them, which take twice the memory of their numbers.
+// Converts nested lists of numbers, at least `least_depth` deep, to an array. Frees the lists, which take
+// twice the memory of the array.
 ArrayFile take_array(Json& list, std::size_t least_depth, const std::string& file, const std::string& name) {
   const JsonDocument taken(std::move(list));
   const std::size_t depth = std::clamp(list_depth(taken), least_depth, std::size_t{3});
@@ -76,11 +76,10 @@ void require_no_map(const Json& json, std::string_view name, const std::string& 
   if (name == "logical_count") return;
   for (const char* map : {"p2l_map", sglang_map_key, "last_physical_to_logical_map"})
     if (json.contains(map))
-      throw parse_error(
-          file, map,
-          "stands beside '{}', and nobody says whether those are of physical experts; call counts "
-          "by expert 'logical_count', or leave the map out",
-          name);
+      throw parse_error(file, map,
+                        "is given with '{}', which may be counts of physical experts; name counts by expert "
+                        "'logical_count', or leave the map out",
+                        name);
 }
 
 FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options) {

@@ -26,7 +26,7 @@ using Sources = std::vector<ByteSource>;
 
 FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
   const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
-  // Beside ids a weight may be that of a token's experts.
+  // If there are ids, "weight" may hold the tokens' top-k weights.
   const auto has = [&](std::string_view name) {
     return file.find(name) != nullptr && !(has_ids && name == "weight");
   };

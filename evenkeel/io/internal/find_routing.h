@@ -1,4 +1,4 @@
-// The dispatcher: which reader a file of routing is for, by its content.
+// Chooses the reader for a file of routing by its content.
 #pragma once
 
 #include <array>
@@ -18,34 +18,34 @@ namespace evenkeel::internal {
 
 // Throws as read_recording() does.
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
-// read_recording() for whoever knows the content of a file already (read_recording.cpp).
+// The same as read_recording() for a file whose content is already known (read_recording.cpp).
 Recording read_recording_known(Content content, const ByteSource& source, const ReadOptions& options);
 
-// A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
-// [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name
-// (docs/formats.md#loads, #counts).
+// Reads JSON (docs/formats.md#loads, #counts): a profile, {"loads": [layer][expert]}; the loads of one step,
+// {"loads": [expert]} or {"counts": [rank][expert]}; counts with another name, [layer][expert] or
+// [step][layer][expert]; or lists without a name.
 FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options);
-// {"loads": [layer][expert], "transitions": [layer][from][to] or nothing}; a format, num_layers and
-// num_experts must agree with them where they are there (profile_file.cpp).
+// Reads {"loads": [layer][expert]}, optionally with "transitions": [layer][from][to]. If the keys format,
+// num_layers or num_experts exist, they must agree (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
-// A profile in arrays, `loads` and `transitions` or nothing (profile_file.cpp).
+// Reads a profile from the arrays `loads` and, optionally, `transitions` (profile_file.cpp).
 RoutingProfile profile_of_arrays(const ArrayFile& file);
 
-// The one number of an array `num_experts`, where there is one.
+// The number in the array `num_experts`; nullopt if there is no such array.
 std::optional<std::int64_t> experts_said(const ArrayFile& file);
-// Throws ParseError where a file says another number of experts than its counts are of.
+// Throws ParseError if the file's num_experts differs from the number of experts in its counts.
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file);
-// Throws ParseError where counts by this name stand beside a map of physical experts, of which they may be.
+// Throws ParseError if the file also has a map of physical experts, since the counts may be of those.
 void require_no_map(const Json& json, std::string_view name, const std::string& file);
 
-// The one of these names that a file has; empty where it has none. Throws ParseError where it has two.
+// The name among `names` that the file has; empty if it has none. Throws ParseError if it has two.
 std::string only_of(std::span<const std::string_view> names, const std::function<bool(std::string_view)>& has,
                     const std::string& file);
 
-// The names by which arrays, lists and tensors of counts are known.
+// Known names of arrays, lists and tensors of counts.
 inline constexpr std::array<std::string_view, 6> count_names = {
     "counts", "logical_count", "expert_counts", "expert_load", "tokens_per_expert", "weight"};
-// SGLang's counts have a row for every hidden layer; of others nobody says it.
+// SGLang's counts have a row for every hidden layer. For other names the rows are unknown.
 inline CountRows rows_of(std::string_view name) {
   return name == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid;
 }

@@ -16,13 +16,13 @@ std::unique_ptr<ArrayFile> open_safetensors(const ByteSource& source);
 std::unique_ptr<ArrayFile> open_npy(const ByteSource& source);
 std::unique_ptr<ArrayFile> open_npz(const ByteSource& source);
 
-// Of an array whose bytes lie at one place of the file.
+// Access to an array whose bytes are contiguous in the file, from `begin` on.
 inline std::function<ArrayReader::Fetch()> bytes_at(const ByteSource& source, std::int64_t begin) {
   return
       [=] { return [=](std::int64_t first, std::span<std::byte> out) { source.read(begin + first, out); }; };
 }
 
-// Throws ParseError if a file says of itself that it is another format of ours.
+// Throws ParseError if the file's metadata names another evenkeel format.
 void require_format(const ArrayFile& file, std::string_view format);
 
 // The header of an npy file, which is written before the elements.

@@ -14,10 +14,10 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Totals of loads that were scaled. Far below 2^63, so that profiles can be added up and multiplied.
+// Bits of the total of scaled loads. Far below 63, so that profiles can be added up and multiplied.
 constexpr int scaled_total_bits = 52;
 
-// The least power of two that makes `value` whole; 0 or less for whole numbers.
+// The exponent of the least power of two that makes `value` whole; 0 or less for whole numbers.
 int fraction_bits(double value) {
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);  // value = mantissa * 2^exponent, of 53 bits

@@ -16,8 +16,8 @@ void empty_lists(Json& json) {
   json.clear();
 }
 
-// Calls append(list, i, key) for every number. A length of `shape` is that of all lists of its level, -1
-// until one is met.
+// Calls append(list, i, key) for every number. shape[level] is the length of all lists of that level, -1
+// until the first is seen.
 template <class Append>
 void walk(const Json& list, std::size_t level, std::vector<std::int64_t>& shape, const std::string& file,
           const std::string& key, const Append& append) {
@@ -47,7 +47,7 @@ WholeArray<Number> nested(const Json& list, std::size_t levels, const std::strin
   return array;
 }
 
-// The words for a message cost more than the number.
+// A fast path: building the field name for a message costs more than reading the number.
 std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
   const bool is_above = list[i].is_number_unsigned() && list[i].get<std::int64_t>() < 0;
   if (list[i].is_number_integer() && !is_above) return list[i].get<std::int64_t>();
@@ -90,10 +90,10 @@ std::int64_t JsonField::integer() const {
     fail("{} is above 2^63-1", value_->get<std::uint64_t>());
   if (value_->is_number_integer()) return value_->get<std::int64_t>();
   if (!value_->is_number_float()) fail("is a JSON {}, not a whole number", value_->type_name());
-  // Programs that count in floating point write 12.0; beyond 2^53 such a number is no longer certain.
+  // Programs that count in floating point write 12.0. Beyond 2^53 such a number may be inexact.
   const double number = value_->get<double>();
   if (!(std::abs(number) <= 0x1p53) || number != std::floor(number))
-    fail("{} is not a whole number{}", number, std::abs(number) > 0x1p53 ? " that is exact" : "");
+    fail("{} is not {} whole number", number, std::abs(number) > 0x1p53 ? "an exact" : "a");
   return static_cast<std::int64_t>(number);
 }
 

@@ -1,5 +1,4 @@
-// How a text becomes a document: nlohmann-json's tokenizer parses, and every list is made as long as it will
-// be.
+// Parses JSON with nlohmann-json's tokenizer; every list is allocated once, at its final length.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// A text for the tokenizer, and how far it has read.
+// A stream buffer over the text that knows how far the tokenizer has read.
 class TextBuffer : public std::streambuf {
  public:
   explicit TextBuffer(std::string_view text) {
@@ -26,8 +25,8 @@ class TextBuffer : public std::streambuf {
   std::string_view rest() const { return {gptr(), egptr()}; }
 };
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without its label, and
-// not much more of a long token than shows which it is.
+// The error text without its label, as in "[json.exception.parse_error.101] parse error at line 1, column 2:
+// ...". Long tokens are shortened.
 std::string plain(const Json::exception& error) {
   constexpr std::size_t most = 400;
   std::string_view text = error.what();
@@ -36,12 +35,12 @@ std::string plain(const Json::exception& error) {
   return shortened(text, most);
 }
 
-// Makes the document of nlohmann-json's events.
+// Builds the document from nlohmann-json's SAX events.
 class JsonBuilder {
  public:
   JsonBuilder(std::string_view text, const std::string& file, std::int64_t begin)
       : text_(text), file_(file), begin_(begin), buffer_(text) {
-    // The tokenizer would take it for the end of the text.
+    // The tokenizer would take a NUL for the end of the text.
     if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
       throw ParseError(file, byte(nul), "is a NUL, which no JSON has");
   }
@@ -65,7 +64,7 @@ class JsonBuilder {
   bool key(std::string& name) {
     const auto [member, is_new] =
         open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(name), nullptr);
-    // Of a key given twice a parser keeps one; another program might keep the other.
+    // If a key is given twice, parsers differ in which value they keep.
     if (!is_new) throw ParseError(file_, member->first, "is given twice");
     added_ = &member->second;
     return true;
@@ -74,7 +73,7 @@ class JsonBuilder {
   bool end_object() { return close(); }
   bool start_array(std::size_t) {
     open(Json::array());
-    // All elements, if none is a list or an object; else those before it.
+    // Counts all elements if none is a list or an object, else only those before the first.
     const std::string_view rest = buffer_.rest();
     const std::string_view flat = rest.substr(0, rest.find_first_of("[]{"));
     if (const auto commas = std::ranges::count(flat, ','); commas > 0)
@@ -133,7 +132,7 @@ class JsonBuilder {
   TextBuffer buffer_;
   Json root_;
   std::vector<Json*> open_;
-  Json* added_ = nullptr;  // the last value, or where the member goes whose key was read last
+  Json* added_ = nullptr;  // the last value, or the place for the value of the last key
   int parts_ = 0;
 };
 
@@ -154,7 +153,7 @@ void require_json(const ByteSource& source, std::string_view what) {
 
 JsonDocument read_config_json(const ByteSource& source) {
   const std::string text = read_text(source, "JSON");
-  // As long as the words, where they can be, so that errors name the bytes of the file.
+  // Padded to the length of the words if possible, so that byte offsets in errors stay right.
   constexpr std::pair<std::string_view, std::string_view> nulls[] = {
       {"-Infinity", "null     "}, {"Infinity", "null    "}, {"NaN", "null"}};
   std::string read;
@@ -216,7 +215,7 @@ void for_each_json_line(const ByteSource& source,
       take_line(std::string_view(text).substr(taken, end - taken), begin + static_cast<std::int64_t>(taken));
       taken = end + 1;
     }
-    // Once for all lines of a piece, since what follows them moves.
+    // Erased once for all lines of a piece, since erasing moves the rest of the text.
     text.erase(0, taken);
     begin += static_cast<std::int64_t>(taken);
     return true;

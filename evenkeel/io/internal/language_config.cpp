@@ -26,36 +26,36 @@ constexpr std::array<std::string_view, 5> mtp_count_keys = {"num_nextn_predict_l
                                                             "num_mtp_layers", "mtp_num_layers"};
 constexpr std::array<std::string_view, 3> expert_switches = {"enable_moe_block", "is_moe", "use_moe"};
 
-// Lists that say something of each layer.
+// Keys of lists with an element for each layer.
 constexpr std::string_view network_list = "mlp_layer_types";
 constexpr std::array<std::string_view, 2> block_lists = {"layers_block_type", "layer_types"};
 constexpr std::string_view block_pattern = "hybrid_override_pattern";
 constexpr std::array<std::string_view, 2> flag_lists = {"moe_layer_freq", "moe_layer_layout"};
-// Lists of the layers that have experts.
+// Keys of lists that give the numbers of the layers with experts.
 constexpr std::array<std::string_view, 2> number_lists = {"moe_layers", "moe_layers_enum"};
 
-// A word for each layer's network, and whether it has experts.
+// Words for a layer's network, and whether they mean experts.
 constexpr std::string_view table_word = "hash_moe";
 const KnownWords<bool> network_words = {
     {"sparse", true}, {"moe", true}, {table_word, true}, {"dense", false}, {"mlp", false}};
-// Mamba, attention and a dense network beside experts.
+// Letters for Mamba, experts, attention and a dense network.
 const KnownWords<bool> block_letters = {{"M", false}, {"E", true}, {"*", false}, {"-", false}};
 
-// Layer i has experts where first <= i <= last (-1: the last of all) and i mod step = remainder, unless
-// `dense` lists it: the keys that say these numbers.
+// The keys of a formula: layer i has experts if first <= i <= last (-1: the last of all) and i mod step =
+// remainder, unless `dense` lists it.
 struct Formula {
   std::string_view first = {};
   std::string_view last = {};
   std::string_view step = {};
   std::string_view remainder = {};
   std::string_view dense = {};
-  std::string_view needed = {};  // one of these, where a class and its readers differ in what it is without
+  std::string_view needed = {};  // a required key, since programs differ in its default
   bool from_one = false;         // without a key for the remainder: layers are counted from 1
-  bool by_kind = false;          // of text and images: may be lists with a number for each kind of experts
+  bool by_kind = false;  // values may be lists, with a number for text experts and one for image experts
 
   std::vector<std::string_view> stated(const ConfigKeys& config) const {
     std::vector<std::string_view> keys = {first, last, step, remainder, dense};
-    // As a list, moe_layer_freq is a rule of its own.
+    // As a list, moe_layer_freq is a separate rule (flag_lists).
     std::erase_if(keys, [&](std::string_view key) {
       return !config.is_there(key) || (key == flag_lists[0] && config.is_list(key));
     });
@@ -76,7 +76,7 @@ const std::array<Formula, 7> formulas = {{
      .from_one = true,
      .by_kind = true},
 }};
-// More kinds would only cost time.
+// Limit on kinds of experts; it bounds the work for a damaged file.
 constexpr std::size_t most_kinds = 8;
 
 struct LayerCounts {
@@ -85,12 +85,12 @@ struct LayerCounts {
 };
 
 struct LayerRule {
-  std::string keys;  // as they stand in the file
-  // Of the hidden layers, and behind them of those of multi-token prediction where the rule says it.
+  std::string keys;  // as named in the file
+  // For the hidden layers, then for those of multi-token prediction if the rule covers them.
   Flags has_experts;
 };
 
-// One number under several names, which agree.
+// One number that may have several keys. Throws if they disagree.
 template <class Read>
 std::optional<int> agreed(const ConfigKeys& config, std::span<const std::string_view> keys,
                           const Read& read) {
@@ -116,13 +116,13 @@ std::optional<int> stated_experts(const ConfigKeys& config) {
   });
 }
 
-// Words that are not of networks are of layers without one where `among_blocks`.
+// With `among_blocks`, other words are allowed and mean layers without experts.
 Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool among_blocks) {
   return config.meanings<bool>(key, config.words(key), network_words,
                                among_blocks ? std::optional(false) : std::nullopt);
 }
 
-// Lists of blocks speak of attention alone in most models.
+// Whether a list of blocks names networks; in most models it names only kinds of attention.
 bool names_networks(const ConfigKeys& config, std::string_view key) {
   return config.is_list(key) && std::ranges::any_of(*config.at(key), [](const Json& word) {
            return std::ranges::any_of(network_words, [&](const auto& known) { return word == known.first; });
@@ -141,16 +141,16 @@ Flags flags_of_flags(const ConfigKeys& config, std::string_view key) {
   return flags;
 }
 
-// "3,4,5", as one family writes it, or a list.
+// The numbers in a list, or in a text such as "3,4,5", which one family uses.
 std::vector<std::int64_t> listed_numbers(const ConfigKeys& config, std::string_view key) {
   const JsonField value = config.at(key);
   if (!value->is_string()) return value.integers();
   const Json list = Json::parse("[" + value->get<std::string>() + "]", nullptr, false);
-  if (list.is_discarded()) value.fail("is a text that is no list of layer numbers, as in \"3,4,5\"");
+  if (list.is_discarded()) value.fail("is not a list of layer numbers, as in \"3,4,5\"");
   return JsonField(list, config.file(), value.key()).integers();
 }
 
-// Of the hidden layers alone where no other is listed.
+// If only hidden layers are listed, the flags cover only hidden layers.
 Flags flags_of_numbers(const ConfigKeys& config, std::string_view key,
                        const std::vector<std::int64_t>& numbers, const LayerCounts& count) {
   Flags flags(static_cast<std::size_t>(count.hidden + count.mtp), false);
@@ -166,13 +166,13 @@ Flags flags_of_numbers(const ConfigKeys& config, std::string_view key,
   return flags;
 }
 
-// Hidden layers, or those of multi-token prediction behind them.
+// The length must be the number of hidden layers, or that number plus the layers of multi-token prediction.
 void require_length(const ConfigKeys& config, std::string_view key, std::size_t length,
                     const LayerCounts& count) {
   const std::size_t hidden = static_cast<std::size_t>(count.hidden);
   const std::size_t all = hidden + static_cast<std::size_t>(count.mtp);
   if (length == hidden || length == all) return;
-  config.fail(key, "says something of {} layers, where the model has {}{}; right would be {}", length,
+  config.fail(key, "has entries for {} layers, but the model has {}{}; right would be {}", length,
               count.hidden, count.mtp > 0 ? fmt::format(" and {} of multi-token prediction", count.mtp) : "",
               count.mtp > 0 ? fmt::format("{} or {}", hidden, all) : fmt::format("{}", hidden));
 }
@@ -186,7 +186,7 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
   for (const std::string_view key : keys)
     if (formula.by_kind && config.is_list(key)) kinds = std::max(kinds, config.at(key)->size());
   if (kinds > most_kinds)
-    config.fail(keys.front(), "and its like are of {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
+    config.fail(keys.front(), "lists {} kinds of experts; allowed: 1..{}", kinds, most_kinds);
   Flags dense(static_cast<std::size_t>(hidden), false);
   if (config.is_there(formula.dense))
     dense = flags_of_numbers(config, formula.dense, config.at(formula.dense).integers(), {hidden, 0});
@@ -213,8 +213,8 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
   }
 }
 
-// Every rule of the config. Throws ParseError: a key is missing that a rule needs, a number or word that none
-// of them has, a list of another length.
+// Every rule of the config. Throws ParseError if a required key is missing, a number or word is not allowed,
+// or a list has a wrong length.
 std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& count) {
   std::vector<LayerRule> rules;
   const auto add = [&](std::string_view key, Flags flags) {
@@ -233,18 +233,18 @@ std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& 
   return rules;
 }
 
-// Which layers of multi-token prediction have experts, where the rules do not say it.
+// Which layers of multi-token prediction have experts, if the rules do not cover them.
 Flags mtp_flags(const ConfigKeys& config, const Family* family, int num_layers) {
   const std::size_t count = static_cast<std::size_t>(num_layers);
   if (config.is_list("mtp_mlp_layer_types")) {
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", false);
     if (flags.size() != count)
       config.fail("mtp_mlp_layer_types",
-                  "says something of {} layers, where the model has {} of multi-token prediction",
-                  flags.size(), count);
+                  "has entries for {} layers, but the model has {} of multi-token prediction", flags.size(),
+                  count);
     return flags;
   }
-  // Blocks that make up one layer of multi-token prediction together.
+  // These blocks together make one layer of multi-token prediction.
   std::optional<Flags> blocks;
   if (config.is_list("mtp_layers_block_type")) blocks = flags_of_words(config, "mtp_layers_block_type", true);
   if (config.is_there("mtp_hybrid_override_pattern"))
@@ -260,7 +260,7 @@ std::vector<int> numbers_of(const Flags& flags, int count, int from) {
   return numbers;
 }
 
-// Of the hidden layers, those that choose experts by a table of tokens.
+// The hidden layers whose experts are chosen by a table of tokens.
 std::vector<int> table_layers(const ConfigKeys& config, int hidden) {
   Flags flags(static_cast<std::size_t>(config.integer_or("num_hash_layers", 0, max_layers, 0)), true);
   if (config.is_list(network_list))
@@ -294,13 +294,13 @@ void require_known(const ConfigKeys& config, const Family* family, const std::ve
                 "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types, moe_layers",
                 type.empty() ? "" : fmt::format(" (model_type '{}')", type));
   }
-  // Classes of some families have dense layers by default, and not the same in every version.
+  // Some families' classes have dense layers by default, and the default differs between versions.
   if (family != nullptr && family->layers == Family::Layers::after_stated_dense && rules.size() == 1 &&
       rules.front().keys == config.name("moe_layer_freq") && !config.is_list("moe_layer_freq"))
-    config.fail("first_k_dense_replace", "is missing, and has no one default for '{}'", family->name());
+    config.fail("first_k_dense_replace", "is missing, and has no single default for '{}'", family->name());
 }
 
-// Where one model has another inside, that of the language.
+// Keys of a language model's config inside another model's config.
 constexpr std::array<std::string_view, 4> language_models = {"text_config", "language_config", "llm_config",
                                                              "thinker_config"};
 
@@ -331,7 +331,7 @@ LanguageConfig read_language_config(const ByteSource& source) {
   const auto counted = std::ranges::find_if(
       found.nested, [](const ConfigKeys& each) { return hidden_layers(each).has_value(); });
   if (counted != found.nested.end()) found.keys = *counted;
-  // A model type that is known decides; else an architecture, for models that only rename one.
+  // A known model type decides. Otherwise an architecture decides, for models that only rename another one.
   for (const ConfigKeys& each : {found.keys, found.whole}) {
     const std::string type = each.word("model_type");
     if (found.model_type.empty()) found.model_type = type;
@@ -402,7 +402,7 @@ std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Fami
   groups.count = config.integer(count, 1, num_experts);
   groups.chosen = config.integer_or(either("topk_group", "topk_groups"), 1, groups.count, groups.count);
   if (num_experts % groups.count != 0)
-    config.fail(count, "{} experts are not equally many in {} groups", num_experts, groups.count);
+    config.fail(count, "{} experts cannot be divided evenly into {} groups", num_experts, groups.count);
   return groups;
 }
 
@@ -411,7 +411,7 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   const Family* const family = own != nullptr ? own : around;
   if (config.is_there("encoder_sparse_step"))
     config.fail("encoder_sparse_step",
-                "is of a model with encoder and decoder, which number their layers each by itself");
+                "belongs to a model with encoder and decoder, whose layers are numbered separately");
   const std::optional<int> hidden = hidden_layers(config);
   if (!hidden) config.fail("num_hidden_layers", "is missing; known: {}", fmt::join(layer_count_keys, ", "));
   const int mtp = prediction_layers(config);

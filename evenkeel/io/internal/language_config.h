@@ -1,5 +1,5 @@
-// The config of a language model in a config.json, the whole or an object inside it, and what it says of
-// layers and experts (docs/formats.md#layers-with-experts).
+// The config of a language model in a config.json, either the whole file or an object inside it, and what it
+// says about layers and experts (docs/formats.md#layers-with-experts).
 #pragma once
 
 #include <array>
@@ -23,39 +23,40 @@ struct ConfigFile {
 };
 
 struct LanguageConfig {
-  std::shared_ptr<const ConfigFile> file;  // which the others look into
-  // The outermost object, and the language models' inside it, at most two deep.
+  std::shared_ptr<const ConfigFile> file;  // the other members refer to it
+  // The outermost object, then the configs of language models inside it, at most two levels deep.
   std::vector<ConfigKeys> nested;
   ConfigKeys whole;  // the outermost
-  ConfigKeys keys;   // of the outermost object that says how many layers there are; else of the whole
-  // By the model types and architectures of `keys` and of what is around it; null where none is known.
+  ConfigKeys keys;   // the outermost object that has a number of layers; else `whole`
+  // By the model types and architectures in `keys` and `whole`; null if none is known.
   const Family* family = nullptr;
-  std::string model_type = "";  // by which the family is known, else what the file has; may be empty
+  std::string model_type = "";  // the one that identified the family, else the file's; may be empty
 };
 
-// A config.json, or the one in a folder of a model. Throws ParseError if it is no JSON object, or model_type
-// or architectures are no names.
+// Reads a config.json, or the one in a model's folder. Throws ParseError if it is not a JSON object, or
+// model_type or architectures are not names.
 LanguageConfig read_language_config(const ByteSource& source);
 std::vector<std::string> architectures_of(const ConfigKeys& config);
 
-// By which a config says how many experts a layer has.
+// Keys for the number of experts in a layer.
 inline constexpr std::array<std::string_view, 5> expert_count_keys = {
     "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"};
 
 bool speaks_of_experts(const ConfigKeys& config);
-// By whichever key says it.
+// From any known key; nullopt if there is none.
 std::optional<int> hidden_layers(const ConfigKeys& config);
-// 0 where no key says it. Throws ParseError where one says that there are none.
+// 0 if no key says it. Throws ParseError if a key says that there are no experts.
 int num_experts(const ConfigKeys& config);
-// Layers of multi-token prediction, by whichever key says it.
+// The number of layers of multi-token prediction, from any known key; 0 if there is none.
 int prediction_layers(const ConfigKeys& config);
-// By whichever key says it alike in all layers; 0 where none does.
+// From any known key that is not a list by layer; 0 if there is none.
 int top_k(const ConfigKeys& config);
-// The groups of experts that a router chooses first. Nothing where no key says it, though the family always
-// chooses groups. Throws ParseError: a number that cannot be, or experts that are not equally many in groups.
+// The groups of experts that a router chooses first. nullopt if the family always chooses groups and no key
+// gives their number. Throws ParseError for an impossible number, or if groups would have unequal numbers of
+// experts.
 std::optional<RoutingGroups> routing_groups(const ConfigKeys& config, const Family& family, int num_experts);
-// Where no key says it, the family of its own model type decides, else that of the config around it; null
-// where none is known. Throws ParseError as read_model_layers() does.
+// If no key says which layers have experts, the family of config's own model type decides, else `around`, the
+// family of the surrounding config (null if unknown). Throws ParseError as read_model_layers() does.
 ModelLayers layers_of(const ConfigKeys& config, const Family* around);
 
 }  // namespace evenkeel::internal

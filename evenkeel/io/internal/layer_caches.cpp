@@ -15,7 +15,7 @@ namespace {
 using Unit = CacheShape::Unit;
 using Caches = std::vector<CacheShape>;
 
-// What a layer has in attention's place, by the words and letters of lists.
+// What a layer has as attention or in its place, by the words and letters of lists in the config.
 enum class Block { full, window, linear, sparse, heavy, none };
 const KnownWords<Block> block_words = {{"full_attention", Block::full},
                                        {"attention", Block::full},
@@ -61,7 +61,7 @@ class LayerCaches {
 
   void read_window() {
     const std::string_view key = keys_.is_there("sliding_window") ? "sliding_window" : "attention_chunk_size";
-    // Qwen's classes have none where no switch says it.
+    // Qwen's classes have no window unless a switch turns it on.
     const bool on = keys_.flag("use_sliding_window", !model_.family.starts_with("qwen"));
     if (keys_.is_there(key) && !keys_.is_list(key) && on) window_ = keys_.integer(key, 0, max_window);
   }
@@ -87,22 +87,23 @@ class LayerCaches {
     return blocks;
   }
 
-  // A list may go on to layers of prediction.
+  // A list may also cover layers of multi-token prediction.
   std::vector<Block> read_words(std::string_view key, const std::vector<std::string>& words) {
     if (std::ssize(words) < model_.num_layers)
-      keys_.fail(key, "says something of {} layers, where the model has {}", words.size(), model_.num_layers);
+      keys_.fail(key, "has entries for {} layers, but the model has {}", words.size(), model_.num_layers);
     std::vector<Block> blocks;
     for (const std::string& word : words) {
       const auto known = std::ranges::find(block_words, word, &std::pair<std::string_view, Block>::first);
       if (known == block_words.end())
-        note(fmt::format("{} has '{}', whose cache is counted as full attention's", keys_.name(key), word));
+        note(fmt::format("{} has '{}', whose cache is counted like that of full attention", keys_.name(key),
+                         word));
       blocks.push_back(known == block_words.end() ? Block::full : known->second);
     }
     blocks.resize(static_cast<std::size_t>(model_.num_layers));
     return blocks;
   }
 
-  // DeepSeek-V4: how many tokens make a key.
+  // DeepSeek-V4: compress_ratios gives the number of tokens that share a key, by layer.
   std::vector<Block> read_ratios() {
     std::vector<Block> blocks;
     for (const std::int64_t ratio : keys_.at("compress_ratios").integers())
@@ -110,7 +111,7 @@ class LayerCaches {
                        : ratio == rate("compressed_sparse_attention", 4) ? Block::sparse
                                                                          : Block::heavy);
     if (std::ssize(blocks) < model_.num_layers)
-      keys_.fail("compress_ratios", "says something of {} layers, where the model has {}", blocks.size(),
+      keys_.fail("compress_ratios", "has entries for {} layers, but the model has {}", blocks.size(),
                  model_.num_layers);
     blocks.resize(static_cast<std::size_t>(model_.num_layers));
     return blocks;
@@ -129,7 +130,7 @@ class LayerCaches {
         return of_linear();
       case Block::window:
         if (window_ == 0)
-          note("some layers have a window of attention that no key states: their cache is counted whole");
+          note("some layers have an attention window whose size no key gives: their whole cache is counted");
         return of_attention(window_, layer, false);
       case Block::full:
         return of_attention(0, layer, true);
@@ -142,7 +143,7 @@ class LayerCaches {
     return {};
   }
 
-  // Keys that are values too.
+  // A cache of keys that serve as values too.
   CacheShape keys_of(std::int64_t window, std::int64_t tokens = 1) const {
     return {.numbers = model_.attention.head_dim, .tokens = tokens, .window = window};
   }
@@ -160,14 +161,14 @@ class LayerCaches {
     return caches;
   }
 
-  // Layers share the choice of the one before where a list says so.
+  // Whether the layer has its own indexer; a list may say that it shares the choice of the layer before.
   bool chooses(int layer) const {
     if (!keys_.is_list("indexer_types")) return true;
     const std::vector<std::string> types = keys_.words("indexer_types");
     return layer >= std::ssize(types) || types[static_cast<std::size_t>(layer)] == "full";
   }
 
-  // Heads of full attention may be wider, and fewer, than others.
+  // Layers with full attention may have wider and fewer heads.
   std::int64_t head_dim(bool full) const {
     const std::int64_t usual = model_.attention.head_dim;
     return full && rule_.wide_layers ? number("global_head_dim", 512) : usual;
@@ -178,7 +179,7 @@ class LayerCaches {
     return fewer ? number("num_global_key_value_heads") : model_.attention.kv_heads;
   }
 
-  // A state, and what its convolution still needs of the last tokens.
+  // The recurrent state, and the last inputs that the convolution needs.
   Caches of_linear() {
     if (keys_.is_there("linear_num_value_heads")) {
       const std::int64_t heads = number("linear_num_value_heads");
@@ -191,14 +192,14 @@ class LayerCaches {
          {std::array{"mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"},
           std::array{"mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv"}}) {
       if (!keys_.is_there(heads)) continue;
-      // A word ("auto") says that the width is stated another way.
+      // If the value is a word ("auto"), another key gives the width.
       const bool stated = keys_.is_there(head_dim) && keys_.at(head_dim)->is_number();
       const std::int64_t width =
           stated ? number(heads) * number(head_dim) : number("mamba_expand", 2) * model_.hidden;
       return of_state(width * number(state), width + 2 * number(groups, 1) * number(state),
                       number(kernel, 4));
     }
-    note("what layers without attention keep of a sequence is not counted: no key says its size");
+    note("the state of layers without attention is not counted: no key gives its size");
     return {};
   }
 

@@ -1,4 +1,4 @@
-// What each layer of a config.json keeps of a sequence when the model is served.
+// What each layer caches for a sequence when the model is served, from config.json.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace evenkeel::internal {
 
-// By layer; several where a layer keeps several things. Of `model` are read its layers and attention; a note
-// is added for what is taken to be another than the config says. Throws ParseError, naming the key.
+// The caches of each layer; a layer may have several. Reads the layers and attention of `model`, and adds a
+// note to it if a cache is not counted exactly. Throws ParseError, naming the key.
 std::vector<std::vector<CacheShape>> layer_caches(const ConfigKeys& keys, const AttentionRule& rule,
                                                   ModelDescription& model);
 

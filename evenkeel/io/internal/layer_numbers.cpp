@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* layers_key = "layers";
 
-// What rows without numbers may be, the likeliest first.
+// The layers that rows without numbers may be; the most likely come first.
 std::vector<std::vector<int>> possible_layers(const ModelLayers& model, RowsOf of) {
   std::vector<std::vector<int>> possible = {model.moe_layers, model.all_layers()};
   if (of == RowsOf::placement || model.table_layers.empty()) return possible;
@@ -37,9 +37,9 @@ std::vector<int> all_layers(int count) {
   return layers;
 }
 
-// The layers of a model that rows are. Rows that know their numbers may be any of its MoE layers, those of
-// multi-token prediction among them. Others are all its MoE layers, with or without those of prediction, and
-// of a recording with or without those that a table routes.
+// The numbers of rows by a model's config. Rows with numbers may be any of the MoE layers, including
+// multi-token prediction. Rows without numbers must be all MoE layers, with or without multi-token
+// prediction; a recording may also lack the layers that a table routes.
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgument("model", why,
@@ -108,13 +108,11 @@ std::vector<int> layer_numbers_of(const NumberedRows& placement, const Placement
         fmt::format("{}, but the placement has {} layers", *options.num_hidden_layers, placement.num_rows),
         fmt::format("{} or more", placement.num_rows));
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
-  throw InvalidArgument(
-      "moe_layers",
-      fmt::format(
-          "is not given; {} counts the model's layers with the dense ones, and nobody said which of them the "
-          "{} layers of the placement are",
-          format, placement.num_rows),
-      "such as 3-60, or the model's config.json");
+  throw InvalidArgument("moe_layers",
+                        fmt::format("is not given; {} counts the model's layers with the dense ones, and it "
+                                    "is not known which of them the {} layers of the placement are",
+                                    format, placement.num_rows),
+                        "such as 3-60, or the model's config.json");
 }
 
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,

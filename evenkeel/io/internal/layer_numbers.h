@@ -1,5 +1,4 @@
-// Which of a model's layers the rows of a file are: as our own files say it, and as formats need it that
-// count the dense layers too.
+// Layer numbers of a file's rows: as our own files store them, and for formats that also count dense layers.
 #pragma once
 
 #include <optional>
@@ -15,28 +14,28 @@
 
 namespace evenkeel::internal {
 
-// The array or key "layers" of our formats; none where there is none. Throws ParseError unless it has
+// The array or key "layers" of our formats; unknown numbers if there is none. Throws ParseError unless it has
 // `num_rows` ascending numbers.
 LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file);
 LayerNumbers layers_in(const ArrayFile& file, int num_rows);
 LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file);
 ArrayToWrite layers_to_write(const LayerNumbers& layers);
 
-// Recordings may lack the layers that a table routes; rows of a placement are of all MoE layers.
+// Recordings may lack the layers that a table routes; a placement has rows for all MoE layers.
 enum class RowsOf { recording, placement };
-// The layer numbers that options give to rows, by numbers, by a model, or by numbers of a model's layers;
-// none where they give none. Throws InvalidArgument about --moe-layers unless they are as many as the rows,
-// and those that they know; about --model where rows know a layer without experts, there are not as many, or
-// they have other experts (`num_experts`, 0 where it is not known).
+// The layer numbers that the options give to rows, from `layers`, from `model`, or from both; unknown if
+// neither is given. Throws InvalidArgument about --moe-layers if there are not as many numbers as rows, or
+// the rows have other numbers. Throws it about --model if a row is a layer without experts, there are not as
+// many rows, or the number of experts differs (`num_experts`; 0: not known).
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
                          const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
                          RowsOf of = RowsOf::recording);
-// For a format that counts the model's layers: options.layers, else what the placement knows, else all of a
-// model of as many hidden layers. Throws InvalidArgument where nobody said them, or two disagree; `format` is
-// its name.
+// For a format that counts the model's layers: the numbers that the placement knows, else all layers if
+// options.num_hidden_layers equals its rows. Throws InvalidArgument if neither applies; `format` is the
+// format's name.
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format);
-// options.num_hidden_layers, checked to hold all of `numbers`.
+// The number of hidden layers by the options, checked to be above all `numbers`.
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options);
 
 }  // namespace evenkeel::internal

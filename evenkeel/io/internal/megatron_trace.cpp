@@ -1,4 +1,4 @@
-// Megatron-LM's router traces.
+// Reads Megatron-LM's router traces.
 
 #include <fmt/format.h>
 
@@ -54,10 +54,10 @@ bool is_decoder(const Json& json) {
   return !json.contains("mtp_idx") && (block == json.end() || *block == "decoder");
 }
 
-// The tokens of one rank, step and micro-batch, in all the layers that were recorded.
+// The tokens of one rank, step and micro-batch, in all recorded layers.
 struct Batch {
   std::int64_t step = 0;
-  int nth = 0;  // micro-batch of the step
+  int nth = 0;  // index of the micro-batch in the step
   std::int64_t num_tokens = 0;
   std::map<int, Record> layers = {};
 };
@@ -65,7 +65,7 @@ struct Batch {
 class Batches {
  public:
   void take(Record record, const std::string& where) {
-    // The n-th record of a layer in a step is of its n-th micro-batch.
+    // The n-th record of a layer in a step belongs to the n-th micro-batch.
     const int nth = seen_[{record.rank, record.step, record.layer}]++;
     const auto [place, fresh] = index_.try_emplace({record.rank, record.step, nth}, batches_.size());
     if (fresh) batches_.push_back({.step = record.step, .nth = nth, .num_tokens = record.num_tokens});
@@ -89,7 +89,7 @@ class Batches {
     std::int64_t tokens = 0;
     for (Batch& batch : batches_) {
       append(batch, of_token, all, file);
-      // Ranks wait for each other in every micro-batch.
+      // Each micro-batch counts as a step, since ranks wait for each other in it.
       steps[{batch.step, batch.nth}].push_back({tokens, tokens + batch.num_tokens});
       tokens += batch.num_tokens;
     }
@@ -102,7 +102,7 @@ class Batches {
     std::int64_t given = 0;
     for (const auto& [layer, record] : batch.layers) given += std::ssize(record.ids);
     const std::int64_t cells = batch.num_tokens * of_token;
-    // Where almost no layer was recorded together with another, the trace would be mostly holes.
+    // If almost every layer was recorded separately, the trace would be mostly empty.
     if (cells > (std::int64_t{1} << 20) + 64 * given)
       throw ParseError(file, "", "has steps with so few of the layers that no trace can be made of them");
     all.ids.resize(all.ids.size() + static_cast<std::size_t>(cells), no_expert);

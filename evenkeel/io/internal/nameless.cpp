@@ -27,12 +27,12 @@ using Lengths = std::vector<std::int64_t>;
 
 struct Order {
   std::string_view axes;      // "tokens,layers,k"
-  std::string_view meaning;   // in which axes stand for their lengths: "3 layers"
+  std::string_view meaning;   // a format text; {layers} becomes "3 layers"
   bool is_of_tokens = false;  // ids, else counts
   bool is_of_one_step = false;
 
   std::ptrdiff_t num_axes() const { return std::ranges::count(axes, ',') + 1; }
-  // The length along the axis of a name; 1 where there is none.
+  // The length of the axis with this name; 1 if there is none.
   std::int64_t length(const Lengths& shape, std::string_view axis) const {
     std::string_view rest = axes;
     for (const std::int64_t each : shape) {
@@ -55,14 +55,14 @@ constexpr std::array<Order, 9> orders = {{{"tokens,layers,k", token_ids, true},
                                           {"experts", "{experts} of one step", false, true},
                                           {"ranks,experts", "{experts} on {source_ranks}", false, true}}};
 
-// Null where there is none such.
+// nullptr if there is no such order.
 const Order* find_order(std::string_view axes) {
   const auto found = std::ranges::find(orders, axes, &Order::axes);
   return found == orders.end() ? nullptr : &*found;
 }
 
-// Throws InvalidArgument: no order, one of other dimensions than the shape has, or of one step where that is
-// not wanted.
+// Throws InvalidArgument if `axes` is not a known order, its number of dimensions does not fit the shape, or
+// it is an order for one step and the caller does not want that.
 const Order& checked_order(std::string_view axes, const Lengths& shape, bool one_step,
                            const std::string& file) {
   const Order* order = find_order(axes);
@@ -72,13 +72,13 @@ const Order& checked_order(std::string_view axes, const Lengths& shape, bool one
     throw InvalidArgument("axes", fmt::format("'{}'", axes), fmt::format("{}", fmt::join(names, "; ")));
   }
   if (order->is_of_one_step && !one_step)
-    throw InvalidArgument("axes", fmt::format("{}, which are of one step, and layers are wanted", axes),
+    throw InvalidArgument("axes", fmt::format("{}, which has one step, but layers are needed", axes),
                           "an order with layers");
   if (order->num_axes() != std::ssize(shape))
     throw InvalidArgument("axes",
                           fmt::format("{}, but {} has {} dimension{}, {}", axes, file, shape.size(),
                                       shape.size() == 1 ? "" : "s", to_text(shape)),
-                          "an order of as many");
+                          "an order with as many dimensions");
   return *order;
 }
 
@@ -105,7 +105,7 @@ void require_layer_order(const std::vector<std::int64_t>& shape, const std::stri
   throw InvalidArgument("axes",
                         fmt::format("{}: {}: shape {} has {} layers in the middle, more than any model", file,
                                     key, to_text(shape), shape[1]),
-                        "its order, such as layers,tokens,k; of counts, one in which the layers come second");
+                        "its order, such as layers,tokens,k; counts need an order with layers second");
 }
 
 std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayInfo& array,
@@ -118,7 +118,7 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
   if (axes == "tokens,layers,k" || axes == "tokens,k") return file.reader(array.name);
   ArrayInfo info = array;
   info.shape = {tokens, layers, k};
-  // Each layer has a reader of its own, since a compressed array is read from its beginning to its end.
+  // Each layer has its own reader, since a compressed array can only be read forwards.
   const bool by_layer = axes.starts_with("layers");
   const std::int64_t num_readers = by_layer ? layers : 1;
   if (num_readers > max_layers || layers * k < 1 || layers * k > max_trace_assignments_per_token)
@@ -131,7 +131,7 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
   const std::int64_t of_token = layers * k * size;
   return std::make_unique<ArrayReader>(
       file.name(), info, [=](std::int64_t first_byte, std::span<std::byte> out) {
-        // Of whole tokens, as they are stored and as [tokens, layers, k].
+        // Whole tokens, in stored order and as [tokens, layers, k].
         const std::int64_t begin = first_byte / of_token;
         const std::int64_t count = (first_byte + std::ssize(out) + of_token - 1) / of_token - begin;
         std::vector<std::byte> stored(static_cast<std::size_t>(count * of_token)), usual(stored.size());
@@ -152,17 +152,17 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
 
 namespace {
 
-// Above every model known; what is larger is read where somebody says so, and not offered.
+// Above every known model. Larger arrays are read if options say so, but not suggested in errors.
 constexpr std::int64_t most_layers_offered = 1024;
 constexpr std::int64_t most_top_k_offered = 256;
 
-// What has to be known of numbers to say what they would mean.
+// Facts about an array's numbers that decide what they may mean.
 struct Facts {
   bool is_floating = false;
-  bool are_probabilities = false;  // rows along the last axis sum to 1, and are not whole
+  bool are_probabilities = false;  // rows along the last axis sum to 1 and have fractions
   double least = 0;
-  std::int64_t experts = 1;  // the largest number plus one, those that fill places left aside
-  // Of two dimensions: the different numbers of the first column and of the second.
+  std::int64_t experts = 1;  // the largest number plus one, fillers not counted
+  // For two dimensions: the distinct numbers in the first and second column.
   std::array<std::set<std::int64_t>, 2> columns = {};
 };
 
@@ -196,7 +196,7 @@ Facts facts_of(const ArrayFile& file, const ArrayInfo& array) {
   return facts;
 }
 
-// What numbers of this shape would mean in an order, or nothing where they cannot be in it.
+// What the numbers would mean in this order; empty if the order is impossible.
 std::string meaning(const Order& order, const Lengths& shape, const Facts& facts) {
   const auto of = [&](std::string_view name) { return order.length(shape, name); };
   const bool by_rank = order.axes.starts_with("layers,ranks");
@@ -213,7 +213,7 @@ std::string meaning(const Order& order, const Lengths& shape, const Facts& facts
       fmt::arg("steps", counted(of("steps"), "step")), fmt::arg("tokens", counted(of("tokens"), "token")));
 }
 
-// Lines of a layer, perhaps of a token, and its ids or counts.
+// The possible readings as a table: each line has a layer, perhaps a token, and ids or counts.
 std::string column_meanings(const Lengths& shape, const Facts& facts) {
   const auto are_layers = [](const std::set<std::int64_t>& numbers) {
     return !numbers.empty() && *numbers.begin() >= 0 && *numbers.rbegin() < most_layers_offered;
@@ -250,7 +250,7 @@ std::string usual_order(const Lengths& shape, bool of_tokens) {
   return of_tokens ? "tokens,k" : "layers,experts";
 }
 
-// The only order in which the numbers have the model's sizes; empty where there is none, or are several.
+// The only order in which the numbers have the model's sizes; empty if there is none or several.
 std::string order_of_model(const ModelLayers& model, const Lengths& shape, const Facts& facts) {
   std::string found;
   for (const Order& order : orders) {
@@ -285,15 +285,15 @@ std::string order_of_model(const ModelLayers& model, const Lengths& shape, const
                       "[tokens, layers, k] or [tokens, k]",
                       to_text(array.shape));
   const std::string name =
-      array.name.empty() ? "" : fmt::format("'{}' is no name that says it; ", array.name);
+      array.name.empty() ? "" : fmt::format("the name '{}' is unknown, and ", array.name);
   throw InvalidArgument(
       "axes",
-      fmt::format("{}: {}nobody says what its {} numbers are", file.name(), name, to_text(array.shape)),
+      fmt::format("{}: {}no option says what its {} numbers are", file.name(), name, to_text(array.shape)),
       fmt::format("{}; or a name in the file, such as topk_ids, counts or physical_to_logical_map",
                   fmt::join(readings, "; ")));
 }
 
-// The order that options say, or the model; throws the question where neither does.
+// The order from the options or the model; if neither gives it, throws an error that asks for it.
 std::string order_said(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options,
                        const Facts& facts) {
   if (is_short_form(options.axes)) return usual_order(array.shape, options.axes == "trace");
@@ -335,7 +335,7 @@ FoundRouting read_as(std::string_view axes, const ArrayFile& file, const ArrayIn
   return counts_in_order(file, array, axes, CountRows::unsaid);
 }
 
-// The lines of an array of two dimensions as those of a table.
+// Reads an array of two dimensions as the lines of a table.
 FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
   if (array.shape.size() != 2)
     throw InvalidArgument(
@@ -362,7 +362,7 @@ FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const R
 }  // namespace
 
 FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
-  if (array.shape.empty()) throw ParseError(file.name(), array.name, "is one number, and no routing");
+  if (array.shape.empty()) throw ParseError(file.name(), array.name, "is a single number, not routing");
   if (array.dtype == Dtype::b8) throw ParseError(file.name(), array.name, "is bool, not integers");
   if (!options.columns.empty()) return read_columns(file, array, options);
   const bool is_asked = options.axes.empty() || is_floating(array.dtype);
@@ -373,8 +373,8 @@ FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadO
   found.say_axes(axes);
   if (facts.are_probabilities)
     found.notes.push_back(
-        "every layer's numbers sum to 1: taken for its experts' shares of the load, not for "
-        "probabilities of a token");
+        "every layer's numbers sum to 1: read as its experts' shares of the load, not as probabilities of a "
+        "token");
   return found;
 }
 

@@ -1,8 +1,8 @@
-// The order of an array's dimensions, said by their names; and numbers that nobody named, in whatever file:
-// an npy, the only array of an npz or of a file of torch.save, lists in JSON, lines of a table. Nothing is
-// concluded from what they look like: axes or columns say what they are, or a model's config whose sizes they
-// have in one order alone. Otherwise the user is asked, with every reading that the shape allows
-// (docs/formats.md#arrays-without-a-name).
+// Arrays without a name: an npy, the only array of an npz or of a file of torch.save, lists in JSON, lines of
+// a table. Their meaning is never guessed from their values. It comes from the options `axes` or `columns`,
+// or from a model's config if its sizes fit in only one order. Otherwise an error lists every reading that
+// the shape allows (docs/formats.md#arrays-without-a-name). Also: orders of dimensions by name, for all
+// arrays.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +17,33 @@
 
 namespace evenkeel::internal {
 
-// "trace" or "counts", which stand for the usual order of as many dimensions as there are.
+// True for "trace" and "counts", which mean the usual order for the array's number of dimensions.
 bool is_short_form(std::string_view axes);
-// Whether they are of the ids of tokens, or of counts; neither if they are a short form.
+// Whether the axes are an order of token ids, or of counts. Both are false for a short form.
 bool is_order_of_tokens(std::string_view axes);
 bool is_order_of_counts(std::string_view axes);
 
-// Throws InvalidArgument where a dimension that should be layers is longer than any model, and the one before
-// it is not: the array is in another order than its name says.
+// Throws InvalidArgument if the middle dimension, which should be layers, is longer than any model has and
+// the first is not: the array probably has another order.
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key);
 
-// Ids, or their weights, in the order [tokens, layers, k]; `axes` says in which they are stored, if in
-// another. Throws InvalidArgument where the shape has other dimensions.
+// A reader of ids or weights in the order [tokens, layers, k]; `axes` is the stored order if it differs.
+// Throws InvalidArgument if the shape has another number of dimensions.
 std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayInfo& array,
                                             std::string_view axes);
 
-// Throw InvalidArgument, which lists the readings there are, where nobody says which it is, or what is said
-// is not true of the numbers; ParseError where the shape allows none.
+// Read an array without a name. Throw InvalidArgument, listing the possible readings, if the options do not
+// say how to read it or do not fit the numbers; ParseError if the shape allows no reading.
 FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options);
 template <class Number>
 FoundRouting nameless(WholeArray<Number> array, const std::string& file, const ReadOptions& options);
 
-// Counts by a name that is known. Axes may say that they are in another order than is usual.
+// Reads counts with a known name. options.axes may give an unusual order.
 FoundRouting named_counts(const ArrayFile& file, const ArrayInfo& array, CountRows rows,
                           const ReadOptions& options);
 
-// An array in memory as if it were the only one of a file.
+// Presents an array in memory as the only one of a file.
 template <class Number>
 ArrayFile file_of(WholeArray<Number> array, const std::string& file, const std::string& name = "");
 

@@ -1,6 +1,6 @@
-// numpy's files. npy: a magic string, a version, and a Python dictionary that describes the elements after
-// it. npz: a zip archive of npy files. Members are streamed, never unpacked whole: the sizes in an archive
-// are claims.
+// Reads numpy's files. npy: a magic string, a version, a Python dictionary that describes the elements, and
+// the elements. npz: a zip archive of npy files. Members are streamed, never unpacked whole, since the sizes
+// in an archive may be wrong.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,11 +26,11 @@ namespace {
 // numpy's own limit (max_header_size).
 constexpr std::int64_t max_npy_header_bytes = 10'000;
 
-// A Python dictionary of texts, truth values and tuples of numbers as JSON, every character in its place:
+// Converts a Python dictionary of strings, booleans and tuples of numbers to JSON of the same length:
 // {'descr': '<i4', 'fortran_order': False, 'shape': (3, 4), }.
 std::string json_of(std::string text) {
   char quote = '\0';
-  char* comma = nullptr;  // which only space follows
+  char* comma = nullptr;  // the last comma, if only space follows it so far
   for (char& c : text) {
     if (quote != '\0') {
       if (c != quote) continue;
@@ -40,7 +40,7 @@ std::string json_of(std::string text) {
     }
     if (c == '(') c = '[';
     if (c == ')') c = ']';
-    if (std::string_view("TtFf").find(c) != std::string_view::npos) c ^= 'a' ^ 'A';  // False is false
+    if (std::string_view("TtFf").find(c) != std::string_view::npos) c ^= 'a' ^ 'A';  // False becomes false
     if (comma != nullptr && (c == ']' || c == '}')) *comma = ' ';
     if (c != ' ' && c != '\n') comma = c == ',' ? &c : nullptr;
     if (c == '\'' || c == '"') quote = std::exchange(c, '"');
@@ -64,7 +64,7 @@ Dtype dtype_of(const JsonField& header) {
   return type->type;
 }
 
-// The characters of numpy's text, such as '<U12'; none where the elements are something else.
+// The length of numpy's text type, such as '<U12'; nullopt for other types.
 std::optional<std::int64_t> text_length(const Json& descr) {
   const std::string said = descr.is_string() ? descr.get<std::string>() : "";
   std::int64_t length = 0;
@@ -74,7 +74,7 @@ std::optional<std::int64_t> text_length(const Json& descr) {
   return length;
 }
 
-// The beginning of an npy array, whether it is a file or a member of an npz.
+// The header of an npy file or of a member of an npz.
 struct NpyHeader {
   ArrayInfo array;
   bool is_text = false;  // one text, whose elements are its characters
@@ -84,7 +84,7 @@ struct NpyHeader {
 NpyHeader header_of(const std::string& text, const std::string& file, const std::string& where) {
   const Json json = Json::parse(json_of(text), nullptr, false);
   const JsonField header(json, file, where + "header");
-  // A NUL would end the text of JSON.
+  // The JSON parser would take a NUL for the end of the text.
   if (!json.is_object() || json.size() != 3 || !header.find("descr") || !header.find("fortran_order") ||
       !header.find("shape") || text.find('\0') != std::string::npos)
     header.fail("needs descr, fortran_order and shape and nothing else, but is {}", text.substr(0, 120));
@@ -93,10 +93,10 @@ NpyHeader header_of(const std::string& text, const std::string& file, const std:
   const std::size_t begin = std::min(text.find('('), text.size());
   const std::string tuple = text.substr(begin, text.find(')', begin) - begin);
   const bool has_comma = tuple.find(',') != std::string::npos;
-  // To Python, (3) is a number in brackets.
+  // In Python, (3) is a number, not a tuple.
   if (tuple.empty() || tuple.find_first_not_of("(0123456789, \n") != std::string::npos ||
       (header["shape"]->size() < 2 && has_comma != (header["shape"]->size() == 1)))
-    header.fail("shape is no tuple of whole numbers, such as (3,) or (3, 4)");
+    header.fail("shape is not a tuple of whole numbers, such as (3,) or (3, 4)");
   ArrayInfo array{.name = "", .dtype = dtype, .shape = header["shape"].integers()};
   if (characters) array.shape = {*characters};
   const Json& fortran = *header["fortran_order"];
@@ -107,8 +107,8 @@ NpyHeader header_of(const std::string& text, const std::string& file, const std:
   return {.array = std::move(array), .is_text = characters.has_value()};
 }
 
-// `size` is that of the whole npy, from which `read` reads. Throws ParseError; `where` begins its places
-// ("topk_ids.npy", or nothing).
+// `size` is the size of the whole npy, which `read` reads. Throws ParseError; `where` is the prefix of places
+// in messages ("topk_ids." or empty).
 NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, const std::string& file,
                           const std::string& where) {
   std::array<std::byte, 12> begin{};
@@ -169,7 +169,7 @@ OpenedMember open_member(const std::shared_ptr<const ZipArchive>& archive, const
   return {{std::move(header.array), open}, header.is_text};
 }
 
-// A text of `array`, which is the only array of the file.
+// The text in `array`, the only array of the file.
 std::string text_in(const ArrayFile& file, const std::string& array) {
   std::string text;
   for (const std::int64_t character : read_integers(file, array).values) {
@@ -185,7 +185,7 @@ std::string text_in(const ArrayFile& file, const std::string& array) {
 std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
   const auto read = [&](std::int64_t offset, std::span<std::byte> out) { source.read(offset, out); };
   NpyHeader header = read_npy_header(read, source.size(), source.name(), "");
-  if (header.is_text) throw ParseError(source.name(), "header", "is of one text, not of numbers");
+  if (header.is_text) throw ParseError(source.name(), "header", "is a text, not numbers");
   std::vector<ArrayFile::Stored> arrays{{std::move(header.array), bytes_at(source, header.data_begin)}};
   return std::make_unique<ArrayFile>(source.name(), FileFormat::npy, source.size(), std::move(arrays));
 }

@@ -1,4 +1,4 @@
-// The error about a file whose reason is a format and its arguments.
+// Makes a ParseError whose reason is a format string with arguments.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::internal {
 
-// Inlined, since a loop that may throw would else keep its variables in memory for the message's sake.
+// Always inlined: otherwise a loop that may throw would keep its variables in memory for the message.
 template <class... Args>
 [[gnu::always_inline]] inline ParseError parse_error(std::string file, std::string where,
                                                      fmt::format_string<Args...> why, Args&&... args) {

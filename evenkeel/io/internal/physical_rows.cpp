@@ -12,14 +12,14 @@ namespace evenkeel::internal {
 
 namespace {
 
-// A number of copies makes a layer even, unless experts move from another placement and too few may.
+// Advice for a message. Enough redundant experts make the layer even, unless the number of moves from another
+// placement is limited too much.
 std::string what_makes_it_even(std::size_t num_physical, const LayerPlacement& layer) {
   const int left = static_cast<int>(num_physical) % layer.num_ranks();
   if (left == 0) return "place with equal sizes, or with more moves";
   const int wanted = static_cast<int>(num_physical) - layer.num_experts() + layer.num_ranks() - left;
   return fmt::format(
-      "place with {} redundant expert{} even, and where experts move from a placement with moves "
-      "for all of them",
+      "place with {} redundant expert{} even; if experts move from another placement, allow enough moves",
       wanted, wanted == 1 ? ", which makes it" : "s, which make it");
 }
 
@@ -46,11 +46,11 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
   std::vector<PhysicalRow> rows;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
     rows.push_back(row_of(placement.layer(layer)));
-    // Copies that were asked for are missing, as moves from another placement leave it.
+    // Redundant experts may be missing because moves from another placement were limited.
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
           fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
-                      "layer {} has {}; place with more moves, or anew",
+                      "layer {} has {}; allow more moves, or make a new placement",
                       server, rows.front().size(), layer, rows.back().size()));
   }
   const PhysicalRow round = dealt_round(rows.front().size(), placement.num_experts());
@@ -81,7 +81,7 @@ std::vector<std::int64_t> even_offsets(const NamedRow& row, int num_ranks, const
                                        std::string_view besides) {
   const std::int64_t size = std::ssize(row.experts);
   if (size % num_ranks != 0)
-    throw parse_error(file, row.key, "{} physical experts are not equally many on {} ranks{}", size,
+    throw parse_error(file, row.key, "{} physical experts cannot be divided evenly over {} ranks{}", size,
                       num_ranks, besides);
   std::vector<std::int64_t> offsets;
   for (int rank = 0; rank <= num_ranks; ++rank) offsets.push_back(rank * (size / num_ranks));
@@ -95,9 +95,10 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
     if (experts[i] < 0 || experts[i] >= num_experts)
       throw parse_error(file, fmt::format("{}[{}]", row.key, i), "expert {} is outside 0..{}", experts[i],
                         num_experts - 1);
-  // Before anything is made of the number of experts.
+  // Checked before memory is allocated for num_experts.
   if (std::ssize(experts) < num_experts)
-    throw parse_error(file, row.key, "{} physical experts cannot be {} experts", experts.size(), num_experts);
+    throw parse_error(file, row.key, "{} physical experts are fewer than {} experts", experts.size(),
+                      num_experts);
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
   int rank = 0;
   for (std::int64_t i = 0; i < std::ssize(experts); ++i) {

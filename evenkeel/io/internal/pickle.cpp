@@ -11,7 +11,7 @@
 
 namespace evenkeel::internal {
 
-// The stack machine that a pickle is a program for.
+// The stack machine that runs a pickle's instructions.
 class PickleMachine {
  public:
   PickleMachine(Pickle& pickle, std::span<const std::byte> bytes, std::span<const std::string_view> allowed,
@@ -34,7 +34,7 @@ class PickleMachine {
 
   void step(std::uint8_t instruction) {
     using Step = void (*)(PickleMachine&);
-    // By the letters that Python gave them.
+    // Instruction codes are those of Python.
     static constexpr std::pair<std::uint8_t, Step> known[] = {
         {'.', [](PickleMachine& m) { m.finish(); }},
         {'(', [](PickleMachine& m) { m.mark(); }},
@@ -79,7 +79,7 @@ class PickleMachine {
 
   void finish() {
     pickle_.root_ = pop_last(1).front();
-    if (at_ != bytes_.size()) refuse("goes on behind its end");
+    if (at_ != bytes_.size()) refuse("continues after its end");
     finished_ = true;
   }
 
@@ -106,7 +106,7 @@ class PickleMachine {
     if (count == 0) return 0;
     const std::uint64_t value = static_cast<std::uint64_t>(little(count));
     const int unused = static_cast<int>(64 - 8 * count);
-    return static_cast<std::int64_t>(value << unused) >> unused;  // the sign is that of the last byte
+    return static_cast<std::int64_t>(value << unused) >> unused;  // sign extension from the last byte
   }
 
   void push(Kind kind, std::int64_t number) {
@@ -114,7 +114,7 @@ class PickleMachine {
     pickle_.values_.push_back({kind, number});
   }
 
-  // Nobody asks for its value.
+  // The value of a float is never needed.
   void push_real() {
     take(8);
     return push(Kind::real, 0);
@@ -168,7 +168,7 @@ class PickleMachine {
     return popped;
   }
 
-  // Appends to what is on top of the stack.
+  // Appends to the list or dict on top of the stack.
   void extend(Kind kind, const std::vector<Id>& more) {
     const Id extended = top();
     if (pickle_.kind(extended) != kind) refuse("adds to {}", pickle_.kind_name(extended));

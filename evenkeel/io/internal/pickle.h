@@ -1,9 +1,9 @@
-// Python pickles of plain data, as torch.save writes them. Nothing is ever run: a pickle is a small program
-// whose instructions can call anything, and this reader knows only those that make numbers, texts, lists,
-// tuples and dictionaries. A call is kept as a call, and only of the names that the reader of the file
-// allows.
+// Reads Python pickles of plain data, as torch.save writes them. A pickle is a small program whose
+// instructions can call any function. This reader never calls one: it knows only the instructions that make
+// numbers, texts, lists, tuples and dictionaries. A call is stored as a value, and only names that the caller
+// allows may be called.
 //
-// Values lie in one list and refer to each other by place in it, so that neither depth nor a cycle can hurt.
+// Values are stored in one list and refer to each other by index, so deep nesting and cycles are harmless.
 // Memory  about 20 bytes for each instruction of the pickle.
 // Source  the Python Software Foundation's Lib/pickletools.py, protocol 2 (docs/formats.md#pt).
 #pragma once
@@ -36,21 +36,22 @@ class Pickle {
   };
   using Id = std::uint32_t;
 
-  // `allowed` are the "module name" pairs that may be referred to. Throws ParseError: `where` and the byte.
+  // `allowed` lists the "module name" pairs that may occur. Throws ParseError with `where` and the byte.
   Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string file,
          std::string where);
 
   Id root() const { return root_; }
   Kind kind(Id id) const { return values_[id].kind; }
-  // Of an integer or a boolean.
+  // The value of an integer or a boolean.
   std::int64_t integer(Id id) const { return values_[id].number; }
-  // Of a text, or of a name ("module name").
+  // The value of a text, or of a name ("module name").
   const std::string& text(Id id) const { return texts_[static_cast<std::size_t>(values_[id].number)]; }
-  // Of a list or tuple its elements; of a dict key, value, key, value...; of a call name and arguments (a
-  // tuple); of a persistent id the one value that names it.
+  // List or tuple: the elements. Dict: key, value, key, value... Call: the name and the arguments (a tuple).
+  // Persistent id: the one value that names it.
   std::span<const Id> items(Id id) const { return lists_[static_cast<std::size_t>(values_[id].number)]; }
-  // The value of a text key; none if `dict` is no dict, or has no such key. Of several the last. Not for
-  // several threads at once: a dict is sorted when it is first asked, since many may refer to one.
+  // The value of a text key, the last one if there are several; nullopt if `dict` is not a dict or has no
+  // such key. Not thread-safe: the first search in a dict sorts its keys, since many values may refer to the
+  // same dict.
   std::optional<Id> find(Id dict, std::string_view key) const;
   // All values of a kind.
   std::vector<Id> all_of(Kind kind) const;
@@ -61,14 +62,14 @@ class Pickle {
   friend class PickleMachine;
   struct Value {
     Kind kind = Kind::none;
-    std::int64_t number = 0;  // itself, or a place in texts_ or lists_
+    std::int64_t number = 0;  // the value, or an index into texts_ or lists_
   };
 
   std::vector<Value> values_;
   std::vector<std::string> texts_;
   std::vector<std::vector<Id>> lists_;
   Id root_ = 0;
-  mutable std::map<std::int64_t, std::map<std::string_view, Id>> sorted_;  // by place in lists_
+  mutable std::map<std::int64_t, std::map<std::string_view, Id>> sorted_;  // by index into lists_
 };
 
 }  // namespace evenkeel::internal

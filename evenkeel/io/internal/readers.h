@@ -1,5 +1,5 @@
-// The readers of routing that other systems record, and of counts in JSON lines, for the dispatcher
-// (find_routing.h). The formats, and the public source each was read from: docs/formats.md.
+// Readers of routing recorded by other systems, and of counts in JSON Lines; find_routing.h chooses among
+// them. docs/formats.md describes the formats and names their public sources.
 #pragma once
 
 #include <optional>
@@ -13,56 +13,55 @@
 
 namespace evenkeel::internal {
 
-// SGLang's expert distribution recorder (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass`
-// and `per_token` record physical experts, which are mapped by the map in the same file; per_token gives a
-// trace. A tensor alone is an array without a name. Several files, of ranks or dumps of the same model, are
-// added up. A forward pass is a step, of all ranks together. Throws ParseError: files of different layers, a
-// pass that a rank has twice.
+// SGLang's expert distribution recorder (.pt) in any mode. `stat` and `stat_approx` count experts. `per_pass`
+// and `per_token` record physical experts, which the map in the same file translates; per_token gives a
+// trace. A single tensor is read as an array without a name. Several files, from ranks or dumps of the same
+// model, are added up. A forward pass of all ranks is a step. Throws ParseError if files have different
+// layers, or a rank has a pass twice.
 FoundRouting find_sglang_recording(const std::vector<ByteSource>& files, const ReadOptions& options);
 
-// Megatron-LM's router traces, JSON lines of a step and layer each, one file a rank, as one trace that is
-// held in memory. Tokens of the same rank, step and micro-batch are the same in all layers; a layer that a
-// rank does not have is -1 there. Layers of multi-token prediction are left out. A micro-batch is a step, of
-// all ranks.
+// Megatron-LM's router traces: one file a rank, in JSON Lines, a line for each step and layer. They become
+// one trace in memory. Layers of the same rank, step and micro-batch have the same tokens; ids are -1 in
+// layers that a rank does not have. Layers of multi-token prediction are left out. A micro-batch of all ranks
+// is a step.
 FoundRouting find_megatron_trace(const std::vector<ByteSource>& ranks, std::optional<int> num_experts);
 
-// Whether arrays are named as TensorRT-LLM names its statistics, ITERATION_LAYER.
+// Whether all arrays have names of the form ITERATION_LAYER, as in TensorRT-LLM's statistics.
 bool is_trtllm_statistics(const ArrayFile& file);
-// Its statistics, a file a rank, added up over ranks; an iteration is a step. `meta_info` may say how many
-// experts there are. Throws ParseError unless all iterations have all layers.
+// TensorRT-LLM's statistics, one file a rank, added up over ranks; an iteration is a step. `meta_info` may
+// give the number of experts. Throws ParseError unless all iterations have all layers.
 FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info);
 
-// Whether arrays are a chunk of a load trace of UltraEP.
+// Whether the file is a chunk of an UltraEP load trace.
 bool is_ultra_ep_chunk(const ArrayFile& file);
-// A chunk alone, or all of a folder: of the runs and expert-parallel groups of one model, added up. A
-// micro-batch of a group is a step; one that lacks layers is left out where steps are kept, with a note.
-// Throws ParseError: traces of different models, a chunk that is missing, a record twice, no step with all
-// layers.
+// Reads a single chunk, or all chunks in a folder. All runs and expert-parallel groups of a model are added
+// up. A micro-batch of a group is a step. If steps are kept, those without all layers are left out, with a
+// note. Throws ParseError if traces have different models, a chunk is missing, a record is repeated, or no
+// step has all layers.
 FoundRouting find_ultra_ep_chunk(const ArrayFile& chunk, const ReadOptions& options);
 FoundRouting find_ultra_ep_traces(const std::string& folder, const std::vector<std::string>& chunks,
                                   const std::vector<std::string>& manifests, const ReadOptions& options);
 
-// The types of vLLM's records in JSON lines; one file may have both.
+// The types of vLLM's records in JSON Lines; a file may have both.
 inline constexpr std::string_view vllm_mapping_type = "eplb_initial_mapping";  // a placement
 inline constexpr std::string_view vllm_stats_type = "eplb_load_stats";
-// The counts of physical experts, added to the experts that the record's own map says they were, over all
-// `eplb_load_stats` records. A record is a step: vLLM writes one after each, with the loads of all ranks, and
-// its numbers begin anew whenever it rearranges experts. vLLM counts MoE layers alone, and does not say their
-// numbers. Throws ParseError: no such record, counts and map of different shapes, records of different
-// models.
+// Adds up the counts in all `eplb_load_stats` records; each record's own map translates its physical experts.
+// A record is a step: vLLM writes one after each step with the loads of all ranks. Its step numbers restart
+// whenever it rearranges experts. vLLM has only MoE layers, without layer numbers. Throws ParseError if there
+// is no such record, counts and map differ in shape, or records have different models.
 FoundRouting find_vllm_statistics(const ByteSource& source, const ReadOptions& options);
 
-// Whether a file has more than one JSON object, a line each. Only its beginning is looked at.
+// Whether a file has several JSON objects, one a line, judged by its beginning.
 bool is_json_lines(std::string_view beginning);
-// Counts in JSON lines, a record a line: what people's hooks write.
+// Counts in JSON Lines, one record a line, as written by users' hooks.
 //
 //   {"layer": 3, "step": 1, "counts": [7, 0, 2, 5]}       a layer of a step
 //   {"layer": 3, "expert": 0, "count": 7}                  an expert of a layer
 //   {"step": 1, "logical_count": [[7, 0], [2, 5]]}         all layers of a step
 //
-// Records are added up over steps, unless these are to be kept. Throws ParseError where their keys do not say
-// what they are: no key of counts or several, lists whose layer nobody says, a layer twice without a step to
-// tell them apart.
+// Records are added up over steps unless steps are kept. Throws ParseError if the keys are ambiguous: no key
+// or several keys of counts, lists without a layer, or a layer twice without a step to distinguish the
+// records.
 FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& options);
 
 }  // namespace evenkeel::internal

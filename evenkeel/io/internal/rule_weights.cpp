@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// What a layer has in attention's place.
+// What a layer has as attention: standard, with wider heads, or a gated delta network in its place.
 enum class Mixer { attention, wide_attention, delta };
 
 class RuleWeights {
@@ -24,7 +24,7 @@ class RuleWeights {
     for (const bool experts : model_.has_experts) add_layer(++layer_, experts);
     for (const bool experts : model_.prediction_layers) {
       add_layer(++layer_, experts);
-      add_norms(3);  // of both states that it takes, and of the one that it gives
+      add_norms(3);  // for both input states and the output state
       add(WeightKind::prediction, {model_.hidden, 2 * model_.hidden}, 0);
     }
     layer_ = no_layer;
@@ -43,7 +43,7 @@ class RuleWeights {
     weights_.push_back({kind, layer_, std::move(shape), axis, most_parts});
   }
 
-  // [out, in]; a bias is cut with the outputs, or not at all.
+  // Weights [out, in]. The bias is cut only if the output axis is cut.
   void add_linear(WeightKind kind, std::int64_t in, std::int64_t out, int axis, bool bias = false,
                   std::int64_t most_parts = 0) {
     add(kind, {out, in}, axis, most_parts);
@@ -130,8 +130,8 @@ class RuleWeights {
     return rank > 0 ? rank : model_.hidden;
   }
 
-  // A small network that chooses the tokens that attention looks at, whole on each device: queries, one key
-  // for all heads with scale and shift of its norm, and the weight of each head.
+  // The indexer, a small network that chooses the tokens to attend to; it is whole on each device. It has
+  // queries, one key for all heads with scale and shift of its norm, and a weight for each head.
   void add_indexer() {
     constexpr WeightKind kind = WeightKind::attention;
     const std::int64_t head_dim = width("index_head_dim");
@@ -141,8 +141,8 @@ class RuleWeights {
     add_linear(kind, model_.hidden, heads("index_n_heads"), uncut);
   }
 
-  // Gated delta networks: queries, keys, values and the gate of the output with two numbers a value head; the
-  // convolution; A and the bias of the time step; the norm of a head.
+  // A gated delta network: one projection for queries, keys, values, the output gate and two numbers a value
+  // head; the convolution; A and the bias of the time step; the norm of a head; the output projection.
   void add_delta() {
     constexpr WeightKind kind = WeightKind::attention;
     const std::int64_t value_heads = heads("linear_num_value_heads");
@@ -185,16 +185,16 @@ class RuleWeights {
     if (rule_.attention.indexer) read_indexers();
   }
 
-  // A part of each layer, by what its word in a list means.
+  // One value for each layer, by the meaning of its word in a list.
   template <class Part>
   std::vector<Part> by_layer(std::string_view key, const KnownWords<Part>& known) const {
     const std::vector<std::string> words = keys_.words(key);
     if (std::ssize(words) != model_.num_layers)
-      keys_.fail(key, "says something of {} layers, where the model has {}", words.size(), model_.num_layers);
+      keys_.fail(key, "has entries for {} layers, but the model has {}", words.size(), model_.num_layers);
     return keys_.meanings(key, words, known);
   }
 
-  // By a list, or all but every so many-th.
+  // From a list; without one, every n-th layer has full attention and the others are linear.
   void read_linear_layers() {
     for (const std::string_view list : {"layer_types", "layers_block_type"})
       if (keys_.is_there(list)) {
@@ -208,7 +208,7 @@ class RuleWeights {
       mixers_.push_back((layer + 1) % every == 0 ? Mixer::attention : Mixer::delta);
   }
 
-  // Layers that choose again what is attended to; the others take the choice of the layer before.
+  // Which layers have an indexer; the others reuse the choice of the layer before.
   void read_indexers() {
     indexers_.assign(static_cast<std::size_t>(model_.num_layers), true);
     if (keys_.is_there("indexer_types"))
@@ -218,7 +218,7 @@ class RuleWeights {
       keys_.fail("indexer_types", "is missing, where other keys say that layers share their indexers");
   }
 
-  // Gemma 4: layers with full attention have wider heads, fewer of keys, and may take keys for values.
+  // Gemma 4: layers with full attention have wider heads and fewer key heads, and may use keys as values.
   void read_wide_layers() {
     mixers_ = by_layer<Mixer>(
         "layer_types", {{"full_attention", Mixer::wide_attention}, {"sliding_attention", Mixer::attention}});
@@ -229,7 +229,7 @@ class RuleWeights {
       wide_.kv_heads = key_heads(keys_, "num_global_key_value_heads", wide_.heads);
   }
 
-  // By an object for each such layer. Their keys are numbers of layers, with zeros before short ones.
+  // From an object for each such layer, whose key is the layer's number, possibly with leading zeros.
   void read_wide_shape(const JsonField& each) {
     if (!each->is_object()) each.fail("is not a JSON object");
     std::set<std::size_t> stated, wanted;
@@ -248,23 +248,23 @@ class RuleWeights {
       const std::int64_t kv_heads =
           config.integer_or("num_key_value_heads", 1, max_heads, static_cast<int>(narrow.kv_heads));
       if (stated.size() > 1 && (head_dim != wide_.head_dim || kv_heads != wide_.kv_heads))
-        config.fail("head_dim", "is not that of other layers with full attention, which are counted alike");
+        config.fail("head_dim", "differs from that of other layers with full attention");
       wide_.head_dim = head_dim;
       wide_.kv_heads = kv_heads;
     }
     if (stated != wanted)
-      each.fail("speaks of the layers {}, and those with full attention are {}", fmt::join(stated, ", "),
+      each.fail("has layers {}, but those with full attention are {}", fmt::join(stated, ", "),
                 fmt::join(wanted, ", "));
   }
 
   const ConfigKeys& keys_;
   const WeightRule& rule_;
   const ModelDescription& model_;
-  AttentionShape wide_;           // of layers with full attention where its heads are wider than the others'
-  bool values_are_keys_ = false;  // in those
-  std::vector<Mixer> mixers_;     // by layer; all attention where there are none
+  AttentionShape wide_;           // for layers with full attention, if their heads are wider
+  bool values_are_keys_ = false;  // in layers with wide attention
+  std::vector<Mixer> mixers_;     // by layer; empty: all attention
   std::vector<bool> indexers_;
-  std::int64_t layer_ = no_layer;  // whose weights are added
+  std::int64_t layer_ = no_layer;  // the layer whose weights are being added
   std::vector<Weight> weights_;
 };
 

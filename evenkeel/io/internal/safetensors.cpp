@@ -1,4 +1,4 @@
-// safetensors: eight bytes of header length, a JSON header, and the arrays without a gap between them.
+// Reads safetensors: eight bytes of header length, a JSON header, and the arrays without gaps.
 #include "evenkeel/io/internal/safetensors.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ JsonDocument read_header_text(const ByteSource& source, std::int64_t& data_begin
   return header;
 }
 
-// 2.0 is no length to the format.
+// Reads integers; unlike integers(), refuses 2.0, which the format does not allow.
 std::vector<std::int64_t> whole_numbers(const JsonField& list) {
   std::vector<std::int64_t> numbers = list.integers();
   for (const Json& number : *list)
@@ -95,7 +95,7 @@ SafetensorsHeader read_safetensors_header(const ByteSource& source) {
   return header;
 }
 
-// The format allows neither gaps nor overlaps: sorted by place, each tensor begins where the one before it
+// The format allows neither gaps nor overlaps: in order of offsets, each tensor begins where the one before
 // ends.
 void require_gapless(const SafetensorsHeader& header, const ByteSource& source) {
   std::vector<const SafetensorsTensor*> sorted;

@@ -1,5 +1,5 @@
-// The header of a safetensors file, with its tensors of any type: for readers of numbers and for code that
-// only moves bytes.
+// The header of a safetensors file with tensors of any type, for readers of numbers and for code that only
+// copies bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace evenkeel::internal {
 
 struct SafetensorsTensor {
   std::string name;
-  std::string dtype;  // as the file has it: "BF16", "F8_E4M3", ...
+  std::string dtype;  // the name in the file: "BF16", "F8_E4M3", ...
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  // from the start of the data
   std::int64_t end = 0;
@@ -27,10 +27,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Throws ParseError if the header is damaged or a range is not inside the data. That a shape fits its bytes
-// is for whoever knows the type to check.
+// Throws ParseError if the header is damaged or a range is outside the data. It does not check that a shape
+// fits its number of bytes, since that depends on the type.
 SafetensorsHeader read_safetensors_header(const ByteSource& source);
-// Throws ParseError if ranges leave gaps, overlap, or end before the file does.
+// Throws ParseError if ranges leave gaps, overlap, or do not reach the end of the file.
 void require_gapless(const SafetensorsHeader& header, const ByteSource& source);
 
 }  // namespace evenkeel::internal

@@ -35,7 +35,7 @@ IntArray read_sglang_map(const ByteSource& source) {
   return map;
 }
 
-// The only record of the type, or one of several that say the same.
+// The record of this type; if there are several, they must be equal.
 JsonDocument only_vllm_record(const ByteSource& source) {
   std::optional<JsonDocument> only;
   std::int64_t first_line = 0;
@@ -50,19 +50,18 @@ JsonDocument only_vllm_record(const ByteSource& source) {
     }
     for (const char* key : {"version", "num_redundant_experts", "num_slots", assignments_key})
       if (record.value(key, Json()) != only->value(key, Json()))
-        type.fail("is a placement unlike that in line {}; keep one of the two", first_line);
+        type.fail("differs from the placement in line {}; keep one of the two", first_line);
   });
   if (!only) throw parse_error(source.name(), "record_type", "no line has \"{}\"", vllm_mapping_type);
   return std::move(*only);
 }
 
-// A number that repeats what the lists say.
+// Throws if a number disagrees with the lists.
 void require_said(const std::optional<JsonField>& said, std::int64_t expected) {
   if (!said) return;
   if (const std::int64_t number = said->integer(); number != expected)
-    said->fail(
-        "is {}, but {} by the lists; vLLM-Ascend goes by their order and lengths: put both in agreement",
-        number, expected);
+    said->fail("is {}, but {} by the lists; vLLM-Ascend uses their order and lengths: make both agree",
+               number, expected);
 }
 
 NamedRow read_ascend_layer(const JsonField& layer, const JsonField& devices) {

@@ -1,4 +1,4 @@
-// Recordings of SGLang's expert distribution recorder, in all of its modes.
+// Reads recordings of SGLang's expert distribution recorder, in all of its modes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* map_key = "last_physical_to_logical_map";
 
-// [layers, physical experts] -> expert. Physical experts are what the detailed modes record.
+// [layers, physical experts] -> expert. The detailed modes record physical experts.
 struct PhysicalMap {
   std::int64_t layers = 0;
   std::int64_t physical = 0;
@@ -33,9 +33,9 @@ struct PhysicalMap {
 PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
   const auto found = file.pickle().find(file.pickle().root(), map_key);
   if (!found)
-    throw ParseError(file.name(), map_key,
-                     "is missing; the records count physical experts, and without it nobody knows which "
-                     "experts those are");
+    throw ParseError(
+        file.name(), map_key,
+        "is missing; the records count physical experts, and only this map says which experts those are");
   IntArray map = file.integers(*found, map_key);
   if (map.shape.size() != 2 || map.values.empty())
     throw parse_error(file.name(), map_key, "shape {} is not [layers, physical experts]", to_text(map.shape));
@@ -52,7 +52,7 @@ PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
           .experts = std::move(map.values)};
 }
 
-// Mode per_pass: [layers, physical experts] of each forward pass.
+// Mode per_pass: adds the counts [layers, physical experts] of a forward pass.
 void add_counts(const IntArray& of_pass, const PhysicalMap& map, const std::string& file,
                 const std::string& key, std::span<std::int64_t> sum) {
   if (of_pass.shape != std::vector<std::int64_t>{map.layers, map.physical})
@@ -67,7 +67,7 @@ void add_counts(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   }
 }
 
-// Mode per_token: [layers, tokens, k] of each forward pass, appended as [tokens, layers, k].
+// Mode per_token: appends the ids [layers, tokens, k] of a forward pass as [tokens, layers, k].
 void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::string& file,
                 const std::string& key, TokenIds& tokens) {
   if (of_pass.shape.size() != 3 || of_pass.shape[0] != map.layers || of_pass.shape[2] < 1 ||
@@ -93,15 +93,15 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   }
 }
 
-// Which records are of one forward pass, and so of one step.
+// Finds the records that belong to the same forward pass, and so to the same step.
 //
-// Every rank records every pass under the same number, in a file of its own. A rank may record a pass twice
-// (once for a draft model, without load); where both have load, they are of two runs of the server, or of two
-// recordings of one, and nobody knows which records belong together.
+// Every rank records every pass with the same number, in its own file. A rank may record a pass twice, once
+// for a draft model without load. If both have load, they come from two runs or two recordings, and it is
+// unknown which records belong together.
 class ForwardPasses {
  public:
-  // The step of a record, by which all are numbered from 0 in the order in which they are met; `where` is its
-  // key. Throws ParseError: a pass that a rank has twice, or records without numbers in several files.
+  // The step of a record, counted from 0 in order of first appearance; `where` is the record's key. Throws
+  // ParseError if a rank has a pass twice, or several files have records without numbers.
   std::size_t step_of(const TorchFile& file, Pickle::Id record, const std::string& where, bool has_load) {
     const auto pass = integer_in(file.pickle(), record, "forward_pass_id");
     if (count_ == 0) {
@@ -109,20 +109,20 @@ class ForwardPasses {
       first_file_ = file.name();
     }
     if (pass.has_value() != numbered_ || (!numbered_ && file.name() != first_file_))
-      throw parse_error(file.name(), where + ".forward_pass_id",
-                        "is {} here and {} in {}: nobody knows which records of the two are of one step; "
-                        "read the files one by one",
-                        pass ? "there" : "missing", numbered_ ? "there" : "missing", first_file_);
+      throw parse_error(
+          file.name(), where + ".forward_pass_id",
+          "is {} here and {} in {}: their records cannot be matched to steps; read the files one by one",
+          pass ? "present" : "missing", numbered_ ? "present" : "missing", first_file_);
     if (!pass) return count_++;
     const std::int64_t rank = integer_in(file.pickle(), record, "rank").value_or(0);
     if (has_load) {
       const auto [first, fresh] = loads_.try_emplace({*pass, rank, gatherer_of(file.pickle(), record)},
                                                      fmt::format("{}: {}", file.name(), where));
       if (!fresh)
-        throw parse_error(file.name(), where,
-                          "is forward pass {} of rank {}, as {} is: they are of two runs; read each "
-                          "run apart",
-                          *pass, rank, first->second);
+        throw parse_error(
+            file.name(), where,
+            "is forward pass {} of rank {}, as {} is: they are from two runs; read each run separately",
+            *pass, rank, first->second);
     }
     const auto [step, fresh] = steps_.try_emplace(*pass, count_);
     if (fresh) ++count_;
@@ -137,21 +137,21 @@ class ForwardPasses {
     return pickle.integer(*found);
   }
 
-  // The name of a record's batch, which a server with two batches at a time gives it; empty without one.
+  // The name of the record's batch, if the server runs two batches at a time; else empty.
   static std::string gatherer_of(const Pickle& pickle, Pickle::Id record) {
     const auto found = pickle.find(record, "gatherer_key");
     return found && pickle.kind(*found) == Pickle::Kind::text ? pickle.text(*found) : "";
   }
 
   std::map<std::int64_t, std::size_t> steps_;
-  // By pass, rank and gatherer, where a record with load is.
+  // The place of each record with load, by pass, rank and gatherer.
   std::map<std::tuple<std::int64_t, std::int64_t, std::string>, std::string> loads_;
   bool numbered_ = false;
   std::string first_file_;
   std::size_t count_ = 0;
 };
 
-// The records of one or several files, of ranks or dumps of one model.
+// Adds up the records of one or several files, from ranks or dumps of one model.
 class RecordSum {
  public:
   explicit RecordSum(const ReadOptions& options) : options_(options) {}
@@ -181,7 +181,7 @@ class RecordSum {
   }
 
  private:
-  // What the records of a mode are.
+  // The key of the records in each mode.
   static constexpr const char* ids_key = "topk_ids_of_layer";
   static constexpr const char* counts_key = "global_physical_count";
   static constexpr const char* stat_key = "logical_count";
@@ -198,7 +198,8 @@ class RecordSum {
       throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}", layers, experts, first_,
                         layers_, experts_);
     if (mode != mode_)
-      throw parse_error(file, "", "has {}, but {} has {}: they are of two modes", mode, first_, mode_);
+      throw parse_error(file, "", "has {}, but {} has {}: they were recorded in two modes", mode, first_,
+                        mode_);
   }
 
   void add_record(TorchFile& file, Pickle::Id record, const PhysicalMap& map, const std::string& where) {
@@ -219,12 +220,13 @@ class RecordSum {
     tokens_.steps[step].push_back({begin, num_tokens_});
   }
 
-  // Mode stat: counts of all ranks, by step, [steps, layers, experts]. Those of one file may be averages.
+  // Mode stat: counts of all ranks by step, [steps, layers, experts]. Averages are allowed only in a single
+  // file, which find_in_root() reads.
   void add_stat(TorchFile& file) {
     const auto found = file.pickle().find(file.pickle().root(), stat_key);
     if (!found || file.is_floating(*found))
       throw ParseError(file.name(), stat_key,
-                       "is missing, or of averages, which are not added up over files");
+                       "is missing, or has averages, which cannot be added up over files");
     const IntArray counts = file.integers(*found, stat_key);
     const auto& shape = counts.shape;
     if (shape.size() < 2 || shape.size() > 3 || counts.values.empty())
@@ -234,7 +236,8 @@ class RecordSum {
     counts_.insert(counts_.end(), counts.values.begin(), counts.values.end());
   }
 
-  // [layers, experts] of a step. There may be far more experts than the map and the records have numbers.
+  // The sum [layers, experts] of a step. Checked for size, since the map may name far more experts than the
+  // file has numbers.
   std::span<std::int64_t> sum_of(std::size_t step, const PhysicalMap& map, const std::string& file) {
     const auto size = static_cast<std::size_t>(layers_ * experts_);
     numbers_met_ += map.layers * map.physical;
@@ -257,7 +260,7 @@ class RecordSum {
   std::int64_t num_tokens_ = 0;
 };
 
-// What stands beside counts in a dict: [layers], a tensor or a list, and a number of experts.
+// Reads the keys beside counts in a dict: `layers`, a tensor or a list, and `num_experts`.
 void take_said(TorchFile& file, FoundCounts& rows) {
   const Pickle& pickle = file.pickle();
   if (const auto layers = pickle.find(pickle.root(), "layers")) {
@@ -286,11 +289,11 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   };
   const std::string key = only_of(count_names, is_counts, file.name());
   if (key.empty())
-    throw parse_error(file.name(), "data.pkl",
-                      "is {} without 'logical_count' or 'records', and no tensor of counts: no "
-                      "recording of SGLang",
-                      pickle.kind_name(root));
-  // Averages of counts are loads as well.
+    throw parse_error(
+        file.name(), "data.pkl",
+        "is {} without 'logical_count', 'records' or a tensor of counts: not a recording of SGLang",
+        pickle.kind_name(root));
+  // Averages of counts are also accepted as loads.
   const Pickle::Id tensor = *pickle.find(root, key);
   const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
                                                    : file_of(file.integers(tensor, key), file.name(), key);

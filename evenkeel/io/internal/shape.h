@@ -1,4 +1,4 @@
-// Shapes as files claim them, checked before anything is multiplied.
+// Checks shapes from files before their lengths are multiplied.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::internal {
 
-// Elements of an array of that shape; none if a length is negative or the number, or its bytes, is above
+// The number of elements; nullopt if a length is negative, or the number of elements or bytes is above
 // 2^63-1.
 inline std::optional<std::int64_t> count_elements(std::span<const std::int64_t> shape,
                                                   std::int64_t item_size) {

@@ -19,7 +19,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Where a cell stands, as messages say it.
+// The place of a line in the file, for messages about its cells.
 struct Place {
   const std::string& file;
   std::int64_t line;
@@ -31,7 +31,7 @@ struct Place {
   }
 };
 
-// `or_else` is what else the line might be.
+// `or_else` is appended to the message.
 TableNumber number_in(const Cells& cells, std::size_t column, const Place& place, const char* or_else = "") {
   const std::string_view cell = cells[column];
   if (const auto number = number_of_text(cell)) return *number;
@@ -51,7 +51,7 @@ int id_in(const Cells& cells, std::size_t column, std::int64_t least, std::int64
   return static_cast<int>(made.whole);
 }
 
-// A column without a name means nothing where it only counts the lines; else it may be the layer.
+// A column without a name is ignored if it counts the lines. Otherwise throws, since it may be the layer.
 void require_line_number(std::string_view cell, std::int64_t number, const Place& place) {
   const auto index = number_of_text(cell);
   if (!index || !index->is_whole || index->whole != number)
@@ -63,7 +63,7 @@ std::size_t place_in(const std::vector<int>& layers, int layer) {
   return static_cast<std::size_t>(std::ranges::lower_bound(layers, layer) - layers.begin());
 }
 
-// What names say; none where they do not say it.
+// The columns by their names; nullopt if the names are not clear.
 std::optional<TableColumns> columns_said(const Cells& names, const std::string& file, std::int64_t line) {
   try {
     return columns_of_names(names, file, fmt::format("line {}", line));
@@ -73,7 +73,7 @@ std::optional<TableColumns> columns_said(const Cells& names, const std::string& 
   }
 }
 
-// What options say; names that say nothing may be said otherwise.
+// The columns by the options. Throws if the table's names are clear and disagree.
 TableColumns columns_told(const TextTable& table, const Cells& first, bool named, std::size_t width,
                           const std::string& file, const ReadOptions& options) {
   TableColumns told = columns_of_option(options.columns, width, file);
@@ -84,7 +84,7 @@ TableColumns columns_told(const TextTable& table, const Cells& first, bool named
   return told;
 }
 
-// What the names of a table say, in its first line or a comment before it; none where it has none.
+// The columns by the names in the table's first line or in a comment before it; nullopt without names.
 std::optional<TableColumns> named_columns(const TextTable& table, const Cells& first, bool named,
                                           std::size_t width, const std::string& file) {
   const Cells names = named ? first : table.comment_before();
@@ -203,8 +203,8 @@ int NamedTable::number_of(const Cells& cells, const std::vector<std::size_t>& co
   return texts.try_emplace(std::move(key), static_cast<int>(texts.size())).first->second;
 }
 
-// Without a column that says it, the n-th line of a layer, in a step and rank, is of the n-th token. A line
-// too few would give all that follow to another token.
+// Without a column of tokens, the n-th line of a layer in a step and rank belongs to the n-th token. All
+// layers must have equally many lines, since a missing line would shift the following ones to other tokens.
 void NamedTable::number_tokens() {
   std::map<std::tuple<int, int, int>, int> lines_of;
   for (Row& row : rows_) row.token = lines_of[{row.step, row.part, row.layer}]++;
@@ -214,8 +214,8 @@ void NamedTable::number_tokens() {
   });
   if (uneven != lines_of.end())
     throw parse_error(file_, "",
-                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: nobody knows "
-                      "which lines are of one token",
+                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: lines cannot be "
+                      "matched to tokens",
                       uneven->second, std::get<2>(uneven->first), std::next(uneven)->second,
                       std::get<2>(std::next(uneven)->first));
 }
@@ -242,7 +242,7 @@ void NamedTable::require_no_doubles() const {
       may_be_ids && !has_lines_apart() ? "; ids of tokens go by the names 'k_0', 'k_1', ..." : "");
 }
 
-// An expert that nobody chose has no line. So without a line of expert 0, ids may begin with 1, or nobody
+// An expert without assignments has no line. So if expert 0 has no line, ids may begin with 1, or no token
 // chose expert 0.
 std::size_t NamedTable::num_experts_of(const ReadOptions& options) const {
   if (!columns_.expert) return columns_.numbers.size();
@@ -253,7 +253,7 @@ std::size_t NamedTable::num_experts_of(const ReadOptions& options) const {
         fmt::format("is not given, and {} has no line of expert 0: its ids may begin with {}, or nobody "
                     "chose the experts before",
                     file_, least.expert),
-        "how many experts there are, if their ids begin with 0; else number them so");
+        "the number of experts, if their ids begin with 0; else renumber them from 0");
   const int there = most.expert + 1;
   if (options.num_experts.value_or(there) < there)
     throw InvalidArgument("num_experts",
@@ -286,7 +286,7 @@ FoundRouting NamedTable::counts(const std::vector<int>& layers, bool has_numbers
   require_loads(numbers_.wholes, file_, "");
   std::vector<std::int64_t> shape = {std::ssize(layers), static_cast<std::int64_t>(experts)};
   if (by_step) shape.insert(shape.begin(), static_cast<std::int64_t>(steps));
-  // Layers that have numbers and no assignment are dense.
+  // If layers have numbers, those without assignments are dense.
   const CountRows rows = has_numbers ? CountRows::hidden_layers : CountRows::unsaid;
   FoundRouting found =
       numbers_.fractional
@@ -300,7 +300,7 @@ FoundRouting NamedTable::tokens(const std::vector<int>& layers, bool has_numbers
                                 const ReadOptions& options) const {
   const std::size_t k = columns_.numbers.size();
   TokenIds all{.ids = {}, .layers = layers, .top_k = static_cast<int>(k), .steps = {}};
-  // Tokens of a step go together, in the order in which they are met.
+  // Tokens are ordered by step, then by part and token in order of first appearance.
   const auto key_of = [](const Row& row) { return std::tuple(row.step, row.part, row.token); };
   std::map<std::tuple<int, int, int>, std::size_t> places;
   for (const Row& row : rows_) places.try_emplace(key_of(row), 0);

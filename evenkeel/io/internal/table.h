@@ -1,15 +1,16 @@
 // Routing in lines of cells: a text table, such as CSV (docs/formats.md#text-tables), or records in JSON
-// lines. The names of the columns decide; what they leave open is refused, and lines without names are asked
-// about.
+// Lines. The names of the columns give the meaning; ambiguous names are refused. Without names an error lists
+// the possible readings.
 //
-//   long    a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with others between
+//   long    a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with other columns
+//           between
 //   wide    a line for each layer: `layer,expert_0,expert_1,...`
 //   tokens  a line for each token in a layer: `token,layer,k_0,k_1,...`
 //
-// The first line that is no comment says what stands between cells: a semicolon if it has one, else a tab
-// that is not beside a comma, else a comma, else spaces. Lines end in LF, CRLF or CR; cells may be quoted;
-// lines that begin with # are comments, unless it is the error of a spreadsheet, such as #N/A. One separator
-// may end every line.
+// The first line that is not a comment decides the separator: a semicolon if it has one, else a tab that is
+// not next to a comma, else a comma, else spaces. Lines end in LF, CRLF or CR. Cells may be quoted. Lines
+// that begin with # are comments, except for a spreadsheet's errors such as #N/A. A separator may end every
+// line.
 #pragma once
 
 #include <compare>
@@ -28,13 +29,13 @@ namespace evenkeel::internal {
 // Whether a text that is neither JSON nor YAML begins like a table; `head` is its first few kilobytes.
 bool begins_like_table(std::string_view head);
 
-// A number of a cell: whole numbers up to 2^63-1 exactly.
+// The number in a cell. Whole numbers up to 2^63-1 are exact.
 struct TableNumber {
   std::int64_t whole = 0;
   double real = 0;       // the same, rounded
-  bool is_whole = true;  // otherwise only `real` is meant
+  bool is_whole = true;  // false: only `real` is valid
 };
-// None if the text is no finite number.
+// nullopt if the text is not a finite number.
 std::optional<TableNumber> number_of_text(std::string_view text);
 
 using Cells = std::vector<std::string_view>;
@@ -43,12 +44,12 @@ class TextTable {
  public:
   TextTable(std::string_view text, std::string file);
 
-  // The cells of the next line that is neither blank nor a comment; false if there is none. Throws
-  // ParseError: a quote that is not closed, or has something behind it.
+  // The cells of the next line that is neither blank nor a comment; false if there is none. Throws ParseError
+  // if a quote is not closed, or text follows a closing quote.
   bool next(Cells& cells);
-  // Of the line that was given out last, from 1.
+  // The number of the last returned line, from 1.
   std::int64_t line() const { return number_; }
-  // What next() would make of the comment right before that line, without its #.
+  // The cells of the comment right before that line, without its #.
   Cells comment_before() const;
 
  private:
@@ -61,9 +62,9 @@ class TextTable {
   char separator_ = ',';  // ' ': any number of spaces and tabs
 };
 
-// What a column says of a line: `step` which step it is of, `part` which rank, device or time; `count` is a
-// name that only counts have, `choice` that of an id of a token's top-k, `one_layer` of numbers of one layer,
-// `index` of what counts the lines.
+// The meaning of a column. step: the step of a line. part: its rank, device or time. count: a name that only
+// counts have. choice: an id of a token's top-k. one_layer: numbers of one layer. index: the number of the
+// line.
 enum class Meaning { layer, expert, token, step, part, count, choice, one_layer, index, other };
 Meaning column_meaning(std::string_view name);
 
@@ -71,44 +72,44 @@ struct TableColumns {
   bool operator==(const TableColumns&) const = default;
 
   std::optional<std::size_t> layer;
-  // `layer` counts MoE layers alone, so that it is an order and no number of the model.
+  // `layer` counts only MoE layers, so it gives an order but not the model's layer number.
   bool layer_is_order = false;
   std::optional<std::size_t> expert;
   std::optional<std::size_t> token;
-  // A column without a name, as pandas writes an index.
+  // A column without a name, as in pandas' index.
   std::optional<std::size_t> index;
-  // Which step a line is of, all of these together.
+  // These columns together identify the step of a line.
   std::vector<std::size_t> steps;
-  // Ranks, devices and times, which tell lines of a step apart: counts are added up over them.
+  // Ranks, devices and times, which distinguish lines of a step. Counts are added up over them.
   std::vector<std::size_t> parts;
-  // Counts. Long: one. Wide: the column of expert 0, 1, ... Or the ids of a token.
+  // Counts: one column in a long table, the columns of expert 0, 1, ... in a wide one. Or the ids of a token.
   std::vector<std::size_t> numbers;
   bool numbers_are_ids = false;
 };
 
-// Whether the first line of a table has names: a cell that is no number, and numbers only beside names of
-// layers, experts and steps, as ids of experts.
+// Whether the first line of a table has names: some cells are not numbers. Numbers may occur as expert ids,
+// next to names of layers, experts and steps.
 bool is_line_of_names(const Cells& cells);
-// Whether the first line only counts the columns from 0 on, as pandas names them; behind a blank, which is
-// above an index of the lines, or at least three of them.
+// Whether the first line only counts the columns from 0, as in pandas. A blank cell above the line index must
+// come first, or there must be at least three columns.
 bool is_line_of_ids(const Cells& cells);
 
-// Throws ParseError, with the names in question, if they do not say what the columns are; `where` is "line
+// Throws ParseError, with the names in question, if they do not give the columns' meanings; `where` is "line
 // 1".
 TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where);
 
-// Returns the names that --columns gives to so many columns: "layer,k..." is layer, k_0, k_1. Throws
+// The meanings that --columns gives to `count` columns: "layer,k..." is layer, k_0, k_1. Throws
 // InvalidArgument, or ParseError as columns_of_names() does.
 TableColumns columns_of_option(std::string_view columns, std::size_t count, const std::string& file);
 
 // Throws as read_recording() does.
 FoundRouting find_in_table(std::string_view text, const std::string& file, const ReadOptions& options);
 
-// Whole numbers until one is not.
+// A list of numbers: int64 until the first number that is not whole, then double.
 struct TableNumbers {
   void add(const TableNumber& number);
   std::int64_t size() const { return fractional ? std::ssize(reals) : std::ssize(wholes); }
-  // The numbers of so many lines of equal length, of which nobody says what they are.
+  // Reads the numbers of `lines` equally long lines as an array without a name.
   FoundRouting nameless(std::int64_t lines, const std::string& file, const ReadOptions& options) &&;
 
   bool fractional = false;
@@ -116,19 +117,19 @@ struct TableNumbers {
   std::vector<double> reals = {};
 };
 
-// The lines of a table whose columns are known.
+// The lines of a table with known columns.
 class NamedTable {
  public:
   NamedTable(TableColumns columns, std::string file);
 
-  // Throws ParseError, naming line and column: a cell that is no number, no id or negative, or an index that
+  // Throws ParseError, naming line and column, if a cell is not a number, not an id or negative, or an index
   // does not count the lines.
   void add(const Cells& cells, std::int64_t line);
 
-  // Layers in ascending order. Counts of several ranks are added up, and of several steps unless these are to
-  // be kept; steps are then in the order in which they are met. A long table leaves out what nobody chose, so
-  // that num_experts may say more than its largest id. Throws ParseError: a layer, expert or token
-  // that is there twice with no step, rank or the like to tell them apart.
+  // Layers are in ascending order. Counts of several ranks are added up, and those of several steps unless
+  // steps are kept, in order of first appearance. A long table may lack experts that no token chose, so
+  // options.num_experts may be above its largest id. Throws ParseError if a layer, expert or token appears
+  // twice without a step, rank or the like to distinguish the lines.
   FoundRouting found(const ReadOptions& options);
 
  private:
@@ -142,7 +143,7 @@ class NamedTable {
     int token = 0;
     std::int64_t line = 0;
   };
-  // Which of the texts that some columns had so far a line has there, from 0 on.
+  // Numbers the distinct texts of some columns, from 0 in order of first appearance.
   using Texts = std::unordered_map<std::string, int>;
 
   static int number_of(const Cells& cells, const std::vector<std::size_t>& columns, Texts& texts);
@@ -150,7 +151,7 @@ class NamedTable {
   void number_tokens();
   void require_no_doubles() const;
   std::size_t num_experts_of(const ReadOptions& options) const;
-  // [steps, layers, experts], of one step where they are added up.
+  // [steps, layers, experts]; one step if they are added up.
   template <class Number>
   std::vector<Number> sums(const std::vector<Number>& cells, const std::vector<int>& layers,
                            std::size_t experts, std::size_t steps) const;

@@ -1,4 +1,4 @@
-// What the names of columns mean.
+// The meanings of column names.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,25 +21,25 @@ namespace {
 
 using Columns = std::vector<std::size_t>;
 
-// Lower case, with _ for whatever is neither letter nor digit. The first meaning that fits holds: "tokens"
-// are counts. In a pattern # is a number.
+// Names are in lower case, with _ for all characters but letters and digits. The first meaning that fits is
+// taken, so "tokens" are counts. In a pattern, # is a number.
 const std::pair<Meaning, std::vector<std::string_view>> known_names[] = {
     {Meaning::count,
      {"count_all_topk", "count", "counts", "num_tokens", "token_count", "tokens", "load", "loads", "n_tokens",
       "hits", "num_assignments", "assignments", "logical_count", "expert_count", "freq", "frequency"}},
-    // A MoE layer's number counts MoE layers alone, so that it is none of the model.
+    // moe_layer counts only MoE layers, so it is not the model's layer number.
     {Meaning::layer, {"layer", "moe_layer"}},
     {Meaning::expert, {"expert", "logical_expert"}},
     {Meaning::token, {"token", "token_pos", "position", "pos", "token_position"}},
     {Meaning::step, {"step", "iter", "iteration", "forward_pass", "pass", "batch", "global_step"}},
-    // A time is that of a step, or of what one rank wrote: nobody knows which.
+    // A time may belong to a step or to one rank's output; it counts as a part.
     {Meaning::part,
      {"rank", "source_rank", "ep_rank", "dp_rank", "tp_rank", "device", "gpu", "node", "timestamp", "time"}},
     {Meaning::choice,
      {"k#", "k_#", "topk#", "topk_#", "topk_id_#", "top_k_#", "topk_ids_#", "top#", "choice_#"}},
-    // Above a column that counts the lines; or nothing is.
+    // Names of a column that counts the lines; its name may also be empty.
     {Meaning::index, {"unnamed_0", "index", "row"}}};
-// Added to the name of a layer, expert, token, step or part: "layer_idx" and "Layers" are "layer".
+// Allowed endings of names for a layer, expert, token, step or part: "layer_idx" and "Layers" mean "layer".
 constexpr std::string_view endings[] = {"", "_id", "_idx", "_index", "_number", "_num", "_no", "s"};
 
 std::string lowered(std::string_view name) {
@@ -60,7 +60,7 @@ bool is_one_of(std::span<const std::string_view> words, std::string_view name) {
   return std::ranges::find(words, name) != words.end();
 }
 
-// "expert_12" is 12 of "expert_#".
+// "expert_12" has the pattern "expert_#" and the number 12.
 struct NumberedName {
   std::string pattern;
   int number = 0;
@@ -81,7 +81,7 @@ bool is_index(std::string_view cell) {
   return cell.empty() || column_meaning(cell) == Meaning::index;
 }
 
-// The names of one table.
+// Determines the columns of a table from their names.
 class Names {
  public:
   Names(const Cells& names, const std::string& file, const std::string& where)
@@ -111,11 +111,11 @@ class Names {
     made_.parts = of_[Meaning::part];
     made_.numbers_are_ids = !rest_.empty() && rest_ == of_[Meaning::choice];
     if (made_.expert && made_.numbers_are_ids)
-      refuse("column '{}' is of experts, and columns {} are too", given_[*made_.expert], quoted(rest_));
+      refuse("column '{}' has experts, and so have columns {}", given_[*made_.expert], quoted(rest_));
     if (made_.token && !made_.numbers_are_ids)
       refuse(
-          "has a column '{}', but none of the token's experts, or others beside them; call those 'k_0', "
-          "'k_1', ..., and leave the others out",
+          "has a column '{}', but no columns of the token's experts, or other columns beside them; name "
+          "those of experts 'k_0', 'k_1', ..., and leave the others out",
           given_[*made_.token]);
     made_.numbers = made_.expert ? Columns{count_column()} : by_number();
     return std::move(made_);
@@ -150,7 +150,7 @@ class Names {
 
   std::optional<std::size_t> only(Meaning meaning) {
     const Columns& found = of_[meaning];
-    if (found.size() > 1) refuse("columns {} mean the same; leave one of them", quoted(found));
+    if (found.size() > 1) refuse("columns {} mean the same; keep only one of them", quoted(found));
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
 
@@ -159,17 +159,18 @@ class Names {
     if (may_be.empty())
       refuse("has a column of experts, '{}', but none of counts; call it 'count'", given_[*made_.expert]);
     if (may_be.size() > 1)
-      refuse("any of the columns {} may be the count; leave one of them, or call it 'count'", quoted(may_be));
+      refuse("any of the columns {} may be the count; keep only one of them, or name it 'count'",
+             quoted(may_be));
     return may_be.front();
   }
 
-  // Choices, or experts, in the order of their numbers, which are 0, 1, ...
+  // The columns of choices or experts, ordered by their numbers, which must be 0, 1, ...
   Columns by_number() const {
     const char* const what = made_.numbers_are_ids ? "choice" : "expert";
     if (!made_.numbers_are_ids && rest_.size() < 2)
       refuse(
-          "has {} columns of counts, and a layer has two experts at least; of a line for each expert, call "
-          "the columns 'layer', 'expert' and 'count'",
+          "has {} columns of counts, but a layer has at least two experts; if lines are for single experts, "
+          "name the columns 'layer', 'expert' and 'count'",
           rest_.size());
     std::string pattern;
     std::vector<std::pair<int, std::size_t>> found;
@@ -177,17 +178,16 @@ class Names {
       const auto number = numbered(lowered(given_[column]));
       if (number && found.empty()) pattern = number->pattern;
       if (!number || number->pattern != pattern)
-        refuse(
-            "column '{}' is not named as those of {}s are, all alike, such as '{}_0', '{}_1'; leave it out",
-            given_[column], what, what, what);
+        refuse("column '{}' is not named like the columns of {}s, such as '{}_0', '{}_1'; leave it out",
+               given_[column], what, what, what);
       found.emplace_back(number->number, column);
     }
     std::ranges::sort(found);
     Columns ordered;
     for (const auto& [number, column] : found) {
       if (number != static_cast<int>(ordered.size()))
-        refuse("column '{}' is of {} {}, but the {} columns are of {}s 0..{}, one each", given_[column], what,
-               number, found.size(), what, found.size() - 1);
+        refuse("column '{}' is for {} {}, but the {} columns must be for {}s 0..{}, one each", given_[column],
+               what, number, found.size(), what, found.size() - 1);
       ordered.push_back(column);
     }
     return ordered;
@@ -198,7 +198,7 @@ class Names {
   const std::string& where_;
   TableColumns made_;
   std::map<Meaning, Columns> of_;
-  Columns rest_;  // counts, or the ids of a token
+  Columns rest_;  // columns of counts or of a token's ids
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Files of text, held whole.
+// Reads text files into memory.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,20 @@ namespace evenkeel::internal {
 
 inline constexpr std::int64_t max_text_bytes = std::int64_t{256} << 20;
 
-// At most so many of its first bytes.
+// The first `most` bytes of a file, or all if it is shorter.
 std::string beginning_of(const ByteSource& source, std::int64_t most);
-// Throws ParseError if it is longer; `kind` is how that calls it ("JSON").
+// Reads a whole file. Throws ParseError if it is longer than max_text_bytes; messages call it `kind`
+// ("JSON").
 std::string read_text(const ByteSource& source, std::string_view kind);
 
-// Calls `take` with all of a file, a piece at a time, until it returns false. Each piece begins with the last
-// `overlap` bytes of the one before, so that what is no longer than one more is whole in some piece.
+// Calls `take` with a file piece by piece until it returns false. Each piece begins with the last `overlap`
+// bytes of the one before, so every text of up to overlap + 1 bytes is whole in some piece.
 void for_each_piece(const ByteSource& source, std::size_t overlap,
                     const std::function<bool(std::string_view)>& take);
-// Whether `words` stand anywhere in a file, all of which is read, in pieces.
+// Whether a file contains `words` anywhere. Reads the file in pieces until it finds them.
 bool mentions(const ByteSource& source, std::string_view words);
 
-// Without the mark that some programs begin their UTF-8 with.
+// Removes the byte order mark with which some programs begin UTF-8.
 std::string_view without_mark(std::string_view text);
 
 }  // namespace evenkeel::internal

@@ -1,4 +1,4 @@
-// The lines and cells of a text table.
+// Splits a text table into lines and cells.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ bool begins_like_number(std::string_view text) {
                            (text.front() >= '0' && text.front() <= '9'));
 }
 
-// Cells that a spreadsheet could not compute begin with a # too.
+// A spreadsheet's error cells also begin with #; they are not comments.
 bool is_comment(std::string_view line) {
   if (!line.starts_with('#')) return false;
   return std::ranges::none_of(std::initializer_list<std::string_view>{"#N/A", "#REF!", "#DIV/0!", "#VALUE!",
@@ -43,7 +43,7 @@ bool is_comment(std::string_view line) {
                               [&](std::string_view error) { return line.starts_with(error); });
 }
 
-// A tab beside a comma is only space.
+// A tab next to a comma counts as space.
 char separator_of(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = trim(take_line(text));
@@ -64,7 +64,7 @@ bool begins_like_table(std::string_view head) {
     if (line.empty()) continue;
     if (line.front() == '#' || begins_like_number(line)) return true;
     if (line.find_first_of(",;\t") != std::string_view::npos) return true;
-    // Names between spaces, and then numbers.
+    // A line of names separated by spaces, then a line of numbers.
     return line.find(' ') != std::string_view::npos && begins_like_number(trim(take_line(head)));
   }
   return false;

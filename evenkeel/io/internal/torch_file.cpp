@@ -14,7 +14,7 @@ namespace {
 
 constexpr int max_torch_members = 1 << 20;
 constexpr std::int64_t max_pickle_bytes = std::int64_t{256} << 20;
-constexpr int last_version = 10;  // that torch 2.13 reads
+constexpr int last_version = 10;  // the last that torch 2.13 reads
 constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
 constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
 
@@ -25,7 +25,7 @@ std::vector<std::string_view> allowed_names() {
   return names;
 }
 
-// The member that holds the pickle; nullptr where there is none.
+// The member that holds the pickle; nullptr if there is none.
 const ZipArchive::Member* pickle_in(const ZipArchive& archive) {
   const auto found = std::ranges::find_if(archive.members(), [](const ZipArchive::Member& member) {
     return member.name == "data.pkl" || member.name.ends_with("/data.pkl");
@@ -36,7 +36,7 @@ const ZipArchive::Member* pickle_in(const ZipArchive& archive) {
 }  // namespace
 
 struct TorchFile::Tensor {
-  // Its storage, which is named by ("storage", type, name, device, elements).
+  // The tensor's storage, from the tuple ("storage", type, name, device, elements).
   Dtype dtype = Dtype::i64;
   std::string member;     // its name
   std::int64_t size = 0;  // elements
@@ -53,7 +53,7 @@ TorchFile::TorchFile(const ByteSource& source)
     : archive_(std::make_shared<const ZipArchive>(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const ZipArchive::Member* const found = pickle_in(*archive_);
-  if (found == nullptr) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
+  if (found == nullptr) throw ParseError(name(), "", "is not a file of torch.save: it has no data.pkl");
   prefix_ = found->name.substr(0, found->name.rfind("data.pkl"));
   if (const std::string order = prefix_ + "byteorder";
       archive_->find(order) != nullptr && text_of(order) != "little")
@@ -65,7 +65,7 @@ TorchFile::TorchFile(const ByteSource& source)
   const std::vector<std::string_view> allowed = allowed_names();
   const std::string program = text_of(found->name);
   pickle_ = std::make_unique<Pickle>(std::as_bytes(std::span(program)), allowed, name(), found->name);
-  // Whoever loads the file loads all of it.
+  // All storages are checked, since torch.load() loads all of them.
   for (Id storage : pickle_->all_of(Pickle::Kind::persistent)) storage_of(storage, found->name);
 }
 
@@ -81,7 +81,7 @@ void TorchFile::require_version() const {
 const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {
   const ZipArchive::Member* const found = archive_->find(member_name);
   if (found == nullptr) throw ParseError(name(), member_name, "is not in the archive");
-  // torch.save never compresses; so the file is as long as what it asks memory for.
+  // torch.save never compresses, so no member may ask for more memory than the file has bytes.
   if (!found->stored() || found->encrypted || found->size > archive_->file_size())
     throw ParseError(name(), member_name, "is not stored plainly, as torch.save stores it");
   return *found;
@@ -103,7 +103,7 @@ void TorchFile::charge(std::int64_t elements, const std::string& key) {
 std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) const {
   std::vector<std::int64_t> numbers;
   if (pickle_->kind(tuple) != Pickle::Kind::tuple || pickle_->items(tuple).size() > 8)
-    throw ParseError(name(), key, "has a shape that is no tuple of at most 8 lengths");
+    throw ParseError(name(), key, "has a shape that is not a tuple of at most 8 lengths");
   for (Id item : pickle_->items(tuple)) {
     if (pickle_->kind(item) != Pickle::Kind::integer || pickle_->integer(item) < 0)
       throw ParseError(name(), key, "has a shape that is not made of lengths");
@@ -122,7 +122,7 @@ TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) c
       pickle_->kind(parts[4]) != Kind::integer)
     throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
   const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
-  if (type == nullptr) throw ParseError(name(), key, "has a storage of no known type");
+  if (type == nullptr) throw ParseError(name(), key, "has a storage of unknown type");
   Tensor storage{.dtype = type->type,
                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
                  .size = pickle_->integer(parts[4])};
@@ -133,7 +133,7 @@ TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) c
   return storage;
 }
 
-// A call of rebuild_tensor: (storage, offset, shape, strides, requires_grad, hooks), and perhaps metadata.
+// Reads a call of rebuild_tensor: (storage, offset, shape, strides, requires_grad, hooks[, metadata]).
 TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   const auto refuse = [&](const char* why) -> void { throw ParseError(name(), key, why); };
   if (!is_tensor(id)) throw parse_error(name(), key, "is {}, not a tensor", pickle_->kind_name(id));
@@ -142,7 +142,7 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
     if (of.size() != 3 || !is_tensor(of[0])) refuse("is a parameter without a tensor");
     call = pickle_->items(of[0]);
   }
-  if (pickle_->text(call[0]) != rebuild_tensor) refuse("is called for what is no tensor");
+  if (pickle_->text(call[0]) != rebuild_tensor) refuse("calls a function that makes no tensor");
   const auto arguments = pickle_->items(call[1]);
   using Kind = Pickle::Kind;
   if (arguments.size() < 6 || arguments.size() > 7 || pickle_->kind(arguments[0]) != Kind::persistent ||
@@ -159,12 +159,12 @@ bool TorchFile::is_floating(Id id) const {
   return evenkeel::is_floating(describe(id, "tensor").dtype);
 }
 
-// From its first element to its last. Throws ParseError if it reaches beyond its storage.
+// The bytes from the tensor's first element to its last. Throws ParseError if it reaches beyond its storage.
 std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string& key) {
-  // Nothing is stepped over along a dimension of one, whatever its stride says.
+  // The stride of a dimension of length 1 has no effect, so it is not checked.
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)
     if (tensor.shape[i] == 1) tensor.strides[i] = 0;
-  // The last element of the storage that is asked for.
+  // The index of the last element in the storage.
   std::int64_t last = tensor.offset;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     std::int64_t step = 0;
@@ -185,7 +185,7 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
   return bytes;
 }
 
-// Row-major, out of elements that lie as the strides say.
+// Reads the tensor and puts its elements, which may have any strides, in row-major order.
 template <class Number>
 WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   Tensor tensor = describe(id, key);
@@ -200,7 +200,7 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   if constexpr (std::is_same_v<Number, double>)
     to_double(tensor.dtype, bytes, numbers);
   else if (const auto broken = to_whole(tensor.dtype, bytes, numbers))
-    throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
+    throw parse_error(name(), key, "element {} is not an exact whole number", *broken);
   array.values.reserve(static_cast<std::size_t>(*elements));
   std::vector<std::int64_t> at(tensor.shape.size(), 0);
   for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {

@@ -1,4 +1,4 @@
-// Files of torch.save: a zip archive with a pickle and the bytes of the tensors in it (docs/formats.md#pt).
+// Reads files of torch.save: a zip archive with a pickle and the tensors' bytes (docs/formats.md#pt).
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace evenkeel::internal {
 
-// Whether a zip archive is one of torch.save. Throws ParseError if it is a damaged archive.
+// Whether a zip archive was written by torch.save. Throws ParseError if the archive is damaged.
 bool is_torch_file(const ByteSource& source);
 
 class TorchFile {
  public:
   using Id = Pickle::Id;
 
-  // Throws ParseError: no such file, compressed members, another byte order, a pickle that is not plain data.
+  // Throws ParseError if the file is not one of torch.save, has compressed members or another byte order, or
+  // its pickle is not plain data.
   explicit TorchFile(const ByteSource& source);
 
   const std::string& name() const { return archive_->name(); }
   const Pickle& pickle() const { return *pickle_; }
   bool is_tensor(Id id) const { return pickle_->kind(id) == Pickle::Kind::call; }
 
-  // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All reads of a file
-  // together may not take much more than the file holds, since tensors can overlap and be read twice.
+  // Reads a tensor of whole numbers, of any type and strides; messages call it `key`. The total size of all
+  // reads is limited to a small multiple of the file's size, since tensors can overlap and be read twice.
   IntArray integers(Id tensor, const std::string& key);
-  // As above, for a tensor of any numbers.
+  // The same for a tensor of any numbers.
   DoubleArray doubles(Id tensor, const std::string& key);
-  // Whether a tensor's numbers are of a floating type.
+  // Whether a tensor has a floating type.
   bool is_floating(Id tensor) const;
 
  private:

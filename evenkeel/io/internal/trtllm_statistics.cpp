@@ -1,4 +1,4 @@
-// The expert statistics that TensorRT-LLM records: counts by iteration and layer, one file a rank.
+// Reads the expert statistics that TensorRT-LLM records: counts by iteration and layer, one file a rank.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -60,8 +60,8 @@ void add_rank(const ArrayFile& file, Statistics& all) {
   }
 }
 
-// [iterations, layers, experts]. As TensorRT-LLM's own reader demands: all iterations from the first to the
-// last, with all layers each.
+// [iterations, layers, experts]. Throws unless all iterations from the first to the last have all layers, as
+// TensorRT-LLM's own reader requires.
 IntArray complete_counts(const Statistics& all, const std::string& file) {
   if (all.loads.empty()) throw ParseError(file, "", "has no counts");
   const std::int64_t first = all.loads.begin()->first.first;

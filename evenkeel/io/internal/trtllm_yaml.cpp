@@ -1,4 +1,4 @@
-// TensorRT-LLM's load balancer: numbers by name, and lists of experts by layer, in YAML that libyaml parses.
+// Reads TensorRT-LLM's load balancer: named numbers and lists of experts by layer, in YAML (with libyaml).
 #include <fmt/format.h>
 #include <yaml.h>
 
@@ -40,14 +40,13 @@ struct YamlNode {
   bool is_plain = false;  // a scalar without quotes
   std::uint32_t line = 0;
   std::string text = {};                    // of a scalar
-  std::vector<const YamlNode*> items = {};  // of a list its elements, of a map key, value, key, value...
+  std::vector<const YamlNode*> items = {};  // list: the elements; map: key, value, key, value...
 
   bool is(std::string_view key) const { return kind == Kind::scalar && text == key; }
 };
 
-// Makes nodes of libyaml's events. An alias (*id001, which PyYAML writes for a list that is there twice) is
-// the node that it stands for, so that a small file cannot become a large tree, but can have a node inside
-// itself.
+// Builds nodes from libyaml's events. An alias (*id001, which PyYAML writes for a repeated list) becomes a
+// pointer to its node. So a small file cannot become a large tree, but a node can contain itself.
 class YamlParser {
  public:
   YamlParser(std::string_view text, const std::string& file) : file_(file) {
@@ -62,8 +61,8 @@ class YamlParser {
   YamlParser(const YamlParser&) = delete;
   YamlParser& operator=(const YamlParser&) = delete;
 
-  // All nodes in the order of the text. Throws ParseError with the line's number: the text is not YAML, is
-  // nested too deep, or has an alias of nothing, or a second document.
+  // All nodes in the order of the text. Throws ParseError with the line's number if the text is not YAML, is
+  // nested too deeply, has an alias without an anchor, or has a second document.
   std::deque<YamlNode> parse() {
     next();  // the text begins
     if (next() == YAML_STREAM_END_EVENT) return {};
@@ -74,14 +73,14 @@ class YamlParser {
   }
 
  private:
-  // None at the end of a list or map.
+  // Returns nullptr at the end of a list or map.
   const YamlNode* parse_node(int depth) {
     const yaml_event_type_t type = next();
     const auto& data = event_.data;
     if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) return nullptr;
     if (type == YAML_ALIAS_EVENT) {
       const auto found = anchors_.find(view(data.alias.anchor));
-      if (found == anchors_.end()) refuse("is an alias of nothing before it");
+      if (found == anchors_.end()) refuse("is an alias without an anchor before it");
       return found->second;
     }
     YamlNode& node = nodes_.emplace_back();
@@ -137,7 +136,7 @@ class YamlParser {
   std::map<std::string, const YamlNode*, std::less<>> anchors_;
 };
 
-// In the one notation that every version of YAML takes for the same number: 010 is 8 in YAML 1.1.
+// Accepts only the notation that means the same number in every version of YAML: 010 is 8 in YAML 1.1.
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -182,14 +181,14 @@ class BalancerReader {
     throw parse_error(file_, fmt::format("line {}", node.line), why, std::forward<Args>(args)...);
   }
 
-  // A scalar's text, or what else there is.
+  // The node for messages: a scalar's text, "a list" or "a map".
   static std::string shown(const YamlNode& node) {
     constexpr std::size_t most = 60;
     if (node.kind != Kind::scalar) return node.kind == Kind::list ? "a list" : "a map";
     return fmt::format("'{}{}'", node.text.substr(0, most), node.text.size() <= most ? "" : "...");
   }
 
-  // The map that has the assignments, wherever it stands.
+  // Finds the map with the assignments anywhere in the file.
   const YamlNode& balancer() const {
     const YamlNode* found = nullptr;
     for (const YamlNode& node : nodes_)
@@ -206,7 +205,8 @@ class BalancerReader {
   void read_number(const YamlNode& key, const YamlNode& value, ServerPlacement& all) const {
     const auto* known =
         std::ranges::find_if(number_keys, [&](const NumberKey& each) { return key.is(each.name); });
-    if (known == number_keys.end()) refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
+    if (known == number_keys.end())
+      refuse(key, "{} is not a key of a TensorRT-LLM load balancer", shown(key));
     const auto number = plain_number(value);
     if (!number) refuse(value, "{}: {} is not a whole number", known->name, shown(value));
     if (*number < known->least || *number > known->most)
@@ -236,7 +236,7 @@ class BalancerReader {
 
   PhysicalRow read_row(const YamlNode& list) {
     if (list.kind != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
-    // A list may stand for many by its aliases.
+    // Counted against a budget, since a list may be repeated by aliases.
     budget_ -= std::ssize(list.items);
     if (budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
     PhysicalRow row;

@@ -1,4 +1,4 @@
-// Load traces that UltraEP's profiler writes (docs/formats.md#ultraep).
+// Reads load traces of UltraEP's profiler (docs/formats.md#ultraep).
 
 #include <fmt/format.h>
 
@@ -26,10 +26,10 @@ constexpr const char* schema_name = "ultra_ep_trace_v1";
 constexpr const char* loads_name = "pre_logical_loads";
 constexpr const char* layers_name = "layers";
 constexpr const char* microbatches_name = "microbatches";
-// UltraEP has room for so many layers more than it is told, for trainers that count from 1.
+// UltraEP allows this many layers more than configured, for trainers that count from 1.
 constexpr int spare_layers = 3;
 
-// The name of the trace that a manifest or a chunk is of.
+// The name of the trace that a manifest or a chunk belongs to.
 std::string trace_name(const JsonField& metadata) {
   const JsonField said = metadata["schema"];
   if (*said != schema_name) said.fail("is {}; \"{}\" is read", said->dump(), schema_name);
@@ -43,7 +43,7 @@ IntArray column(const ArrayFile& chunk, const char* name, std::int64_t records) 
   return values;
 }
 
-// The loads of all records added up; or those of each micro-batch of each trace, with keep_steps.
+// Adds up the loads of all records, or with keep_steps those of each micro-batch of each trace.
 class TraceSum {
  public:
   explicit TraceSum(bool keep_steps) : keep_steps_(keep_steps) {}
@@ -74,14 +74,14 @@ class TraceSum {
       const int layer = static_cast<int>(layers.values[i]);
       if (!trace.records.emplace(microbatch, layer).second)
         throw parse_error(chunk.name(), microbatches_name,
-                          "element {}: layer {} of micro-batch {} of {} is there twice", i, layer, microbatch,
+                          "element {}: layer {} of micro-batch {} of {} appears twice", i, layer, microbatch,
                           name);
       ++records_of_[layer];
       add_record(loads, i, keep_steps_ ? steps_[{name, microbatch}][layer] : steps_[{}][layer], chunk.name());
     }
   }
 
-  // Of a whole folder, after its chunks.
+  // Checks a whole folder, after its chunks were added.
   void require_all_chunks(const std::vector<std::string>& manifests, const std::string& folder) {
     for (const auto& [name, trace] : traces_)
       if (*trace.chunks.begin() != 0 || *trace.chunks.rbegin() != std::ssize(trace.chunks) - 1)
@@ -93,7 +93,7 @@ class TraceSum {
       const std::string name = trace_name(manifest);
       const JsonField said = manifest["chunks"];
       const auto there = std::ssize(traces_[name].chunks);
-      // UltraEP writes it with 0 chunks when a run begins, and once more when it ends.
+      // UltraEP writes the manifest with 0 chunks when a run begins, and again when it ends.
       if (said.integer() == 0 && there > 0)
         notes_.push_back(
             fmt::format("{} has not ended: its {} so far are read", name, counted(there, "chunk")));
@@ -103,7 +103,7 @@ class TraceSum {
   }
 
   FoundRouting found(const std::string& file) && {
-    if (steps_.empty()) throw ParseError(file, "", "has no record of UltraEP's");
+    if (steps_.empty()) throw ParseError(file, "", "has no UltraEP record");
     IntArray counts{.shape = {0, std::ssize(records_of_), num_experts_}, .values = {}};
     const Steps::value_type* incomplete = nullptr;  // the first
     for (const auto& step : steps_) {
@@ -142,7 +142,7 @@ class TraceSum {
       num_experts_ = experts;
     }
     if (layers != num_layers_ || experts != num_experts_)
-      throw parse_error(file, "", "is of {} layers of {} experts, but {} is of {} of {}; read them apart",
+      throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}; read them separately",
                         layers, experts, first_, num_layers_, num_experts_);
   }
 
@@ -157,13 +157,14 @@ class TraceSum {
     }
   }
 
-  // UltraEP drops records that it cannot copy in time, and a chunk may end within a micro-batch.
+  // Notes missing records: UltraEP drops records that it cannot copy in time, and a chunk may end within a
+  // micro-batch.
   void note_missing(std::int64_t complete, const Steps::value_type* incomplete, const std::string& file) {
     const auto [least, most] =
         std::ranges::minmax_element(records_of_, {}, [](const auto& layer) { return layer.second; });
     if (!keep_steps_ && least->second < most->second)
       notes_.push_back(fmt::format(
-          "UltraEP's layers have unequally many records: its layer {} has {}, its layer {} has {}",
+          "UltraEP's layers have unequal numbers of records: its layer {} has {}, its layer {} has {}",
           least->first, least->second, most->first, most->second));
     if (incomplete == nullptr) return;
     const std::string which =
@@ -171,21 +172,22 @@ class TraceSum {
                     incomplete->first.first, incomplete->second.size(), records_of_.size());
     if (complete == 0)
       throw parse_error(file, "",
-                        "has no micro-batch with all layers: {}; right would be a whole trace, whose "
-                        "pipeline stages are read apart",
+                        "has no micro-batch with all layers: {}; right would be a whole trace, with pipeline "
+                        "stages read separately",
                         which);
     notes_.push_back(fmt::format("{} of {} micro-batches lack layers and are left out: {}",
                                  std::ssize(steps_) - complete, steps_.size(), which));
   }
 
-  // Trainers count layers from 0 or from 1, and only the first or the last layer tells.
+  // Trainers count layers from 0 or from 1. Only the presence of the first or the last layer tells which.
   LayerNumbers layer_numbers() {
     std::vector<int> numbers;
     for (const auto& [layer, records] : records_of_) numbers.push_back(layer);
     if (numbers.front() == 0) return LayerNumbers(std::move(numbers));
     if (numbers.back() < num_layers_) {
-      notes_.push_back(fmt::format("its layers {} of {} are counted from 0 or from 1, which nobody says",
-                                   to_text(LayerNumbers(std::move(numbers))), num_layers_));
+      notes_.push_back(
+          fmt::format("its layers {} of {} are counted from 0 or from 1; the trace does not say which",
+                      to_text(LayerNumbers(std::move(numbers))), num_layers_));
       return {};
     }
     for (int& number : numbers) --number;

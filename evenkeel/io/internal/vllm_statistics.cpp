@@ -1,4 +1,4 @@
-// Load statistics that vLLM writes as JSON lines (docs/formats.md#vllm).
+// Reads load statistics that vLLM writes as JSON Lines (docs/formats.md#vllm).
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr const char* load_key = "expert_load";
 constexpr const char* p2l_key = "p2l_map";
 
-// The loads of all records added up; or those of each, with keep_steps.
+// Adds up the loads of all records, or keeps those of each record with keep_steps.
 class LoadSum {
  public:
   LoadSum(std::string file, bool keep_steps) : file_(std::move(file)), keep_steps_(keep_steps) {}
@@ -72,7 +72,7 @@ class LoadSum {
     const auto found = record.find("model");
     const std::string model = found ? (*found)->dump() : "";
     if (!sums_.empty() && model != model_)
-      throw parse_error(record.file(), "model", "is {} where a record before has {}; read them apart",
+      throw parse_error(record.file(), "model", "is {} where a record before has {}; read them separately",
                         model.empty() ? "not said" : model, model_.empty() ? "none" : model_);
     model_ = model;
   }
@@ -96,7 +96,7 @@ class LoadSum {
   std::string model_;
   std::int64_t layers_ = 0;
   std::int64_t num_experts_ = 0;
-  std::vector<double> sums_;  // [layers, E], with keep_steps_ of each record
+  std::vector<double> sums_;  // [layers, E]; with keep_steps_ [records, layers, E]
 };
 
 }  // namespace

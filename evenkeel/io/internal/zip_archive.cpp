@@ -16,21 +16,21 @@
 
 namespace evenkeel::internal {
 
-// Our end of what libzip reads from or writes to: libzip calls it with commands.
+// A source or target for libzip, which calls it with commands.
 struct ZipEnd {
   using Command = std::function<zip_int64_t(ZipEnd& end, zip_source_cmd_t, void* data, zip_uint64_t length)>;
 
-  zip_int64_t supports = 0;  // commands
-  std::int64_t size = -1;    // what can be read; -1: nothing yet
-  Command answer;            // to all commands but those about errors, the size and the end
+  zip_int64_t supports = 0;  // supported commands
+  std::int64_t size = -1;    // bytes that can be read; -1: nothing yet
+  Command answer;            // handles all commands except those for errors, size and closing
   zip_error_t error = {};
-  std::exception_ptr thrown = {};  // exceptions must not pass through C
+  std::exception_ptr thrown = {};  // stored here, since exceptions must not pass through C code
 
   zip_int64_t refuse(int code, int system_error = 0) {
     zip_error_set(&error, code, system_error);
     return -1;
   }
-  // For libzip, which frees it; this outlives it. Null where there is no memory.
+  // A source that libzip frees; this object must outlive it. Null if out of memory.
   zip_source_t* source() { return zip_source_function_create(&ZipEnd::serve, this, nullptr); }
 
  private:
@@ -66,7 +66,7 @@ struct ZipEnd {
 
 namespace {
 
-// Null where it cannot be opened, and `why` says it.
+// Returns null if the archive cannot be opened, with the reason in `why`.
 zip_t* open_zip(ZipEnd& end, int flags, std::string& why) {
   zip_error_t error;
   zip_error_init(&error);
@@ -144,7 +144,7 @@ ZipEnd::Command writes_to(AtomicFile& file) {
       case ZIP_SOURCE_COMMIT_WRITE:
       case ZIP_SOURCE_ROLLBACK_WRITE:
       case ZIP_SOURCE_REMOVE:
-        return 0;  // whether the file appears is for its owner to say
+        return 0;  // AtomicFile decides whether the file appears
       default:
         return end.refuse(ZIP_ER_OPNOTSUPP);
     }
@@ -153,13 +153,12 @@ ZipEnd::Command writes_to(AtomicFile& file) {
 
 }  // namespace
 
-// Left to itself, libzip would write a file of its own beside, which nobody removes when the program ends by
-// a signal.
+// Writes through AtomicFile: libzip's own temporary file would stay behind if the program ended by a signal.
 void write_zip(const std::vector<MemberToWrite>& members, const std::string& path) {
   AtomicFile file(path);
   ZipEnd output{.supports = ZIP_SOURCE_SUPPORTS_WRITABLE, .answer = writes_to(file)};
   std::string why;
-  std::deque<ZipEnd> inputs;  // which stay where they are
+  std::deque<ZipEnd> inputs;  // a deque, since libzip keeps pointers to the elements
   std::unique_ptr<zip_t, decltype(&zip_discard)> archive(open_zip(output, ZIP_CREATE | ZIP_TRUNCATE, why),
                                                          zip_discard);
   if (archive == nullptr) throw InvalidArgument(path, "cannot be written: " + why);
@@ -219,7 +218,7 @@ void ZipArchive::list_members(int max_members) {
       throw ParseError(name(), fmt::format("member {}", i), "has no readable directory entry");
     if (stat.size > static_cast<zip_uint64_t>(std::int64_t{1} << 62))
       throw parse_error(name(), stat.name, "claims {} bytes", stat.size);
-    // Members that lie on each other would be read many times over.
+    // Overlapping members could make a small file unpack to a huge amount of data.
     if (stat.comp_size > static_cast<zip_uint64_t>(file_size() - packed_bytes))
       throw ParseError(name(), stat.name,
                        "and the members before it are longer than the file; members overlap");
@@ -251,14 +250,14 @@ void ZipMemberReader::read(std::int64_t offset, std::span<std::byte> out) {
     take(std::span(skipped).first(static_cast<std::size_t>(std::min(offset - at_, std::ssize(skipped)))));
   take(out);
   if (at_ != member_.size || archive_->intact_[member_.index]) return;
-  // libzip compares the CRC-32 when it meets the end of a member, which takes one more read.
+  // libzip compares the CRC-32 at the end of a member, which needs one more read.
   if (unpack(std::span(skipped).first(1)) != 0)
-    refuse(fmt::format("goes on behind its own {} bytes", member_.size));
+    refuse(fmt::format("is longer than its stated {} bytes", member_.size));
   archive_->intact_[member_.index] = true;
 }
 
 void ZipMemberReader::require_intact() {
-  // Reading nothing at the end reads all before it.
+  // Reading zero bytes at the end unpacks all bytes before it.
   if (!archive_->intact_[member_.index]) read(member_.size, {});
 }
 
@@ -271,7 +270,7 @@ void ZipMemberReader::reopen() {
 void ZipMemberReader::take(std::span<std::byte> out) {
   while (!out.empty()) {
     const std::int64_t got = unpack(out);
-    if (got == 0) refuse(fmt::format("ends at byte {}, before its own size", at_));
+    if (got == 0) refuse(fmt::format("ends at byte {}, before its stated size", at_));
     at_ += got;
     out = out.subspan(static_cast<std::size_t>(got));
   }

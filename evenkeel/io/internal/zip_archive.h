@@ -1,6 +1,6 @@
-// Zip archives as readers meet them: the members there are, and their bytes from front to back. Nothing that
-// an archive says of its sizes is believed, and what is read of a member counts only once its CRC-32 is that
-// of the archive: whoever reads a member in part calls require_intact() first.
+// Reads and writes zip archives: their members, and each member's bytes in order. Sizes in an archive are not
+// trusted. A member's bytes can be trusted only after its CRC-32 was compared, so call require_intact()
+// before reading a part of a member.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ class ZipArchive {
     bool deflated() const { return method == 8; }  // ZIP_CM_DEFLATE
   };
 
-  // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
-  // size, or all together are longer than the file, so that some overlap.
+  // Throws ParseError if the file is not a zip archive, has more than `max_members` members, a member claims
+  // an impossible size, or members overlap, so that all together are longer than the file.
   ZipArchive(const ByteSource& source, int max_members);
   ~ZipArchive();
 
   const std::string& name() const { return source_.name(); }
   std::int64_t file_size() const { return source_.size(); }
   const std::vector<Member>& members() const { return members_; }
-  // nullptr where there is none. Throws ParseError if there are several.
+  // nullptr if there is no such member. Throws ParseError if there are several.
   const Member* find(std::string_view member) const;
 
  private:
@@ -56,20 +56,20 @@ class ZipArchive {
   std::unique_ptr<zip, void (*)(zip*)> archive_;
   std::vector<Member> members_;
   std::multimap<std::string_view, const Member*> by_name_;
-  mutable std::vector<bool> intact_;  // of each member, whether its CRC-32 was compared
+  mutable std::vector<bool> intact_;  // by member: its CRC-32 was compared and is right
 };
 
-// The bytes of one member, in order; going back starts over.
+// Reads the bytes of one member in order. Reading backwards restarts at the beginning.
 class ZipMemberReader {
  public:
-  // `where` is how messages call the member.
+  // `where` is the member's name in messages.
   ZipMemberReader(std::shared_ptr<const ZipArchive> archive, const ZipArchive::Member& member,
                   std::string where);
 
-  // Throws ParseError if the bytes are not there, or end the member and its CRC-32 is not theirs.
+  // Throws ParseError if the member is too short, or if its end is reached and its CRC-32 is wrong.
   void read(std::int64_t offset, std::span<std::byte> out);
-  // Unpacks the member to its end, once for an archive, and compares its CRC-32. Throws ParseError if it is
-  // another. Not for several threads at once, as everything of an archive.
+  // Unpacks the member to its end and compares its CRC-32, once for an archive. Throws ParseError if it is
+  // wrong. Not thread-safe, like all functions of an archive.
   void require_intact();
 
  private:
@@ -85,17 +85,17 @@ class ZipMemberReader {
   std::int64_t at_ = 0;
 };
 
-// The next bytes, which stay until it is called again; none when there are no more.
+// Returns the next bytes, valid until the next call; empty at the end.
 using NextPiece = std::function<std::span<const std::byte>()>;
 
 struct MemberToWrite {
   std::string name;
   std::int64_t size = 0;
   bool deflated = false;
-  // Makes a walk through the member's bytes, from its start.
+  // Returns a function that yields the member's bytes piece by piece, from the start.
   std::function<NextPiece()> pieces;
 };
-// Throws InvalidArgument if it cannot be written, or whatever a member's pieces throw.
+// Throws InvalidArgument if the file cannot be written, and passes on exceptions from `pieces`.
 void write_zip(const std::vector<MemberToWrite>& members, const std::string& path);
 
 }  // namespace evenkeel::internal

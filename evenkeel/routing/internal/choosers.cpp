@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Workload::Kind;
 
-// Everything a chooser's draws may depend on, besides the token.
+// Everything besides the token that a chooser's draws may depend on.
 struct Step {
   Workload workload;
   WorkloadShape shape;
@@ -60,13 +60,15 @@ Chooser balanced(const Step& s) {
 void require_concentrated_fits(const Step& s) {
   const Workload& w = s.workload;
   if (w.hot_experts > s.experts())
-    throw InvalidArgument("scenario",
-                          fmt::format("{} names {} experts of {}", to_string(w), w.hot_experts, s.experts()),
-                          fmt::format("N in 1..{}", s.experts()));
+    throw InvalidArgument(
+        "scenario",
+        fmt::format("{} has {} hot experts, but there are only {}", to_string(w), w.hot_experts, s.experts()),
+        fmt::format("N in 1..{}", s.experts()));
   if (w.hot_experts == s.experts() && w.share < 1)
-    throw InvalidArgument("scenario",
-                          fmt::format("{} leaves no expert for the rest of {}", to_string(w), s.experts()),
-                          s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
+    throw InvalidArgument(
+        "scenario",
+        fmt::format("{} leaves none of the {} experts for the other assignments", to_string(w), s.experts()),
+        s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
 }
 
 // Appends `count` assignments dealt evenly over the experts.
@@ -120,7 +122,7 @@ std::vector<double> lognormal_popularity(const Step& s) {
   std::vector<double> popularity(static_cast<std::size_t>(s.experts()));
   Draws draws = s.of_run();
   for (double& of_expert : popularity) {
-    // Box and Muller's normal from two uniform draws; 1 - fraction() is never 0.
+    // The Box-Muller transform: a normal from two uniform draws; 1 - fraction() is never 0.
     const double radius = std::sqrt(-2 * std::log(1 - draws.fraction()));
     const double normal = radius * std::cos(2 * std::numbers::pi * draws.fraction());
     of_expert = std::exp(s.workload.exponent * normal);
@@ -128,7 +130,8 @@ std::vector<double> lognormal_popularity(const Step& s) {
   return popularity;
 }
 
-// `hot` experts, from `first` on in an order of the run's own, share `share`; the others share the rest.
+// Each run has a random order of experts. The `hot` experts from position `first` on have the popularity
+// `share` in total; the others have the rest.
 std::vector<double> hot_popularity(const Step& s, int hot, std::int64_t first, double share) {
   const auto order = s.of_run().permutation(s.experts());
   const int cold = s.experts() - hot;
@@ -170,7 +173,7 @@ std::vector<std::int32_t> evenly_spaced_experts(int count, int num_experts) {
   return spaced;
 }
 
-// Tokens choose among `hot`, but every `period`-th (from the first on) among all experts.
+// Tokens choose among `hot`; token 0 and every `period`-th after it choose among all experts.
 Chooser mostly_among(const Step& s, std::vector<std::int32_t> hot, std::int64_t period) {
   return [s, hot = std::move(hot), period](std::int64_t token, std::span<std::int32_t> ids) {
     Draws draws = s.of(token);
@@ -206,7 +209,7 @@ Chooser among_upper_half(const Step& s) {
   };
 }
 
-// The hot set moves on by its own width every three steps.
+// The hot set moves by its own width every three steps.
 Chooser rotating(const Step& s) {
   const std::uint64_t moves = s.step / 3 % static_cast<std::uint64_t>(s.experts());
   const std::uint64_t first =
@@ -214,7 +217,7 @@ Chooser rotating(const Step& s) {
   return mostly_among(s, block_of_experts(static_cast<int>(first), hot_width(s), s.experts()), 4);
 }
 
-// Three steps of uniform routing; in the fourth every other token chooses in the hot set.
+// Three steps of uniform routing; in the fourth, every second token chooses in the hot set.
 Chooser burst(const Step& s) {
   if (s.step % 4 != 3) return among_all(s);
   const auto even_token = mostly_among(s, block_of_experts(0, hot_width(s), s.experts()), 2);

@@ -9,10 +9,10 @@
 
 namespace evenkeel::internal {
 
-// Fills the top-k of one token, given its number among all tokens of the step.
+// Fills the top-k of one token, given its index among all tokens of the step.
 using Chooser = std::function<void(std::int64_t token, std::span<std::int32_t> ids)>;
 
-// The shape has been checked; throws InvalidArgument if the workload does not fit the experts.
+// The caller has checked the shape. Throws InvalidArgument if the workload does not fit the experts.
 Chooser make_chooser(const Workload& workload, const WorkloadShape& shape, std::uint64_t seed,
                      std::uint64_t step);
 

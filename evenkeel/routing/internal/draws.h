@@ -1,5 +1,5 @@
-// Random draws that are the same on every machine: a counter through a mixing function (splitmix64), and
-// integer arithmetic on what comes out. std:: distributions differ between standard libraries.
+// Random draws that are the same on every machine: a mixing function (splitmix64) of a counter, then integer
+// arithmetic. std:: distributions differ between standard libraries.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A stream of draws for each list of numbers.
+// A stream of draws; each key, a list of numbers, has its own stream.
 class Draws {
  public:
   explicit Draws(std::initializer_list<std::uint64_t> key) {
@@ -29,7 +29,8 @@ class Draws {
 
   std::uint64_t next() { return mix(key_ + counter_++ * 0xd1342543de82ef95u); }
 
-  // Uniform in 0..bound-1, for bound >= 1: draws of just enough bits, those too large thrown away.
+  // Uniform in 0..bound-1, for bound >= 1. Draws just enough bits, and draws again if the number is too
+  // large.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t mask = bound <= 1 ? 0 : ~std::uint64_t{0} >> std::countl_zero(bound - 1);
     for (;;) {
@@ -55,7 +56,7 @@ class Draws {
     return order;
   }
 
-  // Distinct numbers of 0..count-1, each set of out.size() of them equally likely, in random order.
+  // Distinct numbers in 0..count-1, in random order; all sets of out.size() numbers are equally likely.
   void distinct(int count, std::span<std::int32_t> out);
 
  private:
@@ -63,12 +64,11 @@ class Draws {
   std::uint64_t counter_ = 0;
 };
 
-// Experts drawn by popularity without repetition within a token: each draw in proportion to the weights of
-// those not drawn yet.
+// Draws distinct experts for a token: each draw is in proportion to the weights of the experts not drawn yet.
 class WeightedExperts {
  public:
-  // Weights are taken relative to the largest, in steps of 2^-32, none below one step; so the last bits of a
-  // platform's exp() and pow() do not matter.
+  // Weights are divided by the largest and rounded to steps of 2^-32, at least one step. So the last bits of
+  // a platform's exp() and pow() do not matter.
   explicit WeightedExperts(std::span<const double> weights);
   void distinct(Draws& draws, std::span<std::int32_t> out) const;
 

@@ -45,11 +45,11 @@ TEST(ExpertMap, ThatIsDamagedIsRefused) {
            layers + R"(, "old_to_new": )" + lists + "}";
   };
   const std::vector<Refused> damaged = {
-      {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or there twice"},
-      {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or there twice"},
+      {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or repeated"},
+      {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or repeated"},
       {with("[0]", "[[0]]"), "f: old_to_new[0]: is a list of 1, not of 2 experts"},
       {with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers"},
-      {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is outside 0..65535 or there twice"},
+      {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is outside 0..65535 or repeated"},
       {"[]", "f: is not a JSON object"},
       {R"({"format": 1})", "f: format: is 1, not \"evenkeel.expert_map.v1\""},
   };

@@ -262,12 +262,12 @@ TEST_F(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
   checkpoint.tensors.front().data[8] = 8;
   EXPECT_EQ(message_of<ParseError>([&] { permute(checkpoint, placement); }),
             (folder / "in") +
-                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number that is no id of an expert: in "
-                "8 bytes 0x8; right would be 0..7");
+                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number of 8 bytes that is not an "
+                "expert id: 0x8; right would be 0..7");
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   checkpoint.tensors.front().dtype = "F64";
   EXPECT_EQ(message_of<Unsupported>([&] { permute(checkpoint, placement); }),
-            "layers.0.ffn.gate.tid2eid is a table of expert ids of type F64, which are no whole numbers");
+            "layers.0.ffn.gate.tid2eid is a table of expert ids of type F64, which is not an integer type");
 }
 
 TEST_F(PermuteCheckpoint, KeepsAScaleThatAllStackedExpertsShare) {

@@ -90,15 +90,15 @@ TEST_F(Refusal, OfAFamilySaysWhyOrListsThoseThatAreKnown) {
   };
   expect_configs_refused<Unsupported>({
       {of_type("dbrx"),
-       "in/config.json: the experts of dbrx cannot be permuted: how it names their tensors is not known"},
+       "in/config.json: the experts of dbrx cannot be permuted: the names of their tensors are not known"},
       {of_type("ernie4_5_vl_moe"),
        HasSubstr(
            "of ernie4_5_vl_moe cannot be permuted: a layer has experts for text and others for images")},
       {of_type("longcat_flash"),
        HasSubstr(
-           "of longcat_flash cannot be permuted: its routers choose among experts without weights too")},
-      {of_type("llama"), AllOf(StartsWith("in/config.json: model_type 'llama' (architectures: X) is not one "
-                                          "whose experts this can permute; known: mixtral, "),
+           "of longcat_flash cannot be permuted: its routers also choose among experts without weights")},
+      {of_type("llama"), AllOf(StartsWith("in/config.json: model_type 'llama' (architectures: X) has no "
+                                          "known way to permute its experts; known: mixtral, "),
                                EndsWith("zaya"))},
   });
 }
@@ -116,10 +116,11 @@ TEST_F(Refusal, OfAConfigNamesTheKey) {
        "in/config.json: num_local_experts: is 4, where num_experts is 8; right would be one number"},
       {R"({"model_type": 3})", "in/config.json: model_type: is a JSON number, not a word"},
       {R"({"architectures": "x"})", "in/config.json: architectures: is a JSON string, not a list"},
-      {deepseek + ", \"n_group\": 3}", "in/config.json: n_group: 8 experts are not equally many in 3 groups"},
+      {deepseek + ", \"n_group\": 3}",
+       "in/config.json: n_group: 8 experts cannot be divided evenly into 3 groups"},
       {deepseek + "}",
        "in/config.json: n_group: is missing; deepseek_v3 chooses groups of experts first, and the number of "
-       "groups must be known (1 where there are none)"},
+       "groups must be known (1 if there are none)"},
   });
   std::filesystem::remove(in() + "/config.json");
   EXPECT_EQ(refused<ParseError>(), "in/config.json: cannot be opened: No such file or directory");
@@ -131,8 +132,8 @@ TEST_F(Refusal, OfAConfigForOtherTensorsNamesOne) {
        "in/model-00001.safetensors: model.layers.0.mlp.experts.4.down_proj.weight: expert 4 is outside 0..3 "
        "of config.json"},
       {"gpt_oss",
-       "in/model.safetensors: model.layers.0.mlp.experts.down_proj: shape [8, 4, 3] of 192 bytes has not a "
-       "row for each of the 4 experts of config.json"}};
+       "in/model.safetensors: model.layers.0.mlp.experts.down_proj: shape [8, 4, 3] of 192 bytes does not "
+       "have a row for each of the 4 experts of config.json"}};
   for (const auto& [family, message] : others) {
     std::filesystem::remove_all(in());
     TinyCheckpoint checkpoint = tiny_checkpoint(family);
@@ -162,21 +163,21 @@ std::string entries(int end, const std::string& behind) {
 }
 
 std::string speaks_of(const std::string& name, const std::string& why) {
-  return "in/config.json: '" + name + "' speaks of one expert by its number, which this cannot renumber; " +
-         why;
+  return "in/config.json: '" + name + "' names one expert by its number, which cannot be renumbered; " + why;
 }
 
 TEST_F(Refusal, OfAConfigThatSpeaksOfSomeExpertsQuotesOneAndSaysWhoIsMissing) {
   const std::string module = "model.layers.1.mlp.experts.";
-  const std::string one = "it names 1 of the 8 experts, and 0 is not among them; all or none would do";
+  const std::string one = "it names 1 of the 8 experts, and 0 is not among them; name all or none";
   expect_configs_refused<Unsupported>({
       {ignored(R"("lm_head", "model.layers.1.mlp.experts.3.up_proj")"), speaks_of(module + "3.up_proj", one)},
       {ignored(entries(7, "")),
        speaks_of(module + "0.up_proj",
-                 "it names 7 of the 8 experts, and 7 is not among them; all or none would do")},
+                 "it names 7 of the 8 experts, and 7 is not among them; name all or none")},
       {ignored(entries(9, "")), speaks_of(module + "8.up_proj", "config.json says that there are 8 experts")},
       {quantized("{\"bits\": {" + entries(7, ": 8") + ", \"" + module + "7.up_proj\": 4}}"),
-       speaks_of(module + "7.up_proj", "it says 4, and of another expert 8; the same of all would do")},
+       speaks_of(module + "7.up_proj",
+                 "its value is 4, but another expert has 8; equal values would be accepted")},
       {quantized(R"({"only": "experts.5.w1"})"), speaks_of("experts.5.w1", one)},
       // The list has all experts of layer 1, but only one expert of layer 0.
       {ignored("\"model.layers.0.mlp.experts.2.up_proj\", " + entries(8, "")),
@@ -213,9 +214,9 @@ TEST_F(Refusal, OfAFileThatSaysOtherThingsOfSomeExpertsNamesIt) {
   write_text(description,
              "{" + entries(7, ": \"W8A8\"") + ", \"model.layers.1.mlp.experts.7.up_proj\": \"FLOAT\"}");
   EXPECT_EQ(refused<Unsupported>(),
-            "in/quant_model_description.json: 'model.layers.1.mlp.experts.7.up_proj' speaks of one expert by "
-            "its number, which this cannot renumber; it says \"FLOAT\", and of another expert \"W8A8\"; the "
-            "same of all would do");
+            "in/quant_model_description.json: 'model.layers.1.mlp.experts.7.up_proj' names one expert by its "
+            "number, which cannot be renumbered; its value is \"FLOAT\", but another expert has \"W8A8\"; "
+            "equal values would be accepted");
 }
 
 TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
@@ -229,12 +230,12 @@ TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
   write_text(in() + "/model.safetensors.index.json", "");
   EXPECT_EQ(
       refused<ParseError>(),
-      "in: has both model.safetensors and model.safetensors.index.json; which is the model cannot be told");
+      "in: has both model.safetensors and model.safetensors.index.json; it is unclear which is the model");
   write_text(in() + "/other.safetensors.index.json", "");
   std::filesystem::remove(in() + "/model.safetensors");
   EXPECT_EQ(refused<ParseError>(),
-            "in: has both model.safetensors.index.json and other.safetensors.index.json; which is the model "
-            "cannot be told");
+            "in: has both model.safetensors.index.json and other.safetensors.index.json; it is unclear which "
+            "is the model");
 }
 
 TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
@@ -250,7 +251,7 @@ TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
       {R"("lm_head.weight": "model-00002)", R"("lm_head.weight": "model-00001)",
        where + lm + "is model-00001.safetensors, but model-00002.safetensors has this tensor"},
       {R"("lm_head.weight")", R"("lm_foot.weight")",
-       where + lm + "is missing or stands for another file, but model-00002.safetensors has this tensor"},
+       where + lm + "is missing or names another file, but model-00002.safetensors has this tensor"},
       {map, R"("weight_map": {"x": "model-00001.safetensors",)",
        where + "weight_map.x: says model-00001.safetensors, which has no such tensor"},
       {map, R"("weight_map": {"x": "../model-00001.safetensors",)",
@@ -284,8 +285,7 @@ TEST_F(Refusal, OfTensorsThatAreNotKnownNamesThem) {
         {{[&](TinyCheckpoint& checkpoint) {
             checkpoint.tensors.push_back({name, "U8", {8}, "12345678"});
           },
-          "in: tensor " + name +
-              " is not one that olmoe is known to have; whether it goes by expert cannot be told"}});
+          "in: tensor " + name + " is not known for olmoe; it may depend on the order of experts"}});
 }
 
 TEST_F(Refusal, OfExpertsAndRoutersThatAreNotAllThereOrAlikeNamesThem) {
@@ -298,9 +298,9 @@ TEST_F(Refusal, OfExpertsAndRoutersThatAreNotAllThereOrAlikeNamesThem) {
        "config.json"},
       {without(gate), "in: layer 1: has experts, but no gate.weight to choose them"},
       {without("model.layers.1.mlp.ex"), "in: layer 1: has a gate.weight, but no experts"},
-      {without(".mlp."), "in: has no tensor of experts by the names of olmoe"},
+      {without(".mlp."), "in: has no tensor with a name of olmoe's experts"},
       {renamed(gate, "layers.1.mlp.gate.weight"),
-       "in: model.layers.0: has experts, and so has layers.1; experts of one model stand below one name"},
+       "in: model.layers.0: has experts, and so has layers.1; experts of one model must be below one name"},
   });
   const auto in_other_type = [&](TinyCheckpoint& checkpoint) {
     find(checkpoint, up).dtype = "F8_E4M3";
@@ -329,7 +329,7 @@ TEST_F(Refusal, OfAPlacementThatDoesNotFitSaysWhichWould) {
        "placement: 4 layers, where the checkpoint has 2 MoE layers (1-2) and 1 for multi-token prediction "
        "(3); allowed: 2 layers, or 3; dense layers have none"},
       {"olmoe", shuffled_placement(2, 12, 4, 1),
-       "placement: is for 12 experts; allowed: one for the 8 of the checkpoint"},
+       "placement: is for 12 experts; allowed: one for the 8 experts of the checkpoint"},
       {"olmoe", Placement({fine, LayerPlacement({{0}, {1, 0}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)}),
        "placement: layer 1: expert 1 has copies on ranks 1, 0, and an order of experts has one place for "
        "each; allowed: one home an expert (no redundant experts)"},
@@ -397,7 +397,7 @@ TEST_F(Refusal, OfWhatIsNoFileNamesIt) {
   write(tiny_checkpoint("olmoe"));
   ASSERT_EQ(::mkfifo((in() + "/pipe").c_str(), 0600), 0);
   EXPECT_EQ(refused<Unsupported>(),
-            "in/pipe: is neither a file nor a folder nor a link to a file; such cannot be copied");
+            "in/pipe: is neither a file, a folder nor a link to a file, and cannot be copied");
 }
 
 TEST_F(Refusal, OfAMapThatIsNotForThisCheckpointNamesIt) {

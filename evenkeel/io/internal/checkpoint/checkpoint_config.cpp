@@ -24,7 +24,7 @@ const Family& family_of(const LanguageConfig& config) {
     for (const Family& family : known_families())
       if (family.tensors) known.push_back(family.name());
     throw Unsupported(fmt::format(
-        "{}: model_type '{}' (architectures: {}) is not one whose experts this can permute; known: {}", file,
+        "{}: model_type '{}' (architectures: {}) has no known way to permute its experts; known: {}", file,
         config.model_type, architectures.empty() ? "none" : fmt::format("{}", fmt::join(architectures, ", ")),
         fmt::join(known, ", ")));
   }
@@ -32,35 +32,35 @@ const Family& family_of(const LanguageConfig& config) {
   if (!family.tensors)
     throw Unsupported(fmt::format(
         "{}: the experts of {} cannot be permuted: {}", file, family.name(),
-        family.not_permuted.empty() ? "how it names their tensors is not known" : family.not_permuted));
+        family.not_permuted.empty() ? "the names of their tensors are not known" : family.not_permuted));
   return family;
 }
 
-// With a plain dot for one that a regular expression escapes.
+// Replaces escaped dots of regular expressions by plain dots.
 std::string without_escapes(const std::string& text) {
   static const std::regex escaped(R"(\\\.|\[\.\])");
   return std::regex_replace(text, escaped, ".");
 }
 
-// Whether a pattern (a regular expression, or one of a shell) may match some experts of a layer and not
-// others: unless nothing, a name, or any number stands behind "experts".
+// Whether a pattern (a regular expression or a shell pattern) may match some experts of a layer and not
+// others. It cannot if "experts" is followed by nothing, a name, or a pattern for any number.
 bool may_pick_experts(const std::string& text) {
   static const std::regex picks(
       R"(experts(?!\.?(?:$|[A-Za-z_)|$/:]|\*|\.[*+]|\(?(?:\\d|\[0-9\])[+*]|\\w\+|\[\^\.\]\+)))");
   return std::regex_search(text, picks);
 }
 
-// Experts that a list or an object names by one name, and the texts for them:
+// The experts that a list or an object names by the same name but for the number, such as
 // "model.layers.3.mlp.experts.*.up_proj".
 struct NamedExperts {
-  std::map<int, std::string> texts;  // by number, as it is written
+  std::map<int, std::string> texts;  // by expert number, as written in the file
   std::string says;
 };
 
 using NamesOfExperts = std::map<std::string, NamedExperts>;
 
 [[noreturn]] void refuse_expert(const std::string& file, const std::string& text, const std::string& why) {
-  throw Unsupported(fmt::format("{}: '{}' speaks of one expert by its number, which this cannot renumber; {}",
+  throw Unsupported(fmt::format("{}: '{}' names one expert by its number, which cannot be renumbered; {}",
                                 file, text, why));
 }
 
@@ -75,12 +75,12 @@ void take_name(const std::string& given, const Json& says, const std::string& fi
         named.try_emplace(pattern, NamedExperts{.texts = {}, .says = says.dump()}).first->second;
     if (alike.says != says.dump())
       refuse_expert(file, given,
-                    fmt::format("it says {}, and of another expert {}; the same of all would do", says.dump(),
-                                alike.says));
+                    fmt::format("its value is {}, but another expert has {}; equal values would be accepted",
+                                says.dump(), alike.says));
     alike.texts.emplace(std::stoi(found[1]), given);
   } else if (may_pick_experts(text)) {
     throw Unsupported(fmt::format(
-        "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
+        "{}: '{}' may pick out some experts of a layer by their numbers, which cannot be renumbered; "
         "\\d+ or .* for all of them would do",
         file, given));
   }
@@ -101,10 +101,9 @@ void require_all_or_no_experts(const Json& config, int num_experts, const std::s
   for (const auto& [name, experts] : named) {
     for (int expert = 0; expert < num_experts; ++expert)
       if (!experts.texts.contains(expert))
-        refuse_expert(
-            file, experts.texts.begin()->second,
-            fmt::format("it names {} of the {} experts, and {} is not among them; all or none would do",
-                        experts.texts.size(), num_experts, expert));
+        refuse_expert(file, experts.texts.begin()->second,
+                      fmt::format("it names {} of the {} experts, and {} is not among them; name all or none",
+                                  experts.texts.size(), num_experts, expert));
     if (std::ssize(experts.texts) != num_experts)
       refuse_expert(file, experts.texts.rbegin()->second,
                     fmt::format("config.json says that there are {} experts", num_experts));
@@ -122,7 +121,7 @@ CheckpointConfig read_checkpoint_config(const ByteSource& source) {
   if (!groups)
     config.keys.fail("n_group",
                      "is missing; {} chooses groups of experts first, and the number of groups must be "
-                     "known (1 where there are none)",
+                     "known (1 if there are none)",
                      family.name());
   require_all_or_no_experts(config.file->json, experts, config.file->name);
   return {.family = &family, .num_layers = *layers, .num_experts = experts, .groups = *groups};

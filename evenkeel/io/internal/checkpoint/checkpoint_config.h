@@ -1,4 +1,4 @@
-// The facts about experts in a checkpoint's config.json.
+// What a checkpoint's config.json says about experts.
 #pragma once
 
 #include <string>
@@ -10,21 +10,20 @@
 namespace evenkeel::internal {
 
 struct CheckpointConfig {
-  const Family* family = nullptr;  // one whose tensors are known
+  const Family* family = nullptr;  // its tensors are known
   int num_layers = 0;              // hidden layers, dense ones too
   int num_experts = 0;
   RoutingGroups groups;
 };
 
-// Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers.
-// A list that names all experts of a layer, and an object that says the same of each,
-// stay true under any order. Throws Unsupported, quoting one entry and what is missing, where one names some
-// only or says different things of them: it would have to be renumbered, and each tool writes it in its own
-// way.
+// Configs may name single experts by number, for example in a list of modules that are not quantized. A list
+// that names all experts of a layer, or an object with equal values for all of them, stays true under any
+// order. Throws Unsupported if a list names only some experts, or values differ: such an entry would need
+// renumbering, and each tool has its own syntax. The error quotes an entry and what is missing.
 void require_all_or_no_experts(const Json& config, int num_experts, const std::string& file);
 
-// Throws Unsupported for a family whose tensors are not known, or a config that speaks of some experts by
-// number; ParseError for one that is damaged.
+// Throws Unsupported for a family whose tensors are not known, or a config that names some experts by number;
+// ParseError for a damaged config.
 CheckpointConfig read_checkpoint_config(const ByteSource& source);
 
 }  // namespace evenkeel::internal

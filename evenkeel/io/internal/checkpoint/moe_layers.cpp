@@ -23,28 +23,28 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The role of a tensor by its name; views are of that.
+// The role of a tensor by its name; the string views point into the name.
 struct TensorRole {
   enum class Kind {
-    other,        // not of experts, though it may stand beside them
-    module_part,  // of the module that holds experts; right in a layer that has none
-    of_expert,    // one expert's
-    stacked,      // of all experts, a row for each
-    router,       // the same
-    id_table,     // whose numbers are ids of experts
-    unknown       // looks like an expert's or a router's, and is none of these
+    other,        // does not belong to experts, though it may be in the same module
+    module_part,  // part of the module that may hold experts; allowed only in a layer without experts
+    of_expert,    // belongs to one expert
+    stacked,      // holds all experts, a row for each
+    router,       // a router's tensor with a row for each expert
+    id_table,     // contains expert ids
+    unknown       // looks like an expert's or a router's tensor, but is none of the above
   };
   Kind kind = Kind::other;
   std::string_view prefix;  // before the number of the layer: "model.layers"
   int layer = -1;           // -1: the name has none
-  bool prediction = false;  // a layer of multi-token prediction, numbered by itself
+  bool prediction = false;  // a layer of multi-token prediction that is numbered separately
   int expert = 0;
   std::string_view part;  // after the module, or after the expert
 };
 
 using Kind = TensorRole::Kind;
 
-// The word before the next dot, which both are taken off `rest`.
+// Takes the word before the next dot, and the dot, off `rest`.
 std::string_view take_word(std::string_view& rest) {
   const std::size_t dot = rest.find('.');
   const std::string_view word = rest.substr(0, dot);
@@ -59,7 +59,7 @@ bool take(std::string_view& rest, std::string_view words) {
   return true;
 }
 
-// A number as transformers writes it: without sign and leading zeros.
+// A number as transformers writes it: no sign, no leading zeros.
 std::optional<int> number(std::string_view word) {
   int value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -67,7 +67,7 @@ std::optional<int> number(std::string_view word) {
   return whole && std::to_string(value) == word && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-// The parts of quantized weights have the weight's name and some of these words behind it.
+// Tensors of a quantized weight have the weight's name followed by some of these words.
 bool is_made_of_endings(std::string_view text) {
   constexpr std::array<std::string_view, 14> words = {"weight", "bias",  "blocks", "scales", "scale",
                                                       "inv",    "input", "packed", "global", "qweight",
@@ -86,7 +86,7 @@ bool is_weight_of(std::string_view part, std::string_view name) {
   return part.starts_with(name) && is_made_of_endings(part.substr(name.size()));
 }
 
-// Some word is one that names of experts' and routers' tensors are made of.
+// Whether the name contains a word that is typical of experts' or routers' tensors.
 bool looks_like_experts(std::string_view name) {
   constexpr std::array<std::string_view, 5> parts = {"expert", "router", ".moe.", "tid2eid",
                                                      "block_sparse_moe"};
@@ -94,11 +94,11 @@ bool looks_like_experts(std::string_view name) {
   return std::ranges::any_of(parts, [&](auto part) { return dotted.find(part) != std::string::npos; });
 }
 
-// Below "experts", of all of them.
+// Names below "experts" of tensors that hold all experts.
 constexpr std::array<std::string_view, 10> stacked_parts = {
     "gate_up_proj", "down_proj", "gate_proj", "up_proj", "fc1", "fc2", "w1", "w2", "w3", "w13"};
 
-// `rest` is what stands after the module. Nothing is known of other words in it.
+// `rest` is the name after the module.
 Kind kind_in_module(std::string_view rest, const ExpertTensors& family, TensorRole& role) {
   role.part = rest;
   const auto whole = [&](std::string_view name) { return is_weight_of(rest, name); };
@@ -120,7 +120,7 @@ Kind kind_in_module(std::string_view rest, const ExpertTensors& family, TensorRo
   return Kind::of_expert;
 }
 
-// Whether words of the router's own are used: "gate.extra" where "gate.weight" is known.
+// Whether the name is in the router's module but unknown: "gate.extra" where "gate.weight" is known.
 bool is_beside_router(std::string_view part, const ExpertTensors& family) {
   return std::ranges::any_of(family.router, [&](std::string_view name) {
     const std::string_view word = take_word(name);
@@ -165,13 +165,13 @@ TensorRole role_of(std::string_view name, const ExpertTensors& family) {
   return role;
 }
 
-// A layer while its names are read: any expert may be claimed.
+// A layer while its names are read.
 struct Found : MoeLayer {
   bool prediction = false;
   bool has_router = false;
   bool has_stacked = false;
-  std::string unknown;      // a name that would be refused
-  std::string module_part;  // one that is right in a dense layer only
+  std::string unknown;      // the name of an unknown tensor
+  std::string module_part;  // the name of a tensor that is allowed only in a dense layer
 
   bool dense() const { return by_expert.empty() && by_row.empty() && id_tables.empty() && unknown.empty(); }
 };
@@ -191,10 +191,10 @@ class Search {
       require_whole(found, found.prediction ? name_of(place) : fmt::format("layer {}", found.layer));
       if (!layers.emplace(found.layer, found).second)
         throw parse_error(folder_, name_of(place),
-                          "would be layer {}, which the checkpoint has by another name", found.layer);
+                          "would be layer {}, which the checkpoint has under another name", found.layer);
     }
     if (layers.empty())
-      throw parse_error(folder_, "", "has no tensor of experts by the names of {}", model_.family->name());
+      throw parse_error(folder_, "", "has no tensor with a name of {}'s experts", model_.family->name());
     const auto ascending = std::views::values(layers);
     return {ascending.begin(), ascending.end()};
   }
@@ -209,17 +209,15 @@ class Search {
   const SafetensorsTensor& at(std::size_t tensor) const { return checkpoint_.tensors[tensor].at; }
 
   [[noreturn]] void refuse_unknown(const std::string& name) const {
-    throw Unsupported(
-        fmt::format("{}: tensor {} is not one that {} is known to have; whether it goes by expert "
-                    "cannot be told",
-                    folder_, name, model_.family->name()));
+    throw Unsupported(fmt::format("{}: tensor {} is not known for {}; it may depend on the order of experts",
+                                  folder_, name, model_.family->name()));
   }
 
   void read_name(std::size_t tensor) {
     const std::string& name = at(tensor).name;
     const TensorRole role = role_of(name, *model_.family->tensors);
     if (role.kind == Kind::other) return;
-    // A place that is no layer has no number to be kept under.
+    // A tensor outside of layers has no layer number to be stored under.
     if (role.layer < 0) refuse_unknown(name);
     Found& found = layers_[{role.prefix, role.layer}];
     found.prediction = role.prediction;
@@ -244,7 +242,7 @@ class Search {
     }
   }
 
-  // Experts of two models, or of one by two names, have no one order.
+  // Throws if experts are below two different names: they may belong to two models.
   void require_one_model() const {
     std::optional<Place> first;
     for (const auto& [place, found] : layers_) {
@@ -252,7 +250,7 @@ class Search {
       if (!first) first = place;
       if (first->first != place.first)
         throw parse_error(folder_, name_of(place),
-                          "has experts, and so has {}; experts of one model stand below one name",
+                          "has experts, and so has {}; experts of one model must be below one name",
                           name_of(*first));
     }
   }
@@ -264,10 +262,11 @@ class Search {
                         role.expert, experts - 1);
     const auto [same, is_new] = found.by_expert[std::string(role.part)].emplace(role.expert, tensor);
     if (!is_new)
-      throw parse_error(file_of(tensor), at(tensor).name, "is {} by another name", at(same->second).name);
+      throw parse_error(file_of(tensor), at(tensor).name, "is the same as {} under another name",
+                        at(same->second).name);
   }
 
-  // One number for all experts, as scales of activations are.
+  // One number for all experts, such as an activation scale.
   static bool is_common_scale(std::string_view part, const SafetensorsTensor& tensor) {
     return (part.ends_with("scale") || part.ends_with("scale_inv") || part.ends_with("amax")) &&
            std::ranges::all_of(tensor.shape, [](std::int64_t length) { return length == 1; });
@@ -279,7 +278,7 @@ class Search {
     const bool fits = count == model_.num_experts || (more_behind && count > model_.num_experts);
     if (!fits || rows.bytes() % count != 0)
       throw parse_error(file_of(tensor), rows.name,
-                        "shape {} of {} bytes has not a row for each of the {} experts of config.json",
+                        "shape {} of {} bytes does not have a row for each of the {} experts of config.json",
                         to_text(rows.shape), rows.bytes(), model_.num_experts);
     found.by_row.push_back(tensor);
   }
@@ -299,7 +298,7 @@ class Search {
     }
   }
 
-  // One expert's bytes can take the place of another's.
+  // Throws unless the two tensors can be exchanged byte for byte.
   void require_alike(const SafetensorsTensor& first, const SafetensorsTensor& other) const {
     if (other.dtype == first.dtype && other.shape == first.shape && other.bytes() == first.bytes()) return;
     throw Unsupported(
@@ -315,7 +314,7 @@ class Search {
   std::map<Place, Found> layers_;
 };
 
-// Neighbours in one file become one range.
+// Adjacent ranges of a file become one range.
 void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
   if (range.bytes == 0) return;
   if (!ranges.empty() && ranges.back().file == range.file && ranges.back().ids == range.ids &&
@@ -330,7 +329,7 @@ std::size_t width_of_ids(const SafetensorsTensor& tensor) {
   const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
   if (type != nullptr && is_integer(type->type) && tensor.bytes() % type->item_size == 0)
     return static_cast<std::size_t>(type->item_size);
-  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
+  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which is not an integer type",
                                 tensor.name, tensor.dtype));
 }
 
@@ -348,7 +347,7 @@ void TensorSource::renumber(std::span<std::byte> ids, const std::string& file,
     std::memcpy(&id, &ids[at], id_bytes);
     if (id >= new_ids.size())
       throw parse_error(file, name,
-                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be 0..{}",
+                        "has a number of {} bytes that is not an expert id: {:#x}; right would be 0..{}",
                         id_bytes, id, new_ids.size() - 1);
     const auto made = static_cast<std::uint64_t>(new_ids[id].value());
     std::memcpy(&ids[at], &made, id_bytes);
@@ -396,7 +395,7 @@ std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
       rest.begin += row;
       rest.bytes -= row;
     }
-    // Rows of no expert stay behind.
+    // Rows after the experts' rows stay where they are.
     append_range(rest, ranges);
   }
   return ranges;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The index, or the whole checkpoint.
+// The name of the index, or of model.safetensors.
 std::string root_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -22,8 +22,7 @@ std::string root_of(const std::string& folder) {
       names.push_back(std::move(name));
   std::ranges::sort(names);
   if (names.size() > 1)
-    throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", names[0],
-                      names[1]);
+    throw parse_error(folder, "", "has both {} and {}; it is unclear which is the model", names[0], names[1]);
   if (names.empty())
     throw parse_error(folder, "",
                       "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
@@ -41,8 +40,8 @@ void read_file(const std::string& folder, const std::string& name, CheckpointTen
     checkpoint.tensors.push_back({.at = std::move(tensor), .file = file});
 }
 
-// The tensors in the files must be those of the index, neither more nor fewer. Of a tensor that is in two
-// files, one copy would be permuted and the other loaded.
+// The files must have exactly the tensors of the index. If a tensor were in two files, one copy might be
+// permuted and the other loaded.
 void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::string, std::string> file_of,
                         const std::string& index) {
   for (const StoredTensor& tensor : checkpoint.tensors) {
@@ -50,7 +49,7 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
     const auto stated = file_of.extract(tensor.at.name);
     if (stated.empty() || stated.mapped() != file)
       throw parse_error(index, "weight_map." + tensor.at.name, "is {}, but {} has this tensor",
-                        stated.empty() ? "missing or stands for another file" : stated.mapped(), file);
+                        stated.empty() ? "missing or names another file" : stated.mapped(), file);
   }
   if (!file_of.empty())
     throw parse_error(index, "weight_map." + file_of.begin()->first, "says {}, which has no such tensor",

@@ -1,4 +1,4 @@
-// The tensors of an HF safetensors checkpoint: which file holds which, and where in it.
+// The tensors of a Hugging Face safetensors checkpoint, and where each is stored.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace evenkeel::internal {
 
-// "model.safetensors.index.json", or another name of which there is one.
+// Ending of "model.safetensors.index.json" and of other names; a folder has only one such file.
 inline constexpr const char* index_ending = ".safetensors.index.json";
 inline constexpr const char* whole_checkpoint = "model.safetensors";
 
@@ -20,7 +20,7 @@ struct StoredTensor {
   std::size_t file = 0;
 };
 
-// The first length that is not 1: dimensions of 1 may stand before rows. 0 of a single number.
+// The first length that is not 1, since dimensions of 1 may come before the rows. 0 for a single number.
 std::int64_t num_rows(const SafetensorsTensor& tensor);
 
 struct WeightFile {
@@ -33,12 +33,12 @@ struct CheckpointTensors {
   std::vector<StoredTensor> tensors;
 };
 
-// The file of each tensor, as an index has it. Throws ParseError: not an
-// index, or a file that is not plainly in the same folder.
+// The file of each tensor, from an index. Throws ParseError if it is not an index, or names a file outside of
+// its folder.
 std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source);
 
-// Reads the index, if there is one, and the header of every file. Throws ParseError unless the folder has one
-// index or model.safetensors; if a tensor is not where the index says, or not in the index.
+// Reads the index, if there is one, and the header of every file. Throws ParseError unless the folder has
+// exactly one index or model.safetensors, and if the index and the files do not have the same tensors.
 CheckpointTensors read_checkpoint_tensors(const std::string& folder);
 
 }  // namespace evenkeel::internal

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view block_ending = "_blocks";
 constexpr std::string_view packed_ending = "_packed";
-// Of what belongs to quantized weights and is none, and of tables that a model makes anew.
+// Endings of tensors that are not weights: parts of quantized weights, and tables that a model recomputes.
 constexpr std::array<std::string_view, 13> no_weights = {
     "_scale_inv", "_scales", "weight_scale", "weight_scale_2", "input_scale", "output_scale", "q_scale",
     "k_scale",    "v_scale", "weight_shape", "_zero_point",    ".inv_freq",   ".g_idx"};
@@ -46,7 +46,7 @@ bool is_no_weight(std::string_view name) {
   return std::ranges::any_of(no_weights, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Multiplies the last length; blocks of numbers lie on an axis of their own.
+// Multiplies the last length by `numbers`; if blocks have their own axis, merges it with the one before.
 void unpack(NamedTensor& tensor, std::int64_t numbers) {
   if (tensor.shape.empty()) return;
   tensor.shape.back() *= numbers;
@@ -57,8 +57,8 @@ void unpack(NamedTensor& tensor, std::int64_t numbers) {
   tensor.shape.back() *= block;
 }
 
-// Of a number. Throws ParseError: another type, or a shape that the tensor's bytes do not bear out, as in a
-// damaged header.
+// Bits of one number. Throws ParseError for an unknown type, or if the shape does not match the number of
+// bytes, as in a damaged header.
 int bits_of(const SafetensorsTensor& tensor, const std::string& folder) {
   __extension__ using Wide = __int128;
   const auto known = std::ranges::find(dtype_bits, tensor.dtype, &std::pair<std::string_view, int>::first);
@@ -69,7 +69,7 @@ int bits_of(const SafetensorsTensor& tensor, const std::string& folder) {
   for (const std::int64_t length : tensor.shape)
     bits = length < 0 ? -1 : std::min<Wide>(bits * length, Wide{1} << 62);
   if ((bits + 7) / 8 != tensor.bytes() || bits < 0)
-    throw parse_error(folder, tensor.name, "has {} bytes of {}, which its shape [{}] does not make",
+    throw parse_error(folder, tensor.name, "has {} bytes of {}, which do not fit its shape [{}]",
                       tensor.bytes(), tensor.dtype, fmt::join(tensor.shape, ", "));
   return known->second;
 }
@@ -107,7 +107,7 @@ CheckpointWeights read_checkpoint_weights(const std::string& folder, int packed_
     const bool packed = tensor.name.ends_with(packed_ending);
     if (packed) tensor.name.resize(tensor.name.size() - packed_ending.size());
     const bool is_scale = dtype == "F8_E8M0" || is_no_weight(tensor.name);
-    // Integers are ids, but for packed numbers and 8 bits.
+    // Integers are ids, except packed numbers and those of 8 bits.
     if (is_scale || (!packed && (dtype[0] == 'I' || dtype[0] == 'U') && bits > 8)) {
       ++left_out;
       continue;
