@@ -46,7 +46,8 @@ void take_ranks(const CLI::App& app, const Communicator& comm, std::int64_t& ran
   ranks = comm.size();
 }
 
-// The first rank is the one that speaks: an error that all ranks meet it shall meet itself, not hear of.
+// Only rank 0 prints. If all ranks fail alike, rank 0 shall report that error itself rather than an abort by
+// another rank, so the others give it up to 200 ms to fail first.
 void await_first(Communicator& comm) {
   try {
     for (int wait = 0; wait < 200; ++wait) {
@@ -58,7 +59,7 @@ void await_first(Communicator& comm) {
   }
 }
 
-// Otherwise ranks would do unlike things under one name.
+// Ranks with different options would run different experiments as one job.
 void require_one_command(Communicator& comm) {
   const std::string command = page_origin().command;
   const std::vector<std::uint64_t> all =

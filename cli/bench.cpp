@@ -41,7 +41,7 @@ struct BenchArguments {
   bool json = false;
 };
 
-// Without --scenarios and --pairs: a curve takes many layers.
+// Defaults of --over-budget for --scenarios and --pairs: a curve runs many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr int kCurvePairs = 11;
 
@@ -87,7 +87,8 @@ RoundProgress named_progress(const std::string& what) {
   return progress_line(what + ": round");
 }
 
-// One planner, level where none is named, in budgets, policies and rules of the mode's own.
+// Runs one planner (default: level) over the budgets, recompute policies and chunk rules that this mode
+// varies.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
   for (const char* option : {"--nodes", "--topology", "--two-levels"})
     refuse_if_given(app, option, "goes with the scenario table and ablations");
@@ -105,8 +106,8 @@ void run_curves(const CLI::App& app, const BenchArguments& options) {
               options.html);
 }
 
-// An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
-// given.
+// An ablation chooses its scenarios and the values of what it varies. It varies tokens and widths around the
+// given ones.
 void require_ablation_alone(const CLI::App& app, const std::string& name) {
   refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
   for (const char* fixed : {"capacity-factor", "imbalance-threshold", "experts"})

@@ -14,7 +14,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// The layers of what is read or written.
+// Adds the layer numbers that --moe-layers and --model give.
 template <class Options>
 Options with_layers(Options options, const FileArguments& arguments) {
   if (!arguments.moe_layers.empty()) options.layers = parse_layers("--moe-layers", arguments.moe_layers);

@@ -25,7 +25,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// Options that would change no number.
+// Refuses options that would change no number.
 void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
                               const MemoryModel& memory) {
   if (options.static_bytes) {
@@ -46,7 +46,7 @@ void show(const Report& report, const MemoryArguments& options) {
   show_result(report, options.json, options.html);
 }
 
-// --gpus: layouts of so many devices.
+// --gpus: ranks the layouts of that many devices.
 void search(const MemoryArguments& options, const MemoryModel& memory, const DeviceMemory& device,
             ReceivedRows received) {
   for (const std::string& degree : options.degrees)

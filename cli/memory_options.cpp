@@ -31,7 +31,7 @@ void read_parallel(const std::string& text, MemoryArguments& options) {
 void read_bytes(const std::string& text, MemoryArguments& options) {
   BytesPerNumber& bytes = options.setup.bytes;
   std::int64_t activation = 0;
-  // Optimizer states may be elsewhere, and frozen weights have none of either.
+  // Gradient and optimizer may be 0: frozen weights have neither, and optimizer states may be kept elsewhere.
   const std::array<NamedNumber, 5> numbers = {{{"activation", &activation},
                                                {"weight", &bytes.weight},
                                                {"gradient", &bytes.gradient, 0},

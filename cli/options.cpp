@@ -21,7 +21,7 @@ std::string joined(const Numbers& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-// The values that an option takes, by the name of their type.
+// The values that an option accepts, in words, derived from its type name.
 std::string allowed_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type == "FILE") return "the name of a file";
@@ -148,7 +148,7 @@ void refuse_empty_values(CLI::App& app) {
     if (option->get_expected_max() == 0) continue;  // a flag
     option->check([&app, option](const std::string& value) {
       if (value.empty()) throw InvalidArgument(option->get_name(), "''", allowed_of(*option));
-      // CLI11 takes the next word for the value, whatever it is.
+      // CLI11 takes the next word as the value, even if it is another option.
       if (option->nonpositional() && value.front() == '-' && app.get_option_no_throw(value) != nullptr)
         throw InvalidArgument(option->get_name(), fmt::format("has no value before {}", value),
                               allowed_of(*option));

@@ -1,4 +1,4 @@
-// evenkeel permute: a placement built into a checkpoint.
+// evenkeel permute: renumbers a checkpoint's experts by a placement.
 #include <fmt/format.h>
 
 #include <memory>
@@ -37,7 +37,7 @@ void run(const PermuteArguments& options) {
       .done = permute_checkpoint(options.checkpoint, placement, options.output, {.progress = progress})};
   wipe_line();
   print_result(permutation, options.json);
-  if (options.json) return;  // which has them all
+  if (options.json) return;  // the JSON has the notes
   for (const std::string& note : notes_of(permutation)) say("note: {}", note);
 }
 

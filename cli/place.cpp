@@ -1,4 +1,4 @@
-// evenkeel place: from a routing profile, or a trace, to a file that says where every expert lives.
+// evenkeel place: makes a placement file, with a home for every expert, from a routing profile or trace.
 #include "evenkeel/report/place.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// As many redundant experts as pay.
+// --redundant-experts auto: as many as pay for their memory.
 constexpr std::string_view kAuto = "auto";
 
 struct PlaceArguments {
@@ -61,18 +61,18 @@ struct PlaceArguments {
   bool json = false;
 };
 
-// Recordings that are to be level, and those that the placement is judged on.
+// The profiles that the placement shall level, and the recordings it is judged on.
 struct PlaceInputs {
   std::vector<std::string> names;     // of the files, or of the steps of one
-  std::vector<RoutingProfile> files;  // their profiles, unless it is steps that are to be level
+  std::vector<RoutingProfile> files;  // their profiles; empty with --steps
   std::vector<Recording> recordings;  // what the placement is judged on, by loads alone
-  SourceCounts sources;               // of all together, where all are traces
+  SourceCounts sources;               // summed over all files; only if all are traces
 
   std::span<const RoutingProfile> profiles() const {
     return files.empty() ? recordings.front().steps : files;
   }
   const RoutingProfile& first() const { return profiles().front(); }
-  // Of the first that knows them.
+  // From the first profile that has layer numbers.
   LayerNumbers layers() const {
     const auto known = std::ranges::find_if(
         profiles(), [](const RoutingProfile& profile) { return profile.layers().known(); });
@@ -92,7 +92,7 @@ SourceCounts sum_of(std::vector<SourceCounts> all) {
   return std::move(all.front());
 }
 
-// Before anything is placed or written.
+// Checks that a recording of --judge fits the inputs. Called before anything is placed or written.
 void require_fits(const Recording& judge, const PlaceInputs& placed) {
   const RoutingProfile& first = placed.first();
   if (judge.profile.num_experts() != first.num_experts())
@@ -102,7 +102,7 @@ void require_fits(const Recording& judge, const PlaceInputs& placed) {
   paired_rows(judge.rows(), {placed.names.front(), placed.layers(), first.num_layers()}, "--judge");
 }
 
-// Without transitions the ranks of a trace's tokens are counted instead.
+// If transitions are not counted and all files are traces, counts the source ranks of tokens instead.
 PlaceInputs read_files(const std::vector<std::string>& paths, const ReadOptions& options, int num_ranks) {
   PlaceInputs all{
       .names = paths, .files = {}, .recordings = read_recordings(paths, options, "PROFILE"), .sources = {}};
@@ -130,7 +130,7 @@ PlaceInputs read_steps(const std::string& path, const ReadOptions& options) {
 
 std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOptions options,
                                    const PlaceInputs& placed) {
-  options.count = ReadOptions::Count::transitions;  // where tokens live has no part in judging
+  options.count = ReadOptions::Count::transitions;  // judging does not use source ranks
   std::vector<Recording> judges;
   for (const std::string& path : paths) {
     judges.push_back(read_recording_of_some_layers(path, options));
@@ -140,7 +140,7 @@ std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOp
   return judges;
 }
 
-// Refuses options that the format cannot hold, or has no use for.
+// Refuses options that the format cannot hold or does not use.
 void validate_format(const CLI::App& app, const PlaceArguments& options) {
   const PlacementFormat format = options.format;
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
@@ -164,7 +164,7 @@ void validate_page(const PlaceArguments& options) {
   require_page(options.html, read, others, options.output);
 }
 
-// No option is ignored: what the others leave without a meaning is refused.
+// No option is ignored: an option that has no meaning beside the others is refused.
 void validate_options(const CLI::App& app, const PlaceArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
@@ -200,8 +200,9 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
   return how;
 }
 
-// The model's groups of experts stay whole unless --groups says otherwise, where the placement is not for a
-// server: `permute` may then build it into the checkpoint. Returns what the user must know, or nothing.
+// Keeps the model's expert groups whole, so that `permute` can build the placement into the checkpoint. Does
+// nothing with --groups, with automatic redundancy, or for a server's format. Returns a note for the user, or
+// an empty string.
 std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& options, int num_experts,
                                  int num_ranks, PlaceOptions& how) {
   if (options.files.model.empty() || options.format != PlacementFormat::evenkeel ||
@@ -235,7 +236,8 @@ std::vector<std::string> sources_of(const PlaceArguments& options) {
   return sources;
 }
 
-// As it is known before the solve: where the number of copies is chosen, every rank has equally many experts.
+// The shape as known before the solve. With automatic redundancy it has the fewest copies that give every
+// rank equally many experts.
 PlacementShape shape_before(const PlaceArguments& options, const PlaceInputs& input, int num_ranks,
                             const PlaceOptions& how) {
   const RoutingProfile& first = input.first();
@@ -248,7 +250,7 @@ PlacementShape shape_before(const PlaceArguments& options, const PlaceInputs& in
           .layers = input.layers()};
 }
 
-// Until it is done, or the user asks for the best so far.
+// Runs until done, or until SIGINT asks for the best so far.
 PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const Topology& topology,
                   PlaceOptions& how, std::optional<CopyChoice>& copies, std::optional<HeldOut>& held_out) {
   const Interrupt interrupt({SIGINT});
@@ -281,7 +283,8 @@ JudgedPlacing judge(const PlaceArguments& options, const PlacedRecordings& recor
   return judge_placed(before, after, recordings, placing.topology, model, options.time.horizon);
 }
 
-// By each rule, max/mean of the worst recording: SGLang takes one of them, by how it is started.
+// Fills placing.served: by dispatch rule, max/mean of the worst recording. How SGLang is started decides
+// which rule it follows.
 void say_served(const PlaceInputs& input, const Placement& all, Placing& placing) {
   for (const Dispatch dispatch : dispatches) {
     const NamedPlacement placed{.placement = all, .dispatch = dispatch};
@@ -300,7 +303,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
-  // The file has all layers of a model, whichever the recording is of.
+  // The file has all layers of the model, even those that the recording lacks.
   if (format.model) format.layers.reset();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();

@@ -1,4 +1,4 @@
-// evenkeel plan: a step plan from loads, or one for each layer of a recording.
+// evenkeel plan: makes a step plan from loads, or one for each layer of a recording.
 #include "evenkeel/report/plan.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ struct PlanArguments {
   bool json = false;
 };
 
-// Without --topology, none. Throws InvalidArgument for what has no part then.
+// Empty without --topology. Throws InvalidArgument for options that need it.
 std::optional<Topology> topology_of(const CLI::App& app, const PlanArguments& options) {
   if (is_given(app, "--topology")) return named_topology(options.topology);
   for (const char* option : {"--cost", "--device", "--expert-bytes", "--backward"})
@@ -53,7 +53,7 @@ std::optional<Topology> topology_of(const CLI::App& app, const PlanArguments& op
   return std::nullopt;
 }
 
-// The topology's links, and what a step of --model takes on a rank of --cost or --device.
+// The topology's links, with the costs of a step of --model at the rates of --cost or --device.
 StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topology& topology,
                    const Counts& counts) {
   if (!is_given(app, "--model"))
@@ -72,7 +72,7 @@ StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topo
                     "--topology");
 }
 
-// Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
+// If neither loads nor placement have several layers or a layer number, only --layer 0 is valid.
 void require_layer_to_choose_from(const PlanArguments& options, const StepLoads& loads,
                                   const std::optional<Placement>& placement) {
   if (options.layer.value_or(0) == 0 || loads.num_layers > 1 || loads.layers.known()) return;
@@ -85,7 +85,7 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement,
                    const std::optional<Topology>& topology) {
   FileArguments files = options.files;
-  if (topology) files.model.clear();  // it says how large experts are
+  if (topology) files.model.clear();  // --model then only gives the size of experts
   LoadsOptions how{.num_ranks = options.ranks, .reading = files.reading()};
   if (options.layer) how.layers = {*options.layer};
   if (!options.layers.empty()) {
@@ -117,7 +117,7 @@ PlannedStep planned(Planner& planner, const PlannerOptions& options, const std::
   return step;
 }
 
-// One plan, of loads of one layer or of --layer, or a plan for each of several layers.
+// True for one plan (--layer, or loads of one layer); false for a plan of each layer.
 bool is_of_one_layer(const CLI::App& app, const PlanArguments& options, const StepLoads& loads) {
   if (!options.layer && loads.num_layers > 1) return false;
   refuse_if_given(app, "--layers", "chooses of several layers, and there is one");
@@ -127,7 +127,7 @@ bool is_of_one_layer(const CLI::App& app, const PlanArguments& options, const St
   return true;
 }
 
-// By layer of the loads.
+// The homes for each layer of the loads.
 std::vector<LayerPlacement> homes_of(const PlanArguments& options, const std::optional<Placement>& file,
                                      const StepLoads& loads, bool is_one) {
   std::vector<LayerPlacement> homes;
@@ -161,7 +161,7 @@ void run(const CLI::App& app, const PlanArguments& options) {
     planning.kind = kind;
     if (kind == PlannerOptions::Kind::level) planning.links = links;
     const std::unique_ptr<Planner> planner = make_planner(planning);
-    const double seconds = is_one ? 0.05 : 0.005;  // in which the plans of a layer are timed
+    const double seconds = is_one ? 0.05 : 0.005;  // spent on timing the plans of a layer
     for (std::size_t i = 0; i < homes.size(); ++i) {
       const auto& [layer, counts] = loads.of[i];
       all.steps.push_back({layer, planned(*planner, planning, links, counts, homes[i], seconds)});

@@ -1,4 +1,4 @@
-// evenkeel profile: traces in, one routing profile out, and how uneven it is.
+// evenkeel profile: adds traces up to one routing profile and shows how uneven it is.
 #include "evenkeel/report/profile.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ FileFormat format_of(const std::string& output) {
                         ".safetensors, .npz, .json");
 }
 
-// Counts alone have no transitions, and rows are added by layer numbers.
+// Rows are added layer by layer, so the files must have the same layers.
 void add(const RoutingProfile& one, const std::string& path, const std::string& first, RoutingProfile& sum) {
   if (one.num_layers() != sum.num_layers() ||
       (one.layers().known() && sum.layers().known() && one.layers() != sum.layers()))

@@ -32,12 +32,12 @@ struct RunArguments {
   std::string scenario;
   std::string trace;
   FileArguments files;
-  std::string trace_axes;  // where nobody named the trace's array
+  std::string trace_axes;  // how the trace's array was read, if it has no name
   std::string sequences;
   std::string weights;
   std::string placement;
   std::int64_t trace_layer = 0;
-  LayerNumbers trace_layers;  // of the trace, which has one layer where there is none
+  LayerNumbers trace_layers;  // of the trace; a scenario has one layer
   int num_trace_layers = 1;
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
@@ -55,7 +55,7 @@ struct RunArguments {
   bool json = false;
 };
 
-// Takes a number of the layer from a file; an option must not say otherwise.
+// Takes a dimension of the layer from a file. Throws InvalidArgument if an option gives another value.
 void take_from_file(const CLI::App& app, const char* option, const std::string& file, std::int64_t in_file,
                     std::int64_t& value) {
   if (is_given(app, option) && value != in_file)
@@ -150,7 +150,7 @@ TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   return trained;
 }
 
-// The layer's candidates, without its experts and tokens.
+// The set-up with its candidates, still without weights and tokens.
 ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const int ranks = static_cast<int>(options.ranks);
   const MoeShape shape = options.layer.shape();
@@ -172,7 +172,7 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   return setup;
 }
 
-// Measured by the first rank, the same on all.
+// Measured by the first rank, then given to all.
 SpillCosts costs_of(const CLI::App& app, const RunArguments& options, const ExperimentSetup& setup) {
   const Machine* const given = is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr;
   const auto measured = [&] {

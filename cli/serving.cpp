@@ -25,7 +25,7 @@ Parallelism layout_of(const MemoryArguments& options) {
   for (const char* degree : {"vp", "cp"})
     if (named(degree))
       throw InvalidArgument("--parallel", fmt::format("{} beside --serve", degree), "tp, pp, ep, dp and etp");
-  // Servers spread an expert over the devices that are left.
+  // Servers shard each expert over the remaining devices.
   const std::int64_t devices = parallel.stage_devices();
   if (!named("etp") && devices % parallel.expert == 0) parallel.expert_tensor = devices / parallel.expert;
   return parallel;
