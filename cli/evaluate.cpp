@@ -124,11 +124,12 @@ Subcommand add_evaluate(CLI::App& command) {
       ->required()
       ->allow_extra_args(false)
       ->type_name("FILE");
-  app->add_option("--from", options->from, "What runs now, instead of contiguous homes")->type_name("FILE");
+  app->add_option("--from", options->from, "The placement in use now (default: contiguous homes)")
+      ->type_name("FILE");
   add_dispatch(*app, options->dispatch);
   add_machine(*app, options->machine);
   add_whole(*app, "--step-tokens", options->step_tokens, 1, kAnySize,
-            "Traces are also judged in steps of so many tokens");
+            "Also judge traces in steps of N tokens");
   add_time_model(*app, options->time);
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);

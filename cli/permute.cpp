@@ -51,10 +51,11 @@ Subcommand add_permute(CLI::App& command) {
                   "A folder with config.json and safetensors, as Hugging Face has it")
       ->required()
       ->type_name("DIR");
-  app->add_option("--placement", options->placement, "Ours or a server's; of equal sizes, without copies")
+  app->add_option("--placement", options->placement,
+                  "Ours or a server's, with equally many experts on each rank and no copies")
       ->required()
       ->type_name("FILE");
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement whose file does not say it");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Ranks of a placement whose file does not say it");
   app->add_option("-o,--output", options->output, "A folder that is empty or not there yet")
       ->required()
       ->type_name("DIR");

@@ -363,28 +363,30 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
   add_num_experts(app, options.files);
   add_axes(app, options.files);
   app.add_option("--redundant-experts", options.redundant_experts,
-                 "Copies beyond one of each, a layer; auto: as many as pay for their memory")
+                 "Copies per layer, beyond one of each expert; auto: as many as pay for their memory")
       ->type_name("N|auto");
   add_whole(app, "--groups", options.groups, 1, max_experts,
             "Expert groups, each of which stays in one node");
   add_word(app, "--sizes", options.how.sizes, {"equal", "free"},
-           "Experts of a rank and layer: as many on each, or any");
+           "Experts of a layer on each rank: equally many, or any number");
   add_word(app, "--objective", options.how.objective, {"two-stage", "joint"},
-           "First balance then traffic, or both in milliseconds");
+           "Minimise first imbalance, then traffic; or the sum of both in milliseconds");
   add_word(app, "--traffic", options.how.traffic, {"layer-to-layer", "dispatch-combine"},
-           "From expert to next expert, or from the token's rank and back");
+           "Count traffic from expert to next expert, or from the token's rank and back");
   add_word(app, "--across", options.how.across, {"worst", "sum"},
-           "Of several recordings: all level, the worst first, or what they add up to");
-  app.add_flag("--steps", options.steps, "The steps of one recording are all to be level");
+           "Several recordings: level each one, the worst first, or level their sum");
+  app.add_flag("--steps", options.steps, "Level every step of one recording");
   add_whole(app, "--step-tokens", options.step_tokens, 1, kAnySize,
-            "Beside --steps: tokens of a trace's step");
-  app.add_option("--judge", options.judge, "Also measure the placement on these, which it is not made from")
+            "With --steps: tokens per step of a trace");
+  app.add_option("--judge", options.judge,
+                 "Also judge the placement on these recordings, which it is not made from")
       ->type_name("FILE");
-  add_word(app, "--pairs", options.how.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");
+  add_word(app, "--pairs", options.how.pairs, {"worst", "total"},
+           "Count the traffic of the worst pair of ranks, or of all");
   add_number(app, "--assignment-us", options.how.cost.assignment_us, 0, PlacementCost::most_assignment_us,
-             "joint: computing one assignment takes this");
+             "joint: microseconds to compute one assignment");
   add_number(app, "--assignment-bytes", options.how.cost.assignment_bytes, 0,
-             PlacementCost::most_assignment_bytes, "joint: sent with one assignment, one way");
+             PlacementCost::most_assignment_bytes, "joint: bytes sent with one assignment, one way");
 }
 
 void add_solving(CLI::App& app, PlaceArguments& options) {
@@ -393,15 +395,15 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
   add_number(app, "--time-limit", options.how.limits.time_limit_s, 0.001,
              std::numeric_limits<double>::infinity(), "Seconds for all stages; the best so far is kept");
   add_number(app, "--gap", options.how.limits.relative_gap, 0, 1,
-             "Good enough: this far from the bound, as a fraction");
+             "Stop at this distance from the bound, as a fraction");
   app.add_option("--from", options.from, "Start at this placement, and move few experts")->type_name("FILE");
   add_whole(app, "--max-moves", options.max_moves, 0, std::numeric_limits<int>::max(),
-            "Beside --from: experts that may get another home, over all layers");
+            "With --from: experts that may get another home, over all layers");
 }
 
 void add_output(CLI::App& app, PlaceArguments& options) {
   add_time_model(app, options.time);
-  add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
+  add_word(app, "--format", options.format, placement_format_names(), "The program that will load the file");
   add_dispatch(app, options.dispatch);
   add_numbering(app, options.files);
   add_hidden_layers(app, options.files);
@@ -419,7 +421,7 @@ Subcommand add_place(CLI::App& command) {
   auto options = std::make_shared<PlaceArguments>();
   CLI::App* app = command.add_subcommand("place", "Choose a home for every expert from a routing profile");
   app->add_option("PROFILE", options->inputs,
-                  "Profiles, traces, counts, or other systems' recordings; several are all to be level")
+                  "Profiles, traces, counts, or other systems' recordings; of several, each is levelled")
       ->required()
       ->type_name("FILE");
   add_machine(*app, options->machine);

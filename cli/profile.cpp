@@ -91,7 +91,7 @@ Subcommand add_profile(CLI::App& command) {
   app->add_option("-o,--output", options->output, "The profile: .safetensors, .npz or .json")
       ->type_name("FILE");
   add_num_experts(*app, options->files);
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Also show the imbalance over N ranks");
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");

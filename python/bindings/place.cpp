@@ -36,10 +36,10 @@ namespace {
 
 Topology uniform(int num_ranks, int num_nodes) {
   if (num_ranks % num_nodes != 0)
-    throw InvalidArgument(
-        "nodes",
-        std::to_string(num_ranks) + " ranks are not equally many in " + std::to_string(num_nodes) + " nodes",
-        "a divisor of ranks, or a topology that says who is where");
+    throw InvalidArgument("nodes",
+                          std::to_string(num_ranks) + " ranks do not divide evenly over " +
+                              std::to_string(num_nodes) + " nodes",
+                          "a divisor of ranks, or a topology that says who is where");
   return Topology::uniform(num_nodes, num_ranks / num_nodes);
 }
 

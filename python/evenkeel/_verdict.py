@@ -108,10 +108,10 @@ class TimeModel:
                 raise invalid(name, "needs model, which says how large an expert is", "model beside it")
         for name in ("tflops", "device"):
             if self.cost is not None and getattr(self, name) is not None:
-                raise invalid(name, "is what cost says", "to leave it out")
+                raise invalid(name, "is already given by cost", "to leave it out")
         has_link = self.link is not None or has_topology
         if self.device is not None and self.tflops is not None and has_link:
-            raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
+            raise invalid("device", "has no effect beside tflops and a link", "to leave it out")
         if self.device is not None:
             _native.require_device(words(self.device, "device"))
         for name in ("tflops", "link"):

@@ -282,7 +282,7 @@ def _machine(
         if model is None and value is not None:
             raise invalid(name, "needs model, which says how large experts and rows are", "model beside it")
     if cost is not None and device is not None:
-        raise invalid("device", "is what cost says", "to leave it out")
+        raise invalid("device", "is already given by cost", "to leave it out")
     if isinstance(budget, str):
         budget = _native.parse_bytes(words(budget, "budget"), "budget")
     return _native.SimRequest.of_files(

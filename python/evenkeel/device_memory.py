@@ -160,7 +160,7 @@ def _numbers(given: Mapping[str, int] | str, argument: str, least: int, most: in
 def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
     if device is not None:
         if device_memory is not None:
-            raise invalid("device_memory", "is what device says", "one of the two")
+            raise invalid("device_memory", "is already given by device", "one of the two")
         return _native.device_bytes(instance(device, str, "device"))
     if device_memory is None:
         return 80_000_000_000

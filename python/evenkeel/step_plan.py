@@ -198,7 +198,7 @@ def plan(
     if base_load is not None and not base:
         raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
     if machine is not None and machine.num_ranks != num_ranks:
-        raise invalid("topology", f"has {machine.num_ranks} ranks", f"{num_ranks}, as there are")
+        raise invalid("topology", f"has {machine.num_ranks} ranks", f"one of {num_ranks} ranks")
     if chosen == "ep" and borrow_slots is not None:
         raise invalid("borrow_slots", "ep borrows nothing", "level, or to leave it out")
     links = _links(machine, experts, model, cost, device, expert_bytes, backward)
@@ -320,7 +320,7 @@ def _links(
     if model is None:
         raise invalid("topology", "needs model", "model, which says how large an expert is")
     if cost is not None and device is not None:
-        raise invalid("device", "is what cost says", "to leave it out")
+        raise invalid("device", "is already given by cost", "to leave it out")
     if cost is None and device is None:
         raise invalid("topology", "needs the rates of a rank", "cost or device")
     return _native.StepLinks.of_model(

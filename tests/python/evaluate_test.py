@@ -91,7 +91,7 @@ class Evaluate(EvaluateTest):
             ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: one for 4"),
             ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
             ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
-            ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is what cost says"),
+            ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is already given by cost"),
             ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
             ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
             ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
