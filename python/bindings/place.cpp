@@ -1,4 +1,4 @@
-// _native.place: from a profile to a placement with what its solver says of it.
+// _native.place: makes a placement from a profile, with its solver's figures.
 #include "evenkeel/placement/place.h"
 
 #include <nanobind/nanobind.h>
@@ -85,7 +85,7 @@ void bind_quality(nb::module_& module) {
       });
 }
 
-// Enumerators by the words that they are called by.
+// Sets enumerators by their names.
 void bind_options(nb::module_& module) {
   nb::class_<PlaceOptions>(module, "PlaceOptions")
       .def(nb::init<>())
