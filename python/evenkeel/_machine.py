@@ -1,4 +1,4 @@
-"""The machine that experts are placed on, as the arguments of several functions say it."""
+"""The machine that experts are placed on, from the arguments `ranks`, `nodes` and `topology` of several functions."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ def _names(methods: str | Sequence[str] | None) -> str:
     except TypeError as error:
         raise invalid("methods", f"is a {type(methods).__name__}", "names, or a text of them") from error
     if not joined:
-        raise invalid("methods", "are none", "names of methods, or to leave it out")
+        raise invalid("methods", "is empty", "names of methods, or to leave it out")
     return joined
 
 

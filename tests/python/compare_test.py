@@ -118,7 +118,7 @@ class Compare(CompareTest):
             ({"ranks": 8, "nodes": 3}, ek.InvalidArgument, "nodes: 8 ranks do not divide evenly"),
             ({"topology": "4xh100"}, ek.InvalidArgument, "ranks: 8, but 4xh100 has 4"),
             ({"methods": "nothing"}, ek.InvalidArgument, "methods: 'nothing' is no part of a method"),
-            ({"methods": []}, ek.InvalidArgument, "methods: are none"),
+            ({"methods": []}, ek.InvalidArgument, "methods: is empty"),
             ({"methods": ["ep", 3]}, ek.InvalidArgument, "methods: is a int"),
             ({"methods": "fsdp"}, ek.InvalidArgument, "methods: fsdp needs sizes and rates"),
             ({"budget": "1GiB"}, ek.InvalidArgument, "budget: needs model"),

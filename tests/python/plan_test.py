@@ -154,7 +154,7 @@ class Plan(PackageTest):
         several = ek.Placement([[0, 0, 1], [1, 1, 0]])
         for given, named, message in [
             (profile, {"layers": [4]}, "layers: 4, but the profile has no such layer; allowed: 3, 5"),
-            (profile, {"layers": []}, "layers: are none"),
+            (profile, {"layers": []}, "layers: is empty"),
             (profile, {"ranks": None}, "ranks: loads by expert do not say"),
             (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
             (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: the placement has 2 layers"),
