@@ -104,7 +104,7 @@ def next_map(
     Args:
         weight: `[L, E]` loads of the window that ends now. Invalid loads leave the map unchanged.
         live: `[L, physical experts]`, the map in use; -1 is an empty slot. Other sizes or empty slots mean that
-        ranks joined or left: then everything is placed anew.
+            ranks joined or left: then everything is placed anew.
 
     Raises:
         InvalidArgument: sizes that do not divide each other, or a map with other layers or unknown experts.
@@ -193,7 +193,7 @@ def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
     Args:
         phy2log: `[L, physical experts]`; their number is a multiple of num_ranks.
         old: `[L, physical experts]`; -1 is an empty slot. It may have more or fewer ranks, but must have as many
-        slots per rank as phy2log.
+            slots per rank as phy2log.
     """
     layers, slots = phy2log.shape
     space = slots // num_ranks
