@@ -143,7 +143,7 @@ class VerdictOfPlace(EvaluateTest):
         for named, error, message in [
             ({"judge": wide}, ek.InvalidArgument, "judge: recording 0 has 12 experts; allowed: 16, as recording 0 has"),
             ({"judge": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
-            ({"model": CONFIG}, ek.InvalidArgument, "model: has nothing to say of profiles alone"),
+            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on profiles alone"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, 4, **named)
