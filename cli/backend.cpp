@@ -33,7 +33,7 @@ void add_backend(CLI::App& app, BackendOptions& options) {
   add_word(app, "--backend", options.backend, {"threads", "mpi"},
            "Ranks as threads, or the processes that mpirun has started");
   add_number(app, "--deadline", options.deadline, 1e-3, 1e8,
-             "Of MPI: seconds that a rank may keep others waiting before it is named");
+             "MPI: seconds that others wait for a rank before it is reported");
 }
 
 #ifdef EVENKEEL_WITH_MPI
@@ -46,7 +46,8 @@ void take_ranks(const CLI::App& app, const Communicator& comm, std::int64_t& ran
   ranks = comm.size();
 }
 
-// The first rank is the one that speaks: an error that all ranks meet it shall meet itself, not hear of.
+// Only rank 0 prints. If all ranks fail alike, rank 0 shall report that error itself rather than an abort by
+// another rank, so the others give it up to 200 ms to fail first.
 void await_first(Communicator& comm) {
   try {
     for (int wait = 0; wait < 200; ++wait) {
@@ -58,15 +59,14 @@ void await_first(Communicator& comm) {
   }
 }
 
-// Otherwise ranks would do unlike things under one name.
+// Ranks with different options would run different experiments as one job.
 void require_one_command(Communicator& comm) {
   const std::string command = page_origin().command;
   const std::vector<std::uint64_t> all =
       gather(comm, Hash().add_bytes(std::as_bytes(std::span(command))).value(), "command lines");
   const auto other = std::ranges::find_if(all, [&](std::uint64_t each) { return each != all.front(); });
   if (other != all.end())
-    throw InvalidArgument(kCommandLine,
-                          fmt::format("rank {} was started by another than rank 0", other - all.begin()),
+    throw InvalidArgument(kCommandLine, fmt::format("is not the same on ranks 0 and {}", other - all.begin()),
                           "one command line for all ranks");
 }
 
@@ -104,26 +104,26 @@ void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& 
 
 void add_nodes(CLI::App& app, NodeOptions& options) {
   app.add_option("--nodes", options.nodes,
-                 "Nodes that the ranks fill in order, or `hosts`: those they run on")
+                 "Nodes that the ranks fill in order, or `hosts`: the hosts that they run on")
       ->type_name("N|hosts");
   app.add_option("--topology", options.topology,
-                 "Instead, the machine: a file, or NxMxh100; with --cost level plans for its links")
+                 "The machine instead: a file, or NxMxh100; with --cost, level plans for its links")
       ->type_name("FILE|NAME");
   app.add_flag("--two-levels", options.two_levels,
-               "What several ranks of another node want crosses the link to it once");
+               "Data for several ranks of another node crosses the link between nodes once");
   app.add_flag("--sum-in-nodes", options.sum_in_nodes,
-               "With --two-levels, each node adds a token's results before they leave it: last bits change");
+               "With --two-levels: each node sums a token's results before they leave it; last bits change");
 }
 
 namespace {
 
 std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm) {
   if (is_given(app, "--topology")) {
-    refuse_if_given(app, "--nodes", "is what --topology says");
+    refuse_if_given(app, "--nodes", "is already given by --topology");
     const Topology topology = named_topology(options.topology);
     if (topology.num_ranks() != ranks)
       throw InvalidArgument("--topology",
-                            fmt::format("has {} ranks, and there are {}", topology.num_ranks(), ranks),
+                            fmt::format("has {} ranks, but the run has {}", topology.num_ranks(), ranks),
                             fmt::format("one of {} ranks", ranks));
     return topology.description().node_of_rank;
   }
@@ -133,7 +133,7 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
   }
   if (options.nodes == "hosts") {
     if (comm == nullptr)
-      throw InvalidArgument("--nodes", "hosts, and all ranks are threads of this one",
+      throw InvalidArgument("--nodes", "hosts, but all ranks are threads on this host",
                             "a number, or --backend mpi");
     return host_of_rank(*comm);
   }
@@ -145,7 +145,7 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
                           fmt::format("a whole number in 1..{}, or hosts", ranks));
   }
   if (ranks % nodes != 0)
-    throw InvalidArgument("--nodes", fmt::format("{} ranks are not equally many in {} nodes", ranks, nodes),
+    throw InvalidArgument("--nodes", fmt::format("{} ranks do not divide evenly over {} nodes", ranks, nodes),
                           "a divisor of the ranks");
   std::vector<int> node_of;
   for (std::int64_t rank = 0; rank < ranks; ++rank) node_of.push_back(static_cast<int>(rank * nodes / ranks));
@@ -158,9 +158,9 @@ RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks,
   RankPlaces where{comm, given_nodes(app, options, ranks, comm), options.two_levels, options.sum_in_nodes};
   if (!options.two_levels) refuse_if_given(app, "--sum-in-nodes", "needs --two-levels");
   if (options.two_levels && !Nodes(where.node_of_rank).two_levels())
-    throw InvalidArgument("--two-levels", "there are not several nodes, one of several ranks",
+    throw InvalidArgument("--two-levels", "needs several nodes, one of them with several ranks",
                           "such nodes, or to leave it out");
-  if (options.two_levels) refuse_if_given(app, "--budget", "is not kept by steps in two levels");
+  if (options.two_levels) refuse_if_given(app, "--budget", "does not work with --two-levels");
   return where;
 }
 

@@ -24,9 +24,9 @@ struct BackendOptions {
 // --backend and --deadline.
 void add_backend(CLI::App& app, BackendOptions& options);
 
-// Calls work(null) for threads; on MPI work(comm) in each of mpirun's processes, of which the first alone
-// prints and writes. `ranks` is then how many there are, and --ranks must not say otherwise. Throws
-// Unsupported where this build has no MPI.
+// Threads: calls work(null). MPI: calls work(comm) in each process of mpirun; only the first process prints
+// and writes files. With MPI, `ranks` becomes the number of processes; throws InvalidArgument if --ranks
+// differs. Throws Unsupported if this build has no MPI.
 void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work);
 
@@ -37,12 +37,13 @@ struct NodeOptions {
   bool sum_in_nodes = false;
 };
 void add_nodes(CLI::App& app, NodeOptions& options);
-// The ranks of `comm`, or as many threads, on their nodes where an option says these. Collective for --nodes
-// hosts. Throws InvalidArgument where two options name nodes, or --two-levels has none in two levels.
+// The ranks of `comm`, or `ranks` threads if it is null, with their nodes if an option gives them. Collective
+// for --nodes hosts. Throws InvalidArgument if two options give nodes, or if --two-levels lacks several
+// nodes, one of them with several ranks.
 RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
 
-// The links that `level` plans by: those of --topology beside --cost, where they differ within and between
-// nodes.
+// The links of --topology, for planner `level` to plan by. Empty unless --topology and --cost are given and
+// links within nodes differ from links between nodes.
 std::optional<StepLinks> given_links(const CLI::App& app, const NodeOptions& options, const MoeShape& shape,
                                      const Machine& machine, bool backward);
 

@@ -41,7 +41,7 @@ struct BenchArguments {
   bool json = false;
 };
 
-// Without --scenarios and --pairs: a curve takes many layers.
+// Defaults of --over-budget for --scenarios and --pairs: a curve runs many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr int kCurvePairs = 11;
 
@@ -87,16 +87,17 @@ RoundProgress named_progress(const std::string& what) {
   return progress_line(what + ": round");
 }
 
-// One planner, level where none is named, in budgets, policies and rules of the mode's own.
+// Runs one planner (default: level) over the budgets, recompute policies and chunk rules that this mode
+// varies.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
   for (const char* option : {"--nodes", "--topology", "--two-levels", "--sum-in-nodes"})
     refuse_if_given(app, option, "goes with the scenario table and ablations");
   for (const char* varied : {"--budget", "--recompute", "--chunks", "--bins"})
-    refuse_if_given(app, varied, "is what --over-budget varies");
+    refuse_if_given(app, varied, "is varied by --over-budget");
   StudySetup setup = setup_of(options);
   if (!is_given(app, "--planner")) setup.planners = {setup.planners.back()};
   if (setup.planners.size() > 1 || setup.planners.front().kind == Kind::ep)
-    throw InvalidArgument("--planner", "one is looked at, and ep comes by itself", "least-loaded or level");
+    throw InvalidArgument("--planner", "takes one planner; ep is the baseline", "least-loaded or level");
   if (is_given(app, "--cost")) setup.budget.memory.cost = read_cost(options.budget.cost_file);
   if (!is_given(app, "--pairs")) setup.pairs = kCurvePairs;
   const std::vector<std::string> scenarios =
@@ -105,12 +106,12 @@ void run_curves(const CLI::App& app, const BenchArguments& options) {
               options.html);
 }
 
-// An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
-// given.
+// An ablation chooses its scenarios and the values of what it varies. It varies tokens and widths around the
+// given ones.
 void require_ablation_alone(const CLI::App& app, const std::string& name) {
   refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
   for (const char* fixed : {"capacity-factor", "imbalance-threshold", "experts"})
-    if (name == fixed) refuse_if_given(app, fmt::format("--{}", fixed), "is what the ablation varies");
+    if (name == fixed) refuse_if_given(app, fmt::format("--{}", fixed), "is varied by the ablation");
   if (name == "hidden") refuse_if_given(app, "--intermediate", "goes with --hidden in its ablation");
 }
 
@@ -150,22 +151,23 @@ Subcommand add_bench(CLI::App& command) {
   auto options = std::make_shared<BenchArguments>();
   CLI::App* app = command.add_subcommand("bench", "The LLEP paper's scenario table and ablations, measured");
   app->add_option("--scenarios", options->scenarios,
-                  "Only the one of this name, or else those whose name contains it, such as 0.95:1")
+                  "Only the scenario of this name, or else all whose name contains it, such as 0.95:1")
       ->type_name("TEXT");
   app->add_option("--ablation", options->ablation, fmt::format("Instead, one of: {}", ablation_names()))
       ->type_name("NAME");
-  app->add_option("--calibrate", options->calibrate, "Instead, measure what steps are made of, for --cost")
+  app->add_option("--calibrate", options->calibrate,
+                  "Instead, measure the costs of a step's parts and write them for --cost")
       ->type_name("FILE");
   add_budgets(*app, "--over-budget", options->over_budget,
-              "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
-  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
-  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
+              "Instead, time under these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
+  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "Tokens of each rank");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Ranks, each with its share of experts and tokens");
   add_backend(*app, options->backend);
   add_nodes(*app, options->nodes);
   add_layer_options(*app, options->layer);
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);
-  app->add_flag("--backward", options->backward, "Gradients as well");
+  app->add_flag("--backward", options->backward, "Compute gradients as well");
   add_budget_options(*app, options->budget);
   add_whole(*app, "--pairs", options->pairs, 1, 1000000, "Interleaved pairs of ep and each planner");
   add_html(*app, options->html);

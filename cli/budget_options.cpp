@@ -58,21 +58,22 @@ AskedBudget parse_budget(const std::string& option, const std::string& text) {
 }  // namespace
 
 void add_budget_options(CLI::App& app, BudgetOptions& options) {
-  add_size(app, "--budget", options.budget.bytes, "Of each rank's arena; without, what the machine has")
+  add_size(app, "--budget", options.budget.bytes,
+           "Bytes of each rank's arena (default: the machine's memory)")
       ->default_str("");
   add_word(app, "--recompute", options.recompute, {"none", "whole", "chunk", "auto"},
-           "What backward computes again: nothing, all at once, all by chunk, or what finds no memory");
+           "What backward recomputes: nothing, all at once, all by chunk, or what does not fit");
   const auto read_chunks = [&options](const CLI::results_t& given) {
     read_rule(given.front(), options.budget.memory.rule);
     return true;
   };
-  app.add_option("--chunks", read_chunks, "The fewest that fit, MemFine's tuning, or so many equal parts")
+  app.add_option("--chunks", read_chunks, "Chunks: the fewest that fit, MemFine's tuning, or N equal parts")
       ->type_name("exact|mact|N")
       ->default_str("exact");
   add_wholes(app, "--bins", options.budget.memory.rule.bins, 1, kMostChunks,
              "Chunk counts that mact chooses from");
   app.add_option("--cost", options.cost_file,
-                 "What bench --calibrate wrote, for the choice between ways to run a step")
+                 "File of bench --calibrate, used to choose between ways to run a step")
       ->type_name("FILE");
 }
 
@@ -82,9 +83,9 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
   validate_options(app, budget.memory, backward);
   if (!is_given(app, "--cost")) return budget;
   if (!budget.cuts() && !costs_decide)
-    refuse_if_given(app, "--cost",
-                    "is about steps that may be cut, and nothing cuts them; it also decides under "
-                    "--imbalance-threshold auto");
+    refuse_if_given(
+        app, "--cost",
+        "has no effect here: it needs --budget, --chunks or --recompute, or --imbalance-threshold auto");
   budget.memory.cost = read_cost(options.cost_file);
   return budget;
 }

@@ -1,4 +1,4 @@
-// The options that say what memory a layer may take, and how it makes do with that.
+// Options for a layer's memory budget, and for how the layer keeps within it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -58,7 +58,7 @@ SimRequest machine_of(const CLI::App& app, const CompareArguments& options) {
   if (options.files.model.empty())
     for (const char* option : {"--cost", "--device", "--expert-bytes", "--budget"})
       refuse_if_given(app, option, "needs --model, which says how large experts and rows are");
-  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
+  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is already given by --cost");
   if (!options.files.model.empty()) machine.model = read_model_description(options.files.model);
   if (is_given(app, "--cost")) machine.machine = read_cost(options.rates.cost);
   // A machine known by name has its device's rates.
@@ -83,7 +83,7 @@ void run(const CLI::App& app, const CompareArguments& options) {
   require_one_numbering(app);
   if (!options.over.empty())
     for (const char* option : {"--csv", "--timeline"})
-      refuse_if_given(app, option, "is of one comparison, not of --over");
+      refuse_if_given(app, option, "is for one comparison, not for --over");
   if (!options.csv.empty() && (options.csv == options.timeline || options.csv == options.html))
     throw InvalidArgument("--csv", options.csv + " is written by another option too", "another file");
   if (!options.html.empty() && options.html == options.timeline)
@@ -130,19 +130,19 @@ Subcommand add_compare(CLI::App& command) {
          "ep, fsdp, eplb, moetuner, robust, llep, level, level-links, slots, memfine, all; or parts: "
          "eplb:32+level (default: all that can be compared)")
       ->type_name("A,B");
-  add_text(*app, "--budget", "SIZE", "Bytes of a rank for a layer's step",
+  add_text(*app, "--budget", "SIZE", "Bytes that a rank may use for a layer's step",
            [&request](const std::string& text) { request.machine.budget = parse_bytes(text, "--budget"); });
-  app->add_flag("--backward", request.machine.backward, "Steps train");
+  app->add_flag("--backward", request.machine.backward, "Steps include backward");
   app->add_option("--place-from", options->place_from,
-                  "What placements are made from; without, the first half of TRACE, and the rest is judged")
+                  "Recordings to make placements from (default: the first half of TRACE; the rest is judged)")
       ->allow_extra_args(false)
       ->type_name("FILE");
   add_whole(*app, "--place-every", request.place_every, 1, kAnySize,
-            "Place anew after so many steps, from these; what moves counts");
+            "Place anew every N steps, from those N steps; moves are counted");
   add_whole(*app, "--step-tokens", request.cut.tokens, 1, kAnySize,
-            "Of a trace: tokens of a step over all ranks (default: 40 steps of whole sequences)");
+            "Traces: tokens of a step over all ranks (default: 40 steps of whole sequences)");
   add_whole(*app, "--top-k", request.cut.top_k, 1, max_trace_assignments_per_token,
-            "Of a trace: only a token's first experts. Of loads: how many a token has");
+            "Traces: use only a token's first N experts. Loads: experts per token");
   add_planner_parameters(*app, request.machine.planner);
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);

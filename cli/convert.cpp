@@ -47,15 +47,15 @@ Subcommand add_convert(CLI::App& command) {
   app->add_option("OUT", options->out, "Its extension says the format: .safetensors, .npz, .npy or .json")
       ->required()
       ->type_name("FILE");
-  app->add_option("--to", options->to, "A placement's format, ours where nothing is said")
+  app->add_option("--to", options->to, "Format of a placement (default: ours)")
       ->type_name(alternatives(placement_format_names()));
   add_numbering(*app, options->files);
   add_hidden_layers(*app, options->files);
   add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, max_layers,
             "TensorRT-LLM: layers it may rearrange itself in an iteration (default: as IN says)");
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement, whose file may not say it");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Ranks of a placement whose file does not say it");
   add_whole(*app, "--num-experts", options->files.num_experts, 1, max_trace_experts,
-            "Where the file does not say it, and of a trace instead");
+            "Experts, where the file does not say it; overrides what a trace says");
   add_axes(*app, options->files);
   add_json(*app, options->json);
   app->footer(

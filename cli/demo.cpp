@@ -39,7 +39,7 @@ Subcommand add_demo(CLI::App& command) {
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   app->add_option("--cost", options->cost_file,
-                  "What `bench --calibrate` measured, for what is chosen by predicted seconds")
+                  "File of `bench --calibrate`, used where predicted seconds decide")
       ->type_name("FILE");
   app->footer("Example:\n  evenkeel demo --data data/tiny-moe");
   return {app, [options] { run(*options); }};

@@ -14,7 +14,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// mpirun's status is that of the first process which ends with another than 0: the one that speaks.
+// mpirun exits with the status of the first process that fails, so a silent process returns success.
 int print_error(const ErrorReport& error, Exit exit, bool json, const std::string& meant = "") {
   if (is_silent()) return static_cast<int>(Exit::success);
   wipe_line();
@@ -23,17 +23,17 @@ int print_error(const ErrorReport& error, Exit exit, bool json, const std::strin
   try {
     print_text(to_json(error, meant));
     require_printed();
-  } catch (const std::exception&) {  // stdout cannot be written: the status says what there is to say
+  } catch (const std::exception&) {  // stdout cannot be written: the exit status still reports the error
   }
   return static_cast<int>(exit);
 }
 
-// The option that an argument of the library is set by, or nothing.
+// The command-line option that sets this argument of the library, or empty.
 std::string option_of(std::string argument, const CLI::App* subcommand) {
   if (argument == kCommandLine) return argument;
   if (subcommand == nullptr) return "";
-  if (argument == "output") return "output";  // a positional of some
-  // A positional has the name that --help gives it.
+  if (argument == "output") return "output";  // some subcommands have it as a positional
+  // A positional is named as in --help.
   if (subcommand->get_option_no_throw(argument) != nullptr) return argument;
   std::ranges::replace(argument, '_', '-');
   if (!argument.starts_with("--")) argument.insert(0, "--");
@@ -44,8 +44,8 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word.starts_with('-');
 }
 
-// Words that CLI11 did not expect, in the order that they were typed. An option among them is the cause of
-// all that is missing.
+// Words that CLI11 did not expect, in the order typed. If CLI11 reports another error, such as a missing
+// argument, they matter only if one of them is an unknown option, the likely cause; otherwise returns none.
 std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App& app) {
   std::vector<std::string> words = app.remaining();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return words;
@@ -53,7 +53,7 @@ std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App
   return words;
 }
 
-// The option that the first unknown one was probably meant to be.
+// The known option closest to the first unknown one that is close to any, or empty.
 std::string meant_option(const std::vector<std::string>& words, const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -79,7 +79,7 @@ int report(const Error& error, const CLI::App* subcommand, bool json) {
   ErrorReport shown{error.type(), error.what(), error.data()};
   if (option.empty()) return print_error(shown, exit_of(error), json);
 
-  // Said in the words that were typed: "--min-segment: ..." rather than "min_segment: ...".
+  // Uses the option's name as typed: "--min-segment: ..." rather than "min_segment: ...".
   shown.message.replace(0, argument.size(), option);
   for (Error::Field& field : shown.data)
     if (field.name == "argument") field.value = option;

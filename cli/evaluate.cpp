@@ -1,4 +1,5 @@
-// evenkeel evaluate: placements on recordings that they need not have been made from, and whether one pays.
+// evenkeel evaluate: judges placements on recordings, usually other than those they were made from, and says
+// whether a placement pays.
 #include "evenkeel/report/evaluate.h"
 
 #include <fmt/format.h>
@@ -52,7 +53,7 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
   if (file.placement.num_ranks() != num_ranks)
     throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, file.placement.num_ranks()),
                           fmt::format("one for {} ranks", num_ranks));
-  // Our own files say what they were placed for.
+  // Our own files record the dispatch rule they were placed for.
   const auto placed_for = file.provenance.find("dispatch");
   const std::string said =
       dispatch.empty() && placed_for != file.provenance.end() ? placed_for->second : dispatch;
@@ -63,7 +64,7 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
           .dispatch = dispatch_for(detect_placement_format(path), said, "--dispatch")};
 }
 
-// The placements say how many ranks there are where the command line does not; all must say the same.
+// Unless the command line gives the number of ranks, takes it from the placement files, which must agree.
 MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options) {
   MachineOptions machine = options.machine;
   if (is_machine_given(app)) return machine;
@@ -123,11 +124,12 @@ Subcommand add_evaluate(CLI::App& command) {
       ->required()
       ->allow_extra_args(false)
       ->type_name("FILE");
-  app->add_option("--from", options->from, "What runs now, instead of contiguous homes")->type_name("FILE");
+  app->add_option("--from", options->from, "The placement in use now (default: contiguous homes)")
+      ->type_name("FILE");
   add_dispatch(*app, options->dispatch);
   add_machine(*app, options->machine);
   add_whole(*app, "--step-tokens", options->step_tokens, 1, kAnySize,
-            "Traces are also judged in steps of so many tokens");
+            "Also judge traces in steps of N tokens");
   add_time_model(*app, options->time);
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);

@@ -14,7 +14,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// The layers of what is read or written.
+// Adds the layer numbers that --moe-layers and --model give.
 template <class Options>
 Options with_layers(Options options, const FileArguments& arguments) {
   if (!arguments.moe_layers.empty()) options.layers = parse_layers("--moe-layers", arguments.moe_layers);
@@ -25,8 +25,7 @@ Options with_layers(Options options, const FileArguments& arguments) {
 }  // namespace
 
 ReadOptions FileArguments::reading() const {
-  if (!as.empty() && !axes.empty())
-    throw InvalidArgument("--as", "is short for an order that --axes says", "one of the two");
+  if (!as.empty() && !axes.empty()) throw InvalidArgument("--as", "excludes --axes", "one of the two");
   return with_layers(
       ReadOptions{
           .num_experts = num_experts, .axes = as.empty() ? axes : parse_as("--as", as), .columns = columns},
@@ -39,15 +38,15 @@ PlacementFormatOptions FileArguments::placement() const {
 
 void add_num_experts(CLI::App& app, FileArguments& arguments) {
   add_whole(app, "--num-experts", arguments.num_experts, 1, max_trace_experts,
-            "Instead of what a trace says");
+            "Experts, instead of what a trace says");
 }
 
 void add_axes(CLI::App& app, FileArguments& arguments) {
   app.add_option("--axes", arguments.axes,
-                 "The order of an array that nobody named, as in tokens,layers,k or layers,experts")
+                 "Dimensions of an array without a name, as in tokens,layers,k or layers,experts")
       ->type_name("AXES");
   app.add_option("--columns", arguments.columns,
-                 "Instead, of a table: what its columns are, as in layer,k... or layer,expert,count")
+                 "Instead, the columns of a table, as in layer,k... or layer,expert,count")
       ->type_name("NAMES");
   app.add_option("--as", arguments.as, "Short for the usual order of counts, or of a trace")
       ->type_name("KIND");
@@ -58,7 +57,7 @@ void add_numbering(CLI::App& app, FileArguments& arguments) {
                  "The model's layers that have experts, counted with the dense ones, as in 3-60 or 1,3,5")
       ->type_name("LAYERS");
   app.add_option("--model", arguments.model,
-                 "The model's config.json, which says them; beside --moe-layers, it says the others")
+                 "The model's config.json, which lists these layers; with --moe-layers, it lists the others")
       ->type_name("FILE|DIR");
 }
 
@@ -69,7 +68,7 @@ void add_hidden_layers(CLI::App& app, FileArguments& arguments) {
 
 void require_one_numbering(const CLI::App& app) {
   if (is_given(app, "--model") && app.get_option_no_throw("--num-hidden-layers") != nullptr)
-    refuse_if_given(app, "--num-hidden-layers", "is what --model says");
+    refuse_if_given(app, "--num-hidden-layers", "is already given by --model");
 }
 
 void say_notes(const std::string& file, const std::vector<std::string>& notes) {

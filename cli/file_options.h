@@ -1,4 +1,4 @@
-// The options that say what a file of routing, or of a placement, does not say itself.
+// Options for what a routing or placement file does not say itself.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@ struct FileArguments {
   // Both read the model's config. Throw InvalidArgument.
   ReadOptions reading() const;
   PlacementFormatOptions placement() const;
-  // --model, which may be the folder of the config.
+  // The file of --model, which may also be given as its folder.
   std::vector<std::string> model_files() const { return {model, model + "/config.json"}; }
 };
 
@@ -34,26 +34,27 @@ void add_num_experts(CLI::App& app, FileArguments& arguments);
 void add_axes(CLI::App& app, FileArguments& arguments);
 void add_numbering(CLI::App& app, FileArguments& arguments);
 void add_hidden_layers(CLI::App& app, FileArguments& arguments);
-// Throws InvalidArgument where two options say how many layers the model has.
+// Throws InvalidArgument if two options give the model's number of layers.
 void require_one_numbering(const CLI::App& app);
 
-// Notes, on stderr, of content that was read otherwise than it stands in a file.
+// Prints on stderr the notes on what the reader interpreted or left out.
 void say_notes(const std::string& file, const std::vector<std::string>& notes);
 void say_notes(std::span<const Recording> recordings);
-// How numbers that nobody named were read, by file.
+// Adds, by file, the order of dimensions in which an unnamed array was read.
 void add_axes_of(std::span<const Recording> recordings, std::map<std::string, std::string>& axes);
 
-// Throws InvalidArgument where writing `output`, which `argument` names, would replace a file that is read: a
-// recording, one in the folder of a recording, or one of the others.
+// Throws InvalidArgument, naming option `argument`, if writing `output` would overwrite an input: a
+// recording, a file in a recording's folder, or one of `others`.
 void require_not_read(const std::string& output, const std::string& argument,
                       const std::vector<std::string>& recordings, const std::vector<std::string>& others);
 
-// Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
+// Reads a placement of any supported format (docs/formats.md), recognised by content. Some formats lack the
+// number of ranks and need `num_ranks`.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
-// --dispatch, which is empty where it is not given.
+// --dispatch; empty if it is not given.
 void add_dispatch(CLI::App& app, std::string& dispatch);
-// The homes for the layer of the loads that is asked for, or their only one (Placement::row_for()). Throws
-// InvalidArgument if there is none such, or if the placement is for other experts or ranks.
+// The homes for layer `layer` of the loads, or for their only layer (Placement::row_for()). Throws
+// InvalidArgument if the placement lacks the layer, or has another number of experts or ranks.
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
                         std::optional<std::int64_t> layer, int num_experts, int num_ranks);
 

@@ -25,7 +25,7 @@ bool taken_by_work(int signal) {
   return work_at_hand != nullptr && work_at_hand->take(signal);
 }
 
-// As it was typed, more or less: seen from the working folder where it is in it.
+// The path relative to the working folder if it lies inside, otherwise unchanged.
 std::string seen_from_here(const std::string& place) {
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
@@ -39,7 +39,7 @@ std::string seen_from_here(const std::string& place) {
     wipe_line();
     for (const std::string& place : places)
       say("evenkeel: interrupted; {} was not made", seen_from_here(place));
-  } catch (const std::exception&) {  // no memory is left even to name them: the signal ends the command
+  } catch (const std::exception&) {  // not even memory for the names: just end
   }
   std::signal(signal, SIG_DFL);
   sigset_t one;
@@ -65,7 +65,7 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void watch_signals() {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file above the limit is an error of its write, with a message
+  std::signal(SIGXFSZ, SIG_IGN);  // a write above the file size limit then fails with a message
   sigset_t blocked;
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   sigset_t ours;
@@ -75,8 +75,7 @@ void watch_signals() {
   pthread_sigmask(SIG_BLOCK, &ours, nullptr);
   try {
     std::thread([ours] { wait_for(ours); }).detach();
-  } catch (const std::exception&) {  // no thread, or no memory for one, is to be had: they end the command as
-                                     // they end any
+  } catch (const std::exception&) {  // no thread could be started: signals keep their default action
     pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
   }
 }

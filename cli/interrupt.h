@@ -1,6 +1,5 @@
-// Signals that ask the command to end. What is unfinished is removed, and the command ends by that signal;
-// while an Interrupt lives, the first of its signals asks the work to stop instead, and to keep the best it
-// has.
+// Signals that ask the command to end. The command removes unfinished outputs and ends by that signal. While
+// an Interrupt lives, its first signal instead asks the work to stop and to keep its best result.
 #pragma once
 
 #include <csignal>
@@ -10,9 +9,9 @@
 
 namespace evenkeel::cli {
 
-// Has a thread of its own wait for these signals, but for those that the parent had ignored or blocked.
-// Before any other thread begins, since threads inherit that they do not get them. A file that outgrows its
-// limit no longer ends the command by a signal.
+// Starts a thread that waits for these signals, except those that the parent ignored or blocked. Call it
+// before any other thread starts, since threads inherit the signal mask. Also ignores SIGXFSZ: a write above
+// the file size limit then fails instead of ending the command.
 void watch_signals();
 
 // At most one at a time.
@@ -26,7 +25,7 @@ class Interrupt {
   std::stop_token token() const { return source_.get_token(); }
   bool asked() const { return source_.stop_requested(); }
 
-  // Whether the signal is one of these, and the first; then the work has been asked.
+  // Asks the work to stop if `signal` is one of `signals` and the first of them. Returns whether it asked.
   bool take(int signal);
 
  private:

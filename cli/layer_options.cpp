@@ -31,7 +31,7 @@ void add_layer_options(CLI::App& app, LayerOptions& options) {
       ->type_name("NAME")
       ->default_str(std::string(name_of(options.activation)));
   add_word(app, "--dtype", options.type, {"f32", "bf16"}, "f32 or bf16")->type_name("TYPE");
-  add_whole(app, "--seed", options.seed, 0, std::int64_t{1} << 53, "Of weights, tokens and scenarios");
+  add_whole(app, "--seed", options.seed, 0, std::int64_t{1} << 53, "Seed of weights, tokens and scenarios");
 }
 
 }  // namespace evenkeel::cli

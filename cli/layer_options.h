@@ -1,4 +1,4 @@
-// The options that say what a layer is.
+// Options for the shape and data type of a layer.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -43,12 +43,12 @@ Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
       throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
     if (machine.ranks % machine.nodes != 0)
       throw InvalidArgument(
-          "--nodes", fmt::format("{} ranks are not equally many in {} nodes", machine.ranks, machine.nodes),
+          "--nodes", fmt::format("{} ranks do not divide evenly over {} nodes", machine.ranks, machine.nodes),
           "a divisor of the ranks, or --topology with node_of_rank");
     return Topology::uniform(static_cast<int>(machine.nodes),
                              static_cast<int>(machine.ranks / machine.nodes));
   }
-  refuse_if_given(app, "--nodes", "is what --topology says");
+  refuse_if_given(app, "--nodes", "is already given by --topology");
   Topology topology = named_topology(machine.topology);
   if (is_given(app, "--ranks") && machine.ranks != topology.num_ranks())
     throw InvalidArgument(
@@ -58,15 +58,15 @@ Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
 }
 
 void add_rank_rates(CLI::App& app, TimeModel& options) {
-  app.add_option("--cost", options.cost, "What products take, as evenkeel bench --calibrate measures it")
+  app.add_option("--cost", options.cost, "Time of matrix products: the file of evenkeel bench --calibrate")
       ->type_name("FILE");
   std::vector<std::string_view> names;
   for (const DevicePreset& each : device_presets()) names.push_back(each.name);
   app.add_option("--device", options.device,
-                 fmt::format("Instead: half of a device's peaks: {}", fmt::join(names, ", ")))
+                 fmt::format("Instead, assume half of a device's peak rates: {}", fmt::join(names, ", ")))
       ->type_name("NAME");
   add_text(app, "--expert-bytes", "SIZE",
-           "One expert's weights, where they are quantized; else by the config's type",
+           "Bytes of one expert's weights, if quantized (default: by the config's type)",
            [&options](const std::string& text) {
              options.expert_bytes = static_cast<double>(parse_bytes(text, "--expert-bytes"));
            });
@@ -74,12 +74,12 @@ void add_rank_rates(CLI::App& app, TimeModel& options) {
 
 void add_time_model(CLI::App& app, TimeModel& options) {
   add_whole(app, "--tokens-per-step", options.tokens_per_step, 1, kAnySize,
-            "Tokens of a step over all ranks; else what --step-tokens says");
+            "Tokens of a step over all ranks (default: --step-tokens)");
   add_rank_rates(app, options);
   add_number(app, "--tflops", options.tflops, 1e-6, 1e9,
-             "Instead: 10^12 operations a second that products reach");
+             "Instead, the rate of matrix products, in 10^12 operations a second");
   add_number(app, "--link", options.link, 1e-6, 1e9,
-             "GB/s into a rank, for the move; else the topology's slowest, else the file's or device's");
+             "GB/s into a rank, for moves (default: the topology's slowest, or the file's or device's)");
   add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve");
 }
 
@@ -90,12 +90,12 @@ bool is_time_model_given(const CLI::App& app) {
 void require_time_model(const CLI::App& app, const TimeModel& options, const std::string& model,
                         std::optional<std::int64_t> step_tokens) {
   if (is_given(app, "--cost"))
-    for (const char* option : {"--tflops", "--device"}) refuse_if_given(app, option, "is what --cost says");
+    for (const char* option : {"--tflops", "--device"})
+      refuse_if_given(app, option, "is already given by --cost");
   if (is_given(app, "--device")) {
     device_preset(options.device, "--device");
     if (options.tflops && (options.link || is_given(app, "--topology")))
-      refuse_if_given(app, "--device",
-                      "has nothing left to say beside --tflops and a link of --link or --topology");
+      refuse_if_given(app, "--device", "has no effect beside --tflops and a link of --link or --topology");
   }
   if (model.empty())
     for (const char* option : kTimeOptions)

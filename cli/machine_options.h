@@ -1,6 +1,6 @@
-// The machine, and what a step takes there: --ranks, --nodes and --topology; and for the commands that give a
-// verdict (docs/evaluate.md) --cost, --device, --tflops, --link, --tokens-per-step, --expert-bytes and
-// --horizon.
+// Options for the machine: --ranks, --nodes and --topology. Commands that give a verdict (docs/evaluate.md)
+// also have options for the time of a step: --cost, --device, --tflops, --link, --tokens-per-step,
+// --expert-bytes and --horizon.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ struct MachineOptions {
 void add_machine(CLI::App& app, MachineOptions& machine);
 // Whether the command line says how many ranks there are.
 bool is_machine_given(const CLI::App& app);
-// Throws InvalidArgument where nobody says how many ranks there are, or two say it otherwise.
+// Throws InvalidArgument if no option gives the number of ranks, or two options disagree.
 Topology topology_of(const CLI::App& app, const MachineOptions& machine);
 
 struct TimeModel {
@@ -36,18 +36,18 @@ struct TimeModel {
 };
 
 void add_time_model(CLI::App& app, TimeModel& options);
-// Of these, --cost, --device and --expert-bytes alone.
+// Adds only --cost, --device and --expert-bytes.
 void add_rank_rates(CLI::App& app, TimeModel& options);
 // Whether any of these options is given.
 bool is_time_model_given(const CLI::App& app);
-// Throws InvalidArgument where an option lacks what it needs, or would have no effect. `model`: of --model,
-// or nothing; `step_tokens`: what --step-tokens says.
+// Throws InvalidArgument if an option lacks another that it needs, or would have no effect. `model` is the
+// value of --model, or empty; `step_tokens` is that of --step-tokens.
 void require_time_model(const CLI::App& app, const TimeModel& options, const std::string& model,
                         std::optional<std::int64_t> step_tokens);
 
-// Of a model's config.json or its folder; without one only the link is known. Says on stderr what it assumes
-// and what of a file of costs has no part. Throws InvalidArgument where the model has another number of
-// experts than `recording`.
+// `model` is a config.json or its folder; if it is empty, only the link is known. Prints on stderr what it
+// assumes and which parts of the cost file it does not use. Throws InvalidArgument if the model and
+// `recording` have different numbers of experts.
 StepModel read_step_model(const CLI::App& app, const TimeModel& options, const std::string& model,
                           std::optional<std::int64_t> step_tokens, const Topology& topology,
                           const std::string& recording, int num_experts);

@@ -32,7 +32,7 @@ const CLI::App* chosen(const std::vector<Subcommand>& subcommands) {
   return nullptr;
 }
 
-// CLI11 says only that a subcommand is missing.
+// Names an unknown subcommand. CLI11 would only say that a subcommand is missing.
 void require_subcommand(const std::vector<Subcommand>& subcommands, int argc, char** argv) {
   const auto word = std::find_if(argv + 1, argv + argc, [](const char* w) { return *w != '-'; });
   if (word == argv + argc) return;
@@ -43,7 +43,7 @@ void require_subcommand(const std::vector<Subcommand>& subcommands, int argc, ch
                         fmt::format("{}", fmt::join(names, ", ")));
 }
 
-// --help or --version, which CLI11 would print itself without a look at whether it could.
+// Prints --help or --version and checks the write, which CLI11's own printing would not.
 int print_asked(const CLI::App& command, const CLI::Success& asked) {
   std::ostringstream out;
   const int status = command.exit(asked, out, out);
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   evenkeel::cli::watch_signals();
   try {
     return evenkeel::cli::run(argc, argv);
-  } catch (const std::exception&) {  // not even an error could be told
+  } catch (const std::exception&) {  // even the error could not be reported
     evenkeel::cli::write_stderr("evenkeel: the machine has not enough memory for this\n");
     return static_cast<int>(evenkeel::cli::Exit::impossible);
   }

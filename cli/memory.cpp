@@ -25,11 +25,11 @@ namespace evenkeel::cli {
 
 namespace {
 
-// Options that would change no number.
+// Refuses options that would change no number.
 void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
                               const MemoryModel& memory) {
   if (options.static_bytes) {
-    const char* const why = "is of static memory, which --static-bytes gives";
+    const char* const why = "is about static memory, which --static-bytes gives";
     const auto named = [&](const char* term) { return std::ranges::count(options.with, term) > 0; };
     if (named("sharded-optimizer") || named("replicated")) refuse_if_given(app, "--with", why);
     if (options.static_bytes_given) refuse_if_given(app, "--bytes", why);
@@ -46,12 +46,12 @@ void show(const Report& report, const MemoryArguments& options) {
   show_result(report, options.json, options.html);
 }
 
-// --gpus: layouts of so many devices.
+// --gpus: ranks the layouts of that many devices.
 void search(const MemoryArguments& options, const MemoryModel& memory, const DeviceMemory& device,
             ReceivedRows received) {
   for (const std::string& degree : options.degrees)
     if (degree != "cp" && degree != "vp" && degree != "etp")
-      throw InvalidArgument("--parallel", fmt::format("{} is what --gpus looks for", degree),
+      throw InvalidArgument("--parallel", fmt::format("{} is chosen by --gpus", degree),
                             "cp, vp and etp beside --gpus");
   const std::vector<LayoutFit> layouts = rank_layouts(memory, *options.gpus, received, device);
   if (layouts.empty())
@@ -104,11 +104,11 @@ void run(const CLI::App& app, const MemoryArguments& options) {
                             .static_bytes = options.static_bytes,
                             .bins = options.bins};
   if (options.cache_bytes > 0)
-    throw InvalidArgument("--bytes", "cache is of a served model", "cache=N beside --serve");
+    throw InvalidArgument("--bytes", "cache is for a served model", "cache=N beside --serve");
   if (options.counts.empty()) refuse_if_given(app, "--steps", "has no meaning without --counts");
   if (options.gpus)
     for (const char* option : {"--static-bytes", "--counts", "--pipeline-layout"})
-      refuse_if_given(app, option, "is of one layout, and --gpus looks at many");
+      refuse_if_given(app, option, "is for one layout, but --gpus tries many");
   const MemoryModel memory = memory_of(app, options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(options, memory, device, received);
@@ -141,10 +141,10 @@ Subcommand add_memory(CLI::App& command) {
   add_serving(*app, *serving);
   app->add_option(
          "--counts", options->counts,
-         "Chunks for each of [steps, layers] rows, or [steps, layers, experts] loads; with --serve any "
-         "recording of steps, whose worst is judged")
+         "Choose chunks for [steps, layers] rows or [steps, layers, experts] loads; with --serve, any "
+         "recording of steps, judged by its worst")
       ->type_name("FILE");
-  app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
+  app->add_option("--steps", options->steps, "Only these steps of --counts")->type_name("A:B");
   app->add_flag("--require-fit", options->require_fit, "Exit 4 where it does not fit");
   add_html(*app, options->html);
   add_json(*app, options->json);

@@ -1,4 +1,4 @@
-// The options of `evenkeel memory`, and the set-up they make.
+// The options of `evenkeel memory`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -33,10 +33,10 @@ struct MemoryArguments {
   enum class Attention { fused, unfused };
   Attention attention = Attention::fused;
   std::string pipeline_layout;
-  bool bytes_given = false;              // of activations
-  bool static_bytes_given = false;       // of weights, gradients or optimizer states, by --bytes
+  bool bytes_given = false;              // --bytes names activation
+  bool static_bytes_given = false;       // --bytes names anything but activation
   std::vector<std::string> bytes_named;  // all that --bytes names
-  std::int64_t cache_bytes = 0;          // of a number in the cache of a served model; 0: not said
+  std::int64_t cache_bytes = 0;          // per number in a served model's cache; 0: not given
   bool require_fit = false;
   std::string html;
   bool json = false;
@@ -45,9 +45,9 @@ struct MemoryArguments {
 void add_setup(CLI::App& app, MemoryArguments& options);
 void add_device(CLI::App& app, MemoryArguments& options);
 
-// What --device or --device-memory says, by --available-ratio. Throws InvalidArgument.
+// Memory of --device or --device-memory, times --available-ratio. Throws InvalidArgument.
 std::int64_t available_bytes(const CLI::App& app, const MemoryArguments& options);
-// Which terms are counted, all options known.
+// The terms to count; call it once all options are parsed.
 ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options);
 
 }  // namespace evenkeel::cli

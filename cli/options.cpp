@@ -21,7 +21,7 @@ std::string joined(const Numbers& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-// The values that an option takes, by the name of their type.
+// The values that an option accepts, in words, derived from its type name.
 std::string allowed_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type == "FILE") return "the name of a file";
@@ -103,18 +103,17 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
   add_thousandths(app, "--capacity-factor", options.capacity_factor_thousandths, 1000,
                   "least-loaded: a rank holds at most this times the mean (alpha)");
   add_whole(app, "--min-segment", options.min_segment, 0, kAnySize,
-            "A rank borrows an expert for no fewer assignments, but for its last piece (m)");
+            "Fewest assignments for which a rank borrows an expert, except its last piece (m)");
   const char* const threshold = "--imbalance-threshold";
   if (by_gain == nullptr) {
-    add_thousandths(
-        app, threshold, options.imbalance_threshold_thousandths, 0,
-        "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); 0 always plans");
+    add_thousandths(app, threshold, options.imbalance_threshold_thousandths, 0,
+                    "Below this max/mean of experts (level: ranks) nothing moves (lambda); 0 always plans");
     return;
   }
   options.imbalance_threshold_thousandths = 0;
   *by_gain = true;
   add_text(app, threshold, "auto|X",
-           "Below this max/mean, of experts or (level) ranks, nothing moves (lambda); auto: by gain",
+           "Below this max/mean of experts (level: ranks) nothing moves (lambda); auto: by gain",
            [&options, by_gain, threshold](const std::string& text) {
              *by_gain = text == "auto";
              if (!*by_gain && text.find_first_not_of("0123456789.") != std::string::npos)
@@ -148,7 +147,7 @@ void refuse_empty_values(CLI::App& app) {
     if (option->get_expected_max() == 0) continue;  // a flag
     option->check([&app, option](const std::string& value) {
       if (value.empty()) throw InvalidArgument(option->get_name(), "''", allowed_of(*option));
-      // CLI11 takes the next word for the value, whatever it is.
+      // CLI11 takes the next word as the value, even if it is another option.
       if (option->nonpositional() && value.front() == '-' && app.get_option_no_throw(value) != nullptr)
         throw InvalidArgument(option->get_name(), fmt::format("has no value before {}", value),
                               allowed_of(*option));

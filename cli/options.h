@@ -1,5 +1,5 @@
-// Options whose values are checked as they are read: what is refused names the option, what it was given and
-// what it takes (InvalidArgument).
+// Options whose values are checked when parsed. A wrong value throws InvalidArgument with the option, the
+// value and the allowed values.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@ namespace evenkeel::cli {
 // "fast|exact".
 std::string alternatives(const std::vector<std::string>& words);
 
-// An option whose text `read` takes.
+// An option whose text is parsed by `read`.
 CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& type,
                       const std::string& help, std::function<void(const std::string&)> read);
 // A whole number in least..most; `value` holds the default.
@@ -45,7 +45,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, d
                         const std::string& help);
 CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& value, double least,
                         double below, const std::string& help);
-// One of several words: of an enumeration whose values are in their order.
+// One of `words`, which stand in the order of the enumeration's values.
 template <class Enumeration>
 CLI::Option* add_word(CLI::App& app, const std::string& name, Enumeration& chosen,
                       const std::vector<std::string>& words, const std::string& help) {
@@ -57,19 +57,19 @@ CLI::Option* add_word(CLI::App& app, const std::string& name, Enumeration& chose
 }
 CLI::Option* add_json(CLI::App& app, bool& json);
 
-// --capacity-factor, --min-segment and --imbalance-threshold, which every planner is given.
-// With `by_gain` the threshold may be "auto", and is by default: predicted seconds decide, and it is 0.
+// --capacity-factor, --min-segment and --imbalance-threshold, which apply to every planner. With `by_gain`
+// the threshold may also be "auto", its default: the threshold is then 0 and predicted seconds decide.
 void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gain = nullptr);
-// --planner A[,B...]; `most` is how many it takes.
+// --planner A[,B...], at most `most` of them.
 void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
 
-// Has every option and positional of a subcommand refuse an empty value: it says nothing, and would be taken
-// for an option that was not given. Once all of them are added.
+// Makes every option and positional of a subcommand refuse an empty value, which would look like an option
+// that was not given. Call it once all of them are added.
 void refuse_empty_values(CLI::App& app);
-// Refuses `--option=` with nothing behind it, whose value would be the next word.
+// Refuses `--option=` without a value: CLI11 would take the next word.
 void refuse_empty_values(int argc, const char* const* argv);
 
-// Refuses an option that was given where `why` says that it has no meaning.
+// Throws InvalidArgument if the option was given; `why` says why it has no meaning.
 void refuse_if_given(const CLI::App& app, const std::string& option, const std::string& why);
 bool is_given(const CLI::App& app, const std::string& option);
 

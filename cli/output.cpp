@@ -37,7 +37,7 @@ void write_stdout(std::string_view text) {
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
-    // The wrong way round, so that using it fails as on a closed one.
+    // Opened in the wrong direction, so that reads and writes fail as on a closed stream.
     static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
   sigpipe_ends_us = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;

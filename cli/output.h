@@ -1,6 +1,6 @@
-// All that the command prints. Results go to stdout, and that they cannot is an error; what is said beside
-// them goes to stderr, and that it cannot changes nothing. Names in either are made visible, never obeyed by
-// a terminal, and where the locale's characters are not UTF-8 everything is ASCII.
+// All output of the command. Results go to stdout; a failed write there is an error. Notes and errors go to
+// stderr; a failed write there is ignored. Control characters are printed visibly, so that no terminal obeys
+// them. In a locale without UTF-8 everything is ASCII.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,29 +10,29 @@
 
 namespace evenkeel::cli {
 
-// Opens what the parent left closed of stdin, stdout and stderr, such that nothing can be read or written
-// there: otherwise the next file opened would take its place. A broken pipe becomes an error of the write.
-// First of all in main.
+// Opens those of stdin, stdout and stderr that the parent left closed, so that the next opened file does not
+// take their place; reads and writes there still fail. A broken pipe becomes an error of the write. Call it
+// first in main.
 void open_standard_streams();
 
-// From now on nothing is printed: another process of the job does.
+// From now on this process prints nothing; another process of the job does.
 void be_silent();
 bool is_silent();
 
-// Lines of text on stdout. Throws InvalidArgument ("standard output") if they cannot be written; ends the
-// program, as SIGPIPE does, if their reader has gone and the parent did not ignore that.
+// Prints lines on stdout. Throws InvalidArgument ("standard output") if they cannot be written. If the reader
+// has gone and the parent did not ignore SIGPIPE, the program ends by that signal.
 void print_text(std::string_view text);
-// A result as evenkeel/report/ writes it, for people or for programs.
+// Prints a result in the form that evenkeel/report/ gives it: text or JSON.
 template <class Result>
 void print_result(const Result& result, bool as_json) {
   print_text(as_json ? to_json(result) : to_text(result));
 }
 // Throws as print_text does if what was printed did not arrive: a full disk must not look like success.
 void require_printed();
-// Whether stdout has failed, so that nothing more can be said there.
+// Whether a write to stdout has failed.
 bool stdout_failed();
 
-// The text of one line as it can be shown here, without its middle where it takes more.
+// One line as this locale can show it. Leaves out the middle of a line longer than `most_bytes`.
 std::string shown(std::string_view line, std::size_t most_bytes);
 // A line on stderr, at most 1 KiB of it. Never throws.
 void say_line(std::string_view line) noexcept;
@@ -40,7 +40,7 @@ template <class... Values>
 void say(fmt::format_string<Values...> format, Values&&... values) {
   say_line(fmt::format(format, std::forward<Values>(values)...));
 }
-// To stderr byte for byte: for who moves a terminal's cursor.
+// Writes to stderr byte for byte, for callers that move a terminal's cursor.
 void write_stderr(std::string_view bytes) noexcept;
 
 // Whether stderr is a terminal that obeys escape sequences.

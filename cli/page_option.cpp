@@ -18,7 +18,7 @@ std::string& command_line() {
   return line;
 }
 
-// As a shell takes it.
+// The word quoted for a shell, if needed.
 std::string quoted(std::string_view word) {
   constexpr std::string_view plain = "-_./:,=+%@";
   const auto is_plain = [&](char letter) {

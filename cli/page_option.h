@@ -11,18 +11,18 @@
 
 namespace evenkeel::cli {
 
-// The line that the user typed, for pages to show. Once, in main.
+// Keeps the command line, for pages to show. Call it once, in main.
 void remember_command(int argc, const char* const* argv);
 PageOrigin page_origin();
 
 void add_html(CLI::App& app, std::string& html);
-// Before long work: throws Unsupported where this build has no pages, and InvalidArgument where none can be
-// written there, or where the page would replace what is read, as in require_not_read(), or another output.
+// Call it before long work. Throws Unsupported if this build has no pages, and InvalidArgument if the page
+// cannot be written, or would overwrite an input, as in require_not_read(), or another output.
 void require_page(const std::string& html, const std::vector<std::string>& recordings,
                   const std::vector<std::string>& others, const std::string& output = "",
                   const char* output_option = "--output");
 
-// Writes the page, if one is asked for, then prints the result. More arguments are those of its to_html().
+// Writes the page, if one is asked for, then prints the result. `more` are further arguments of to_html().
 template <class Result, class... More>
 void show_result(const Result& result, bool as_json, const std::string& html, const More&... more) {
   if (!html.empty()) write_file(html, to_html(result, more..., page_origin()));

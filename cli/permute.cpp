@@ -1,4 +1,4 @@
-// evenkeel permute: a placement built into a checkpoint.
+// evenkeel permute: renumbers a checkpoint's experts by a placement.
 #include <fmt/format.h>
 
 #include <memory>
@@ -37,7 +37,7 @@ void run(const PermuteArguments& options) {
       .done = permute_checkpoint(options.checkpoint, placement, options.output, {.progress = progress})};
   wipe_line();
   print_result(permutation, options.json);
-  if (options.json) return;  // which has them all
+  if (options.json) return;  // the JSON has the notes
   for (const std::string& note : notes_of(permutation)) say("note: {}", note);
 }
 
@@ -51,10 +51,11 @@ Subcommand add_permute(CLI::App& command) {
                   "A folder with config.json and safetensors, as Hugging Face has it")
       ->required()
       ->type_name("DIR");
-  app->add_option("--placement", options->placement, "Ours or a server's; of equal sizes, without copies")
+  app->add_option("--placement", options->placement,
+                  "Ours or a server's, with equally many experts on each rank and no copies")
       ->required()
       ->type_name("FILE");
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement whose file does not say it");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Ranks of a placement whose file does not say it");
   app->add_option("-o,--output", options->output, "A folder that is empty or not there yet")
       ->required()
       ->type_name("DIR");

@@ -1,4 +1,4 @@
-// evenkeel place: from a routing profile, or a trace, to a file that says where every expert lives.
+// evenkeel place: makes a placement file, with a home for every expert, from a routing profile or trace.
 #include "evenkeel/report/place.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// As many redundant experts as pay.
+// --redundant-experts auto: as many as pay for their memory.
 constexpr std::string_view kAuto = "auto";
 
 struct PlaceArguments {
@@ -61,18 +61,18 @@ struct PlaceArguments {
   bool json = false;
 };
 
-// Recordings that are to be level, and those that the placement is judged on.
+// The profiles that the placement shall level, and the recordings it is judged on.
 struct PlaceInputs {
   std::vector<std::string> names;     // of the files, or of the steps of one
-  std::vector<RoutingProfile> files;  // their profiles, unless it is steps that are to be level
+  std::vector<RoutingProfile> files;  // their profiles; empty with --steps
   std::vector<Recording> recordings;  // what the placement is judged on, by loads alone
-  SourceCounts sources;               // of all together, where all are traces
+  SourceCounts sources;               // summed over all files; only if all are traces
 
   std::span<const RoutingProfile> profiles() const {
     return files.empty() ? recordings.front().steps : files;
   }
   const RoutingProfile& first() const { return profiles().front(); }
-  // Of the first that knows them.
+  // From the first profile that has layer numbers.
   LayerNumbers layers() const {
     const auto known = std::ranges::find_if(
         profiles(), [](const RoutingProfile& profile) { return profile.layers().known(); });
@@ -92,7 +92,7 @@ SourceCounts sum_of(std::vector<SourceCounts> all) {
   return std::move(all.front());
 }
 
-// Before anything is placed or written.
+// Checks that a recording of --judge fits the inputs. Called before anything is placed or written.
 void require_fits(const Recording& judge, const PlaceInputs& placed) {
   const RoutingProfile& first = placed.first();
   if (judge.profile.num_experts() != first.num_experts())
@@ -102,7 +102,7 @@ void require_fits(const Recording& judge, const PlaceInputs& placed) {
   paired_rows(judge.rows(), {placed.names.front(), placed.layers(), first.num_layers()}, "--judge");
 }
 
-// Without transitions the ranks of a trace's tokens are counted instead.
+// If transitions are not counted and all files are traces, counts the source ranks of tokens instead.
 PlaceInputs read_files(const std::vector<std::string>& paths, const ReadOptions& options, int num_ranks) {
   PlaceInputs all{
       .names = paths, .files = {}, .recordings = read_recordings(paths, options, "PROFILE"), .sources = {}};
@@ -130,7 +130,7 @@ PlaceInputs read_steps(const std::string& path, const ReadOptions& options) {
 
 std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOptions options,
                                    const PlaceInputs& placed) {
-  options.count = ReadOptions::Count::transitions;  // where tokens live has no part in judging
+  options.count = ReadOptions::Count::transitions;  // judging does not use source ranks
   std::vector<Recording> judges;
   for (const std::string& path : paths) {
     judges.push_back(read_recording_of_some_layers(path, options));
@@ -140,7 +140,7 @@ std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOp
   return judges;
 }
 
-// Refuses options that the format cannot hold, or has no use for.
+// Refuses options that the format cannot hold or does not use.
 void validate_format(const CLI::App& app, const PlaceArguments& options) {
   const PlacementFormat format = options.format;
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
@@ -164,7 +164,7 @@ void validate_page(const PlaceArguments& options) {
   require_page(options.html, read, others, options.output);
 }
 
-// No option is ignored: what the others leave without a meaning is refused.
+// No option is ignored: an option that has no meaning beside the others is refused.
 void validate_options(const CLI::App& app, const PlaceArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
@@ -200,8 +200,9 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
   return how;
 }
 
-// The model's groups of experts stay whole unless --groups says otherwise, where the placement is not for a
-// server: `permute` may then build it into the checkpoint. Returns what the user must know, or nothing.
+// Keeps the model's expert groups whole, so that `permute` can build the placement into the checkpoint. Does
+// nothing with --groups, with automatic redundancy, or for a server's format. Returns a note for the user, or
+// an empty string.
 std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& options, int num_experts,
                                  int num_ranks, PlaceOptions& how) {
   if (options.files.model.empty() || options.format != PlacementFormat::evenkeel ||
@@ -235,7 +236,8 @@ std::vector<std::string> sources_of(const PlaceArguments& options) {
   return sources;
 }
 
-// As it is known before the solve: where the number of copies is chosen, every rank has equally many experts.
+// The shape as known before the solve. With automatic redundancy it has the fewest copies that give every
+// rank equally many experts.
 PlacementShape shape_before(const PlaceArguments& options, const PlaceInputs& input, int num_ranks,
                             const PlaceOptions& how) {
   const RoutingProfile& first = input.first();
@@ -248,7 +250,7 @@ PlacementShape shape_before(const PlaceArguments& options, const PlaceInputs& in
           .layers = input.layers()};
 }
 
-// Until it is done, or the user asks for the best so far.
+// Runs until done, or until SIGINT asks for the best so far.
 PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const Topology& topology,
                   PlaceOptions& how, std::optional<CopyChoice>& copies, std::optional<HeldOut>& held_out) {
   const Interrupt interrupt({SIGINT});
@@ -281,7 +283,8 @@ JudgedPlacing judge(const PlaceArguments& options, const PlacedRecordings& recor
   return judge_placed(before, after, recordings, placing.topology, model, options.time.horizon);
 }
 
-// By each rule, max/mean of the worst recording: SGLang takes one of them, by how it is started.
+// Fills placing.served: by dispatch rule, max/mean of the worst recording. How SGLang is started decides
+// which rule it follows.
 void say_served(const PlaceInputs& input, const Placement& all, Placing& placing) {
   for (const Dispatch dispatch : dispatches) {
     const NamedPlacement placed{.placement = all, .dispatch = dispatch};
@@ -300,7 +303,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
-  // The file has all layers of a model, whichever the recording is of.
+  // The file has all layers of the model, even those that the recording lacks.
   if (format.model) format.layers.reset();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
@@ -360,28 +363,30 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
   add_num_experts(app, options.files);
   add_axes(app, options.files);
   app.add_option("--redundant-experts", options.redundant_experts,
-                 "Copies beyond one of each, a layer; auto: as many as pay for their memory")
+                 "Copies per layer, beyond one of each expert; auto: as many as pay for their memory")
       ->type_name("N|auto");
   add_whole(app, "--groups", options.groups, 1, max_experts,
             "Expert groups, each of which stays in one node");
   add_word(app, "--sizes", options.how.sizes, {"equal", "free"},
-           "Experts of a rank and layer: as many on each, or any");
+           "Experts of a layer on each rank: equally many, or any number");
   add_word(app, "--objective", options.how.objective, {"two-stage", "joint"},
-           "First balance then traffic, or both in milliseconds");
+           "Minimise first imbalance, then traffic; or the sum of both in milliseconds");
   add_word(app, "--traffic", options.how.traffic, {"layer-to-layer", "dispatch-combine"},
-           "From expert to next expert, or from the token's rank and back");
+           "Count traffic from expert to next expert, or from the token's rank and back");
   add_word(app, "--across", options.how.across, {"worst", "sum"},
-           "Of several recordings: all level, the worst first, or what they add up to");
-  app.add_flag("--steps", options.steps, "The steps of one recording are all to be level");
+           "Several recordings: level each one, the worst first, or level their sum");
+  app.add_flag("--steps", options.steps, "Level every step of one recording");
   add_whole(app, "--step-tokens", options.step_tokens, 1, kAnySize,
-            "Beside --steps: tokens of a trace's step");
-  app.add_option("--judge", options.judge, "Also measure the placement on these, which it is not made from")
+            "With --steps: tokens per step of a trace");
+  app.add_option("--judge", options.judge,
+                 "Also judge the placement on these recordings, which it is not made from")
       ->type_name("FILE");
-  add_word(app, "--pairs", options.how.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");
+  add_word(app, "--pairs", options.how.pairs, {"worst", "total"},
+           "Count the traffic of the worst pair of ranks, or of all");
   add_number(app, "--assignment-us", options.how.cost.assignment_us, 0, PlacementCost::most_assignment_us,
-             "joint: computing one assignment takes this");
+             "joint: microseconds to compute one assignment");
   add_number(app, "--assignment-bytes", options.how.cost.assignment_bytes, 0,
-             PlacementCost::most_assignment_bytes, "joint: sent with one assignment, one way");
+             PlacementCost::most_assignment_bytes, "joint: bytes sent with one assignment, one way");
 }
 
 void add_solving(CLI::App& app, PlaceArguments& options) {
@@ -390,15 +395,15 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
   add_number(app, "--time-limit", options.how.limits.time_limit_s, 0.001,
              std::numeric_limits<double>::infinity(), "Seconds for all stages; the best so far is kept");
   add_number(app, "--gap", options.how.limits.relative_gap, 0, 1,
-             "Good enough: this far from the bound, as a fraction");
+             "Stop at this distance from the bound, as a fraction");
   app.add_option("--from", options.from, "Start at this placement, and move few experts")->type_name("FILE");
   add_whole(app, "--max-moves", options.max_moves, 0, std::numeric_limits<int>::max(),
-            "Beside --from: experts that may get another home, over all layers");
+            "With --from: experts that may get another home, over all layers");
 }
 
 void add_output(CLI::App& app, PlaceArguments& options) {
   add_time_model(app, options.time);
-  add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
+  add_word(app, "--format", options.format, placement_format_names(), "The program that will load the file");
   add_dispatch(app, options.dispatch);
   add_numbering(app, options.files);
   add_hidden_layers(app, options.files);
@@ -416,7 +421,7 @@ Subcommand add_place(CLI::App& command) {
   auto options = std::make_shared<PlaceArguments>();
   CLI::App* app = command.add_subcommand("place", "Choose a home for every expert from a routing profile");
   app->add_option("PROFILE", options->inputs,
-                  "Profiles, traces, counts, or other systems' recordings; several are all to be level")
+                  "Profiles, traces, counts, or other systems' recordings; of several, each is levelled")
       ->required()
       ->type_name("FILE");
   add_machine(*app, options->machine);

@@ -1,4 +1,4 @@
-// evenkeel plan: a step plan from loads, or one for each layer of a recording.
+// evenkeel plan: makes a step plan from loads, or one for each layer of a recording.
 #include "evenkeel/report/plan.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ struct PlanArguments {
   bool json = false;
 };
 
-// Without --topology, none. Throws InvalidArgument for what has no part then.
+// Empty without --topology. Throws InvalidArgument for options that need it.
 std::optional<Topology> topology_of(const CLI::App& app, const PlanArguments& options) {
   if (is_given(app, "--topology")) return named_topology(options.topology);
   for (const char* option : {"--cost", "--device", "--expert-bytes", "--backward"})
@@ -53,17 +53,17 @@ std::optional<Topology> topology_of(const CLI::App& app, const PlanArguments& op
   return std::nullopt;
 }
 
-// The topology's links, and what a step of --model takes on a rank of --cost or --device.
+// The topology's links, with the costs of a step of --model at the rates of --cost or --device.
 StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topology& topology,
                    const Counts& counts) {
   if (!is_given(app, "--model"))
     throw InvalidArgument("--topology", "needs --model", "--model, which says how large an expert is");
-  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is what --cost says");
+  if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is already given by --cost");
   if (!is_given(app, "--cost") && !is_given(app, "--device"))
     throw InvalidArgument("--topology", "needs the rates of a rank", "--cost or --device");
   if (topology.num_ranks() != counts.num_ranks())
     throw InvalidArgument("--topology", fmt::format("has {} ranks", topology.num_ranks()),
-                          fmt::format("{}, as there are", counts.num_ranks()));
+                          fmt::format("one of {} ranks", counts.num_ranks()));
   const Machine machine = is_given(app, "--cost")
                               ? read_cost(options.rates.cost)
                               : device_machine(device_preset(options.rates.device, "--device"));
@@ -72,7 +72,7 @@ StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topo
                     "--topology");
 }
 
-// Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
+// If neither loads nor placement have several layers or a layer number, only --layer 0 is valid.
 void require_layer_to_choose_from(const PlanArguments& options, const StepLoads& loads,
                                   const std::optional<Placement>& placement) {
   if (options.layer.value_or(0) == 0 || loads.num_layers > 1 || loads.layers.known()) return;
@@ -85,7 +85,7 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement,
                    const std::optional<Topology>& topology) {
   FileArguments files = options.files;
-  if (topology) files.model.clear();  // it says how large experts are
+  if (topology) files.model.clear();  // --model then only gives the size of experts
   LoadsOptions how{.num_ranks = options.ranks, .reading = files.reading()};
   if (options.layer) how.layers = {*options.layer};
   if (!options.layers.empty()) {
@@ -117,17 +117,17 @@ PlannedStep planned(Planner& planner, const PlannerOptions& options, const std::
   return step;
 }
 
-// One plan, of loads of one layer or of --layer, or a plan for each of several layers.
+// True for one plan (--layer, or loads of one layer); false for a plan of each layer.
 bool is_of_one_layer(const CLI::App& app, const PlanArguments& options, const StepLoads& loads) {
   if (!options.layer && loads.num_layers > 1) return false;
-  refuse_if_given(app, "--layers", "chooses of several layers, and there is one");
+  refuse_if_given(app, "--layers", "needs several layers, but the loads have one");
   if (options.planners.size() > 1)
     throw InvalidArgument("--planner", fmt::format("'{}'", app.get_option("--planner")->results().front()),
                           "one planner");
   return true;
 }
 
-// By layer of the loads.
+// The homes for each layer of the loads.
 std::vector<LayerPlacement> homes_of(const PlanArguments& options, const std::optional<Placement>& file,
                                      const StepLoads& loads, bool is_one) {
   std::vector<LayerPlacement> homes;
@@ -144,7 +144,7 @@ void run(const CLI::App& app, const PlanArguments& options) {
   others.insert(others.end(), {options.placement, options.topology, options.rates.cost});
   require_page(options.html, {options.loads}, others);
   const ModeOfSources mode({options.loads});
-  if (options.layer) refuse_if_given(app, "--layers", "is what --layer says");
+  if (options.layer) refuse_if_given(app, "--layers", "is already given by --layer");
   const std::optional<Topology> topology = topology_of(app, options);
   std::optional<Placement> file;
   if (!options.placement.empty()) file = read_placement_file(options.placement, options.ranks);
@@ -161,7 +161,7 @@ void run(const CLI::App& app, const PlanArguments& options) {
     planning.kind = kind;
     if (kind == PlannerOptions::Kind::level) planning.links = links;
     const std::unique_ptr<Planner> planner = make_planner(planning);
-    const double seconds = is_one ? 0.05 : 0.005;  // in which the plans of a layer are timed
+    const double seconds = is_one ? 0.05 : 0.005;  // spent on timing the plans of a layer
     for (std::size_t i = 0; i < homes.size(); ++i) {
       const auto& [layer, counts] = loads.of[i];
       all.steps.push_back({layer, planned(*planner, planning, links, counts, homes[i], seconds)});
@@ -183,15 +183,16 @@ Subcommand add_plan(CLI::App& command) {
                   "What `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank]]}")
       ->required()
       ->type_name("FILE");
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks,
+            "Ranks; needed unless LOADS or --placement says it");
   add_whole(*app, "--layer", options->layer, 0, max_trace_assignments_per_token,
             "Which layer of a file with several: the model's number where the file says it");
-  app->add_option("--layers", options->layers, "Instead some of them, as in 0-3,7 (default: all)")
+  app->add_option("--layers", options->layers, "Instead, several layers, as in 0-3,7 (default: all)")
       ->type_name("LAYERS");
   add_num_experts(*app, options->files);
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
-  app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
+  app->add_option("--placement", options->placement, "The experts' homes (default: rank r has the r-th part)")
       ->type_name("FILE");
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);
@@ -202,7 +203,7 @@ Subcommand add_plan(CLI::App& command) {
                   "Predict the step on these links; where they differ, level plans for the least time")
       ->type_name("FILE|NAME");
   add_rank_rates(*app, options->rates);
-  app->add_flag("--backward", options->backward, "With --topology: the step trains");
+  app->add_flag("--backward", options->backward, "With --topology: the step includes backward");
   add_html(*app, options->html);
   add_json(*app, options->json);
   app->footer(

@@ -1,4 +1,4 @@
-// evenkeel profile: traces in, one routing profile out, and how uneven it is.
+// evenkeel profile: adds traces up to one routing profile and shows how uneven it is.
 #include "evenkeel/report/profile.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ FileFormat format_of(const std::string& output) {
                         ".safetensors, .npz, .json");
 }
 
-// Counts alone have no transitions, and rows are added by layer numbers.
+// Rows are added layer by layer, so the files must have the same layers.
 void add(const RoutingProfile& one, const std::string& path, const std::string& first, RoutingProfile& sum) {
   if (one.num_layers() != sum.num_layers() ||
       (one.layers().known() && sum.layers().known() && one.layers() != sum.layers()))
@@ -91,7 +91,7 @@ Subcommand add_profile(CLI::App& command) {
   app->add_option("-o,--output", options->output, "The profile: .safetensors, .npz or .json")
       ->type_name("FILE");
   add_num_experts(*app, options->files);
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Also show the imbalance over N ranks");
   add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");

@@ -13,7 +13,7 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr const char* kWipe = "\r\033[K";
-constexpr std::size_t kMostBytes = 100;  // a line that breaks cannot be wiped away
+constexpr std::size_t kMostBytes = 100;  // a line that wraps cannot be wiped away
 
 std::atomic<bool> line_is_shown = false;
 
@@ -29,7 +29,7 @@ std::function<void(int, int)> progress_line(std::string what) {
         if (now - last < std::chrono::milliseconds(100)) return;
         last = now;
         const double seconds = std::chrono::duration<double>(now - start).count();
-        // The rest is taken to go as fast as what is done.
+        // Assumes that the rest goes as fast as the part done.
         const std::string left =
             seconds > 1 && done > 0 ? fmt::format(", {:.0f} s left", seconds / done * (of - done)) : "";
         show_line(fmt::format("{} {}/{}{}", what, done, of, left));

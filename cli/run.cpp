@@ -32,12 +32,12 @@ struct RunArguments {
   std::string scenario;
   std::string trace;
   FileArguments files;
-  std::string trace_axes;  // where nobody named the trace's array
+  std::string trace_axes;  // how the trace's array was read, if it has no name
   std::string sequences;
   std::string weights;
   std::string placement;
   std::int64_t trace_layer = 0;
-  LayerNumbers trace_layers;  // of the trace, which has one layer where there is none
+  LayerNumbers trace_layers;  // of the trace; a scenario has one layer
   int num_trace_layers = 1;
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
@@ -55,7 +55,7 @@ struct RunArguments {
   bool json = false;
 };
 
-// Takes a number of the layer from a file; an option must not say otherwise.
+// Takes a dimension of the layer from a file. Throws InvalidArgument if an option gives another value.
 void take_from_file(const CLI::App& app, const char* option, const std::string& file, std::int64_t in_file,
                     std::int64_t& value) {
   if (is_given(app, option) && value != in_file)
@@ -150,7 +150,7 @@ TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   return trained;
 }
 
-// The layer's candidates, without its experts and tokens.
+// The set-up with its candidates, still without weights and tokens.
 ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const int ranks = static_cast<int>(options.ranks);
   const MoeShape shape = options.layer.shape();
@@ -172,7 +172,7 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   return setup;
 }
 
-// Measured by the first rank, the same on all.
+// Measured by the first rank, then given to all.
 SpillCosts costs_of(const CLI::App& app, const RunArguments& options, const ExperimentSetup& setup) {
   const Machine* const given = is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr;
   const auto measured = [&] {
@@ -246,25 +246,26 @@ Subcommand add_run(CLI::App& command) {
   app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
   add_axes(*app, options->files);
   add_whole(*app, "--layer", options->trace_layer, 0, max_trace_assignments_per_token,
-            "Of the trace, and of the placement")
+            "Layer of the trace and of the placement")
       ->default_str("");
-  app->add_option("--sequences", options->sequences, "Of the trace: from A to before B, every STEP-th")
+  app->add_option("--sequences", options->sequences,
+                  "Sequences of the trace: from A to before B, every STEP-th")
       ->type_name("A:B[:STEP]");
-  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
-  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Each with its share of experts and tokens");
+  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "Tokens of each rank");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Ranks, each with its share of experts and tokens");
   add_backend(*app, options->backend);
   add_nodes(*app, options->nodes);
   add_layer_options(*app, options->layer);
   app->add_option("--weights", options->weights, "A trained layer: its experts and recorded inputs")
       ->type_name("FILE");
-  app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
+  app->add_option("--placement", options->placement, "The experts' homes (default: rank r has the r-th part)")
       ->type_name("FILE");
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters, &options->by_gain);
-  app->add_flag("--backward", options->backward, "Gradients as well");
+  app->add_flag("--backward", options->backward, "Compute gradients as well");
   add_budget_options(*app, options->budget);
   app->add_option("--timeline", options->timeline,
-                  "A step of each planner, for ui.perfetto.dev: phases, weights that travel, memory")
+                  "Write a step of each planner for ui.perfetto.dev: phases, weight transfers, memory")
       ->type_name("FILE.json");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   add_html(*app, options->html);

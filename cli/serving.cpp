@@ -25,7 +25,7 @@ Parallelism layout_of(const MemoryArguments& options) {
   for (const char* degree : {"vp", "cp"})
     if (named(degree))
       throw InvalidArgument("--parallel", fmt::format("{} beside --serve", degree), "tp, pp, ep, dp and etp");
-  // Servers spread an expert over the devices that are left.
+  // Servers shard each expert over the remaining devices.
   const std::int64_t devices = parallel.stage_devices();
   if (!named("etp") && devices % parallel.expert == 0) parallel.expert_tensor = devices / parallel.expert;
   return parallel;
@@ -60,19 +60,18 @@ std::vector<RoutingCase> recorded(const MemoryArguments& options, const ServingM
 void add_serving(CLI::App& app, ServingArguments& arguments) {
   const std::string group = "With --serve";
   ServingSetup& setup = arguments.setup;
-  app.add_flag("--serve", arguments.serve, "Of a model that is served: weights, cache and workspace");
+  app.add_flag("--serve", arguments.serve, "Memory of a served model: weights, cache and workspace");
   add_whole(app, "--sequences", setup.sequences, 1, most_given, "Sequences that a replica serves at once")
       ->group(group);
   add_whole(app, "--context", setup.context, 1, most_given, "Tokens of each sequence")->group(group);
-  add_whole(app, "--tokens", setup.tokens, 1, most_given, "Tokens that a replica brings to a step")
-      ->group(group);
+  add_whole(app, "--tokens", setup.tokens, 1, most_given, "Tokens of a replica in one step")->group(group);
   add_whole(app, "--redundant-experts", setup.redundant_experts, 0, 1 << 20,
-            "Copies of a layer's experts beyond one of each")
+            "Copies per layer, beyond one of each expert")
       ->group(group);
   add_whole(app, "--slots", setup.slots, 1, 1 << 16,
-            "Experts that a device borrows when work is spilled; without, as many as any routing needs")
+            "Experts that a device borrows for spilled work (default: as many as any routing needs)")
       ->group(group);
-  add_text(app, "--expert-bytes", "SIZE", "One expert's weights, where they are quantized",
+  add_text(app, "--expert-bytes", "SIZE", "Bytes of one expert's weights, if quantized",
            [&setup](const std::string& text) { setup.expert_bytes = parse_bytes(text, "--expert-bytes"); })
       ->group(group);
 }
@@ -88,7 +87,7 @@ void serve(const CLI::App& app, const MemoryArguments& options, const ServingArg
        {"--attention", "--pipeline-layout", "--gpus", "--seq", "--micro-batch", "--recompute",
         "--cross-entropy", "--paper", "--with", "--without", "--borrowed-experts", "--allocation-granule",
         "--static-bytes", "--bins", "--steps"})
-    refuse_if_given(app, option, "is of training, and --serve is given");
+    refuse_if_given(app, option, "is for training, not for --serve");
   const std::int64_t available = available_bytes(app, options);
   const ServingModel model(read_model_description(options.model), setup_of(options, serving));
   const auto received = options.even ? std::optional(model.even_rows()) : options.received;

@@ -14,7 +14,7 @@ struct ServingArguments {
 };
 
 void add_serving(CLI::App& app, ServingArguments& arguments);
-// Where --serve is not given.
+// Refuses options that need --serve. Call it if --serve is not given.
 void refuse_serving_options(const CLI::App& app);
 void serve(const CLI::App& app, const MemoryArguments& options, const ServingArguments& serving);
 

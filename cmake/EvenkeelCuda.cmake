@@ -1,4 +1,4 @@
-# The parts for NVIDIA GPUs: optional, never needed by the rest. Where they are built, EVENKEEL_HAS_CUDA is ON and
+# The optional parts for NVIDIA GPUs; nothing else needs them. If they are built, EVENKEEL_HAS_CUDA is ON and
 # evenkeel_cuda_library() makes the library of a folder's cuda/.
 set(cuda_default AUTO)
 if(NOT PROJECT_IS_TOP_LEVEL)
@@ -8,8 +8,8 @@ set(EVENKEEL_CUDA ${cuda_default} CACHE STRING "The parts for NVIDIA GPUs: AUTO 
 set_property(CACHE EVENKEEL_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(EVENKEEL_CUDA_LEAST_VERSION 12.5)  # knows sm_90a, C++20, and cudaGetDriverEntryPointByVersion
 
-# Machine code for Hopper with all of its instructions; machine code for sm_80, which newer chips of its generation
-# run too, and PTX of it, which the driver compiles for every later chip.
+# Machine code for Hopper with all its instructions. Machine code for sm_80, which also runs on sm_86 to sm_89, with
+# its PTX, which the driver compiles for every later chip.
 set(EVENKEEL_CUDA_HOPPER -gencode=arch=compute_90a,code=sm_90a)
 set(EVENKEEL_CUDA_GENERIC -gencode=arch=compute_80,code=[compute_80,sm_80])
 
@@ -37,8 +37,8 @@ if(NOT EVENKEEL_CUDA STREQUAL "OFF" AND EVENKEEL_HAS_LAYER)
   endif()
 endif()
 
-# What every CUDA source is compiled with. ptxas only informs of wgmma that it serialized (C7510), so a launcher
-# reads what it says and fails.
+# Options of every CUDA source. ptxas only prints a note when it serializes wgmma (C7510), so a compiler launcher reads
+# its output and fails.
 function(evenkeel_cuda_options target)
   set(host_warnings ${EVENKEEL_WARNINGS} -Wno-pedantic)
   if(EVENKEEL_WERROR)
@@ -63,8 +63,8 @@ function(evenkeel_cuda_chips target)
 endfunction()
 
 # evenkeel_cuda_library(NAME SOURCES ... [HOPPER ...] [PUBLIC ...] [PRIVATE ...]): as evenkeel_library(), for a folder
-# cuda/. SOURCES (.cpp and .cu) are compiled for both kinds of chip, those of HOPPER for sm_90a alone. Its headers are
-# installed with the folder above it.
+# cuda/. SOURCES (.cpp and .cu) are compiled for both kinds of chip, HOPPER sources only for sm_90a. The folder above
+# installs its headers.
 function(evenkeel_cuda_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;HOPPER;PUBLIC;PRIVATE" ${ARGN})
   set(target evenkeel_${name})
@@ -84,7 +84,7 @@ function(evenkeel_cuda_library name)
   endif()
   set_property(GLOBAL APPEND PROPERTY EVENKEEL_CUDA_LIBRARIES ${name})
   if(EVENKEEL_INSTALL)
-    # `make build` does not build these: they are installed where something else did, and the package then has them.
+    # `make build` does not build these: they are installed only if another target built them.
     install(TARGETS ${target} EXPORT evenkeelCudaTargets OPTIONAL)
   endif()
 endfunction()

@@ -1,4 +1,4 @@
-# What a build is when nobody says otherwise; nothing here touches a project that embeds evenkeel.
+# Defaults of a build. None of them applies to a project that embeds evenkeel.
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()

@@ -1,5 +1,5 @@
-# The integer-program solver of placement/internal/program, HiGHS: optional. tools/setup.sh highs builds it into build/highs, or
-# where EVENKEEL_HIGHS_ROOT of the environment says; any other copy that CMake finds will do.
+# HiGHS, the optional integer-program solver of placement/internal/program. `tools/setup.sh highs` builds it into
+# build/highs, or into the environment's EVENKEEL_HIGHS_ROOT; any other copy that CMake finds will do.
 set(EVENKEEL_HIGHS AUTO CACHE STRING "Exact placement by HiGHS: AUTO (where it is found), ON or OFF")
 set_property(CACHE EVENKEEL_HIGHS PROPERTY STRINGS AUTO ON OFF)
 
@@ -16,8 +16,8 @@ if(NOT EVENKEEL_HIGHS STREQUAL "OFF")
   endif()
 endif()
 
-# A static HiGHS is installed along, since whoever links an installed evenkeel::placement needs it; a shared one is
-# looked for again by evenkeelConfig.cmake.
+# A static HiGHS is installed with evenkeel, since users of an installed evenkeel::placement link it. A shared one is
+# found again by evenkeelConfig.cmake.
 set(EVENKEEL_BUNDLES_HIGHS OFF)
 if(EVENKEEL_HAS_HIGHS)
   get_target_property(highs_type highs::highs TYPE)

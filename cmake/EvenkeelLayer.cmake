@@ -1,5 +1,5 @@
-# What executes a layer needs threads, OpenMP and oneDNN. Where one is missing, building evenkeel itself stops; a project
-# that embeds evenkeel may only want to plan, so there the layer is left out.
+# The layer needs threads, OpenMP and oneDNN. If one is missing, a build of evenkeel itself stops. A project that embeds
+# evenkeel may only want to plan, so there the layer is left out.
 set(layer_default ON)
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(layer_default AUTO)
@@ -20,7 +20,7 @@ if(EVENKEEL_LAYER)
     list(APPEND layer_lacks OpenMP)
   endif()
   if(NOT layer_lacks)
-    find_package(dnnl QUIET)  # last, since it brings what it needs itself
+    find_package(dnnl QUIET)  # last, since it also finds threads and OpenMP
     if(NOT dnnl_FOUND)
       list(APPEND layer_lacks oneDNN)
     endif()

@@ -1,4 +1,4 @@
-# MPI, for ranks as processes. Where it is found, EVENKEEL_HAS_MPI is ON.
+# MPI, for ranks as processes. EVENKEEL_HAS_MPI is ON if it is found.
 set(mpi_default AUTO)
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(mpi_default OFF)  # not looked for in somebody else's project unasked
@@ -8,7 +8,7 @@ set_property(CACHE EVENKEEL_MPI PROPERTY STRINGS AUTO ON OFF)
 
 set(EVENKEEL_HAS_MPI OFF)
 if(EVENKEEL_MPI AND EVENKEEL_HAS_LAYER)
-  set(MPI_CXX_SKIP_MPICXX ON)  # of C++ there is only what MPI has withdrawn
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings were removed from the MPI standard
   find_package(MPI QUIET COMPONENTS CXX)
   if(MPI_CXX_FOUND)
     set(EVENKEEL_HAS_MPI ON)

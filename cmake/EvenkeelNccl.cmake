@@ -1,5 +1,5 @@
-# NCCL, for one rank a GPU: the header to build with, and where its library was then. Both come with the toolkit, with the
-# Python package nvidia-nccl-cu13, from where EVENKEEL_NCCL_ROOT of the environment says, or from `tools/setup.sh nccl`.
+# NCCL, for one rank per GPU: the header to build with, and the library's path at build time. Both come from the
+# environment's EVENKEEL_NCCL_ROOT, the CUDA toolkit, the Python package nvidia-nccl-cu13, or `tools/setup.sh nccl`.
 set(EVENKEEL_NCCL AUTO CACHE STRING "Ranks on NCCL: AUTO (where nccl.h is found), ON or OFF")
 set_property(CACHE EVENKEEL_NCCL PROPERTY STRINGS AUTO ON OFF)
 

@@ -1,4 +1,4 @@
-# The kinds of target there are; every CMakeLists.txt of the tree speaks in these.
+# The functions that make targets. Every CMakeLists.txt of the tree uses them.
 include(GNUInstallDirs)
 
 set(EVENKEEL_WARNINGS -Wall -Wextra -Wshadow -Wconversion)
@@ -13,8 +13,8 @@ function(evenkeel_options target)
   endif()
 endfunction()
 
-# Half of what a source takes that reads JSON, the command line or GoogleTest is reading those headers. Sources still
-# include what they use: clang-tidy compiles them without.
+# Headers of JSON, the command line or GoogleTest take half the compile time of a source that includes them. Sources
+# still include what they use: clang-tidy compiles without precompiled headers.
 function(evenkeel_precompile target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} ${ARGN})
@@ -22,25 +22,25 @@ function(evenkeel_precompile target)
   endif()
 endfunction()
 
-# Sources are read some at a time, so that headers are read once for all of them: no two sources of a target may have a
-# local name in common. A test whose sources have one says APART.
+# Compiles several sources at a time, so that their headers are read once. No two sources of a target may then share a
+# file-local name; a test whose sources do passes APART.
 function(evenkeel_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${EVENKEEL_UNITY} UNITY_BUILD_BATCH_SIZE 12)
-  # g++ takes a source that another includes for a header, whose anonymous namespace would be one for each includer.
+  # g++ takes the included sources for headers and warns about types with members from an anonymous namespace.
   if(EVENKEEL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# Where no time is spent, the optimiser's is saved.
+# Saves compile time for code whose run time does not matter.
 function(evenkeel_optimise_little target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
 # evenkeel_library(NAME [WITHOUT_HEADERS] [EXPORT SET] SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder,
-# evenkeel::NAME. WITHOUT_HEADERS: a second one of a folder, whose headers the first installs. With a set of its own it
-# is linked by its name alone, never with everything.
-# PRIVATE libraries that are only headers are needed to build it, never to link an installed copy.
+# evenkeel::NAME. WITHOUT_HEADERS: a second library of a folder, whose first library installs the headers. A library
+# with its own EXPORT set is linked only by name, never through evenkeel::evenkeel.
+# Header-only PRIVATE libraries are needed to build it, but not to link an installed copy.
 function(evenkeel_library name)
   cmake_parse_arguments(arg "WITHOUT_HEADERS" "EXPORT" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   set(target evenkeel_${name})
@@ -67,7 +67,7 @@ function(evenkeel_library name)
 endfunction()
 
 # evenkeel_test(NAME [APART] [OPTIMISED] SOURCES ... LINK ... [LABELS ...]): a GoogleTest program, one ctest entry. Test
-# sources themselves are optimised little, but for those that compute much. APART: they have local names in common.
+# sources are optimised little; OPTIMISED is for those that compute much. APART: the sources share file-local names.
 # Labels choose what the sanitizers run: `concurrent` under ThreadSanitizer, `parsing` under ASan and UBSan. The
 # target tests_<label> builds exactly the programs of a label.
 function(evenkeel_test name)
@@ -81,7 +81,7 @@ function(evenkeel_test name)
     evenkeel_compile_together(${name})
   endif()
   if(NOT arg_OPTIMISED)
-    evenkeel_optimise_little(${name})  # a header compiled with other options cannot be used again
+    evenkeel_optimise_little(${name})  # precompiled headers can only be reused with equal options
     if(NOT "gpu" IN_LIST arg_LABELS)
       evenkeel_precompile(${name} REUSE_FROM evenkeel_test_headers)
     endif()
@@ -107,16 +107,16 @@ function(evenkeel_mpi_test name)
   endforeach()
 endfunction()
 
-# evenkeel_gpu_test(NAME SOURCES ... LINK ... [LABELS ...]): the same with CUDA sources among them; it skips, saying so,
-# where there is no GPU. tools/gpu.sh runs those with the label `gpu`, also under compute-sanitizer.
+# evenkeel_gpu_test(NAME SOURCES ... LINK ... [LABELS ...]): as evenkeel_test(), with CUDA sources. Without a GPU it
+# skips and says so. tools/gpu.sh runs the tests with the label `gpu`, also under compute-sanitizer.
 function(evenkeel_gpu_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS" ${ARGN})
   evenkeel_test(${name} SOURCES ${arg_SOURCES} LINK ${arg_LINK} CUDA::cudart_static LABELS gpu ${arg_LABELS})
   evenkeel_cuda_chips(${name} ${EVENKEEL_CUDA_HOPPER} ${EVENKEEL_CUDA_GENERIC})
 endfunction()
 
-# evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program, with a main of its own or without; `make
-# bench` runs each whose name ends in _benchmark.
+# evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program, with or without its own main. `make bench`
+# runs each whose name ends in _benchmark.
 function(evenkeel_benchmark name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})

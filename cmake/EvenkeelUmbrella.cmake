@@ -1,5 +1,5 @@
-# Names for several folders: evenkeel::evenkeel is everything that was built for the CPU, evenkeel::planning what needs
-# neither device, BLAS nor threads, evenkeel::cuda what was built for NVIDIA GPUs (and all that this needs).
+# Targets for several folders: evenkeel::evenkeel is everything built for the CPU, evenkeel::planning the part that needs
+# neither device, BLAS nor threads, evenkeel::cuda everything built for NVIDIA GPUs and what that needs.
 set(EVENKEEL_PLANNING_FOLDERS base routing topology model plan placement balance cost training_memory serving_memory budget step io report)
 get_property(EVENKEEL_BUILT_FOLDERS GLOBAL PROPERTY EVENKEEL_LIBRARIES)
 get_property(EVENKEEL_BUILT_CUDA GLOBAL PROPERTY EVENKEEL_CUDA_LIBRARIES)
@@ -27,7 +27,7 @@ if(EVENKEEL_HAS_CUDA)
   evenkeel_umbrella(cuda EXPORT evenkeelCudaTargets FOLDERS ${EVENKEEL_BUILT_CUDA})
 endif()
 
-# Whoever links everything where the layer was left out reads why: CMake quotes the name of what it lacks.
+# If the layer was left out, linking evenkeel::evenkeel fails with the reason: CMake's error quotes the missing target.
 if(NOT EVENKEEL_HAS_LAYER)
   set(why "since these were not found: ${layer_lacks}")
   if(NOT EVENKEEL_LAYER)
@@ -35,5 +35,5 @@ if(NOT EVENKEEL_HAS_LAYER)
   endif()
   target_link_libraries(evenkeel_umbrella_evenkeel INTERFACE "evenkeel::layer (left out, ${why})")
 endif()
-# What our own tests link, whatever that is.
+# Everything that was built, for our own tests to link.
 set(EVENKEEL_ALL_BUILT $<IF:$<BOOL:${EVENKEEL_HAS_LAYER}>,evenkeel::evenkeel,evenkeel::planning>)

@@ -1,5 +1,5 @@
 # cmake -D OUTPUT=page_files.cpp -D HEADER=... -D NAMESPACE=... -D FILES=style=page.css,script=page.js -P embed_files.cmake
-# Writes a C++ source that defines the text of each file as a std::string_view; of a file that is not given, an empty one.
+# Writes a C++ source that defines each file's text as a std::string_view, empty if the file is not given.
 set(source "// Made by cmake/embed_files.cmake.\n#include \"${HEADER}\"\n\n")
 string(APPEND source "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\nnamespace ${NAMESPACE} {\n\n")
 string(REPLACE "," ";" FILES "${FILES}")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a compile command and fails if ptxas says that it serialized wgmma (C7510, or C7514 with another reason): the
-# kernel would be right, and several times slower than it should be, and ptxas thinks that worth no warning.
+# Runs a compile command and fails if ptxas notes that it serialized wgmma (C7510, or C7514 with another reason). The
+# kernel would be correct but several times slower, and ptxas does not warn about it.
 said=$("$@" 2>&1)
 status=$?
 [ -z "$said" ] || printf '%s\n' "$said" >&2

@@ -1,4 +1,4 @@
-"""`evenkeel.torch.ExpertParallel` around experts of one's own.
+"""`evenkeel.torch.ExpertParallel` around your own experts.
 
 usage: torchrun --nproc-per-node 2 examples/balanced_layer.py [--ranks-per-node N]
 
@@ -16,7 +16,7 @@ EXPERTS, HIDDEN, WIDTH, TOKENS, K = 16, 64, 128, 512, 2
 
 
 def experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The unweighted output of each row, by the expert that `slots` says."""
+    """Returns each row's output, without its top-k weight, from the expert in `slots`."""
     out = torch.zeros_like(rows)
     for slot in slots.unique().tolist():
         at = (slots == slot).nonzero()[:, 0]

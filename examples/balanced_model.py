@@ -1,8 +1,8 @@
-"""A transformers model whose experts stay balanced and within a budget, on as many processes as torchrun starts.
+"""A transformers model whose experts stay balanced and within a budget, over all processes of torchrun.
 
 usage: torchrun --nproc-per-node 2 examples/balanced_model.py [--model PATH] [--budget 64MiB]
 
-Without --model a small random Qwen3-MoE is made. Prints the loss of a few steps and how often weights moved.
+Without --model it makes a small random Qwen3-MoE. Prints the loss of a few steps and how often weights moved.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Training that outlives a process: the others make a new group without it, share its experts and repeat the step.
+"""Training that survives a lost process: the others form a new group, take over its experts and repeat the step.
 
 usage: python examples/elastic.py FOLDER 3 1      3 ranks, of which rank 1 dies in the third step
 
-Each step saves every expert, whoever has it, so that any number of ranks can go on. torchrun would end all processes
-with the first one that dies; here they are started without it.
+Each step saves every expert, so that any number of ranks can go on. Processes are started without torchrun, which
+would end them all when one dies.
 """
 
 import signal
@@ -26,7 +26,7 @@ def random(*shape: int, seed: int) -> torch.Tensor:
 
 
 def train(folder: Path, rank: int, ranks: int, dies: bool) -> None:
-    """The steps that are not done yet, as `rank` of `ranks`."""
+    """Runs the steps that are not done yet, as `rank` of `ranks`."""
     first = next(s for s in range(STEPS + 1) if not all((folder / f"{s}.{e}").exists() for e in range(EXPERTS)))
     here = range(rank * EXPERTS // ranks, (rank + 1) * EXPERTS // ranks)
     saved = [torch.load(folder / f"{first - 1}.{e}") for e in here] if first > 0 else []
@@ -41,7 +41,7 @@ def train(folder: Path, rank: int, ranks: int, dies: bool) -> None:
         return torch.einsum("tw,twh->th", middle, weights["down"][slots])
 
     for step in range(first, STEPS):
-        hidden = 4 * random(TOKENS, HIDDEN, seed=1000 + step).tensor_split(ranks)[rank]  # a part of one batch
+        hidden = 4 * random(TOKENS, HIDDEN, seed=1000 + step).tensor_split(ranks)[rank]  # this rank's part of the batch
         weights, index = (hidden @ random(HIDDEN, EXPERTS, seed=7) - torch.arange(EXPERTS)).softmax(1).topk(K)
         output = layer(hidden, index, weights, experts, {"up": up, "down": down})
         ((output - hidden).square().sum() / TOKENS).backward()
@@ -60,14 +60,14 @@ def live(me: int, ranks: int, folder: Path, dying: int) -> None:
     while True:
         store = f"file://{folder.absolute()}/group of {len(alive)}"
         dist.init_process_group("gloo", store, timedelta(seconds=10), len(alive), alive.index(me))
-        dist.barrier()  # from here on nobody saves a step of the group before
+        dist.barrier()  # after it no process still saves a step of the previous group
         try:
             return train(folder, alive.index(me), len(alive), me == dying)
         except CommError as error:
-            if alive[error.data["peer"]] == me or error.data["peer"] < 0:  # given up by the others, or nobody is named
+            if alive[error.data["peer"]] == me or error.data["peer"] < 0:  # given up by the others, or no peer is known
                 raise
             print(f"process {me}: {error}", flush=True)
-            alive.pop(error.data["peer"])  # the same on all of them
+            alive.pop(error.data["peer"])  # all remaining processes name the same peer
         finally:
             dist.destroy_process_group()
 

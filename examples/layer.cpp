@@ -1,5 +1,5 @@
-// One training step of an expert-parallel layer: forward and backward on four ranks, which are threads here,
-// first with all the memory it wants, then in half of that.
+// One training step of an expert-parallel layer: forward and backward on four ranks, which are threads here.
+// It runs first with unlimited memory, then with half of what it used.
 #include <evenkeel/comm/thread/run_ranks.h>
 #include <evenkeel/layer/moe_layer.h>
 
@@ -21,7 +21,7 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
   return values;
 }
 
-// The step of one rank. Returns the most bytes that its arena held.
+// Runs one rank's step. Returns the most bytes that its arena held.
 std::int64_t step(Communicator& comm, std::int64_t budget) {
   const auto me = static_cast<unsigned>(comm.rank().value());
   MoeOptions options;
@@ -33,7 +33,7 @@ std::int64_t step(Communicator& comm, std::int64_t budget) {
   MoeLayer layer(comm, arena, {experts, top_k, {.hidden = hidden, .intermediate = intermediate}},
                  LayerPlacement::contiguous(experts, ranks), options);
 
-  // Weights and gradients of the experts that live here; gradients are added to.
+  // Weights and gradients of this rank's experts. Backward adds to the gradients.
   std::vector<std::vector<float>> gate_up, down, grad_gate_up, grad_down;
   std::vector<ExpertWeights> weights;
   std::vector<ExpertGradients> gradients;
@@ -48,7 +48,7 @@ std::int64_t step(Communicator& comm, std::int64_t budget) {
   }
   layer.set_weights(weights);
 
-  // This rank's tokens. Its router likes expert 0: nine tokens in ten go there.
+  // This rank's tokens. Nine in ten go to expert 0.
   std::vector<std::int32_t> chosen;
   for (std::int32_t t = 0; t < tokens; ++t) {
     chosen.push_back(t % 10 == 0 ? 1 + t % 5 : 0);

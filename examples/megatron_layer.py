@@ -1,8 +1,8 @@
-"""Megatron-Core's MoE layer, balanced: with our exchange in the place of its token dispatcher, or behind its own one.
+"""Megatron-Core's MoE layer, balanced: with our exchange instead of its token dispatcher, or with its own dispatcher.
 
 usage: torchrun --nproc-per-node 2 examples/megatron_layer.py
 
-Written for Megatron-Core 0.16.1. Name `BalancedMoELayer`, or `SlotsMoELayer`, where a layer's spec names `MoELayer`.
+Written for Megatron-Core 0.16.1. In a layer's spec, replace `MoELayer` by `BalancedMoELayer` or `SlotsMoELayer`.
 Experts are `SequentialMLP` with an expert tensor parallel size of 1.
 """
 
@@ -24,7 +24,7 @@ from evenkeel.torch import ExpertParallel, ExpertSlots
 
 
 class BalancedMoELayer(MoELayer):
-    """Router, shared experts, aux losses and recomputation are Megatron's; dispatch and combine are ours."""
+    """Uses Megatron's router, shared experts, aux losses and recomputation, with our dispatch and combine."""
 
     balance = ExpertParallel
 
@@ -61,10 +61,10 @@ class BalancedMoELayer(MoELayer):
         return output.type_as(hidden_states), None
 
     def top_k(self, probs):
-        """Ids and weights of each token's experts, which differ, since a map cannot say one twice."""
+        """Ids and weights of each token's experts. A token's experts differ, since they come from a boolean map."""
         chosen, index = self.routing_map.int().topk(self.config.moe_router_topk)
         weights = probs.gather(1, index)
-        return index.masked_fill(chosen == 0, -1), weights  # -1: an assignment that was dropped
+        return index.masked_fill(chosen == 0, -1), weights  # -1: a dropped assignment
 
     def combine(self, output):
         return output
@@ -74,7 +74,7 @@ class BalancedMoELayer(MoELayer):
         return output if shared_expert_output is None else output + shared_expert_output
 
     def expert_weights(self):
-        """This rank's weights, stacked by expert: a copy of one layer's, for this step."""
+        """A copy of this rank's weights for this step, stacked by expert."""
         experts = self.experts.local_experts
         return {
             name: torch.stack([expert.get_parameter(name) for expert in experts])
@@ -82,7 +82,7 @@ class BalancedMoELayer(MoELayer):
         }
 
     def run_experts(self, rows, slots, weights):
-        """The unweighted output of each row: one expert's own module, with the weights of the expert `slots` says."""
+        """Each row's output, without its top-k weight: one expert's module run with the weights of each slot."""
         expert = self.experts.local_experts[0]
         outputs = torch.empty_like(rows)
         for slot in slots.unique().tolist():
@@ -94,7 +94,7 @@ class BalancedMoELayer(MoELayer):
 
 
 class SlotsMoELayer(BalancedMoELayer):
-    """The same with Megatron's token dispatcher, whichever it is: it takes the borrow slots of each rank for experts."""
+    """The same with any token dispatcher of Megatron, which treats each rank's borrow slots as further experts."""
 
     balance = ExpertSlots
 
@@ -113,7 +113,7 @@ class SlotsMoELayer(BalancedMoELayer):
                 raise ValueError(f"SlotsMoELayer does not have {option}")
 
     def routed_experts_compute(self, hidden_states, probs):
-        def stock(*_):  # where nothing moves
+        def stock(*_):  # for steps in which nothing moves
             return self.through(self.token_dispatcher, hidden_states, self.routing_map, probs, self.experts)
 
         index, weights = self.top_k(probs)
@@ -123,7 +123,7 @@ class SlotsMoELayer(BalancedMoELayer):
         return output.type_as(hidden_states), None
 
     def carry(self, hidden_states, places, weights, run):
-        """As a map of places, in which one more column takes what was dropped."""
+        """Passes Megatron a routing map over places. One more column, cut off again, takes dropped assignments."""
         column = places.masked_fill(places < 0, self.balanced.num_places)
         shape = (len(places), self.balanced.num_places + 1)
         routing_map = torch.zeros(shape, dtype=torch.bool, device=places.device).scatter(1, column, True)
@@ -135,7 +135,7 @@ class SlotsMoELayer(BalancedMoELayer):
         return self.through(self.over_places, hidden_states, routing_map[:, :-1], probs[:, :-1], experts)
 
     def through(self, dispatcher, hidden_states, routing_map, probs, experts):
-        """What `MoELayer` does between router and sum."""
+        """The steps of `MoELayer` between router and sum: dispatch, experts, combine."""
         hidden_states = hidden_states.view(self.shape)
         hidden_states, probs = dispatcher.dispatch_preprocess(
             hidden_states, routing_map.contiguous(), probs.contiguous()
@@ -146,7 +146,7 @@ class SlotsMoELayer(BalancedMoELayer):
         return dispatcher.combine_postprocess(output).flatten(0, -2)
 
     def run_sorted(self, rows, counts, weights, probs):
-        """The output of rows sorted by expert, times their probs, which Megatron's experts multiply within."""
+        """The output of rows sorted by expert. Megatron's experts multiply it by `probs` themselves."""
         expert, outputs = self.experts.local_experts[0], []
         pieces = (tensor.split(counts.tolist()) for tensor in (rows, probs))
         for slot, piece in enumerate(zip(*pieces, strict=True)):
@@ -156,7 +156,7 @@ class SlotsMoELayer(BalancedMoELayer):
 
 
 def make_layer(config, layer_class, **options):
-    """The layer, as Megatron builds one from a spec."""
+    """Builds the layer from a spec, as Megatron does."""
     spec = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts, moe_grouped_gemm=False)
     spec = ModuleSpec(module=layer_class, submodules=spec.submodules, params=options)
     return build_module(spec, config=config, layer_number=1)
@@ -170,7 +170,7 @@ def make_config(ranks, **options):
         "num_moe_experts": 8,
         "moe_ffn_hidden_size": 16,
         "moe_router_topk": 2,
-        "moe_token_dispatcher_type": "allgather",  # Megatron's own one that does without CUDA
+        "moe_token_dispatcher_type": "allgather",  # Megatron's dispatcher that works without CUDA
         "expert_model_parallel_size": ranks,
         "add_bias_linear": False,
         "gated_linear_unit": True,
@@ -181,8 +181,8 @@ def make_config(ranks, **options):
 
 
 def without_cuda():
-    """Megatron-Core 0.16.1 on a CPU: it asks CUDA which device is current, and names a function that only Transformer
-    Engine has."""
+    """Makes Megatron-Core 0.16.1 run on a CPU: it asks CUDA for the current device, and uses a name that only
+    Transformer Engine defines."""
     if not torch.cuda.is_available():
         torch.cuda.current_device = lambda: "cpu"
         moe_utils.te_general_gemm = None

@@ -2,7 +2,7 @@
 //
 //   mpirun -n 8 build/release/bin/example_mpi_layer
 //
-// Every four of them are an expert-parallel group of their own, as training with data parallelism has them.
+// Each four ranks form one expert-parallel group, as in data-parallel training.
 #include <evenkeel/comm/hosts.h>
 #include <evenkeel/comm/mpi/mpi_ranks.h>
 #include <evenkeel/device/cpu/stream.h>
@@ -17,12 +17,12 @@ using namespace evenkeel;
 constexpr int experts = 16, top_k = 2, group_size = 4;
 constexpr std::int64_t tokens = 256, hidden = 64, intermediate = 128;  // tokens of each rank
 
-// A forward pass; the sum of what came out.
+// Runs a forward pass and returns the sum of its output.
 double step(Communicator& group, unsigned seed) {
   MoeOptions options;
   options.max_tokens = tokens;
   options.with_backward = false;
-  options.cpu().node_of_rank = host_of_rank(group);  // a group on two hosts: rows cross once
+  options.cpu().node_of_rank = host_of_rank(group);  // on several hosts, a row crosses to each host once
   Arena arena(Device::cpu());
   MoeLayer layer(group, arena, {experts, top_k, {.hidden = hidden, .intermediate = intermediate}},
                  LayerPlacement::contiguous(experts, group.size()), options);
@@ -32,7 +32,7 @@ double step(Communicator& group, unsigned seed) {
                                            {gate_up.data(), down.data(), nullptr, nullptr});
   layer.set_weights(weights);
 
-  std::vector<std::int32_t> chosen;  // most tokens like expert 0
+  std::vector<std::int32_t> chosen;  // most tokens go to expert 0
   for (std::int32_t t = 0; t < tokens; ++t)
     chosen.insert(chosen.end(), {t % 10 == 0 ? 1 : 0, 6 + t % (experts - 6)});
   const std::vector<float> router(chosen.size(), 0.5f);
@@ -53,7 +53,7 @@ int main() {
       world.all_reduce(sums, Reduction::sum, stream).wait();
       if (me == 0) std::printf("%d ranks in groups of %d: %.6f\n", world.size(), group_size, sums[0]);
     });
-  } catch (const std::exception& error) {  // each rank names the one that failed
+  } catch (const std::exception& error) {  // on each rank it names the rank that failed
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }

@@ -1,9 +1,9 @@
-"""A model with its experts placed, from its own routing: recorded, placed, permuted, and run again.
+"""Places a model's experts by its own routing: records it, places, permutes the checkpoint, and runs it again.
 
 usage: place_a_model.py [--model FOLDER] [--text FILE] [--ranks N] [--output FOLDER] [--evenkeel COMMAND]
 
-Without --model it makes a tiny random Qwen3-MoE; without --text it runs random tokens, whose routing says nothing of real
-traffic. Needs evenkeel's command, its Python package, torch and transformers.
+Without --model it makes a tiny random Qwen3-MoE. Without --text it runs random tokens, whose routing says nothing about
+real traffic. Needs evenkeel's command, its Python package, torch and transformers.
 """
 
 import argparse

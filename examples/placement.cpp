@@ -1,5 +1,5 @@
-// From recorded routing to the file that a server loads: chooses a home for every expert, writes it for
-// SGLang, and plans one step with these homes.
+// Chooses a home for every expert from recorded routing, writes the placement file that SGLang loads, and
+// plans one step with it.
 //
 //   example_placement ROUTING OUTPUT.json       ROUTING: anything that `evenkeel profile` reads
 #include <evenkeel/balance/planner.h>
@@ -21,21 +21,20 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    // 8 ranks in two nodes; 8 slots more than there are experts hold second copies of popular ones.
+    // 8 ranks in two nodes. 8 redundant experts are second copies of popular experts.
     const RoutingProfile profile = read_recording(argv[1]).profile;
     const Topology machine = Topology::uniform(/*num_nodes=*/2, /*ranks_per_node=*/4);
     const PlaceResult placed = place(profile, machine, {.redundant_experts = 8});
     std::printf("worst layer's max/mean load: %.3f -> %.3f\n", placed.before.max_over_mean_worst,
                 placed.after.max_over_mean_worst);
 
-    // SGLang counts all of a model's layers. This model has MoE layers alone; else `model_layers` says which
-    // they are.
+    // SGLang counts all layers of a model. `model_layers` lists the MoE layers among them: here all are.
     std::vector<int> model_layers(static_cast<std::size_t>(profile.num_layers()));
     std::iota(model_layers.begin(), model_layers.end(), 0);
     write_placement_as(PlacementFormat::sglang, {.placement = placed.placement},
                        {.layers = model_layers, .num_hidden_layers = profile.num_layers()}, argv[2]);
 
-    // A step of the last layer: what its experts are given beyond an even share goes to other ranks.
+    // Plans a step of the last layer: load beyond an even share goes to other ranks.
     const LayerId last(profile.num_layers() - 1);
     const auto planner = make_planner({.kind = PlannerOptions::Kind::level, .min_segment = 64});
     StepPlan plan;

@@ -1,4 +1,4 @@
-"""`evenkeel.torch.ExpertSlots` around a dispatcher of one's own, which knows nothing of balancing.
+"""`evenkeel.torch.ExpertSlots` around your own dispatcher, which knows nothing of balancing.
 
 usage: torchrun --nproc-per-node 2 examples/slots_layer.py
 
@@ -15,7 +15,7 @@ EXPERTS, HIDDEN, WIDTH, TOKENS = 16, 64, 128, 512
 
 
 def dispatch(hidden, index, run, experts_here):
-    """All-to-all of top-1 rows, sorted by expert, of which each rank has so many; `run` computes those that arrive."""
+    """All-to-all of top-1 rows, sorted by expert; each rank has `experts_here`. `run` computes the received rows."""
     order = index.argsort()
     sent = index.bincount(minlength=dist.get_world_size() * experts_here).view(-1, experts_here)
     received = torch.empty_like(sent)
@@ -28,7 +28,7 @@ def dispatch(hidden, index, run, experts_here):
 
 
 def experts(rows, slots, weights):
-    """The unweighted output of each row, by the expert that `slots` says."""
+    """Returns each row's output, without its top-k weight, from the expert in `slots`."""
     out = torch.zeros_like(rows)
     for slot in slots.unique().tolist():
         at = (slots == slot).nonzero()[:, 0]

@@ -2,12 +2,13 @@
 
     OMP_NUM_THREADS=1 python -m torch.distributed.run --nproc-per-node 2 examples/train_moe.py --mode budget
 
-Bytes of Python's own standard library are the text. The router begins without a balancing loss, so that a few experts
-take over within tens of steps, as in any MoE training's beginning; from --balance-after on such a loss evens them out.
-Each rank has its own sequences and its own experts; everything else is the same on all ranks, its gradients averaged.
+The text is the source of Python's standard library, as bytes. The router begins without a balancing loss, so that a few
+experts take over within tens of steps, as at the beginning of any MoE training. From --balance-after on, a balancing
+loss evens them out. Each rank has its own sequences and its own experts; everything else is equal on all ranks, with
+averaged gradients.
 
-Every mode trains the same model: what it writes into --out (curves, TensorBoard scalars) is drawn beside that of the
-modes that ran before, and the largest difference of their losses is printed.
+Every mode trains the same model. Its results in --out (curves, TensorBoard scalars) are drawn beside those of earlier
+modes, and the largest difference of their losses is printed.
 Needs evenkeel, torch, tensorboard, matplotlib and tqdm.
 """
 
@@ -75,7 +76,7 @@ def arguments() -> argparse.Namespace:
 
 
 class MoE(nn.Module):
-    """Top-k experts behind a router; this rank holds its share of the experts."""
+    """A router and top-k experts, of which this rank holds its share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__()
@@ -109,12 +110,12 @@ class MoE(nn.Module):
 
     @property
     def experts(self) -> dict[str, torch.Tensor]:
-        """Of this rank, `[experts at home, ...]`."""
+        """Weights of this rank's experts, each `[experts at home, ...]`."""
         return {"up": self.up, "down": self.down}
 
 
 def gated_experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    """One product for each expert that has rows; slots ascend."""
+    """Computes one product for each expert that has rows; `slots` must ascend."""
     counts = torch.bincount(slots, minlength=len(weights["up"])).tolist()
     made = []
     for part, up, down in zip(torch.split(rows, counts), weights["up"].unbind(), weights["down"].unbind(), strict=True):
@@ -125,7 +126,7 @@ def gated_experts(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, to
 
 
 def count_backward(memory: LiveBytes, made: torch.Tensor) -> None:
-    """Goes on counting while the backward pass of what made this tensor runs."""
+    """Also counts memory during the backward pass of the operation that made this tensor."""
     if made.grad_fn is None:
         return
 
@@ -176,7 +177,7 @@ class Model(nn.Module):
 
     @property
     def shared_parameters(self) -> list[nn.Parameter]:
-        """All but the experts."""
+        """All parameters except the experts'."""
         own = {id(weight) for moe in self.moes for weight in moe.experts.values()}
         return [parameter for parameter in self.parameters() if id(parameter) not in own]
 
@@ -214,7 +215,7 @@ def train(options: argparse.Namespace) -> Curves:
 
 
 def make_optimizer(model: Model) -> torch.optim.Optimizer:
-    """Routers learn ten times as fast, so that a run of minutes shows what long ones go through."""
+    """Routers learn ten times as fast, so that a run of minutes shows what happens in a long one."""
     routers = [parameter for name, parameter in model.named_parameters() if ".router." in name]
     others = [parameter for name, parameter in model.named_parameters() if ".router." not in name]
     groups = [{"params": others, "lr": 1e-3}, {"params": routers, "lr": 1e-2}]
@@ -224,7 +225,7 @@ def make_optimizer(model: Model) -> torch.optim.Optimizer:
 def training_step(
     model: Model, optimizer: torch.optim.Optimizer, batch: torch.Tensor, *, balanced: bool, measured: bool
 ) -> float:
-    """One step; the mean loss of all ranks."""
+    """Runs one step and returns the mean loss of all ranks."""
     logits = model(batch[:, :-1], measured)
     loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
     total = loss
@@ -241,7 +242,7 @@ def training_step(
 
 
 def average_gradients(model: Model) -> None:
-    """An expert's gradient has come from all ranks already, so it is divided alone."""
+    """Averages gradients over ranks. Experts' gradients are already sums over all ranks, so they are only divided."""
     ranks = dist.get_world_size()
     shared = [parameter.grad for parameter in model.shared_parameters if parameter.grad is not None]
     flat = torch.cat([grad.flatten() for grad in shared])
@@ -267,18 +268,18 @@ def sequences(text: torch.Tensor, seed: int, step: int) -> torch.Tensor:
     return text[begins + torch.arange(LENGTH + 1)].long()
 
 
-# What is kept of a run.
+# Records of a run.
 
 
 @dataclass
 class Curves:
-    """By step; of the layers' values the worst, of the ranks' likewise."""
+    """Values by step: the worst of all layers, and of all ranks."""
 
     mode: str
     budget_mib: float | None = None
     loss: list[float] = field(default_factory=list)
     imbalance_at_home: list[float] = field(default_factory=list)
-    """max/mean of the ranks' loads, were every assignment computed at its expert's home."""
+    """max/mean of the ranks' loads if every assignment were computed at its expert's home."""
     imbalance: list[float] = field(default_factory=list)
     """The same as computed."""
     transfers: list[int] = field(default_factory=list)
@@ -286,7 +287,7 @@ class Curves:
     tokens_per_second: list[float] = field(default_factory=list)
     measured_steps: list[int] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
-    """Of the measured steps: the most that a layer of a rank held."""
+    """In the measured steps: the most that a layer of a rank held."""
 
     def add(self, step: int, loss: float, moes: list[MoE], seconds: float, measured: bool) -> None:
         lasts = [moe.layer.last for moe in moes]
@@ -312,7 +313,7 @@ class Curves:
 
     @property
     def quick_tokens_per_second(self) -> float:
-        """The median of the steps in which nothing was counted, after the first few."""
+        """The median over steps in which no bytes were counted, without the first five."""
         measured = set(self.measured_steps)
         rates = sorted(rate for i, rate in enumerate(self.tokens_per_second) if i not in measured and i >= 5)
         return rates[len(rates) // 2] if rates else self.tokens_per_second[-1]

@@ -1,4 +1,4 @@
-// Arrays that cross between Python and the library: int64 or double, row-major, in host memory.
+// Arrays passed between Python and the library: int64 or double, row-major, in host memory.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -25,7 +25,7 @@ std::span<const T> values_of(const nanobind::ndarray<const T, Constraints...>& a
   return {array.data(), array.size()};
 }
 
-// An array that owns its numbers.
+// Makes an array that owns its numbers.
 template <class T>
 OutArray<T> to_array(std::vector<T> values, std::initializer_list<std::size_t> shape) {
   auto owned = std::make_unique<std::vector<T>>(std::move(values));

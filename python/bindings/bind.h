@@ -1,4 +1,4 @@
-// The parts of the Python module, each of which adds its names to it.
+// The parts of the Python module. Each function adds its names to the module.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// _native.compare: recorded routing replayed under every method, as the command says it.
+// _native.compare: replays recorded routing under every method and returns the command's results.
 #include "evenkeel/report/compare.h"
 
 #include <nanobind/nanobind.h>
@@ -28,7 +28,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-// `topology_name`: a file or preset that said the machine, or empty.
+// `topology_name`: the file or preset that the topology came from, or empty.
 SimRequest sim_request(const Topology& topology, const std::string& topology_name,
                        const std::optional<Path>& model, std::optional<double> expert_bytes,
                        const std::optional<Path>& cost, const std::string& device, bool backward,
@@ -41,7 +41,7 @@ SimRequest sim_request(const Topology& topology, const std::string& topology_nam
                      .budget = budget};
   if (model) request.model = read_model_description(model->string());
   if (cost) request.machine = read_cost(cost->string());
-  // A machine known by name has its device's rates.
+  // A topology preset also names its device, and so gives the device's rates.
   if (request.model && request.device.empty() && !request.machine)
     request.device = preset_device(topology_name);
   return request;

@@ -1,4 +1,4 @@
-// _native.Machine: what a machine's products and links reach, from a file of costs or from measured times.
+// _native.Machine: rates of a machine's products and links, from a cost file or from measured times.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
@@ -34,7 +34,7 @@ using Work = std::tuple<double, double, double>;          // elements, outputs, 
 using ProductTimes = std::vector<Work>;                   // experts, rows of each, seconds
 using Messages = std::vector<std::pair<double, double>>;  // bytes that leave a rank, seconds
 
-constexpr double kMessagesOfChunk = 3;  // rows, weights, results
+constexpr double kMessagesOfChunk = 3;  // messages of a chunk: rows, weights, results
 
 ExpertWork work_of(const Work& work) {
   return {std::get<0>(work), std::get<1>(work), std::get<2>(work)};
@@ -52,7 +52,7 @@ std::vector<double> fitted_numbers(const Work& work, const ProductTimes& product
     product_times.push_back({work_of(work), experts, rows, seconds});
   std::vector<ExchangeTime> exchange_times;
   for (const auto& [bytes, seconds] : messages) exchange_times.push_back({{.within = bytes}, seconds});
-  // What is 0 is not looked for.
+  // The fits skip numbers that start at 0.
   const Machine start{.products_seconds = 1e-6, .link_seconds = 1e-6};
   Machine machine = fit_exchanges(fit_products(start, product_times), exchange_times);
   machine.nic_bytes_per_second = machine.link_bytes_per_second;
@@ -61,7 +61,7 @@ std::vector<double> fitted_numbers(const Work& work, const ProductTimes& product
   return numbers_of({machine});
 }
 
-// Each number is that of the slowest.
+// Takes each number from the rank on which it is slowest.
 MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks, std::string cpu, int cores,
                         std::string layer) {
   MeasuredMachine of{
@@ -77,7 +77,7 @@ MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks
   return of;
 }
 
-// Whether level plans otherwise over these links; one that is not measured yet shares no interfaces.
+// Whether these links make level plan differently. A null machine, not measured yet, shares no interfaces.
 bool differ(const Topology& topology, const MeasuredMachine* of) {
   return links_differ({topology, of != nullptr ? of->machine : Machine{}, {}});
 }

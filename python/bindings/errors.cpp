@@ -1,4 +1,4 @@
-// Errors of the library become the exceptions of the same name in evenkeel/errors.py, with their data.
+// Turns the library's errors into the exceptions of the same name in evenkeel/errors.py, with their data.
 #include <nanobind/nanobind.h>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace evenkeel::python {
 
 namespace {
 
-// Text from a file or a path need not be UTF-8.
+// Text from a file or path may not be UTF-8.
 nb::object text(const std::string& bytes) {
   return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
 }
@@ -35,7 +35,7 @@ nb::dict data_of(const Error& error) {
   return data;
 }
 
-// An argument's name in the library and the command, and its name in Python's functions.
+// Arguments whose name in the library and command (first) differs from that in Python (second).
 constexpr std::array<std::pair<std::string_view, const char*>, 4> renamed = {
     {{"as", "as_"}, {"from", "from_"}, {"moe_layers", "layers"}, {"groups", "num_groups"}}};
 

@@ -1,5 +1,5 @@
-// _native.evaluate and _native.judge_placed: placements on recordings, and whether they pay, as the commands
-// say it.
+// _native.evaluate and _native.judge_placed: judge placements on recordings, and whether they pay, as the
+// commands do.
 #include "evenkeel/report/evaluate.h"
 
 #include <nanobind/nanobind.h>
@@ -59,7 +59,7 @@ StepModel step_model_of(const TimeModel& said, const Topology& topology, bool to
   return step_model(rates, topology, sizes, said.tokens_per_step);
 }
 
-// As the command prints it.
+// Returns the JSON that the command prints.
 std::string evaluate_as_json(std::vector<Recording> recordings, std::vector<NamedPlacement> placements,
                              std::optional<NamedPlacement> from, const Topology& topology,
                              const StepModel& model, std::optional<double> horizon) {

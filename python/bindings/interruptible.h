@@ -1,5 +1,5 @@
-// Long work that Ctrl-C stops: it runs on a thread of its own, without the GIL, while the calling thread
-// looks for signals.
+// Long work that Ctrl-C can stop: it runs on a new thread, without the GIL, while the calling thread polls
+// for signals.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,8 +16,8 @@
 
 namespace evenkeel::python {
 
-// work(std::stop_token) should end soon once it is asked to stop. A signal handler's exception
-// (KeyboardInterrupt) is thrown when it has.
+// work(std::stop_token) should end soon after a stop request. Then the signal handler's exception
+// (KeyboardInterrupt) is thrown.
 template <class Work>
 auto interruptible(Work work) {
   std::stop_source stop;
@@ -43,7 +43,7 @@ auto interruptible(Work work) {
   return result.get();
 }
 
-// The same for reading, which looks for itself whether it has been asked to stop (base/stop.h).
+// The same for readers, which check for a stop request themselves (base/stop.h).
 template <class Read>
 auto interruptible_read(Read read) {
   return interruptible([read = std::move(read)](std::stop_token stop) {

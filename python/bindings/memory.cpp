@@ -1,4 +1,4 @@
-// _native.memory: what a device holds of a model whose weights Python lists.
+// _native.memory: a device's memory for a model, whose tensors Python may list.
 #include "evenkeel/report/memory.h"
 
 #include <nanobind/nanobind.h>
@@ -32,7 +32,7 @@ namespace {
 
 using Numbers = std::map<std::string, std::int64_t>;
 
-// What evenkeel.memory() takes, by the names there.
+// The arguments of evenkeel.memory(), with the same names.
 struct MemoryOptions {
   Numbers parallel, bytes;
   std::int64_t sequence = 4096, micro_batch = 1;
@@ -70,7 +70,7 @@ MemorySetup setup_of(const MemoryOptions& options, const ModelDescription& model
   set_named("parallel", options.parallel, setup.parallel, degree_names);
   if (setup.parallel.data == 0) setup.parallel.data = setup.parallel.least_data();
   if (model.dtype_bytes > 0) setup.bytes.activation = setup.bytes.weight = model.dtype_bytes;
-  // Of weights in f32 the optimizer needs no copy.
+  // With f32 weights the optimizer needs no master copy.
   if (setup.bytes.weight == 4) setup.bytes.optimizer = 8;
   set_named("bytes", options.bytes, setup.bytes, kinds_of_bytes);
   setup.weights_as_stored = !options.bytes.contains("weight");
@@ -89,7 +89,7 @@ MemorySetup setup_of(const MemoryOptions& options, const ModelDescription& model
   return setup;
 }
 
-// A file's name where `tensors` is none, else the text of a config.
+// Without `tensors`, `config` is a file name; with them it is the text of a config.
 ModelDescription read_model(const std::string& config,
                             const std::optional<std::vector<NamedTensor>>& tensors) {
   if (!tensors) return read_model_description(config);

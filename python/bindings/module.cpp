@@ -1,10 +1,10 @@
-// The Python module evenkeel._native. The package beside it (python/evenkeel) holds what people call: it
-// turns their arrays, paths and words into what is taken here.
+// The Python module evenkeel._native. People call the package beside it (python/evenkeel), which converts
+// their arrays, paths and words for this module.
 #include "python/bindings/bind.h"
 
 NB_MODULE(_native, module) {
   using namespace evenkeel::python;
-  // A program may end while models still hold our objects: that is no fault of theirs.
+  // A program may end while models still hold our objects, which is no leak.
   nanobind::set_leak_warnings(false);
   module.attr("version") = EVENKEEL_VERSION;
   translate_errors();

@@ -1,4 +1,4 @@
-// _native.place: from a profile to a placement with what its solver says of it.
+// _native.place: makes a placement from a profile, with its solver's figures.
 #include "evenkeel/placement/place.h"
 
 #include <nanobind/nanobind.h>
@@ -36,10 +36,10 @@ namespace {
 
 Topology uniform(int num_ranks, int num_nodes) {
   if (num_ranks % num_nodes != 0)
-    throw InvalidArgument(
-        "nodes",
-        std::to_string(num_ranks) + " ranks are not equally many in " + std::to_string(num_nodes) + " nodes",
-        "a divisor of ranks, or a topology that says who is where");
+    throw InvalidArgument("nodes",
+                          std::to_string(num_ranks) + " ranks do not divide evenly over " +
+                              std::to_string(num_nodes) + " nodes",
+                          "a divisor of ranks, or a topology that says who is where");
   return Topology::uniform(num_nodes, num_ranks / num_nodes);
 }
 
@@ -85,7 +85,7 @@ void bind_quality(nb::module_& module) {
       });
 }
 
-// Enumerators by the words that they are called by.
+// Sets enumerators by their names.
 void bind_options(nb::module_& module) {
   nb::class_<PlaceOptions>(module, "PlaceOptions")
       .def(nb::init<>())

@@ -66,7 +66,8 @@ bool has_single_homes(const Placement& placement) {
   return true;
 }
 
-// [L, most physical experts of a layer], rank after rank, -1 where a layer has fewer; and [L, P + 1] offsets.
+// Physical experts [L, most of any layer], rank after rank, padded with -1; and the ranks' offsets [L, P +
+// 1].
 std::tuple<OutArray<std::int64_t>, OutArray<std::int64_t>> physical_of(const Placement& placement) {
   std::vector<std::vector<std::int64_t>> physical(static_cast<std::size_t>(placement.num_layers()));
   std::vector<std::int64_t> offsets;
@@ -134,7 +135,8 @@ std::vector<std::string> write(const Placement& placement, const Path& path, con
                             path.string());
 }
 
-// With the model's layers that the recordings lack, as `place` writes them; and notes that name those.
+// Adds the model's layers that the recordings lack, as command `place` does. Also returns notes that name
+// them.
 std::pair<Placement, std::vector<std::string>> of_all_layers(
     const Placement& placement, const std::vector<const RoutingProfile*>& recordings,
     const std::optional<Placement>& before, const std::optional<Path>& path) {
@@ -145,7 +147,7 @@ std::pair<Placement, std::vector<std::string>> of_all_layers(
   return {std::move(all), std::move(notes)};
 }
 
-// Whether a file is of a format that does not say how many ranks there are.
+// Whether the file's format lacks the number of ranks.
 bool needs_ranks(const Path& path) {
   const auto format = detect_placement_format(path.string());
   return format == PlacementFormat::sglang || format == PlacementFormat::vllm;

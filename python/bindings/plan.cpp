@@ -1,4 +1,4 @@
-// _native.plan: one step plan, written out.
+// _native.plan: one step plan, as arrays and numbers.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -50,7 +50,7 @@ Counts counts_of(const InArray<std::int64_t, 2>& counts) {
   return all;
 }
 
-// `cost` is a file, `device` a preset's name; one of them is given.
+// Exactly one of `cost`, a file, and `device`, a preset's name, is given.
 StepLinks links_of_model(const Topology& topology, const std::filesystem::path& model,
                          std::optional<double> expert_bytes, const std::optional<std::filesystem::path>& cost,
                          const std::optional<std::string>& device, int num_experts, bool backward) {

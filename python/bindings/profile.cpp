@@ -69,7 +69,7 @@ void write(const RoutingProfile& profile, const std::filesystem::path& path, con
 
 using ThreeWays = std::tuple<OutArray<double>, OutArray<double>, OutArray<double>>;
 
-// Of the experts' loads, layer by layer.
+// Imbalance of the experts' loads, layer by layer.
 ThreeWays imbalance_of(const RoutingProfile& profile) {
   std::vector<double> max_over_mean, mean_over_max, relative_excess;
   for (LayerId layer : indices<LayerId>(profile.num_layers())) {

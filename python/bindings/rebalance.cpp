@@ -1,5 +1,5 @@
-// _native.rebalance_experts, EPLB's call on arrays, and _native.rebalance_live, from the map that a server
-// has.
+// _native.rebalance_experts: EPLB's call on arrays. _native.rebalance_live: starts from a server's current
+// map.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Ids = OutArray<std::int64_t>;
 
-// Of loads [layers, experts], or of so many windows.
+// `weight` is [layers, experts], or [windows, layers, experts].
 template <class Array>
 EplbProblem problem_of(const Array& weight, int num_replicas, int num_groups, int num_nodes, int num_gpus) {
   return {.num_layers = static_cast<int>(weight.shape(weight.ndim() - 2)),

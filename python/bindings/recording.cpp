@@ -1,4 +1,4 @@
-// _native.read_recording: the routing of any file that holds it.
+// _native.read_recording: reads routing from any supported file.
 #include "evenkeel/routing/recording.h"
 
 #include <nanobind/nanobind.h>

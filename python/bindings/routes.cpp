@@ -1,5 +1,5 @@
-// _native.StepLayout: from the counts of all ranks to what this rank sends, receives, borrows and lends, in
-// one call.
+// _native.StepLayout: computes what this rank sends, receives, borrows and lends from the counts of all
+// ranks, in one call.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
@@ -38,7 +38,7 @@ namespace evenkeel::python {
 
 namespace {
 
-// A layer on one rank: its homes and planner, which keep their memory from step to step.
+// A layer on one rank: its homes and planner. Buffers are reused from step to step.
 class StepLayout {
  public:
   StepLayout(LayerPlacement placement, int rank, const PlannerOptions& options)
@@ -57,20 +57,20 @@ class StepLayout {
     renew_planner();
   }
 
-  // The machine by which costs were predicted: its numbers in the order of machine_numbers().
+  // Sets the machine that costs were predicted with: its numbers in the order of machine_numbers().
   void set_machine(const std::vector<double>& numbers) {
     machine_.emplace();
     for (std::size_t i = 0; i < machine_numbers().size(); ++i)
       (*machine_).*machine_numbers()[i].value = numbers.at(i);
   }
 
-  // By which level plans, with that machine.
+  // Sets the links that `level` plans by, with the machine of set_machine().
   void set_links(const Topology& topology, const ExpertWork& expert, double row_bytes, bool training) {
     options_.links = {topology, machine_.value(), expert, row_bytes, training};
     renew_planner();
   }
 
-  // What a decision under a budget follows from: bytes, an expert's products, and the machine.
+  // Sets the inputs of decisions under a budget: bytes, an expert's products, and the machine.
   void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget, const std::vector<std::int64_t>& bins,
                   double elements, double outputs, double weight_bytes, double gradient_bytes,
                   bool training) {
@@ -80,16 +80,16 @@ class StepLayout {
     options.with_backward = training;
     options.plans_chunks = true;
     options.memory.cost = machine_of(options.expert);
-    options.memory.keep_plan = !options_.costs && !machine_;  // nobody has said what this machine takes
+    options.memory.keep_plan = !options_.costs && !machine_;  // the machine's speed is unknown
     if (!bins.empty()) options.memory.rule = {ChunkRule::Kind::mact, 1, bins};
     MadeOf made_of{phases, options.memory, {elements, outputs, weight_bytes, gradient_bytes}, training};
-    if (decider_ && made_of == made_of_) return;  // with its memory
+    if (decider_ && made_of == made_of_) return;  // keeps its buffers
     made_of_ = std::move(made_of);
     bytes_ = std::make_unique<MeasuredBytes>(std::move(phases));
     decider_ = std::make_unique<StepDecider>(*bytes_, options, placement_.num_ranks());
   }
 
-  // The plan of the counts [P, E] as a step of its own, `stays`: with nothing moved, and this rank's runs.
+  // Plans the counts [P, E] as one step and returns this rank's runs. `stays`: nothing moves.
   RouteTables step(const InArray<std::int64_t, 2>& counts, bool stays) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -98,7 +98,7 @@ class StepLayout {
     return route(step_loan_);
   }
 
-  // Plans the counts [P, E]: the places of this rank's assignments, with borrowed experts in slots.
+  // Plans the counts [P, E] with borrowed experts in slots. Returns the places of this rank's assignments.
   SlotTables slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     held_plan_ = false;
@@ -108,7 +108,7 @@ class StepLayout {
     return slot_tables_;
   }
 
-  // The same with experts that stay in slots from one such step to the next; forget_slots() empties them.
+  // The same, but experts stay in their slots until the next call; forget_slots() empties the slots.
   SlotTables held_slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -123,7 +123,8 @@ class StepLayout {
     held_plan_ = false;
   }
 
-  // Of counts [P, B, E] and each rank's tokens: chunks (first block, end, whether nothing moves), in order.
+  // Decides on chunks from counts [P, B, E] and each rank's tokens. Returns them in order: first block, end
+  // block, whether nothing moves.
   std::vector<std::tuple<int, int, bool>> decide(const InArray<std::int64_t, 3>& counts,
                                                  const std::vector<std::int64_t>& tokens, std::int64_t k) {
     const nb::gil_scoped_release release;
@@ -140,7 +141,7 @@ class StepLayout {
     return runs;
   }
 
-  // Decides on chunks that share the plan of these counts [P, E], whatever the budget.
+  // Decides, whatever the budget, that chunks share the plan of these counts [P, E].
   void plan_shares(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -148,7 +149,7 @@ class StepLayout {
     begin_shares();
   }
 
-  // This rank's runs of the next chunk under the decided plan; `counts` are the chunk's.
+  // This rank's runs of the next chunk under the decided plan; `counts` are those of the chunk.
   RouteTables share(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -156,7 +157,7 @@ class StepLayout {
     return route(loan_);
   }
 
-  // Bytes of the largest of so many equal chunks, balanced, and whether work moves in any.
+  // Bytes of the largest of `chunks` equal, balanced chunks, and whether work moves in any of them.
   std::tuple<std::int64_t, bool> equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
                                                    const std::vector<std::int64_t>& tokens, std::int64_t k,
                                                    int chunks) {
@@ -183,7 +184,7 @@ class StepLayout {
  private:
   void renew_planner() {
     planner_ = make_planner(options_);
-    held_.reset();  // plans by the same options
+    held_.reset();  // it plans by these options too
     held_plan_ = false;
   }
   void begin_shares() {
@@ -234,7 +235,7 @@ class StepLayout {
          .top_k = static_cast<int>(k),
          .planner = planner_.get()});
   }
-  // A machine that takes as long as the costs by which the planner decides, where there are any.
+  // The machine, or if only the planner's costs are known, one that takes as long as they say.
   Machine machine_of(const StepExpert& expert) const {
     Machine machine = machine_.value_or(Machine{});
     if (machine_ || !options_.costs) return machine;
@@ -254,7 +255,7 @@ class StepLayout {
   PlannerOptions options_;
   std::optional<Machine> machine_;
   std::unique_ptr<Planner> planner_, stay_;
-  std::unique_ptr<MeasuredBytes> bytes_;  // none without a budget
+  std::unique_ptr<MeasuredBytes> bytes_;  // null without a budget
   std::int64_t budget_ = 0;
   using MadeOf = std::tuple<std::vector<PhaseBytes>, MemoryOptions, std::array<double, 4>, bool>;
   MadeOf made_of_;
@@ -270,10 +271,10 @@ class StepLayout {
   Deal deal_;
   SlotTables slot_tables_;
   std::optional<HeldSlots> held_;
-  bool held_plan_ = false;  // the last plan is of slots that stay
+  bool held_plan_ = false;  // the last plan was held_slots()
 };
 
-// `[T, 3]`: experts whose weights travel, their homes and who borrows them.
+// `[T, 3]`: each transfer's expert, home and borrower.
 OutArray<std::int64_t> lending_of(const StepPlan& plan) {
   std::vector<std::int64_t> rows;
   for (const Transfer& transfer : plan.transfers())
@@ -281,8 +282,8 @@ OutArray<std::int64_t> lending_of(const StepPlan& plan) {
   return to_array(std::move(rows), {plan.transfers().size(), 3});
 }
 
-// `[2, n]`: places, and how many of this rank's assignments go to each, by expert; those without one come
-// first, to -1.
+// `[2, n]`, by expert: places, and the number of this rank's assignments that go to each. The first column is
+// place -1, for assignments without an expert.
 OutArray<std::int64_t> rule_of(const SlotTables& tables, std::int64_t assignments) {
   const auto &places = tables.places(), &counts = tables.counts();
   std::vector<std::int64_t> rule{-1};
@@ -292,8 +293,9 @@ OutArray<std::int64_t> rule_of(const SlotTables& tables, std::int64_t assignment
   return to_array(std::move(rule), {2, places.size() + 1});
 }
 
-// `[2, n]`: from each assignment's place, in the order of experts, to its position, and how many assignments
-// that is of; those without an expert come first, and their positions last.
+// `[2, n]`: runs of assignments in the order of experts. Row 0 is what to add to an assignment's index to get
+// its position, row 1 the length of the run. Assignments without an expert come first and get the last
+// positions.
 OutArray<std::int64_t> sent_rule(const RouteTables& tables, std::int64_t assignments) {
   std::vector<std::int64_t> steps{0}, counts{assignments};
   for (const RouteTables::SentRun& run : tables.sent) counts.front() -= run.count;
@@ -308,7 +310,8 @@ OutArray<std::int64_t> sent_rule(const RouteTables& tables, std::int64_t assignm
   return to_array(std::move(steps), {2, runs});
 }
 
-// `[3, n]`: from each place in the order of computing to its position's number, its slot, and of how many.
+// `[3, n]`: runs of rows in the order of computing. Row 0 is what to add to a row's index to get its
+// position, row 1 the slot, row 2 the length of the run.
 OutArray<std::int64_t> computed_rule(const RouteTables& tables) {
   std::vector<std::int64_t> rule, slots, counts;
   for (std::int64_t at = 0; const RouteTables::ComputedRun& run : tables.computed) {

@@ -7,8 +7,8 @@
 
     step = ek.plan([49000, 1000, 1000, 1000], ranks=4)
 
-Arrays go in as numpy arrays, torch tensors or lists and come out as numpy arrays (`rebalance_experts` gives tensors
-for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by name.
+Functions take numpy arrays, torch tensors or lists, and return numpy arrays (`rebalance_experts` returns tensors for
+a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by name.
 """
 
 from ._native import version as __version__

@@ -1,4 +1,4 @@
-"""What callers pass, made what the native module takes: arrays of numpy, torch or lists; ratios; words."""
+"""Converts and checks arguments for the native module: arrays from numpy, torch or lists; ratios; words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
-    """The same message and data that the library would give."""
+    """An InvalidArgument with the message and data that the library would give."""
     meant = meant_word(*(words.encode("utf-8", "replace") for words in (why, allowed)))
     said = f"; did you mean '{meant}'?" if meant else ""
     return InvalidArgument(
@@ -38,7 +38,7 @@ def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
 
 @contextmanager
 def called(argument: str, *names: str) -> Iterator[None]:
-    """Within it, what the library says of these names of its own is said of the argument that was given."""
+    """Within it, the library's errors about arguments `names` are raised about `argument` instead."""
     try:
         yield
     except InvalidArgument as error:
@@ -52,7 +52,7 @@ def unsupported(why: str) -> Unsupported:
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """A call of the package's users: of a name that is no argument it says which one was probably meant."""
+    """Decorates a public function: an unknown keyword raises InvalidArgument with the name that was probably meant."""
     names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     called = function.__qualname__.removesuffix(".__init__")
 
@@ -67,21 +67,21 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def quoted(value: object) -> str:
-    """A value of any kind, as messages show it."""
+    """The text of any value for a message."""
     try:
         return repr(value)
-    except Exception:  # what its class raises; also an int of more digits than Python writes
+    except Exception:  # raised by its class, or for an int with too many digits to print
         return f"this {type(value).__name__}"
 
 
 def is_tensor(values: object) -> bool:
-    """Whether this is a torch tensor; torch is never imported for it."""
+    """Whether this is a torch tensor. Does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
 
 def as_given(like: object, *maps: Integers) -> Any:
-    """The maps as tensors if what they are made from came as one."""
+    """Returns the maps as tensors if `like` is a tensor."""
     if not is_tensor(like):
         return maps
     import torch
@@ -90,9 +90,9 @@ def as_given(like: object, *maps: Integers) -> Any:
 
 
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Whatever was given as a numpy array of numbers."""
+    """Converts an array, a tensor or lists to a numpy array of numbers."""
     if isinstance(values, np.ma.MaskedArray):
-        raise invalid(name, "has a mask, which would be passed over", "an array without one")
+        raise invalid(name, "has a mask, which would be ignored", "an array without one")
     if is_tensor(values):
         array: NDArray[Any] = _tensor_as_numpy(values, name)
     else:
@@ -100,7 +100,7 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
             array = np.asarray(values)
         except ValueError as error:
             raise invalid(name, "lists of unequal lengths", "an array of numbers") from error
-        except Exception as error:  # an object's own way to become an array
+        except Exception as error:  # raised by the object's own conversion
             raise invalid(name, f"a {type(values).__name__} that numpy cannot read", "an array of numbers") from error
     if array.dtype.kind not in "iuf" and (array.size > 0 or array.dtype.kind != "O"):
         raise invalid(name, f"an array of {array.dtype}", "an array of numbers")
@@ -119,12 +119,12 @@ def _tensor_as_numpy(values: Any, name: str) -> NDArray[Any]:
 
 
 def integers(values: ArrayLike, name: str, dimensions: int, shape: str) -> Integers:
-    """Row-major int64; whole floats are taken, anything else is refused rather than rounded."""
+    """Converts to row-major int64. Floats must be whole numbers; nothing is rounded."""
     array = as_numpy(values, name)
     require_dimensions(array, name, dimensions, shape)
     if array.dtype.kind == "f":
         if array.dtype.itemsize < 8:
-            array = array.astype(np.float64)  # 2^63 is beyond float16
+            array = array.astype(np.float64)  # float16 cannot hold 2^63
         whole = np.isfinite(array) & (np.floor(array) == array)
         if not whole.all():
             raise invalid(name, f"{array[~whole].flat[0]} is not a whole number", "whole numbers")
@@ -137,44 +137,44 @@ def integers(values: ArrayLike, name: str, dimensions: int, shape: str) -> Integ
 
 
 def floats(values: ArrayLike, name: str, dimensions: int, shape: str) -> Floats:
-    """Row-major float64."""
+    """Converts to row-major float64."""
     array = as_numpy(values, name)
     require_dimensions(array, name, dimensions, shape)
     return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def require_dimensions(array: NDArray[Any], name: str, dimensions: int, shape: str) -> None:
-    """Refuses an array of other dimensions; `shape` is what its message asks for."""
+    """Refuses an array with another number of dimensions; the message asks for `shape`."""
     if array.ndim != dimensions:
         raise invalid(name, f"shape {list(array.shape)}", shape)
 
 
 def instance(value: Any, kind: type, name: str) -> Any:
-    """One of our own objects."""
+    """Checks that the value is one of our own objects."""
     if not isinstance(value, kind):
         raise invalid(name, f"is a {type(value).__name__}", f"a {kind.__name__}")
     return value
 
 
 def words(value: str, name: str) -> str:
-    """A text that can be written as UTF-8."""
+    """Checks that the value is a text that UTF-8 can encode."""
     instance(value, str, name)
     try:
         value.encode()
     except UnicodeError as error:
-        raise invalid(name, f"{ascii(value)} has half a character", "a text of whole ones") from error
+        raise invalid(name, f"{ascii(value)} has half of a surrogate pair", "a text that UTF-8 can encode") from error
     return value
 
 
 def file_path(value: str | os.PathLike[str], name: str) -> str:
-    """A path that the system can take."""
+    """Checks and converts a path that the system can use."""
     try:
         path = os.fsdecode(value)
         os.fsencode(path)
     except TypeError as error:
         raise invalid(name, f"is a {type(value).__name__}", "a path") from error
     except UnicodeError as error:
-        raise invalid(name, f"{ascii(value)} is no name that this system has", "a path") from error
+        raise invalid(name, f"{ascii(value)} cannot be a file name on this system", "a path") from error
     if not path:
         raise invalid(name, "is empty", "a path")
     if "\0" in path:
@@ -183,7 +183,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> str:
 
 
 def thousandths(value: float, name: str) -> int:
-    """A ratio in the unit that planners compute with, which every decimal of three places has exactly."""
+    """A ratio in thousandths, the unit of the planners, which is exact for decimals with at most three places."""
     _require_single(value, name)
     try:
         scaled = Decimal(str(value)) * 1000
@@ -195,7 +195,7 @@ def thousandths(value: float, name: str) -> int:
 
 
 def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
-    """A whole number in a range."""
+    """Checks a whole number in a range."""
     try:
         whole = operator.index(value)
     except Exception as error:
@@ -208,7 +208,7 @@ def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
 
 
 def real(value: float, name: str, least: float, most: float = math.inf) -> float:
-    """A number in a range, never NaN."""
+    """Checks a number in a range; refuses NaN."""
     _require_single(value, name)
     try:
         given = float(value)
@@ -220,20 +220,20 @@ def real(value: float, name: str, least: float, most: float = math.inf) -> float
 
 
 def _require_single(value: object, name: str) -> None:
-    """Refuses what Python would make a number of: a text, a truth, an array with dimensions."""
+    """Refuses values that Python would convert to a number: a text, a bool, an array with dimensions."""
     if isinstance(value, str | bytes | bytearray | bool | np.bool_) or getattr(value, "ndim", 0) != 0:
         raise invalid(name, quoted(value), "a number")
 
 
 def choice(value: str, name: str, allowed: Sequence[str]) -> str:
-    """One of a few words."""
+    """Checks that the value is one of a few words."""
     if not isinstance(value, str) or value not in allowed:
         raise invalid(name, quoted(value), ", ".join(allowed))
     return value
 
 
 def layer_list(layers: Sequence[int] | None) -> list[int] | None:
-    """Layer numbers of a model, if any were given."""
+    """Layer numbers of a model, or None if none were given."""
     return None if layers is None else said_layers(layers)
 
 
@@ -241,9 +241,9 @@ def said_layers(layers: Sequence[int]) -> list[int]:
     """Layer numbers of a model; the library checks that they ascend."""
     numbers = integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]")
     if numbers.size == 0:
-        raise invalid("layers", "are none", "the model's number of each layer")
+        raise invalid("layers", "is empty", "the model's number of each layer")
     return [number(layer, "layers", 0) for layer in numbers]
 
 
 MOST_RANKS = 65536
-"""As many as files and the command take."""
+"""The limit that files and the command have too."""

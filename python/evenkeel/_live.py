@@ -1,7 +1,7 @@
-"""What the hooks in SGLang and vLLM do at each rebalancing: from the map in use and the last windows to the next map.
+"""Makes the next map at each rebalancing in SGLang and vLLM, from the map in use and the last windows of loads.
 
-Each rank of a server computes its map by itself, so everything here is a function of the loads and maps that all ranks
-are given alike. A rank that joins later has seen none of the earlier windows: after a change of ranks all begin anew.
+Each rank of a server computes the map itself, so the map depends only on loads and maps, which are equal on all ranks.
+A rank that joins later lacks the earlier windows, so after a change of ranks all ranks forget theirs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOST_WINDOWS = 16
 
 @dataclass(frozen=True)
 class Options:
-    """What the environment says of rebalancing; docs/servers.md has the variables."""
+    """Options of rebalancing, from environment variables (docs/servers.md)."""
 
-    max_moves: int = MOST_MOVES  # experts that a rank has to be sent, all layers together
-    least_gain: float = 0.01  # of max/mean, mean of layers
+    max_moves: int = MOST_MOVES  # experts sent to new ranks, over all layers
+    least_gain: float = 0.01  # in max/mean, averaged over layers
     windows: int = 3
 
     @classmethod
     def from_environment(cls) -> Options:
-        """Those that are set; InvalidArgument, which names the variable, for a value that it cannot have."""
+        """Reads the variables that are set. Raises InvalidArgument, naming the variable, for a wrong value."""
         return cls(
             max_moves=_whole(MAX_MOVES, cls.max_moves, MOST_MOVES),
             least_gain=_gain(LEAST_GAIN, cls.least_gain),
@@ -67,7 +67,7 @@ def _gain(variable: str, default: float) -> float:
 
 
 class Sizes(NamedTuple):
-    """What a server says beside loads and map, in the order in which EPLB takes it."""
+    """A server's sizes, in the order of EPLB's arguments."""
 
     num_replicas: int
     num_groups: int
@@ -76,14 +76,14 @@ class Sizes(NamedTuple):
 
 
 class Windows:
-    """The last windows of each model that this process serves, for any thread. Models of equal layers and experts are one."""
+    """The last windows of each model in this process; thread-safe. Models with equal shapes share theirs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[int, ...], tuple[Sizes, list[Floats]]] = {}
 
     def add(self, weight: Floats, sizes: Sizes, most: int) -> Floats:
-        """`[W, L, E]`: up to `most` windows, this one last; windows of other sizes are forgotten."""
+        """Adds a window and returns up to `most` windows `[W, L, E]`, this one last. Drops windows with other sizes."""
         with self._lock:
             of, kept = self._kept.get(weight.shape, (sizes, []))
             kept = [*(kept if of == sizes else []), weight.copy()][-most:]
@@ -91,7 +91,7 @@ class Windows:
         return np.stack(kept)
 
     def forget(self, weight: Floats) -> None:
-        """Those of a model with such loads."""
+        """Drops the windows of the model whose loads have this shape."""
         with self._lock:
             self._kept.pop(weight.shape, None)
 
@@ -99,15 +99,15 @@ class Windows:
 def next_map(
     weight: Floats, live: Integers, sizes: Sizes, windows: Windows, options: Options, logger: logging.Logger
 ) -> Integers:
-    """`[L, num_replicas]` the expert of each physical one from now on: the map in use, but for the moves that pay.
+    """The next map `[L, num_replicas]`, the expert of each physical expert: the map in use with the moves that pay.
 
     Args:
-        weight: `[L, E]` loads of the window that ends now. Loads that are no loads leave the map as it is.
-        live: `[L, physical experts]` the map in use, -1 an empty slot. Where it is not of these sizes, or has empty
-            slots, ranks have come or gone: all is placed anew.
+        weight: `[L, E]` loads of the window that ends now. Invalid loads leave the map unchanged.
+        live: `[L, physical experts]`, the map in use; -1 is an empty slot. Other sizes or empty slots mean that
+            ranks joined or left: then everything is placed anew.
 
     Raises:
-        InvalidArgument: sizes that do not divide each other, or a map of other layers or unknown experts.
+        InvalidArgument: sizes that do not divide each other, or a map with other layers or unknown experts.
     """
     if len(live) != len(weight):
         raise invalid("the map in use", f"shape {list(live.shape)}", f"[{len(weight)} layers, physical experts]")
@@ -138,7 +138,7 @@ def next_map(
 
 
 def _why_ranks_changed(live: Integers, sizes: Sizes) -> str:
-    """Empty where the map is one of the ranks that there are."""
+    """Why the map does not fit the present ranks; empty if it fits."""
     if live.shape[1] != sizes.num_replicas:
         return f"the map in use has {live.shape[1]} physical experts, and {sizes.num_replicas} are asked for"
     empty = np.argwhere(live < 0)
@@ -146,18 +146,18 @@ def _why_ranks_changed(live: Integers, sizes: Sizes) -> str:
 
 
 def why_unusable(weight: Floats) -> str:
-    """Empty where these are loads."""
+    """Why these cannot be loads; empty if they can."""
     wrong = np.argwhere(~(np.isfinite(weight) & (weight >= 0)))
     if len(wrong):
         layer, expert = wrong[0]
         return f"the load of layer {layer}, expert {expert} is {weight[layer, expert]:g}"
     with np.errstate(over="ignore"):
         endless = np.flatnonzero(~np.isfinite(weight.sum(axis=1)))
-    return f"the loads of layer {endless[0]} add up to no finite number" if len(endless) else ""
+    return f"the loads of layer {endless[0]} do not add up to a finite number" if len(endless) else ""
 
 
 def _is_first_rank() -> bool:
-    """Whether this process speaks for all ranks, which decide alike."""
+    """Whether this process logs for all ranks, which all decide alike."""
     torch = sys.modules.get("torch")
     if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return True
@@ -165,7 +165,7 @@ def _is_first_rank() -> bool:
 
 
 def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: Options) -> str:
-    """What moved and why, in one line; max/mean is the mean of layers, in each the worst window."""
+    """What moved and why, in one line. max/mean is that of each layer's worst window, averaged over layers."""
     over = f"on the last {windows} windows" if windows > 1 else "on the last window"
     made_from = f"{over}, which it is made from"
     before, after, reachable = (
@@ -173,7 +173,7 @@ def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: O
         for each in (result.max_over_mean_before, result.max_over_mean, result.reachable)
     )
     if result.placed_in_full:
-        capped = f", and {MAX_MOVES} does not hold for that" if options.max_moves < result.moves else ""
+        capped = f", which {MAX_MOVES} does not limit" if options.max_moves < result.moves else ""
         was = "" if math.isnan(before) else f"{before:.4f} -> "
         return (
             f"placed in full, as {why_anew or result.placed_in_full}{capped}: "
@@ -188,12 +188,12 @@ def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: O
 
 
 def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
-    """The same experts on every rank, as many of them as possible in the slot where `old` has them.
+    """Reorders each rank's experts so that as many as possible keep the slot that they have in `old`.
 
     Args:
-        phy2log: `[L, physical experts]`, a multiple of num_ranks.
-        old: `[L, physical experts]`, where -1 is an empty slot. It may be of more or fewer ranks; a rank must have
-            as many slots as in phy2log.
+        phy2log: `[L, physical experts]`; their number is a multiple of num_ranks.
+        old: `[L, physical experts]`; -1 is an empty slot. It may have more or fewer ranks, but must have as many
+            slots per rank as phy2log.
     """
     layers, slots = phy2log.shape
     space = slots // num_ranks
@@ -217,7 +217,7 @@ def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
 
 
 def list_copies(phy2log: Integers, num_experts: int) -> tuple[Integers, Integers]:
-    """EPLB's other two maps: `[L, E, X]` the physical experts of each logical one, ascending, then -1, and `[L, E]`."""
+    """EPLB's other maps: `[L, E, X]`, each expert's physical experts, ascending, then -1; and counts `[L, E]`."""
     layers, slots = phy2log.shape
     counts = np.zeros((layers, num_experts), dtype=np.int64)
     np.add.at(counts, (np.arange(layers)[:, None], phy2log), 1)

@@ -1,4 +1,4 @@
-"""The machine that experts are placed on, as the arguments of several functions say it."""
+"""The machine that experts are placed on, from the arguments `ranks`, `nodes` and `topology` of several functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] |
             raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")
         return _native.Topology.uniform(number(ranks, "ranks", 1, MOST_RANKS), number(nodes, "nodes", 1, MOST_RANKS))
     if number(nodes, "nodes", 1, MOST_RANKS) != 1:
-        raise invalid("nodes", "is what topology says", "to leave it out")
+        raise invalid("nodes", "is already given by topology", "to leave it out")
     name = file_path(topology, "topology")
     file_like = os.path.exists(name) or "/" in name or name.endswith(".json")
     machine = _native.Topology.named(name) if file_like else _native.Topology.preset(words(name, "topology"))

@@ -1,4 +1,4 @@
-"""The one way from a file of routing to a recording."""
+"""Reads a recording from a routing file, for all functions that take one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Short = Literal["counts", "trace"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file does not say of itself, by the names of the arguments that say it."""
+    """Facts that a file does not say itself; each field is named like the argument that gives it."""
 
     num_experts: int | None = None
     axes: str | None = None
@@ -36,10 +36,10 @@ class Reading:
         if self.as_ is not None:
             choice(self.as_, "as_", ("counts", "trace"))
             if self.axes is not None:
-                raise invalid("as_", "is short for an order that axes says", "one of the two")
+                raise invalid("as_", "excludes axes", "one of the two")
 
     def refuse(self, why: str, but: Sequence[str] = ()) -> None:
-        """Of what is said of files where there is none."""
+        """Raises InvalidArgument for the first given field, except those in `but`. Used when no file is read."""
         for name, value in vars(self).items():
             if value is not None and name not in but:
                 raise invalid(name, why, "to leave it out")
@@ -52,7 +52,7 @@ class Reading:
         steps: Literal["", "if told", "kept"] = "",
         count: Literal["nothing", "loads", "transitions"] = "transitions",
     ) -> _native.Recording:
-        """`count`: of a trace. Raises ParseError, InvalidArgument."""
+        """Reads the file; `count` is what to count in a trace. Raises ParseError, InvalidArgument."""
         return _native.read_recording(
             file_path(path, argument),
             None if self.num_experts is None else number(self.num_experts, "num_experts", 1),

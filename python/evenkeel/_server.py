@@ -1,4 +1,4 @@
-"""What the entry points into the servers share: whether they are asked for, and whether the server is one they know."""
+"""Checks for the entry points into servers: whether the user asked for them and whether the server is supported."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from ._arguments import invalid, unsupported
 
 SWITCH = "EVENKEEL_REBALANCE"
-"""Set to 1, it makes rebalance_experts the algorithm of the server that is started."""
+"""Environment variable; 1 makes our rebalance_experts the algorithm of a server started with it."""
 
 
 def is_asked_for() -> bool:
-    """Whether the user has asked for it; InvalidArgument where that cannot be told."""
+    """Whether the user asked for it. Raises InvalidArgument for an unknown value."""
     value = os.environ.get(SWITCH, "")
     if value not in ("", "0", "1"):
         raise invalid(SWITCH, f"'{value}'", "1 (on), or 0, empty or unset (off)")
@@ -22,7 +22,7 @@ def is_asked_for() -> bool:
 
 
 def require_parameters(function: Callable[..., Any], names: list[str], what: str) -> None:
-    """Refuses a server whose function takes something else, now rather than at its first rebalancing."""
+    """Refuses a server whose function has other parameters, before its first rebalancing would fail."""
     found = list(inspect.signature(function).parameters)
     if found != names:
         raise unsupported(f"{what} takes ({', '.join(found)}); evenkeel knows it with ({', '.join(names)})")

@@ -1,4 +1,4 @@
-"""What evaluate() and place() share: placements judged on recordings, and whether moving to one pays."""
+"""Shared by evaluate() and place(): judges placements on recordings, and whether moving to one pays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Dispatch = Literal["even", "static", "nearest"]
 
 
 class GainFigures(TypedDict):
-    """What a step saves, in max/mean, and the bounds that hold 99 % of the time."""
+    """How much a step saves in max/mean, with bounds that hold 99 % of the time."""
 
     mean: float
     low: float
@@ -27,7 +27,7 @@ class GainFigures(TypedDict):
 
 
 class VerdictFigures(TypedDict):
-    """A placement against what runs now. None: not known."""
+    """A placement compared with the one in use. None: not known."""
 
     placement: str
     against: str
@@ -55,7 +55,7 @@ def read_recordings(
     argument: str,
     steps: Literal["if told", "kept"] = "kept",
 ) -> list[_native.Recording]:
-    """Files with the steps that they have, and profiles, which have none and are called by their place."""
+    """Reads files, with their steps, and takes profiles, which have no steps and are named by their position."""
     return [
         _native.Recording(f"recording {i}", each._native, each.notes)
         if isinstance(each, RoutingProfile)
@@ -71,12 +71,12 @@ def named_placement(
     argument: str = "placements",
     dispatch: str | None = None,
 ) -> _native.NamedPlacement:
-    """What messages call it, and what its file says of itself; contiguous homes for None."""
+    """The placement with its name for messages and its file's facts. None means contiguous homes."""
     if placement is None:
         return _native.NamedPlacement(name, None, argument, {}, "even")
     rule = dispatch or ""
     if isinstance(placement, Placement):
-        rule = rule or placement.provenance.get("dispatch", "even")  # what it was placed for
+        rule = rule or placement.provenance.get("dispatch", "even")  # the rule it was placed for
     else:
         name = file_path(placement, argument)
         placement = Placement.load(name, num_ranks=ranks)
@@ -88,7 +88,7 @@ def named_placement(
 
 @dataclass(frozen=True)
 class TimeModel:
-    """What is said of a step and of a move, by the names of the arguments that say it."""
+    """Facts about a step and a move; each field is named like the argument that gives it."""
 
     model: FilePath | None
     tokens_per_step: int | None
@@ -108,10 +108,10 @@ class TimeModel:
                 raise invalid(name, "needs model, which says how large an expert is", "model beside it")
         for name in ("tflops", "device"):
             if self.cost is not None and getattr(self, name) is not None:
-                raise invalid(name, "is what cost says", "to leave it out")
+                raise invalid(name, "is already given by cost", "to leave it out")
         has_link = self.link is not None or has_topology
         if self.device is not None and self.tflops is not None and has_link:
-            raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
+            raise invalid("device", "has no effect beside tflops and a link", "to leave it out")
         if self.device is not None:
             _native.require_device(words(self.device, "device"))
         for name in ("tflops", "link"):
@@ -148,7 +148,7 @@ class TimeModel:
 
 
 def widest_of(recordings: list[_native.Recording]) -> _native.Recording:
-    """A server's file has rows for dense layers too; those of a recording have experts."""
+    """The recording with the most layers: a server's file also has rows for dense layers."""
     return max(recordings, key=lambda each: each.profile.num_layers)
 
 

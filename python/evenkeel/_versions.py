@@ -1,4 +1,4 @@
-"""Whether another package is of a version that evenkeel knows: what is missing in it is an error that says the versions."""
+"""Checks other packages' versions: if a package lacks what evenkeel imports, the error names both versions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .errors import Unsupported
 
 
 class UnsupportedVersion(Unsupported, ImportError):
-    """A package that is installed, in a version without what evenkeel imports. `data`: `why`, `package`, `found`, `needed`.
+    """The installed version of a package lacks what evenkeel imports. `data`: `why`, `package`, `found`, `needed`.
 
-    An ImportError too, for programs that try an import.
+    Also an ImportError, for programs that try the import.
     """
 
 
 @contextmanager
 def needs(package: str, needed: str) -> Iterator[None]:
-    """Around imports from a package; one that is not installed raises what Python raises."""
+    """Wraps imports from a package. If it is not installed, Python's own ImportError is raised."""
     try:
         yield
     except ImportError as error:

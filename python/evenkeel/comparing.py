@@ -1,4 +1,4 @@
-"""compare(): what each method would do on recorded routing, replayed step by step."""
+"""compare(): replays recorded routing under each method, step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Spread(TypedDict):
-    """Of a figure over the steps."""
+    """Statistics of a figure over the steps."""
 
     mean: float
     median: float
@@ -41,7 +41,7 @@ class MethodVerdict(TypedDict):
     answer: Literal["is_reference", "pays", "does_not_pay", "not_enough_data"]
     sentence: str
     break_even_tokens: float | None
-    """Tokens of a step over all ranks from which on it is predicted to be faster; None where it never is."""
+    """The fewest tokens of a step, over all ranks, with which it is predicted to be faster; None if it never is."""
 
 
 class MethodFigures(TypedDict):
@@ -49,32 +49,32 @@ class MethodFigures(TypedDict):
 
     name: str
     what: str
-    """Its parts in words."""
+    """The method's parts, in words."""
     max_over_mean: Spread
-    """Of the ranks' loads, in the mean of layers."""
+    """Of the ranks' loads, averaged over layers."""
     step_ms: Spread | None
     parts_ms: dict[str, float] | None
-    """Of the mean step, by phase: in the mean of ranks, where weights travel beside the others."""
+    """Of the mean step, by phase, averaged over ranks. Phase "weights" runs beside the others."""
     speedup: float | None
-    """Of the median step over plain EP's: of its time, or where that is not known of max/mean."""
+    """Plain EP's median step time divided by this method's; if times are not known, the ratio of max/mean."""
     share_of_ideal: float | None
-    """`speedup` as a part of plain EP's max/mean."""
+    """`speedup` divided by plain EP's max/mean."""
     rows: float | None
-    """That forward sends to other ranks, in the mean of steps."""
+    """Rows that forward sends to other ranks, in the mean of steps."""
     bytes_within_nodes: float | None
-    """This and the next ones: in a step, mean."""
+    """This and the following fields are means over steps."""
     bytes_between_nodes: float | None
     worst_pair: RankPair | None
     transfers: float
-    """Of an expert's weights to a rank."""
+    """Number of times that an expert's weights are sent to a rank."""
     weight_bytes: float | None
     moved_bytes: float | None
-    """Of experts that moved to new homes (`place_every`)."""
+    """Bytes of experts that moved to new homes (`place_every`)."""
     peak_bytes: int | None
-    """The most that a rank holds in a layer of any step."""
+    """The most bytes that a rank holds in a layer of any step."""
     steps_over_budget: int | None
     chunks: int
-    """The most in any step."""
+    """The most chunks in any step."""
     recomputed_fraction: float
     verdict: MethodVerdict
 
@@ -85,13 +85,13 @@ class ComparisonFigures(TypedDict):
     ranks: int
     nodes: int
     ep_ranks: int
-    """Of one group of expert parallelism, of which there are `groups` side by side."""
+    """Ranks of one expert-parallel group; `groups` such groups run side by side."""
     groups: int
     layers: list[int]
     num_experts: int
     top_k: int | None
     steps: int
-    """That are judged."""
+    """The number of judged steps."""
     tokens_per_step: float | None
     assignments_per_step: float
     backward: bool
@@ -99,14 +99,14 @@ class ComparisonFigures(TypedDict):
     placed_on: str
     judged_on: str
     same_data: bool
-    """Placements were made from the steps that are judged, so their figures flatter them."""
+    """Placements were made from the judged steps, so their figures are too good."""
     independent_parts: int
     methods: list[MethodFigures]
     notes: list[str]
 
 
 class Comparison:
-    """The methods that were compared, plain EP first. As a text it is the tables that the command prints."""
+    """The compared methods, plain EP first. str() gives the tables that the command prints."""
 
     def __init__(self, native: _native.ComparedRecordings) -> None:
         self._native = native
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def methods(self) -> list[MethodFigures]:
-        """In the order that they were asked for."""
+        """In the order in which they were asked for."""
         return self.figures["methods"]
 
     @property
@@ -124,11 +124,12 @@ class Comparison:
 
     @cached_property
     def steps(self) -> dict[str, dict[str, Floats | Integers]]:
-        """By method's name and column, arrays over the steps that are judged: the columns of the command's `--csv`.
+        """By method name and column, arrays over the judged steps: the columns of the command's `--csv`.
 
-        "step", "max_over_mean", "seconds", "rows", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes", "moved_bytes",
-        "transfers", "peak_bytes", "chunks", "recomputed_fraction", "layers_as_planned", "layers_given_up", and of the
-        ranks' loads over their mean "load_least", "load_median", "load_p95" and "load_most". What is not known is NaN.
+        "step", "max_over_mean", "seconds", "rows", "bytes_within_nodes", "bytes_between_nodes", "weight_bytes",
+        "moved_bytes", "transfers", "peak_bytes", "chunks", "recomputed_fraction", "layers_as_planned",
+        "layers_given_up", and the ranks' loads over their mean: "load_least", "load_median", "load_p95" and
+        "load_most". Unknown values are NaN.
         """
         head, *rows = csv.reader(self._native.csv().splitlines())
         table = {name: column for name, *column in zip(head, *rows, strict=True)}
@@ -152,21 +153,21 @@ class Comparison:
         return self._native.json()
 
     def html(self, path: FilePath) -> None:
-        """Writes a page to look at and to send: one file that needs no network (docs/pages.md).
+        """Writes a page to look at and share: one file that needs no network (docs/pages.md).
 
         Raises:
             Unsupported: this build has no pages.
-            InvalidArgument: no file can be written there.
+            InvalidArgument: the file cannot be written.
         """
         self._native.write_html(file_path(path, "path"), _native.version)
 
     def timeline(self, path: FilePath) -> None:
         """Writes the least even layer's step under each method as trace events, for ui.perfetto.dev.
 
-        Without a model and a machine there are no phases in it, since nothing says what they take.
+        Without a model and a machine it has no phases, since their times are not known.
 
         Raises:
-            InvalidArgument: no file can be written there.
+            InvalidArgument: the file cannot be written.
         """
         self._native.write_timeline(file_path(path, "path"))
 
@@ -179,7 +180,7 @@ class Comparison:
 
 
 def _numbers(column: list[str]) -> NDArray[Any]:
-    """Whole numbers stay as they are."""
+    """Integers if all values are whole numbers, else floats; an empty value becomes NaN."""
     try:
         return np.array(column, dtype=np.int64)
     except ValueError:
@@ -213,34 +214,35 @@ def compare(
     as_: Literal["counts", "trace"] | None = None,
     layers: Sequence[int] | None = None,
 ) -> Comparison:
-    """Replays recorded routing under every method, and says of each whether it pays (docs/compare.md).
+    """Replays recorded routing under every method and says whether each one pays (docs/compare.md).
 
-    Loads and transfers are counted; bytes need `model`, and seconds, which are predicted, also a machine: `topology`
-    with a known name, `device` or `cost`.
+    Loads and transfers are always counted. Bytes need `model`. Predicted seconds also need a machine: `device`, `cost`
+    or a known name as `topology`.
 
     Args:
-        recordings: traces, loads by step, or other systems' recordings, one behind the other. A profile is one step.
-        ranks, nodes, topology: the machine, as for `place`. More ranks than experts are groups side by side.
+        recordings: traces, loads by step, or other systems' recordings, replayed in this order. A profile is one step.
+        ranks, nodes, topology: the machine, as for `place`. With more ranks than experts, several expert-parallel
+            groups run side by side.
         model: the model's config.json: how large rows and experts are.
-        cost: a file that `evenkeel bench --calibrate` wrote, whose rates the ranks have. This and the next three need `model`.
-        device: instead, "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption.
-        expert_bytes: one expert's weights, where they are quantized; else by the config's type.
-        budget: bytes of a rank for a layer's step, or a size such as "2GiB".
+        cost: a file of `evenkeel bench --calibrate`: the rates of each rank. This and the next three need `model`.
+        device: instead, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks.
+        expert_bytes: bytes of one expert's weights, if quantized; by default from the config's type.
+        budget: bytes that a rank may use for a layer's step, or a size such as "2GiB".
         methods: "ep,level,eplb:32+llep", or a list of such names; by default all that can be compared
             (docs/compare.md#methods). Plain EP is always the first.
-        backward: the steps train.
-        place_from: what placements are made from; all steps of `recordings` are then judged. By default the first half
-            of them places, and the second is judged.
-        place_every: placements are made anew after so many steps, from these; what moves is counted.
-        step_tokens: of a trace, tokens of a step over all ranks; by default 40 steps of whole sequences.
-        top_k: of a trace, only a token's first experts; of loads, how many experts a token has.
+        backward: steps include backward.
+        place_from: recordings to make placements from; all steps of `recordings` are then judged. By default
+            placements are made from the first half of `recordings` and judged on the second.
+        place_every: make placements anew every so many steps, from those steps; moves are counted.
+        step_tokens: for traces, tokens of a step over all ranks; by default 40 steps of whole sequences.
+        top_k: for traces, use only a token's first experts; for loads, how many experts a token has.
         capacity_factor, min_segment, imbalance_threshold: of planners, as for `plan`.
-        num_experts, axes, columns, as_, layers: of files, what they do not say of themselves, as for `RoutingProfile`.
+        num_experts, axes, columns, as_, layers: what files do not say themselves, as for `RoutingProfile`.
 
     Raises:
-        ParseError: a file is not what it should be, or has no assignments.
-        InvalidArgument: recordings do not fit each other, or a method is none or lacks what it needs.
-        BudgetTooSmall: in so few bytes not every routing of a step can be carried out.
+        ParseError: a file is wrong, or has no assignments.
+        InvalidArgument: recordings do not fit each other, or a method is unknown or lacks what it needs.
+        BudgetTooSmall: the budget is too small for some routing of a step.
         Infeasible: so many copies do not fit.
     """
     machine = _machine(ranks, nodes, topology, model, cost, device, expert_bytes, budget, backward)
@@ -282,7 +284,7 @@ def _machine(
         if model is None and value is not None:
             raise invalid(name, "needs model, which says how large experts and rows are", "model beside it")
     if cost is not None and device is not None:
-        raise invalid("device", "is what cost says", "to leave it out")
+        raise invalid("device", "is already given by cost", "to leave it out")
     if isinstance(budget, str):
         budget = _native.parse_bytes(words(budget, "budget"), "budget")
     return _native.SimRequest.of_files(
@@ -298,7 +300,7 @@ def _machine(
 
 
 def _read(given: list[RoutingProfile | FilePath], how: Reading, argument: str) -> list[_native.Recording]:
-    """Files with the tokens or steps that they have; a profile is one step."""
+    """Reads files, with their tokens or steps; a profile is one step."""
     return [
         _native.Recording(f"{argument.removesuffix('s')} {i}", each._native, each.notes)
         if isinstance(each, RoutingProfile)
@@ -308,7 +310,7 @@ def _read(given: list[RoutingProfile | FilePath], how: Reading, argument: str) -
 
 
 def _names(methods: str | Sequence[str] | None) -> str:
-    """As the command takes them; empty for the usual ones."""
+    """The names in the command's form; empty for the default methods."""
     if methods is None:
         return ""
     names = [methods] if isinstance(methods, str) else methods
@@ -317,7 +319,7 @@ def _names(methods: str | Sequence[str] | None) -> str:
     except TypeError as error:
         raise invalid("methods", f"is a {type(methods).__name__}", "names, or a text of them") from error
     if not joined:
-        raise invalid("methods", "are none", "names of methods, or to leave it out")
+        raise invalid("methods", "is empty", "names of methods, or to leave it out")
     return joined
 
 

@@ -1,5 +1,5 @@
-"""What one device holds of a Mixture-of-Experts model while it trains: the model itself, on the meta device or any
-other, a checkpoint's folder, or a config.json."""
+"""memory(): what one device holds of a Mixture-of-Experts model in training. The model is a module, on the meta device
+or any other, a checkpoint's folder, or a config.json."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SIZES = (
     "num_experts_per_tok",
     "tie_word_embeddings",
 )
-"""Which transformers gives by these names, whatever the config calls them."""
+"""Sizes that transformers' configs offer under these names, whatever the config.json calls them."""
 _WRAPPERS = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.)+|_orig_mod\.|(?<=\.)base_layer\.")
-"""What torch.compile and PEFT put into names."""
+"""Parts that torch.compile and PEFT add to parameter names."""
 _DEGREES = ("tp", "pp", "ep", "dp", "fsdp", "vp", "cp", "etp")
 _TYPES = ("bfloat16", "float16", "float32")
 _LAYERS = ("n_layers", "num_layers", "n_layer")
-"""Other names of their number; one class counts its attention layers twice as num_hidden_layers."""
+"""Other keys for the number of layers. They go first: one class's num_hidden_layers counts attention layers twice."""
 
 
 @public
@@ -56,42 +56,42 @@ def memory(
     available_ratio: float = 0.9,
     bins: Sequence[int] = (1, 2, 4, 8),
 ) -> dict[str, Any]:
-    """What `evenkeel memory --json` says (docs/command-line.md), of any model.
+    """The result of `evenkeel memory --json` (docs/command-line.md), for any model.
 
-    Weights are counted one by one: of a module its parameters, cut as its own `tp_plan` says, experts by expert, those
-    without requires_grad without gradients and optimizer states; of a checkpoint's folder the tensors in its
-    safetensors headers; of a config.json alone those of the families that docs/families.md names. Nothing is loaded, and
-    a model on the meta device takes no memory.
+    Weights are counted one by one. For a module these are its parameters, sharded by its own `tp_plan` and by expert;
+    parameters without requires_grad have no gradients or optimizer states. For a checkpoint's folder they are the
+    tensors in its safetensors headers. A config.json alone works for the families in docs/families.md. Nothing is
+    loaded, and a model on the meta device takes no memory.
 
     Args:
         model: a transformers model, or the path of a config.json or of a checkpoint's folder.
         parallel: devices by dimension, {"tp": 2, "pp": 1, "ep": 8, "dp": 8} or "tp=2,ep=8"; also vp, cp, etp, and
-            "fsdp", which is dp with weights, gradients and optimizer states sharded. Without dp the least that holds
-            the experts. Without ep a module's experts are cut over tp where its plan does so (etp=tp).
-        sequence, micro_batch: tokens of a sequence, and sequences.
+            "fsdp", which is dp with weights, gradients and optimizer states sharded. dp is by default the least that
+            holds the experts. Without ep, a module's experts are sharded over tp if its plan does so (etp=tp).
+        sequence, micro_batch: tokens of a sequence, and sequences of a micro-batch.
         recompute: "none", "full", or parts as Megatron-Core names them: "layernorm,moe_act".
         attention: "unfused" keeps scores and probabilities of every pair of tokens.
-        cross_entropy: scores over the vocabulary with a copy in f32, without it, or never whole.
-        bytes: of a number, {"activation": 2, "weight": 2, "gradient": 4, "optimizer": 12}; weights and activations are
-            otherwise as the model has them, and with weights in f32 the optimizer has 8, since it needs no copy.
-        with_terms, without: terms of docs/memory.md that are off, or on, as a list or "expert-outputs,logits".
-        received: rows of the fullest device for a sequence, or "even"; the worst routing's if None.
+        cross_entropy: logits with an f32 copy ("plain"), without it ("fused"), or in chunks ("chunked").
+        bytes: bytes per number, {"activation": 2, "weight": 2, "gradient": 4, "optimizer": 12}. Weights and activations
+            default to the model's types. With f32 weights the optimizer takes 8, since it needs no master copy.
+        with_terms, without: terms of docs/memory.md to turn on or off, as a list or "expert-outputs,logits".
+        received: rows of the fullest device for a sequence, or "even"; None means the worst routing.
         pipeline_layout: layers of each piece ("3,4,4,3"), or as Megatron-Core writes it.
         device, device_memory: a name ("h100"), or bytes or a size ("80GB", the default).
-        available_ratio: the share of it that may be used.
+        available_ratio: the usable share of the device's memory.
         bins: chunk counts to choose from.
 
     Returns:
-        The object of the command: "stages" has each pipeline stage's bytes and, under "weights", numbers and bytes of
-        each kind on its fullest device in the tensors' own types; "model" the numbers of all devices by kind, and the
-        names of tensors that fit none; "notes" what is not counted.
+        The command's JSON object. "stages" has each pipeline stage's bytes and, under "weights", numbers and bytes of
+        each kind on its fullest device, in the tensors' own types. "model" has the numbers over all devices by kind,
+        and the names of tensors of no known kind. "notes" say what is not counted.
 
     Raises:
         InvalidArgument: an option is out of range, or the model has no experts.
         ParseError: a config or checkpoint is damaged, or a key is missing.
         Unsupported: the weights of a lone config.json cannot be counted.
 
-    Cost: linear in the tensors for each layout that is looked at; milliseconds.
+    Cost: linear in the number of tensors; milliseconds.
     """
     options = _native.MemoryOptions()
     degrees = _numbers(parallel, "parallel", 1, 1 << 20)
@@ -107,7 +107,7 @@ def memory(
     if tensors is None and not config:
         config, tensors = _of_module(model)
         options.transformers = True
-        if degrees.get("ep", 1) == 1 and "etp" not in degrees:  # their copies are sharded over dp alone
+        if degrees.get("ep", 1) == 1 and "etp" not in degrees:  # experts' copies are then sharded over dp only
             degrees["etp"] = degrees.get("tp", 1)
     options.parallel = degrees
     options.bytes = _numbers(bytes, "bytes", 0, 64)
@@ -138,13 +138,13 @@ def memory(
 
 
 def _words(given: Sequence[str] | str, argument: str) -> list[str]:
-    """["fsdp"], or "fsdp,logits" as the command takes it."""
+    """Takes a list, or a text as in the command: "fsdp,logits"."""
     words = given.split(",") if isinstance(given, str) else [*instance(given, Sequence, argument)]
     return [instance(word, str, argument) for word in words if word != "" or not isinstance(given, str)]
 
 
 def _numbers(given: Mapping[str, int] | str, argument: str, least: int, most: int) -> dict[str, int]:
-    """{"tp": 2}, or "tp=2" as the command takes it."""
+    """Takes a mapping, or a text as in the command: "tp=2"."""
     if isinstance(given, str):
         pairs = [part.partition("=")[::2] for part in given.split(",")] if given else []
         if any(not count.isdecimal() or len(count) > 18 for _, count in pairs):
@@ -160,7 +160,7 @@ def _numbers(given: Mapping[str, int] | str, argument: str, least: int, most: in
 def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
     if device is not None:
         if device_memory is not None:
-            raise invalid("device_memory", "is what device says", "one of the two")
+            raise invalid("device_memory", "is already given by device", "one of the two")
         return _native.device_bytes(instance(device, str, "device"))
     if device_memory is None:
         return 80_000_000_000
@@ -170,7 +170,7 @@ def _device_bytes(device: str | None, device_memory: int | str | None) -> int:
 
 
 def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
-    """Its config as JSON, and its parameters."""
+    """The module's config as JSON, and its parameters."""
     config: Any = getattr(model, "config", None)
     try:
         text = config.get_text_config()
@@ -203,10 +203,10 @@ def _of_module(model: Any) -> tuple[str, list[_native.NamedTensor]]:
 
 
 def _size(config: Any, name: str) -> Any:
-    """Of layers that differ the largest."""
+    """A size in the config; the largest one if it differs by layer."""
     try:
         size = getattr(config, name, None)
-    except Exception:  # of transformers: it differs by layer
+    except Exception:  # transformers raises it for a size that differs by layer
         size = [getattr(config.per_layer_config[layer], name, None) for layer in range(config.num_hidden_layers)]
     if isinstance(size, (list, tuple)):
         return max((each for each in size if each is not None), default=None)
@@ -214,7 +214,7 @@ def _size(config: Any, name: str) -> Any:
 
 
 def _axis(name: str, dimensions: int, plan: Mapping[str, str]) -> int | None:
-    """Which axis tensor parallelism cuts, by a transformers plan; None: it is whole on each device."""
+    """The axis that tensor parallelism shards by a transformers plan; None: whole on each device."""
     generic = re.sub(r"\.\d+(?=\.|$)", ".*", _WRAPPERS.sub("", name))
     style = plan.get(generic) or plan.get(generic.rpartition(".")[0], "")
     if "embedding_rowwise" in style:
@@ -229,7 +229,7 @@ def _notes_of_plan(model: Any) -> list[str]:
     cut = [name for name, style in plan.items() if "wise" in style]
     whole = [kind for kind in ("attn", "experts") if plan and not any(re.search(rf"{kind}\w*\.", name) for name in cut)]
     notes = [
-        "what backward keeps is divided by tp, as with sequence parallelism; transformers' plans have none by default"
+        "activations are divided by tp, as with sequence parallelism, which transformers' plans do not have by default"
     ]
     if whole:
         notes.append(f"this model's plan leaves weights of {' and '.join(whole)} whole over tp")

@@ -1,4 +1,4 @@
-"""EPLB's call: redundant experts and where all copies go, as deepseek-ai/EPLB returns them."""
+"""EPLB's call: chooses redundant experts and places all copies, with the interface of deepseek-ai/EPLB."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def rebalance_experts(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
 @public
 def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int) -> Any:
-    """Copies the busiest experts and places all copies on GPUs, as evenly as it can.
+    """Copies the busiest experts and places all copies on GPUs as evenly as possible.
 
-    Arguments, shapes and meaning are those of `eplb.rebalance_experts` (deepseek-ai/EPLB), so that it takes its
-    place; which of many good placements comes back is another. Where `num_nodes` divides `num_groups`, the experts
-    of a group stay on one node (hierarchical); else groups and nodes count for nothing (global).
+    A drop-in replacement for `eplb.rebalance_experts` (deepseek-ai/EPLB): arguments, shapes and meaning are the same,
+    but the returned placement may differ. If `num_nodes` divides `num_groups`, the experts of a group stay on one node
+    (hierarchical); otherwise groups and nodes are ignored (global).
 
     Args:
         weight: `[L, E]` loads of the logical experts, 0 or more, of any number type; torch, numpy or lists.
-        num_replicas: physical experts of each layer, copies and all; a multiple of num_gpus, at least E.
+        num_replicas: physical experts of each layer, including copies; a multiple of num_gpus, at least E.
         num_groups: expert groups.
         num_nodes: nodes; GPU g is in node `g // (num_gpus // num_nodes)`.
         num_gpus: GPUs; physical expert s is on GPU `s // (num_replicas // num_gpus)`.
 
     Returns:
-        `(phy2log, log2phy, logcnt)`, int64 and in host memory; torch tensors for a tensor, else numpy arrays:
-        `[L, num_replicas]` the logical expert of each physical one; `[L, E, X]` the physical experts of each logical
-        one, then -1, where X is the most copies that any expert has; `[L, E]` how many copies each has.
+        `(phy2log, log2phy, logcnt)`, int64 in host memory; torch tensors for a tensor, else numpy arrays:
+        `[L, num_replicas]`, the logical expert of each physical expert; `[L, E, X]`, the physical experts of each
+        logical expert, padded with -1, where X is the largest number of copies; `[L, E]`, each expert's copies.
 
     Raises:
         InvalidArgument: sizes that do not divide each other, or a weight that is negative or not finite.

@@ -1,4 +1,4 @@
-"""Every error that evenkeel raises of its own: what is wrong as a sentence, and by name in `data`."""
+"""All errors that evenkeel raises. The message says what is wrong; `data` has the same facts by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ._native import printable_message
 class Error(Exception):
     """Any error of evenkeel.
 
-    The sentence can be shown as it is: names in it have no control characters, and it is 1 KiB at most.
+    The message can be shown as it is: it has no control characters and at most 1 KiB.
 
     Attributes:
-        data: what the sentence says, by name: numbers and words that a program can act on.
+        data: the message's facts by name: numbers and words that a program can act on.
     """
 
     data: dict[str, int | float | str]
@@ -24,15 +24,15 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument that no call can take. `data`: `argument`, `why`, `allowed`."""
+    """An argument is invalid. `data`: `argument`, `why`, `allowed`."""
 
 
 class ParseError(Error, ValueError):
-    """A file that is not what it should be. `data`: `file`, `where` (byte or key), `why`."""
+    """A file has wrong content. `data`: `file`, `where` (byte or key), `why`."""
 
 
 class Infeasible(Error):
-    """What was asked for cannot exist. `data`: `why`."""
+    """The request has no solution. `data`: `why`."""
 
 
 class Unsupported(Error):
@@ -40,16 +40,16 @@ class Unsupported(Error):
 
 
 class BudgetTooSmall(Error):
-    """A budget below the least that runs every routing. `data`: `given`, `least`, `shape`.
+    """A budget is below the least that runs every routing. `data`: `given`, `least`, `shape`.
 
-    From `evenkeel.torch` instead of `shape` what `ExpertParallel.budgets` says: `step` and `even`.
+    From `evenkeel.torch`, `data` has `step` and `even` of `ExpertParallel.budgets` instead of `shape`.
     """
 
 
 class CommError(Error):
-    """A peer that failed, or did not answer in time. `data`: `peer`, `operation`, `after_seconds`, `why`.
+    """A peer failed, or did not answer in time. `data`: `peer`, `operation`, `after_seconds`, `why`.
 
-    From `evenkeel.torch` also `layer` and `direction`; `peer` is a rank of the layer's process group.
+    From `evenkeel.torch`, `data` also has `layer` and `direction`; `peer` is a rank of the layer's process group.
     """
 
 

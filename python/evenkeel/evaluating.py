@@ -1,4 +1,4 @@
-"""evaluate(): placements judged on recordings that they need not have been made from, and whether one pays."""
+"""evaluate(): judges placements on recordings, usually other than those they were made from, and whether one pays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .profile import RoutingProfile, of_native
 
 
 class StepFigures(TypedDict):
-    """Over the steps of a recording, max/mean in the mean of layers."""
+    """max/mean over the steps of a recording, averaged over layers."""
 
     median: float
     p95: float
@@ -49,7 +49,7 @@ class PlacementFigures(TypedDict):
     file: str
     results: list[RecordingFigures]
     dispatch: NotRequired[str]
-    """The server's rule for copies that it was judged by, unless that is "even"."""
+    """The dispatch rule by which the placement was judged, unless it is "even"."""
 
 
 class Evaluation(TypedDict):
@@ -59,7 +59,7 @@ class Evaluation(TypedDict):
     verdict: VerdictFigures
     notes: list[str]
     axes: NotRequired[dict[str, str]]
-    """How arrays that nobody named were read, by file, where there are any."""
+    """By file, how arrays without a name were read."""
 
 
 @public
@@ -87,42 +87,42 @@ def evaluate(
     as_: Literal["counts", "trace"] | None = None,
     layers: Sequence[int] | None = None,
 ) -> Evaluation:
-    """Measures placements on recordings, contiguous homes always beside them, and says whether the best one pays.
+    """Measures placements, and always contiguous homes, on recordings, and says whether the best placement pays.
 
-    A placement is level on what it was made from; what counts is the traffic that comes. Time is a model: the experts
-    of the heaviest rank, layer after layer, without what is sent.
+    A placement is level on the data it was made from; what counts is future traffic. Step times are modelled: the
+    experts of the heaviest rank, layer after layer, without communication.
 
     Args:
         recordings: profiles, or files that hold one, a trace or counts. One or several.
-        placements: placements, or files of any format that is read.
-        ranks, nodes, topology: the machine, as for `place`. Without `ranks` and `topology`, as many ranks as the
-            placements say, which must agree.
-        from_: what runs now, which a move starts from; contiguous homes by default.
+        placements: placements, or files of any readable format.
+        ranks, nodes, topology: the machine, as for `place`. Without `ranks` and `topology`, the number of ranks comes
+            from the placements, which must agree.
+        from_: the placement in use now, from which a move starts; contiguous homes by default.
         dispatch: which copy of an expert a server sends a token to: "even", "static" or "nearest"
-            (docs/servers.md#which-copy-a-token-goes-to). By default what each placement was placed for, where it says
-            so; else "static" for SGLang's files, and "even".
-        step_tokens: files of traces are also judged in steps of so many tokens. Files that say their steps always are.
+            (docs/servers.md#which-copy-a-token-goes-to). By default the rule that the placement was made for, if its
+            file says so; else "static" for SGLang's files and "even" for others.
+        step_tokens: also judge traces in steps of so many tokens. Files that contain steps are always judged by step.
         model: the model's config.json: how large an expert is, and how many each token visits.
         tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
-        tflops: 10^12 operations a second that an expert's products reach.
+        tflops: rate of an expert's matrix products, in 10^12 operations a second.
         link: GB/s into a rank, for the move; by default the slowest link of `topology`.
         horizon: steps that the placement will serve.
-        expert_bytes: one expert's weights, where they are quantized; else by the config's type.
-        cost: instead of `tflops`, a file that `evenkeel bench --calibrate` wrote. Its link is that of the move where
-            neither `link` nor `topology` says one; its other rates have no part in the model.
-        device: instead, "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption. What
-            `tflops`, `link` and `topology` say goes before it; its link is that within a node.
-        num_experts, axes, columns, as_, layers: of files, what they do not say of themselves, as for `RoutingProfile`.
+        expert_bytes: bytes of one expert's weights, if quantized; by default from the config's type.
+        cost: instead of `tflops`, a file of `evenkeel bench --calibrate`. Its link is used for the move if neither
+            `link` nor `topology` gives one; the model does not use its other rates.
+        device: instead, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks, with the
+            link within a node. `tflops`, `link` and `topology` take precedence.
+        num_experts, axes, columns, as_, layers: what files do not say themselves, as for `RoutingProfile`.
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
-        `results` by recording, `verdict` and `notes`: what was read otherwise than it stands in a file. The verdict's
-        `answer` is "pays", "does not pay", "depends" or "not_enough_data"; `tokens_needed` is then how many would do.
-        `measured_on` says whether the recordings are what the placement was made from. Its `notes` say what the time
-        model assumes.
+        `results` by recording; `verdict`; and `notes` on what the readers interpreted or left out. The verdict's
+        `answer` is "pays", "does not pay", "depends" or "not_enough_data"; for the last, `tokens_needed` says how many
+        tokens would do. `measured_on` says whether the placement was made from these recordings. The verdict's `notes`
+        say what the time model assumes.
 
     Raises:
-        ParseError: a file is not what it should be.
+        ParseError: a file has wrong content.
         InvalidArgument: recordings and placements do not fit each other.
     """
     given = several(placements, Placement, "placements")
@@ -161,15 +161,15 @@ def read_steps(
     axes: str | None = None,
     columns: str | None = None,
 ) -> list[RoutingProfile]:
-    """The steps of a recording, each a profile without transitions: what `place` takes as several recordings.
+    """Reads the steps of a recording, each a profile without transitions, for `place` to take as several recordings.
 
     Args:
-        path: a file that tells its steps apart (docs/evaluate.md lists them), or a trace.
-        step_tokens: of a trace: windows of so many tokens instead, of which a last one that is not full is left out.
-        num_experts, axes, columns: of the file, as for `RoutingProfile`.
+        path: a file that contains steps (docs/evaluate.md lists the formats), or a trace.
+        step_tokens: for a trace: windows of so many tokens instead; a last window that is not full is left out.
+        num_experts, axes, columns: about the file, as for `RoutingProfile`.
 
     Returns:
-        Profiles; none where the file does not say its steps.
+        Profiles; an empty list if the file has no steps.
 
     Raises:
         ParseError, InvalidArgument: as `RoutingProfile(path)`.
@@ -179,7 +179,7 @@ def read_steps(
 
 
 def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePath | None) -> int:
-    """What the placements say, all the same."""
+    """The number of ranks in the placements, which must agree."""
     said: dict[int, str] = {}
     for each in [*placements, *([] if from_ is None else [from_])]:
         argument = "from_" if each is from_ else "placements"

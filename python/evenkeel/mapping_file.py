@@ -1,4 +1,4 @@
-"""The ranks by layer and expert as one tensor in a file, which custom initialisation reads."""
+"""Writes the rank of each layer's experts as one tensor in a file, for custom initialisation to read."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _safetensors(placement: Placement, file: BinaryIO) -> None:
 
 
 def _write_beside(path: str, write: Callable[[BinaryIO], None]) -> None:
-    """The file appears whole or not at all, with the mode of the one that it replaces."""
-    path = os.path.realpath(path)  # a link stays
+    """Writes atomically: the file appears whole or not at all, with the mode of the file that it replaces."""
+    path = os.path.realpath(path)  # keeps a symbolic link
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise invalid("path", f"'{path}' is no ordinary file", "a file in a folder that exists")
     try:
@@ -81,13 +81,13 @@ def _mode_of(path: str) -> int | None:
 
 
 def _open_beside(path: str, replaced: int | None) -> tuple[int, str]:
-    """A new file beside the path: while it is written, open to others at most as the one that it replaces, and else
-    with the rights that any new file gets; tempfile's are for its owner alone."""
+    """Opens a new file beside the path. It has the mode of the replaced file, else that of any new file; tempfile would
+    make it readable only by its owner."""
     folder, name = os.path.split(path)
     while True:
         end = f".{os.getpid()}-{next(_numbers)}.part"
         most = os.pathconf(folder, "PC_NAME_MAX") - len(end)
-        # Whole characters of a name that would be too long.
+        # Cuts a name that would be too long, at a whole character.
         begin = os.fsencode(name)[:most].decode(errors="ignore") if len(os.fsencode(name)) > most else name
         beside = os.path.join(folder, begin + end)
         mode = 0o666 if replaced is None else replaced | 0o600

@@ -1,4 +1,4 @@
-"""Where experts live: the home ranks of every expert in every layer."""
+"""Placement: the home ranks of every expert in every layer."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Placement:
         homes: `[L, E]` ranks, or for experts with copies (redundant experts) nested lists `[L][E]` of ranks, the
             owner of the expert's gradient first. numpy, torch or lists.
         num_ranks: P; by default one more than the highest rank.
-        layers: `[L]`, which of the model's layers these are, counted from 0 with the dense ones.
+        layers: `[L]`, each layer's number in the model, counted from 0 including dense layers.
 
-    Raises:
-        InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
+        Raises:
+            InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
     """
 
     __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layer_updates")
@@ -55,7 +55,7 @@ class Placement:
     ) -> None:
         lists = _homes_as_lists(homes)
         highest = max((rank for layer in lists for ranks in layer for rank in ranks), default=0)
-        # A negative rank is for the library to name.
+        # The library reports a negative rank.
         ranks = number(max(highest, 0) + 1 if num_ranks is None else num_ranks, "num_ranks", 1, MOST_RANKS)
         with called("homes", "placement", "experts"):
             native = _native.Placement.of_homes(lists, ranks)
@@ -78,7 +78,7 @@ class Placement:
     @classmethod
     @public
     def contiguous(cls, num_layers: int, num_experts: int, num_ranks: int) -> Placement:
-        """What there is without a placement: rank r is home to experts `[r E // P, (r + 1) E // P)`."""
+        """The default placement: rank r is home to experts `[r E // P, (r + 1) E // P)`."""
         placement = cls.__new__(cls)
         placement._take(
             _native.Placement.contiguous(
@@ -100,18 +100,18 @@ class Placement:
         layers: Sequence[int] | None = None,
         model: str | os.PathLike[str] | None = None,
     ) -> Placement:
-        """Reads a placement file, ours or one that `save` wrote for another system, known by its content.
+        """Reads a placement file, ours or one in a format of `save`, recognised by content.
 
         Args:
-            num_ranks: P, for formats that do not say it.
-            num_experts: E, the same; else the highest id plus one.
-            layers: which of the model's layers these are, where the file does not say it; of a file that counts all
-                layers of a model, which of them to take.
-            model: the same by the model's config.json, or the folder that holds it.
+            num_ranks: P, for formats that do not contain it.
+            num_experts: E, for such formats; by default the highest id plus one.
+            layers: each layer's number in the model, if the file does not contain it. For a file with all layers of a
+                model: which of them to take.
+            model: instead of `layers`, the model's config.json or its folder.
 
-        Raises:
-            ParseError: the file is no placement, or an expert has no home in it; says where.
-            InvalidArgument: an argument is needed, or does not fit the file.
+            Raises:
+                ParseError: the file is no placement, or an expert has no home in it; says where.
+                InvalidArgument: an argument is missing, or does not fit the file.
         """
         placement = cls.__new__(cls)
         if num_ranks is None and _native.Placement.needs_ranks(file_path(path, "path")):
@@ -129,33 +129,33 @@ class Placement:
 
     @property
     def num_layers(self) -> int:
-        """L, the MoE layers."""
+        """L, the number of MoE layers."""
         return self._native.num_layers
 
     @property
     def num_experts(self) -> int:
-        """E, the logical experts of each layer."""
+        """E, the number of logical experts in each layer."""
         return self._native.num_experts
 
     @property
     def num_ranks(self) -> int:
-        """P, the ranks."""
+        """P, the number of ranks."""
         return self._native.num_ranks
 
     @property
     def layers(self) -> list[int] | None:
-        """`[L]`, which of the model's layers these are, counted from 0 with the dense ones; None where nobody said."""
+        """`[L]`, each layer's number in the model, counted from 0 including dense layers; None if not known."""
         return self._native.layers
 
     @property
     def has_copies(self) -> bool:
-        """Some expert lives on several ranks."""
+        """Whether some expert lives on several ranks."""
         return not self._native.has_single_homes
 
     @property
     def physical_to_logical(self) -> NDArray[np.int64]:
-        """`[L, physical experts]`: the expert that each physical expert (one copy on one rank) is, rank after rank
-        and ascending within a rank. Where layers have unequal numbers of them, the shorter ones end in -1."""
+        """`[L, physical experts]`: the logical expert of each physical expert (one copy on one rank), rank after rank,
+        ascending within a rank. If layers have unequal numbers of physical experts, shorter rows end in -1."""
         return self._native.physical()[0]
 
     @property
@@ -170,7 +170,7 @@ class Placement:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Who made it from what: the free words that its file holds."""
+        """Free text from the placement's file: which program made it from which inputs."""
         return dict(self._provenance)
 
     @public
@@ -195,24 +195,23 @@ class Placement:
         num_hidden_layers: int | None = None,
         layer_updates_per_iter: int | None = None,
     ) -> None:
-        """Writes a file that a server or trainer loads; it appears whole or not at all.
+        """Writes a file for a server or trainer to load. It appears whole or not at all.
 
         Args:
             format: "evenkeel" (what `load` and the command `evenkeel` read), "sglang" (`--init-expert-location`),
                 "vllm", "vllm-ascend" (expert maps) or "trtllm" (YAML).
-            layers: which of the model's layers these are, counted from 0 with the dense ones, where the placement does
-                not know it. sglang and trtllm need it.
-            model: the same by the model's config.json, or the folder that holds it. Its layers that the placement
-                does not have get a row as well where the format needs one, with experts in order; a warning names
-                them.
-            num_hidden_layers: sglang, trtllm: all layers of the model; without it, the last of `layers` is the last.
-            layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; without it what
-                the file said which this was loaded from, or 0.
+            layers: each layer's number in the model, counted from 0 including dense layers, if the placement does not
+                know it. sglang and trtllm need it.
+            model: instead of `layers`, the model's config.json or its folder. If the format needs rows for MoE layers
+                that the placement lacks, they get experts in order, and a warning names them.
+            num_hidden_layers: sglang, trtllm: number of all layers of the model; by default up to the last of `layers`.
+            layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; by default the
+                number in the file that this placement was loaded from, or 0.
 
-        Raises:
-            Unsupported: the format cannot express this placement; says which layer and why.
-            InvalidArgument: there is no such format, it loads no file of that name (a server goes by the ending),
-                options do not fit, or the file cannot be written.
+            Raises:
+                Unsupported: the format cannot express this placement; says which layer and why.
+                InvalidArgument: there is no such format, its server does not load a file with this extension, options
+                    do not fit, or the file cannot be written.
         """
         choice(format, "format", get_args(Format))
         if format not in ("sglang", "trtllm") and num_hidden_layers is not None:
@@ -236,13 +235,13 @@ class Placement:
 
     @public
     def save_mapping(self, path: str | os.PathLike[str]) -> None:
-        """Writes the ranks by layer and expert as a tensor file: one int64 tensor `[L, E]`, the owners.
+        """Writes each expert's rank as a tensor file: one int64 tensor `[L, E]`, the owners.
 
         A path that ends in `.pt` or `.pth` becomes a PyTorch file of the bare tensor (needs torch), as MoETuner
-        saves it; any other a safetensors file with the tensor `expert_to_rank`.
+        saves it. Any other path becomes a safetensors file with the tensor `expert_to_rank`.
 
         Raises:
-            Unsupported: an expert has several homes, which one rank an expert cannot say; or torch is missing.
+            Unsupported: an expert has several homes, or torch is missing.
             InvalidArgument: the file cannot be written.
         """
         write_mapping(self, path)
@@ -254,13 +253,13 @@ class Placement:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles as a Placement: homes, layer numbers and what its file said, not a solver's figures."""
+        """Pickles as a Placement: homes, layer numbers and its file's facts, without a solver's figures."""
         homes = [[self.homes(layer, e) for e in range(self.num_experts)] for layer in range(self.num_layers)]
         said = (self._objective, self._bound, self._provenance, self._layer_updates)
         return _restored, (homes, self.num_ranks, self.layers, said)
 
     def __eq__(self, other: object) -> bool:
-        """The same homes, whichever of the model's layers they are said to be."""
+        """Compares homes; layer numbers are ignored."""
         return self._native.same(other._native) if isinstance(other, Placement) else NotImplemented
 
     def __hash__(self) -> int:
@@ -281,12 +280,12 @@ def _restored(
 
 
 def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
-    """[L][E][copies], from one rank an expert or a list of them."""
+    """Converts to [L][E][copies], from one rank or a list of ranks for each expert."""
     if isinstance(homes, list | tuple):
         try:
             ranks_of = [[[*ranks] for ranks in layer] for layer in homes]
         except TypeError:
-            pass  # ranks rather than lists of them
+            pass  # single ranks rather than lists of ranks
         else:
             return [[_ranks(ranks) for ranks in layer] for layer in ranks_of]
     array = as_numpy(homes, "homes")

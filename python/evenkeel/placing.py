@@ -1,4 +1,4 @@
-"""place(): from a routing profile to the home of every expert, with a proof of how good it is."""
+"""place(): chooses the home of every expert from a routing profile, with a bound that shows how good it is."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Across = Literal["worst", "sum"]
 
 @dataclass(frozen=True)
 class PlacementQuality:
-    """How good a placement is on a profile. Ratios are of the ranks' loads, 1 is even.
+    """How good a placement is on a profile. Ratios are of the ranks' loads; 1 is even.
 
-    Traffic is in transitions of the profile (layer-to-layer) or in assignments sent one way (dispatch-combine),
-    summed over all layers; None where the profile has no transitions.
+    Traffic is counted in transitions of the profile (layer-to-layer) or in assignments sent one way (dispatch-combine),
+    summed over all layers. It is None if the profile has no transitions.
     """
 
     max_over_mean: NDArray[np.float64]
-    """`[L]`, by layer."""
+    """`[L]`, of each layer."""
     max_over_mean_mean: float
     """Mean over layers."""
     max_over_mean_worst: float
@@ -44,22 +44,22 @@ class PlacementQuality:
     mean_over_max_mean: float
     relative_excess_mean: float
     crossing: float | None
-    """All that leaves its rank."""
+    """Traffic that leaves its rank."""
     crossing_within_nodes: float | None
     crossing_between_nodes: float | None
     total: float | None
-    """With what stays."""
+    """All traffic, including that which stays on its rank."""
     worst_pair: float | None
-    """Of each layer, what its busiest pair of ranks sends; summed."""
+    """Traffic of each layer's busiest pair of ranks, summed over layers."""
     traffic: NDArray[np.float64] | None
-    """`[P, P]`, row by sender; the diagonal is what stays."""
+    """`[P, P]`, row by sender; the diagonal stays on its rank."""
 
 
 PlaceVerdict = VerdictFigures
 
 
 class HeldOut(TypedDict):
-    """max/mean on blocks of the recordings that were held out: ten placements of the rest are judged on them."""
+    """max/mean on held-out blocks of the recordings, of ten placements that are each made from the other blocks."""
 
     max_over_mean_before: float
     max_over_mean_after: float
@@ -68,17 +68,17 @@ class HeldOut(TypedDict):
 
 
 class CopiesTried(NamedTuple):
-    """A number of redundant experts that was tried."""
+    """One number of redundant experts that was tried."""
 
     redundant_experts: int
     max_over_mean: float
-    """Mean of layers; of several recordings the worst one's."""
+    """Mean over layers; of several recordings, that of the worst one."""
     slots: float
-    """Of what experts take without copies: 1.125 is an eighth more memory."""
+    """Memory of all experts relative to no copies: 1.125 is an eighth more."""
 
 
 class StepLevels(NamedTuple):
-    """Over the steps of a recording, max/mean of the ranks' loads in the mean of layers: before and after."""
+    """max/mean of the ranks' loads over the steps of a recording, averaged over layers, before and after."""
 
     recording: str
     before: tuple[float, float, float]
@@ -87,7 +87,7 @@ class StepLevels(NamedTuple):
 
 
 class PlaceResult(Placement):
-    """A placement, with what its solver says of it."""
+    """A placement, with its solver's figures."""
 
     __slots__ = ("_held_out", "_judged", "_read_notes", "_result", "_said_notes", "_tried")
     _result: _native.PlaceResult
@@ -99,33 +99,33 @@ class PlaceResult(Placement):
 
     @property
     def copies_tried(self) -> list[CopiesTried]:
-        """With `redundant_experts="auto"`: the numbers that were tried. Else empty."""
+        """With `redundant_experts="auto"`: the numbers that were tried. Otherwise empty."""
         return list(self._tried)
 
     @property
     def objective(self) -> dict[str, float]:
-        """What was reached, by name: "balance" (sum over layers and ranks of |load - mean|) and "traffic" (worst or
-        all pairs of ranks, over GB/s) for two-stage; "joint_ms" for joint; else with redundant experts "max_over_mean"."""
+        """The values reached, by name. Two-stage: "balance" (sum over layers and ranks of |load - mean|) and "traffic"
+        (worst or all pairs of ranks, over GB/s), or with redundant experts "max_over_mean". Joint: "joint_ms"."""
         return dict(self._result.objective)
 
     @property
     def bound(self) -> dict[str, float]:
-        """By the same names, what nobody goes below; `bound_of` says of what problem."""
+        """Lower bounds by the same names; `bound_of` says for which placements."""
         return dict(self._result.bound)
 
     @property
     def bound_of(self) -> dict[str, str]:
-        """By the same names, the placements that the bound holds for, in words."""
+        """By the same names, the placements that each bound holds for, in words."""
         return dict(self._result.bound_of)
 
     @property
     def proven_optimal(self) -> bool:
-        """Every objective is at its bound, within the gap that was asked for."""
+        """Whether every objective is within the requested gap of its bound."""
         return self._result.proven_optimal
 
     @property
     def solver(self) -> str:
-        """Whose answer and bounds these are: "fast" also where "exact" has too many variables (`notes` says so)."""
+        """The solver used: "fast" also if the problem is too large for "exact" (`notes` says so)."""
         return "exact" if self._result.is_exact else "fast"
 
     @property
@@ -135,17 +135,17 @@ class PlaceResult(Placement):
 
     @property
     def before(self) -> PlacementQuality:
-        """Of contiguous homes, or of `from_`."""
+        """The quality of contiguous homes, or of `from_`."""
         return _quality(self._result.before, self.num_ranks)
 
     @property
     def after(self) -> PlacementQuality:
-        """Of this placement."""
+        """The quality of this placement."""
         return _quality(self._result.after, self.num_ranks)
 
     @property
     def per_recording(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
-        """Of several recordings, in order: before and after. Empty for one."""
+        """For each of several recordings, in order: the qualities before and after. Empty for one recording."""
         return [
             (_quality(before, self.num_ranks), _quality(after, self.num_ranks))
             for before, after in self._result.per_recording
@@ -153,13 +153,13 @@ class PlaceResult(Placement):
 
     @property
     def steps(self) -> list[StepLevels]:
-        """Of each file that tells its steps apart. What is level over a recording is not in each of its steps."""
+        """For each file that contains steps. A placement that is level over a recording need not be so in each step."""
         return [StepLevels(each.name, _levels(each.before), _levels(each.after)) for each in self._judged.steps]
 
     @property
     def held_out(self) -> HeldOut | None:
-        """What the options give on traffic that was not placed for; None where the recordings have no blocks: 20
-        sequences of a trace, 20 steps, or 20 recordings."""
+        """What these options achieve on traffic that was not placed for. None if the recordings are too few for blocks:
+        that takes 20 sequences of a trace, 20 steps, or 20 recordings."""
         if self._held_out is None:
             return None
         return {
@@ -171,15 +171,15 @@ class PlaceResult(Placement):
 
     @property
     def judged(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
-        """Of each recording of `judge`, in order: before and after."""
+        """For each recording of `judge`, in order: the qualities before and after."""
         return [
             (_quality(before, self.num_ranks), _quality(after, self.num_ranks)) for before, after in self._judged.judged
         ]
 
     @property
     def verdict(self) -> PlaceVerdict | None:
-        """Whether it pays on the data that it was made from, by what was held out of it. None where nothing is said of
-        what a step or a move takes; `notes` in it are what the time model assumes."""
+        """Whether the placement pays on the data it was made from, judged on held-out parts. None if no argument gives
+        the time of a step or a move. Its `notes` say what the time model assumes."""
         return _verdict(self._judged.verdict)
 
     @property
@@ -189,7 +189,7 @@ class PlaceResult(Placement):
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the figures must know, a sentence each."""
+        """What a reader of the figures must know, one sentence each."""
         return [*self._read_notes, *self._result.notes, *self._said_notes]
 
     def __repr__(self) -> str:
@@ -240,53 +240,53 @@ def place(
     """Chooses a home for every expert of every layer.
 
     Args:
-        profile: the routing to place for, or a file that holds it. Of a list, every recording is to be level, each by shares of its own load.
-        ranks: P; needed unless `topology` says it.
-        nodes: nodes, which the ranks fill in order, with links all alike.
+        profile: the routing to place for, or a file that holds it. With a list, the placement shall be level on every
+            recording, each by shares of its own load.
+        ranks: P; needed unless `topology` gives it.
+        nodes: nodes, which the ranks fill in order. All links are alike.
         topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 2x8xh100, any
             NxMxh100 or NxMxh200 (N nodes of M), gb200-nvl72.
-        redundant_experts: copies beyond one of each, in each layer; "auto": as many as pay for their memory, where
-            more begin to buy little. What was tried is then in `copies_tried`.
-        num_groups: expert groups, each of which stays in one node. Unless given, 1; but with a `model` whose router
-            chooses groups of experts first, these groups stay whole, so that `evenkeel permute` takes the placement
+        redundant_experts: copies per layer, beyond one of each expert. "auto": as many as pay for their memory, up to
+            the point where more gain little; `copies_tried` lists the numbers tried.
+        num_groups: expert groups, each of which stays in one node; 1 by default. But if the router of `model` chooses
+            groups of experts first, these groups stay whole by default, so that `evenkeel permute` takes the placement
             (docs/checkpoints.md); `notes` says so.
-        dispatch: which copy of an expert the server sends a token to, which is placed for and by which all figures are:
-            "even"; SGLang's "static" or "nearest" (docs/servers.md#which-copy-a-token-goes-to).
+        dispatch: which copy of an expert the server sends a token to: "even", or SGLang's "static" or "nearest"
+            (docs/servers.md#which-copy-a-token-goes-to). The placement is made for this rule and all figures use it.
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
-        sizes: "equal" (as many experts on each rank, as servers need) or "free".
-        objective: "two-stage" (first balance, then traffic; with redundant experts balance alone chooses copies) or
-            "joint" (both in predicted milliseconds, copies too).
-        traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to that of its next) or
-            "dispatch-combine" (in each layer from the rank where the token lives, and back).
-        pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.
-        gap: good enough: this far from the bound, as a fraction of the objective; below 1.
+        sizes: "equal" (equally many experts on each rank, as servers need) or "free".
+        objective: "two-stage" (first balance, then traffic; redundant experts are chosen by balance alone) or "joint"
+            (both in predicted milliseconds, also for redundant experts).
+        traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to the rank of its next expert) or
+            "dispatch-combine" (in each layer from the token's rank, and back).
+        pairs: minimise the traffic of the "worst" pair of ranks in each layer, or the "total" over all pairs.
+        gap: stop at this distance from the bound, as a fraction of the objective; below 1.
         time_limit: seconds for all stages; the best so far is kept.
-        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home; with 0 it
-            is this placement that is judged.
-        max_moves: beside `from_`.
-        sources: dispatch-combine: `[L, P, E]`, how the assignments of each layer come from the tokens of each rank,
-            as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
-        assignment_us: for joint: microseconds to compute one assignment; 0.1 unless given.
-        assignment_bytes: for joint: bytes sent with one assignment, one way; 8192 unless given.
-        across: of several recordings, "worst" unless given: all are to be level, the worst first; "sum": what they
-            add up to.
-        judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
-        num_experts, axes, columns, layers: of all files, as of `RoutingProfile`.
-        model: the model's config.json. Of recordings in files it says which layers they are of; those that they do not
-            have keep their experts in order, or where `from_` has them, and `notes` names them.
-        tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: beside `model`, what a step and a move take,
-            as for `evaluate`. Any of these asks whether the placement pays: `verdict`, and beside `judge`
-            `judged_verdict`. They have no part in what is placed.
+        from_: start at this placement and give at most `max_moves` experts (over all layers) another home. With 0, this
+            placement itself is judged.
+        max_moves: needed with `from_`.
+        sources: for dispatch-combine: `[L, P, E]`, how many assignments of each layer come from each rank's tokens, as
+            `source_counts` counts them in a trace. By default they come evenly, and `notes` says so.
+        assignment_us: for joint: microseconds to compute one assignment; 0.1 by default.
+        assignment_bytes: for joint: bytes sent with one assignment, one way; 8192 by default.
+        across: for several recordings: "worst" (default) levels all, the worst first; "sum" levels their sum.
+        judge: more profiles or files to measure the placement on; it is not made from them. See `judged`.
+        num_experts, axes, columns, layers: about all files, as for `RoutingProfile`.
+        model: the model's config.json. It says which layers the recordings in files have. The other layers keep their
+            experts in order, or at their homes in `from_`, and `notes` names them.
+        tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: with `model`, the time of a step and of a
+            move, as for `evaluate`. Each of them asks for a verdict whether the placement pays: `verdict`, and with
+            `judge` also `judged_verdict`. They do not change the placement.
 
     Returns:
         A Placement that also has `objective`, `bound`, `proven_optimal`, `solver`, `solve_ms`, `before` and `after`.
 
     Raises:
         InvalidArgument: options contradict each other or the profile.
-        Infeasible: there is no such placement: fewer places than experts, groups that do not fit nodes.
+        Infeasible: there is no such placement: fewer places than experts, or groups that do not fit nodes.
         Unsupported: "exact" in a build without HiGHS.
-        KeyboardInterrupt: Ctrl-C ends a long solve; what it had is dropped.
+        KeyboardInterrupt: Ctrl-C ends a long solve without a result.
     """
     options = _native.PlaceOptions()
     options.set_solver(choice(solver, "solver", get_args(Solver)) == "exact")
@@ -340,7 +340,7 @@ def place(
         config = file_path(model, "model")
         of_groups = options.keep_groups_of_model(config, own[0].profile.num_experts, machine.num_ranks)
     if model is not None and not time.is_given() and judge is None and not has_files and not of_groups:
-        raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
+        raise invalid("model", "has no effect on profiles alone", "files, or with tokens_per_step, tflops or link")
     natives = [each.profile for each in own]
     judges = _judges(given_judges, how, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
@@ -411,9 +411,9 @@ def source_counts(
     axes: str | None = None,
     columns: str | None = None,
 ) -> NDArray[np.float64]:
-    """`[L, P, E]`: how the assignments of a trace come from ranks, if its sequences are dealt to ranks in turn.
+    """Counts the assignments `[L, P, E]` of a trace by source rank, with sequences dealt to ranks in turn.
 
-    Sequence i lives on rank i mod P; the tokens of a trace without sequences in P equal blocks.
+    Sequence i is on rank i mod P. The tokens of a trace without sequences are split into P equal blocks.
 
     Raises:
         ParseError: the file is not a trace.

@@ -1,4 +1,4 @@
-"""The routing profile: loads and transitions, in a size that does not grow with the trace."""
+"""RoutingProfile: loads and transitions, in a size that does not grow with the trace."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._reading import Reading
 Format = Literal["safetensors", "npz", "json"]
 
 _adding = threading.Lock()
-"""Held by add() alone: a profile's native object is replaced and never changed, so others read it at any time."""
+"""Held by add(). Readers need no lock, since a profile's native object is replaced but never changed."""
 
 
 class Imbalance(NamedTuple):
-    """How uneven loads are, said three ways; perfectly even ones have 1, 1 and 0. One number a layer."""
+    """How uneven loads are, in three measures, by layer. Perfectly even loads have 1, 1 and 0."""
 
     max_over_mean: NDArray[np.float64]
     """`[L]`, max / mean."""
@@ -32,11 +32,11 @@ class Imbalance(NamedTuple):
 
 
 class RoutingProfile:
-    """What a placement needs to know of a model's routing.
+    """Loads and transitions of a model's routing, from which placements are made.
 
-    From a file, known by its content: a profile (safetensors, npz, JSON); a routing trace (safetensors, npz, npy), which
-    is counted in bounded memory; or what other systems record: SGLang's expert distribution (.pt), TensorRT-LLM's
-    statistics, Megatron-LM's router traces, UltraEP's load traces, matrices of counts. Or from arrays:
+    Read from a file, recognised by content: a profile (safetensors, npz, JSON); a routing trace (safetensors, npz,
+    npy), counted in bounded memory; or another system's recording: SGLang's expert distribution (.pt), TensorRT-LLM's
+    statistics, Megatron-LM's router traces, UltraEP's load traces, matrices of counts. Or made from arrays:
 
         RoutingProfile("trace.safetensors")
         RoutingProfile(loads=loads, transitions=transitions)
@@ -44,20 +44,20 @@ class RoutingProfile:
     Args:
         path: a file, or the folder that holds a recording in several.
         loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists. Every row
-            is an MoE layer: one without load is kept, as in a profile's file, and any homes are level there.
+            is an MoE layer, even one without load.
         transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
-            assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
-        num_experts: E, for a file that does not say it and whose highest expert may never be chosen.
-        axes: the order of an array that nobody named, such as "tokens,layers,k" or "layers,experts"; where it is
-            missing, the error lists the readings there are (docs/formats.md#arrays-without-a-name).
-        columns: instead, of a table: the names of its columns, such as "layer,k..." or "layer,expert,count".
+            assignment to a, an assignment to b) of the same token. Without them a placement only balances loads.
+        num_experts: E, for a file that does not contain it and whose highest expert may never be chosen.
+        axes: the order of dimensions of an array without a name, such as "tokens,layers,k" or "layers,experts". If it
+            is needed but missing, the error lists the possible orders (docs/formats.md#arrays-without-a-name).
+        columns: instead, the names of a table's columns, such as "layer,k..." or "layer,expert,count".
         as_: "counts" or "trace": short for the usual order of either.
-        layers: `[L]`, which of the model's layers these are, counted from 0 with the dense ones, where the file does
-            not say it; what it says must agree.
-        model: the same by the model's config.json, or the folder that holds it.
+        layers: `[L]`, each layer's number in the model, counted from 0 including dense layers, if the file does not
+            contain it. Numbers in the file must agree.
+        model: instead of `layers`, the model's config.json or its folder.
 
-    Raises:
-        ParseError: the file is not one of these; says where and why.
+        Raises:
+            ParseError: the file is not one of these; says where and why.
         InvalidArgument: shapes do not fit, a number is negative, or the total is above 2^63 - 1.
     """
 
@@ -103,27 +103,27 @@ class RoutingProfile:
 
     @property
     def num_layers(self) -> int:
-        """L, the MoE layers."""
+        """L, the number of MoE layers."""
         return self._native.num_layers
 
     @property
     def num_experts(self) -> int:
-        """E, the experts of each layer."""
+        """E, the number of experts in each layer."""
         return self._native.num_experts
 
     @property
     def layers(self) -> list[int] | None:
-        """`[L]`, which of the model's layers these are, counted from 0 with the dense ones; None where nobody said."""
+        """`[L]`, each layer's number in the model, counted from 0 including dense layers; None if not known."""
         return self._native.layers
 
     @property
     def notes(self) -> list[str]:
-        """What was read otherwise than it stands in the file, and why, a sentence each."""
+        """What the reader interpreted or left out, and why; one sentence each."""
         return list(self._notes)
 
     @property
     def axes(self) -> str | None:
-        """How numbers that nobody named were read; None where the file says what they are."""
+        """How an array without a name was read; None if the file names its arrays."""
         return self._axes
 
     @property
@@ -133,22 +133,22 @@ class RoutingProfile:
 
     @property
     def transitions(self) -> NDArray[np.int64] | None:
-        """`[L - 1, E, E]`, a copy, or None where nobody counted them."""
+        """`[L - 1, E, E]`, a copy, or None if they were not counted."""
         return self._native.transitions()
 
     @property
     def imbalance(self) -> Imbalance:
-        """Of the experts' loads, layer by layer."""
+        """Imbalance of the experts' loads, layer by layer."""
         return Imbalance(*self._native.imbalance())
 
     @public
     def add(self, other: RoutingProfile) -> None:
-        """Adds the profile of another trace of the same model; layer numbers that one of them knows hold for both.
+        """Adds the profile of another trace of the same model. Layer numbers known to one profile hold for both.
 
-        Other threads may add and read meanwhile; each sees the profile before or after.
+        Thread-safe: readers see the profile either before or after.
 
         Raises:
-            InvalidArgument: layers, their numbers, experts or the presence of transitions differ; nothing is then changed.
+            InvalidArgument: layers, layer numbers, experts or the presence of transitions differ. Changes nothing then.
         """
         added = instance(other, RoutingProfile, "other")._native
         with _adding:
@@ -159,7 +159,7 @@ class RoutingProfile:
         """Writes the profile; the file appears whole or not at all.
 
         Args:
-            format: "safetensors", "npz" or "json"; by default what the name ends in.
+            format: "safetensors", "npz" or "json"; by default the name's extension.
 
         Raises:
             InvalidArgument: there is no such format, or the file cannot be written.
@@ -172,10 +172,10 @@ class RoutingProfile:
         return _restored, (self.loads, self.transitions, self.layers, self._notes)
 
     def __eq__(self, other: object) -> bool:
-        """The same counts, whichever of the model's layers they are said to be of."""
+        """Compares counts; layer numbers are ignored."""
         return self._native.same(other._native) if isinstance(other, RoutingProfile) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # it can grow
+    __hash__ = None  # type: ignore[assignment]  # mutable by add()
 
     def __repr__(self) -> str:
         worst = self.imbalance.max_over_mean.max()

@@ -1,9 +1,9 @@
-"""SGLang rebalances its experts with evenkeel: the entry point `evenkeel` in the group `sglang.srt.plugins`.
+"""Lets SGLang rebalance its experts with evenkeel: the entry point `evenkeel` in the group `sglang.srt.plugins`.
 
     EVENKEEL_REBALANCE=1 python -m sglang.launch_server --enable-eplb ...
 
-SGLang calls `register` when it starts. Unless EVENKEEL_REBALANCE is 1 that does nothing and imports nothing of SGLang.
-Read against SGLang 0.5.23 (sglang/srt/plugins, sglang/srt/eplb/eplb_algorithms).
+SGLang calls `register` when it starts. Unless EVENKEEL_REBALANCE is 1, it does nothing and imports nothing of SGLang.
+Written for SGLang 0.5.23 (sglang/srt/plugins, sglang/srt/eplb/eplb_algorithms).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ windows = Windows()
 
 
 def register() -> None:
-    """Puts `rebalance` around SGLang's function, if EVENKEEL_REBALANCE is 1; ends the process where it cannot."""
+    """Wraps SGLang's function in `rebalance`, if EVENKEEL_REBALANCE is 1. Ends the process if that fails."""
     try:
         if is_asked_for():
             _register()
     except Error as error:
-        # Of any other exception SGLang writes a log line, and serves on with its own algorithm.
+        # SGLang only logs any other exception and serves on with its own algorithm.
         raise SystemExit(f"evenkeel: {error}") from error
 
 
 def _register() -> None:
-    Options.from_environment()  # a value that it cannot have ends the start, not the first rebalancing
+    Options.from_environment()  # a wrong value shall fail at the start, not at the first rebalancing
     with needs("sglang", "0.5.23"):
         from sglang.srt.eplb import eplb_algorithms
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -70,12 +70,12 @@ def rebalance(
     num_nodes: int,
     algorithm: Any,
 ) -> Maps:
-    """What SGLang's function returns: the map in use but for the moves that pay, and its inverse.
+    """Returns the maps that SGLang's function returns: the map in use with the moves that pay, and its inverse.
 
-    SGLang does not hand the map in use over, but keeps it in the process (`_live_map`). Where there is none, as at the
-    start, all is placed anew on these loads alone. Of the algorithm that was chosen only this counts: with a name that
-    ends in `_hierarchical`, the experts of a group stay on one node. While ranks are missing under elastic EP, SGLang's
-    own function decides, which knows them.
+    The map in use is no argument; it is read from SGLang's process state (`_live_map`). Without one, as at the start,
+    everything is placed anew on these loads alone. Of the chosen algorithm only the name matters: if it ends in
+    `_hierarchical`, the experts of a group stay on one node. While ranks are missing under elastic EP, SGLang's own
+    function decides, since it knows which ones are.
 
     Args:
         original: SGLang's function.
@@ -97,7 +97,7 @@ def rebalance(
     live = _live_map()
     if live is not None:
         options = Options.from_environment()
-        if elastic is not None:  # a rank that comes back has seen none of the earlier windows
+        if elastic is not None:  # a rank that comes back lacks the earlier windows
             options = replace(options, windows=1)
         sizes = Sizes(num_physical_experts, groups, nodes, num_gpus)
         phy2log = next_map(loads, live, sizes, windows, options, logger)
@@ -111,7 +111,7 @@ def rebalance(
 
 
 def _kept_groups(num_groups: int | None, num_nodes: int, algorithm: Any) -> tuple[int, int]:
-    """Groups, and nodes that they stay on; 1 and 1 where copies may go anywhere."""
+    """The numbers of groups and of nodes that keep groups whole; 1 and 1 if copies may go anywhere."""
     if not algorithm.name.endswith("_hierarchical"):
         return 1, 1
     if num_groups is None or num_groups % num_nodes != 0:
@@ -120,8 +120,8 @@ def _kept_groups(num_groups: int | None, num_nodes: int, algorithm: Any) -> tupl
 
 
 def _live_map() -> Integers | None:
-    """`[L, physical experts]`, which SGLang changes on all ranks alike; None before it has set one."""
-    module = sys.modules.get("sglang.srt.eplb.expert_location")  # whoever rebalances has imported it
+    """SGLang's map in use `[L, physical experts]`, equal on all ranks; None before SGLang has set one."""
+    module = sys.modules.get("sglang.srt.eplb.expert_location")  # imported by any process that rebalances
     metadata = module and module.get_global_expert_location_metadata()
     if metadata is None:
         return None
@@ -133,7 +133,7 @@ def _ranks_are_missing(elastic: Any, num_gpus: int) -> bool:
 
 
 def _elastic_state() -> Any:
-    """SGLang's state of ranks that come and go; None without elastic EP."""
+    """SGLang's state of joining and leaving ranks; None without elastic EP."""
     module = sys.modules.get("sglang.srt.elastic_ep.elastic_ep")
     return module and module.ElasticEPStateManager.instance()
 

@@ -1,4 +1,4 @@
-"""A step's plan: who computes how many assignments of which expert, and whose weights travel."""
+"""plan(): decides which rank computes how many assignments of which expert, and whose weights travel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Planner = Literal["ep", "least-loaded", "level"]
 
 
 class Segment(NamedTuple):
-    """Assignments `[begin, end)` of an expert, which `rank` computes."""
+    """Assignments `[begin, end)` of an expert, computed by `rank`."""
 
     rank: int
     begin: int
@@ -54,13 +54,13 @@ class Transfer(NamedTuple):
 
 
 class PredictedStep(NamedTuple):
-    """What a step is predicted to take over the links of a topology."""
+    """The predicted time and traffic of a step over the links of a topology."""
 
     seconds: float
     weight_bytes_across: float
-    """Bytes of weights between nodes; in training with gradients."""
+    """Bytes of weights between nodes; in training including gradients."""
     row_bytes_across: float | None
-    """Bytes of rows between nodes, one way of one pass; None where loads do not say from which rank they come."""
+    """Bytes of rows between nodes, one way of one pass; None if loads do not say which rank they come from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +71,13 @@ class StepPlan:
     num_ranks: int
     planner: Planner
     spilled: bool
-    """Some expert is computed away from its homes."""
+    """Whether some expert is computed away from its homes."""
     segments: list[list[Segment]]
     """`[E]` lists: each covers its expert's assignments 0..load-1 exactly, in order."""
     rank_loads: NDArray[np.int64]
     """`[P]`, the assignments that each rank computes."""
     transfers: list[Transfer]
-    """The weights that travel, each (expert, receiver) once."""
+    """The weights that are sent, each (expert, receiver) once."""
     max_over_mean: float
     mean_over_max: float
     relative_excess: float
@@ -85,13 +85,13 @@ class StepPlan:
     transfer_lower_bound: int
     """No plan with this worst rank takes fewer transfers."""
     plan_us: float
-    """What this one call of the planner took, in microseconds; a planner that is kept and reused takes less."""
+    """Microseconds of this one call of the planner; a planner that is kept and reused takes less."""
     predicted: PredictedStep | None = None
     """With `topology`: this plan's step."""
     predicted_under_ep: PredictedStep | None = None
-    """With `topology`: with nothing moved."""
+    """With `topology`: the step with nothing moved."""
     predicted_without_links: PredictedStep | None = None
-    """With `topology`: as "level" plans where links are alike."""
+    """With `topology`: the step as "level" would plan it if all links were alike."""
 
 
 class LayerPlans(list[StepPlan]):
@@ -100,7 +100,7 @@ class LayerPlans(list[StepPlan]):
     def __init__(self, plans: Iterable[StepPlan], layers: list[int]) -> None:
         super().__init__(plans)
         self.layers = layers
-        """`[L]`, each layer's number in the model where the profile knows it, else its row."""
+        """`[L]`, each layer's number in the model if the profile knows it, else its row."""
 
     @property
     def max_over_mean(self) -> Floats:
@@ -109,17 +109,17 @@ class LayerPlans(list[StepPlan]):
 
     @property
     def transfers(self) -> Integers:
-        """`[L]`, how many weights travel."""
+        """`[L]`, the number of weight transfers."""
         return np.array([len(plan.transfers) for plan in self])
 
     @property
     def plan_us(self) -> Floats:
-        """`[L]`, what planning took, in microseconds."""
+        """`[L]`, microseconds of planning."""
         return np.array([plan.plan_us for plan in self])
 
     @property
     def predicted_seconds(self) -> Floats | None:
-        """`[L]`, with `topology`."""
+        """`[L]`, the predicted seconds; None without `topology`."""
         steps = [plan.predicted.seconds for plan in self if plan.predicted]
         return np.array(steps) if steps else None
 
@@ -153,27 +153,27 @@ def plan(
     """Plans one step of one layer.
 
     Args:
-        loads: `[E]` the loads of the experts, or `[P, E]` how many of them come from each rank's tokens (which lets
-            planners move few rows), or a profile, of which `layer` is taken. numpy, torch or lists.
-        ranks: P; needed unless counts by rank, the placement or the topology say it.
+        loads: `[E]`, the loads of the experts; or `[P, E]`, how many come from each rank's tokens, which lets planners
+            move fewer rows; or a profile, of which `layer` is planned. numpy, torch or lists.
+        ranks: P; needed unless counts by rank, the placement or the topology give it.
         planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible worst rank, then few
             transfers).
-        placement: the experts' homes; without one, rank r has the r-th part of the experts.
-        layer: which layer of the placement and of the profile, by the model's number where they know it; needed where
+        placement: the experts' homes; by default rank r has the r-th part of the experts.
+        layer: the layer of the placement and of the profile, by its number in the model if they know it; needed if
             they have several.
         capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
-        min_segment: a rank borrows an expert for no fewer assignments than this, but for its last piece (m).
-        imbalance_threshold: below this max/mean nothing is moved (lambda), of experts for least-loaded, of ranks for
+        min_segment: the fewest assignments for which a rank borrows an expert, except its last piece (m).
+        imbalance_threshold: nothing moves below this max/mean (lambda), of experts for least-loaded, of ranks for
             level; 0 always plans.
-        base_load: `[P]` work that each rank has anyway, counted in assignments. What the result says of loads leaves it out.
-        borrow_slots: level: the most experts that a rank borrows; without it there is no limit. The others refuse one.
-        topology: the ranks' links, as for `place`: the step is predicted on them, and where they differ, level plans for
+        base_load: `[P]`, work that each rank has anyway, counted in assignments. Loads in the result exclude it.
+        borrow_slots: level: the most experts that a rank borrows; no limit by default. Other planners refuse it.
+        topology: the ranks' links, as for `place`. The step is predicted on them, and if they differ, level plans for
             the least time (docs/command-line.md#plan). The arguments below need it.
-        model: the model's config.json, which says how large an expert is; needed beside `topology`.
-        cost: what products take: a file that `evenkeel bench --calibrate` wrote; or instead
-        device: "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption.
-        expert_bytes: one expert's weights, where they are quantized; else by the config's type.
-        backward: the step trains.
+        model: the model's config.json, which says how large an expert is; needed with `topology`.
+        cost: time of matrix products: a file of `evenkeel bench --calibrate`. Exactly one of cost and device is needed.
+        device: "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks.
+        expert_bytes: bytes of one expert's weights, if quantized; by default from the config's type.
+        backward: the step includes backward.
 
     Raises:
         InvalidArgument: a load is negative or the total above 2^63 - 1, shapes do not fit, or a parameter is out
@@ -198,7 +198,7 @@ def plan(
     if base_load is not None and not base:
         raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
     if machine is not None and machine.num_ranks != num_ranks:
-        raise invalid("topology", f"has {machine.num_ranks} ranks", f"{num_ranks}, as there are")
+        raise invalid("topology", f"has {machine.num_ranks} ranks", f"one of {num_ranks} ranks")
     if chosen == "ep" and borrow_slots is not None:
         raise invalid("borrow_slots", "ep borrows nothing", "level, or to leave it out")
     links = _links(machine, experts, model, cost, device, expert_bytes, backward)
@@ -257,7 +257,7 @@ def plan_layers(
 
     Args:
         loads: a profile; `[L, E]`, the loads of each layer's experts; or a file that `RoutingProfile` reads.
-        layers: which layers, by the model's number where the profile knows it; all of them by default.
+        layers: the layers to plan, by their numbers in the model if the profile knows them; all by default.
         ranks, planner, placement, ...: as for `plan`, the same for every layer.
 
     Raises:
@@ -309,7 +309,7 @@ def _links(
     expert_bytes: int | None,
     backward: bool,
 ) -> _native.StepLinks | None:
-    """The topology's links, and what a step of the model takes there; None without a topology."""
+    """The topology's links, with the costs of a step of the model; None without a topology."""
     instance(backward, bool, "backward")
     if topology is None:
         about_links = {"model": model, "cost": cost, "device": device, "expert_bytes": expert_bytes}
@@ -320,7 +320,7 @@ def _links(
     if model is None:
         raise invalid("topology", "needs model", "model, which says how large an expert is")
     if cost is not None and device is not None:
-        raise invalid("device", "is what cost says", "to leave it out")
+        raise invalid("device", "is already given by cost", "to leave it out")
     if cost is None and device is None:
         raise invalid("topology", "needs the rates of a rank", "cost or device")
     return _native.StepLinks.of_model(
@@ -354,7 +354,7 @@ def _counts(
     where: Placement | _native.Topology | None,
     layer: int | None,
 ) -> tuple[_native.Counts, int, int]:
-    """The counts, and how many experts and ranks they are for, which `where` says if nothing else does."""
+    """The counts, and their numbers of experts and ranks. `where` gives the ranks if nothing else does."""
     if isinstance(loads, RoutingProfile):
         loads = loads.loads[_row_of(loads, layer)]
     array = as_numpy(loads, "loads")
@@ -373,14 +373,14 @@ def _counts(
 
 
 def _require_layers(loads: ArrayLike | RoutingProfile, placement: Placement | None, layer: int | None) -> None:
-    """Where neither loads nor placement have several layers, or know their number, there is none but 0."""
+    """If neither loads nor placement have several layers or a layer number, only layer 0 is valid."""
     several = [each for each in (loads, placement) if isinstance(each, RoutingProfile | Placement)]
     if layer not in (None, 0) and all(each.num_layers == 1 and each.layers is None for each in several):
         raise invalid("layer", f"{layer}, but there is one layer", "0, or leave it out")
 
 
 def _row_of(profile: RoutingProfile, layer: int | None) -> int:
-    """The row of the layer asked for, by the model's number where the profile knows it; one that is alone is it."""
+    """The row of the requested layer, by its number in the model if the profile knows it; or the only row."""
     layers = profile.layers or list(range(profile.num_layers))
     if layer is None:
         if len(layers) == 1:
@@ -389,7 +389,7 @@ def _row_of(profile: RoutingProfile, layer: int | None) -> int:
     if layer in layers:
         return layers.index(layer)
     if len(layers) == 1 and profile.layers is None:
-        return 0  # which serves any layer of the placement
+        return 0  # it serves for any layer of the placement
     raise invalid("layer", f"{layer}, but the profile has no such layer", _ranges(layers))
 
 

@@ -1,9 +1,9 @@
-"""vLLM rebalances its experts with evenkeel: the entry point `evenkeel` in the group `vllm.general_plugins`.
+"""Lets vLLM rebalance its experts with evenkeel: the entry point `evenkeel` in the group `vllm.general_plugins`.
 
     EVENKEEL_REBALANCE=1 vllm serve MODEL --enable-expert-parallel --enable-eplb ...
 
-vLLM calls `register` in each of its processes. Unless EVENKEEL_REBALANCE is 1 that does nothing and imports nothing of
-vLLM. Read against vLLM 0.33.0 (vllm/plugins, vllm/distributed/eplb).
+vLLM calls `register` in each of its processes. Unless EVENKEEL_REBALANCE is 1, it does nothing and imports nothing of
+vLLM. Written for vLLM 0.33.0 (vllm/plugins, vllm/distributed/eplb).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PARAMETERS = ["weight", "num_replicas", "num_groups", "num_nodes", "num_ranks", 
 def register() -> None:
     """Makes EvenkeelPolicy the policy `default` of vLLM, if EVENKEEL_REBALANCE is 1.
 
-    vLLM ends with what is raised here. It takes no policy of another name: `EPLBPolicyOption` in vllm/config/parallel.py.
+    An exception here ends vLLM. vLLM accepts no other policy name (`EPLBPolicyOption` in vllm/config/parallel.py).
     """
     if not is_asked_for():
         return
-    Options.from_environment()  # a value that it cannot have ends the start, not the first rebalancing
+    Options.from_environment()  # a wrong value shall fail at the start, not at the first rebalancing
     with needs("vllm", "0.33"):
         from vllm.distributed.eplb.policy import EPLB_POLICIES, AbstractEplbPolicy
 
@@ -40,14 +40,14 @@ def register() -> None:
 
 
 class EvenkeelPolicy:
-    """A policy as vLLM has them, but for the base class, which only vLLM has.
+    """A vLLM policy; register() adds the base class, which only vLLM has.
 
-    vLLM's ranks call it each by itself, with loads and a map that are the same on all, from the main thread or from the
-    one that rebalances asynchronously.
+    Each vLLM rank calls it separately, with loads and a map that are equal on all ranks, from the main thread or from
+    the thread that rebalances asynchronously.
     """
 
     windows = Windows()
-    logger = logging.getLogger("vllm.evenkeel")  # below vllm, whose handlers init_logger() uses
+    logger = logging.getLogger("vllm.evenkeel")  # a child of "vllm", so that vLLM's log handlers print it
 
     @classmethod
     def rebalance_experts(
@@ -59,12 +59,12 @@ class EvenkeelPolicy:
         num_ranks: int,
         old_global_expert_indices: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`[L, num_replicas]` the expert of each physical one, int64 and in host memory.
+        """Returns `[L, num_replicas]`, the expert of each physical expert, int64 in host memory.
 
         Args:
             weight: `[L, E]` loads of the logical experts.
-            old_global_expert_indices: `[L, physical experts]` the map in use, from which few experts move. Copies that
-                stay on a rank keep their slot. Without it all is placed anew, on these loads alone.
+            old_global_expert_indices: `[L, physical experts]`, the map in use, from which few experts move. Copies that
+                stay on a rank keep their slot. Without it everything is placed anew, on these loads alone.
         """
         import torch
 

@@ -113,10 +113,10 @@ class Bench(CommandTest):
             (["9%,many"], '--over-budget: "many" is not a size'),
             (["9%", "--ablation", "tokens"], "--over-budget: excludes --ablation"),
             (["9%", "--calibrate", "cost.json"], "excludes --calibrate"),
-            (["9%", "--budget", "1MiB"], "--budget: is what --over-budget varies"),
-            (["9%", "--recompute", "none"], "--recompute: is what --over-budget varies"),
-            (["9%", "--planner", "ep"], "--planner: one is looked at"),
-            (["9%", "--planner", "level,least-loaded"], "--planner: one is looked at"),
+            (["9%", "--budget", "1MiB"], "--budget: is varied by --over-budget"),
+            (["9%", "--recompute", "none"], "--recompute: is varied by --over-budget"),
+            (["9%", "--planner", "ep"], "--planner: takes one planner"),
+            (["9%", "--planner", "level,least-loaded"], "--planner: takes one planner"),
         ]:
             with self.subTest(words=words):
                 self.assert_refused(["bench", "--over-budget", *words], 2, "InvalidArgument", message)

@@ -77,7 +77,7 @@ class Budget(CommandTest):
             (["--recompute", "some"], "--recompute: 'some'; allowed: none, whole, chunk, auto"),
             (["--recompute", "chunk"], "--recompute: 'chunk', but without --backward nothing is computed again"),
             (["--budget", "lots"], '--budget: "lots" is not a size'),
-            (["--cost", "cost.json"], "--cost: is about steps that may be cut"),
+            (["--cost", "cost.json"], "--cost: has no effect here"),
         ]:
             with self.subTest(words=words):
                 self.assert_refused([*SKEWED, *words], 2, "InvalidArgument", message)

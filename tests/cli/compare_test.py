@@ -521,7 +521,7 @@ class Refusals(CompareTest):
         self.write("bad.json", COST | {"nic_bytes_per_second": 1})
         message = "--cost: has a link of 1e-09 GB/s and 0 us; allowed: 1e-06..1e+09 GB/s and 0..1e+09 us"
         self.refused(words, message)
-        self.refused([*words, "--device", "h100"], "--device: is what --cost says; allowed: to leave it out")
+        self.refused([*words, "--device", "h100"], "--device: is already given by --cost; allowed: to leave it out")
 
     def test_machines_that_there_are_none_of(self):
         trace = self.here[0]
@@ -566,7 +566,7 @@ class Refusals(CompareTest):
     def test_a_timeline_or_sweep_that_says_nothing(self):
         self.refused([*self.here, "--timeline", "t.json"],
                      "--timeline: needs to know what steps take; allowed: --model, and --cost or --device")  # fmt: skip
-        self.refused([*self.here, "--over", "ranks=2,4", "--csv", "s.csv"], "--csv: is of one comparison, not of --over; "
+        self.refused([*self.here, "--over", "ranks=2,4", "--csv", "s.csv"], "--csv: is for one comparison, not for --over; "
                      "allowed: to leave it out")  # fmt: skip
         self.refused([*self.here, "--over", "size=2"], "--over: 'size=2'; allowed: NAME=VALUE,VALUE,... of ranks, "
                      "step-tokens, top-k, budget, link, slots, imbalance-threshold, min-segment")  # fmt: skip

@@ -91,7 +91,7 @@ class Mpi(CommandTest):
         words = [MPIRUN, "-n", "1", *run, ":", "-n", "1", *run, "--seed", "2"]
         done = subprocess.run(words, cwd=self.folder, env=UTF8, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("command line: rank 1 was started by another than rank 0", done.stderr)
+        self.assertIn("command line: is not the same on ranks 0 and 1", done.stderr)
 
     def test_what_is_wrong_is_said_once(self):
         for words, status, message in [
@@ -99,7 +99,7 @@ class Mpi(CommandTest):
             (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: excludes --trace"),
             (["run", "--trace", "no.npz"], 3, "no.npz"),
             (["run", *SMALL, "--two-levels"], 2, "--two-levels: needs --nodes or --topology"),
-            (["run", *SMALL, "--nodes", 2], 2, "--nodes: 3 ranks are not equally many in 2 nodes"),
+            (["run", *SMALL, "--nodes", 2], 2, "--nodes: 3 ranks do not divide evenly over 2 nodes"),
             (["bench", "--over-budget", "50%"], 2, "--over-budget: is measured with ranks as threads"),
         ]:
             with self.subTest(words=words):

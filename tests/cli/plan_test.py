@@ -86,10 +86,10 @@ class Plan(CommandTest):
         self.write("one.json", {"loads": [9000, 500, 300, 200]})
         self.write("two.json", {"loads": [[9000, 500], [300, 200]]})
         for words, message in [
-            (["one.json", "--layers", "0"], "--layers: chooses of several layers, and there is one"),
+            (["one.json", "--layers", "0"], "--layers: needs several layers, but the loads have one"),
             (["one.json", "--planner", "ep,level"], "--planner: 'ep,level'; allowed: one planner"),
             (["two.json", "--layer", 0, "--planner", "ep,level"], "--planner: 'ep,level'; allowed: one planner"),
-            (["two.json", "--layer", 0, "--layers", "1"], "--layers: is what --layer says"),
+            (["two.json", "--layer", 0, "--layers", "1"], "--layers: is already given by --layer"),
             (["two.json", "--layers", "1-2"], "--layers: no layer 2; allowed: 0..1"),
             (["two.json", "--layers", "1,0"], "--layers: '0' does not ascend"),
             (["two.json", "--layer", 2], "--layer: no layer 2; allowed: 0..1"),
@@ -134,7 +134,7 @@ class Plan(CommandTest):
             (["plan", "counts.json", "--device", "h100"], "--device: needs --topology"),
             ([*words[:3], "bare.json", *words[4:]], "--topology: says nothing of its links"),
             ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
-            ([*words, "--cost", "c.json"], "--device: is what --cost says"),
+            ([*words, "--cost", "c.json"], "--device: is already given by --cost"),
             ([*words, "--expert-bytes", "0"], "--expert-bytes: 0 bytes of one expert; allowed: 1..1e15"),
             ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: 8e+15 bytes of one expert"),
             (words[:4] + words[6:], "--topology: needs --model"),

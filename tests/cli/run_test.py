@@ -34,17 +34,17 @@ class Run(CommandTest):
         for more, parts in [
             (["--nodes", "host"], ["--nodes: 'host'; allowed: a whole number in 1..4, or hosts"]),
             (["--deadline", 3], ["--deadline: is about the ranks of --backend mpi"]),
-            (["--nodes", "hosts"], ["--nodes: hosts, and all ranks are threads of this one"]),
-            (["--topology", "2x8xh100"], ["--topology: has 16 ranks, and there are 4"]),
-            (["--topology", "2x8xh100", "--nodes", 2], ["--nodes: is what --topology says"]),
+            (["--nodes", "hosts"], ["--nodes: hosts, but all ranks are threads on this host"]),
+            (["--topology", "2x8xh100"], ["--topology: has 16 ranks, but the run has 4"]),
+            (["--topology", "2x8xh100", "--nodes", 2], ["--nodes: is already given by --topology"]),
         ]:
             self.assert_refused([*words, *more], 2, "InvalidArgument", *parts)
         more = ["--nodes", 2, "--two-levels", "--budget", "1MiB"]
-        self.assert_refused([*words, *more], 2, "InvalidArgument", "--budget: is not kept by steps in two levels")
+        self.assert_refused([*words, *more], 2, "InvalidArgument", "--budget: does not work with --two-levels")
         more = ["--nodes", 2, "--sum-in-nodes"]
         self.assert_refused([*words, *more], 2, "InvalidArgument", "--sum-in-nodes: needs --two-levels")
         more = ["--nodes", 1, "--two-levels"]
-        self.assert_refused([*words, *more], 2, "InvalidArgument", "--two-levels: there are not several nodes")
+        self.assert_refused([*words, *more], 2, "InvalidArgument", "--two-levels: needs several nodes")
 
     def test_outputs_replace_neither_each_other_nor_what_is_read(self):
         two = {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2}

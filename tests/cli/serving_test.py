@@ -193,11 +193,11 @@ class Serving(CommandTest):
         for words, option, part in [
             *[([*qwen, option, 2], option, "has no meaning without --serve") for option in (
                 "--sequences", "--context", "--tokens", "--redundant-experts", "--slots", "--expert-bytes")],
-            *[([*served, option, value], option, "is of training") for option, value in [
+            *[([*served, option, value], option, "is for training") for option, value in [
                 ("--gpus", 8), ("--seq", 8), ("--micro-batch", 2), ("--recompute", "none"), ("--cross-entropy", "fused"),
                 ("--with", "fsdp"), ("--without", "logits"), ("--borrowed-experts", 1), ("--allocation-granule", 512),
                 ("--static-bytes", 0), ("--bins", 1), ("--steps", "0:1")]],
-            ([*served, "--paper"], "--paper", "is of training"),
+            ([*served, "--paper"], "--paper", "is for training"),
             ([*qwen, "--bytes", "cache=1"], "--bytes", "cache=N beside --serve"),
             ([*served, "--bytes", "gradient=2"], "--bytes", "activation, weight and cache"),
             ([*served, "--parallel", "cp=2"], "--parallel", "cp beside --serve"),
@@ -206,7 +206,7 @@ class Serving(CommandTest):
             ([*served, "--sequences", 0], "--sequences", "1..4294967296"),
             ([*served, "--parallel", "ep=2", "--redundant-experts", 129], "--redundant-experts", "0..128"),
             ([*served, "--parallel", "ep=2", "--slots", 1], "--slots", "5..128"),
-            ([*served, "--device", "h100", "--device-memory", "80GB"], "--device-memory", "is what --device says"),
+            ([*served, "--device", "h100", "--device-memory", "80GB"], "--device-memory", "already given by --device"),
         ]:  # fmt: skip
             with self.subTest(words=words[3:]):
                 self.assertEqual(self.assert_refused(words, 2, "InvalidArgument", option, part)["argument"], option)

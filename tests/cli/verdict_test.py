@@ -177,9 +177,9 @@ class Rates(shared.PlacedTest):
             (["--tflops", 1], ["--tflops: needs --model"]),
             (["--cost", "c.json"], ["--cost: needs --model"]),
             ([*model, "--tflops", 1], ["--tflops: needs --tokens-per-step"]),
-            ([*tokens, "--cost", "c.json", "--tflops", 1], ["--tflops: is what --cost says"]),
-            ([*tokens, "--cost", "c.json", "--device", "h100"], ["--device: is what --cost says"]),
-            ([*tokens, "--device", "h100", "--tflops", 1, "--link", 1], ["--device: has nothing left to say"]),
+            ([*tokens, "--cost", "c.json", "--tflops", 1], ["--tflops: is already given by --cost"]),
+            ([*tokens, "--cost", "c.json", "--device", "h100"], ["--device: is already given by --cost"]),
+            ([*tokens, "--device", "h100", "--tflops", 1, "--link", 1], ["--device: has no effect beside"]),
             ([*tokens, "--device", "v100"], ["no device 'v100'", "a100, h100, h200, b200, mi300x"]),
         ]:
             for command in (["place"], ["evaluate", "--placement", "p.json"]):

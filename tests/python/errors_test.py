@@ -144,7 +144,7 @@ class EveryCall(PackageTest):
     def test_leaves_nothing_empty_out_in_silence(self):
         with self.assertRaisesRegex(ek.InvalidArgument, "base_load: is empty"):
             ek.plan([1, 2], ranks=2, base_load=[])
-        with self.assertRaisesRegex(ek.InvalidArgument, "layers: are none"):
+        with self.assertRaisesRegex(ek.InvalidArgument, "layers: is empty"):
             ek.RoutingProfile(loads=[[1, 2]], layers=[])
         with self.assertRaisesRegex(ek.InvalidArgument, "sources: shape"):
             profile = ek.RoutingProfile(loads=[[1, 2]])

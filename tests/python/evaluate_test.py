@@ -91,7 +91,7 @@ class Evaluate(EvaluateTest):
             ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: one for 4"),
             ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
             ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
-            ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is what cost says"),
+            ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is already given by cost"),
             ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
             ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
             ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
@@ -143,7 +143,7 @@ class VerdictOfPlace(EvaluateTest):
         for named, error, message in [
             ({"judge": wide}, ek.InvalidArgument, "judge: recording 0 has 12 experts; allowed: 16, as recording 0 has"),
             ({"judge": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
-            ({"model": CONFIG}, ek.InvalidArgument, "model: has nothing to say of profiles alone"),
+            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on profiles alone"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, 4, **named)

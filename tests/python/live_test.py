@@ -145,7 +145,7 @@ class InFull(LiveTest):
     def test_the_cap_does_not_hold_and_the_line_says_so(self):
         live = np.tile(np.arange(24) % 12, (LAYERS, 1))
         line = self.check(live, "in layer 0 no rank holds expert 12", Options(max_moves=5))
-        self.assertIn(", and EVENKEEL_MAX_MOVES does not hold for that: ", line)
+        self.assertIn(", which EVENKEEL_MAX_MOVES does not limit: ", line)
 
     def test_other_layers_are_refused(self):
         rank = Rank(first_map(popularity(1))[:2])
@@ -236,7 +236,7 @@ class NoLoads(LiveTest):
             (self.broken(np.nan), "the load of layer 1, expert 5 is nan"),
             (self.broken(np.inf), "the load of layer 1, expert 5 is inf"),
             (self.broken(-3), "the load of layer 1, expert 5 is -3"),
-            (huge, "the loads of layer 0 add up to no finite number"),
+            (huge, "the loads of layer 0 do not add up to a finite number"),
         ]:
             with self.subTest(why=why):
                 rank, other = (Rank(first_map(popularity(1))) for _ in range(2))

@@ -85,13 +85,13 @@ class Plan(PackageTest):
             ),
             ({"model": None}, "topology: needs model"),
             ({"device": None}, "topology: needs the rates of a rank"),
-            ({"cost": "cost.json"}, "device: is what cost says"),
+            ({"cost": "cost.json"}, "device: is already given by cost"),
             ({"device": "abacus"}, "device: "),
             ({"expert_bytes": 0}, "expert_bytes: 0"),
             ({"backward": 1}, "backward: is a int"),
             ({"topology": bare}, "topology: says nothing of its links"),
             ({"ranks": 8}, "ranks: 8, but 2x8xh100 has 16"),
-            ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: 8, as there are"),
+            ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: one of 8 ranks"),
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [160] * 8, **(options | changed))
@@ -154,7 +154,7 @@ class Plan(PackageTest):
         several = ek.Placement([[0, 0, 1], [1, 1, 0]])
         for given, named, message in [
             (profile, {"layers": [4]}, "layers: 4, but the profile has no such layer; allowed: 3, 5"),
-            (profile, {"layers": []}, "layers: are none"),
+            (profile, {"layers": []}, "layers: is empty"),
             (profile, {"ranks": None}, "ranks: loads by expert do not say"),
             (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
             (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: the placement has 2 layers"),

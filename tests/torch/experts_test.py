@@ -177,7 +177,7 @@ def refused(rank: int, ranks: int) -> None:
         ({"experts": lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)})}, "changed their up in place"),
         ({"experts": lambda r, s, w: (unused(r, s, w), None)}, "gave a tuple; allowed: one tensor"),
         ({"weights": list(own)}, "weights: is a list; allowed: a Mapping"),
-        ({"weights": {}}, "weights: are none; allowed: at least one, [experts at home, ...]"),
+        ({"weights": {}}, "weights: is empty; allowed: at least one, [experts at home, ...]"),
         (
             {"weights": {"up": torch.tensor(1.0)}},
             "weights['up']: a single number, but 4 are at home on rank 0; allowed: [4, ...]",

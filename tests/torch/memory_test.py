@@ -213,7 +213,7 @@ class MemoryTest(unittest.TestCase):
             ({"bytes": {"weights": 2}}, "bytes: has 'weights'"),
             ({"bins": 1}, "bins: is a int"),
             ({"received": "evenly"}, "received: "),
-            ({"device": "h100", "device_memory": "80GB"}, "device_memory: is what device says"),
+            ({"device": "h100", "device_memory": "80GB"}, "device_memory: is already given by device"),
             ({"pipeline_layout": "3,3"}, "pipeline_layout: has 2 pieces with 6 layers"),
         ]:
             with self.subTest(wrong=wrong), self.assertRaises(ek.InvalidArgument) as caught:

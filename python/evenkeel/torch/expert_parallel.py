@@ -400,7 +400,7 @@ class ExpertParallel:
             why = f"{tuple(index.shape)} of {index.dtype}"
             raise invalid("top_k_index", why, "whole numbers [tokens, k], k from 1, fewer than 2^31")
         if not instance(weights, Mapping, "weights"):
-            raise invalid("weights", "are none", "at least one, [experts at home, ...]")
+            raise invalid("weights", "is empty", "at least one, [experts at home, ...]")
         for name, weight in weights.items():
             self._check_weight(f"weights[{quoted(name)}]", weight)
         require_callables(experts=experts, stock=stock)
