@@ -4,7 +4,8 @@
     benchmarks/two_hosts.py TRACE.npz|SCENARIO [--layer 12] [--tokens 512] [--width 384]
 
 Compares plain EP, a placement, a spill that knows the link, two levels, and all together with 8 copies of popular
-experts: bytes over the link, its busier direction, the model's seconds, and measured seconds.
+experts. The last two also run with results summed in nodes. For each: bytes over the link, its busier direction, the
+model's seconds, and measured seconds.
 
 The link's rate depends on plain EP: at 1:1, the busier direction of its exchange takes as long as its products; at 1:4
 and 1:10, four and ten times as long. Placements are made from the trace's second half; steps use its first tokens. With
@@ -28,13 +29,19 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 COMMAND = REPOSITORY / "build/release/bin/evenkeel"
 HOSTS, PER_HOST, EXPERTS, TOP_K = 2, 2, 32, 4
 RANKS = HOSTS * PER_HOST
+SUMS = ("--two-levels", "--sum-in-nodes")
 # For each name: the method's name in `compare`, and the options of `run`.
 METHODS: dict[str, tuple[str, list[object]]] = {
     "plain EP": ("ep", ["--planner", "ep"]),
     "placement": ("moetuner", ["--planner", "ep", "--placement", "homes.json"]),
     "spill that knows the link": ("level-links", ["--planner", "level"]),
     "two levels": ("two-levels", ["--planner", "ep", "--two-levels"]),
+    "two levels, sums in nodes": ("two-levels+node-sums", ["--planner", "ep", *SUMS]),
     "all": ("robust:8+level-links+two-levels", ["--planner", "level", "--placement", "copies.json", "--two-levels"]),
+    "all, sums in nodes": (
+        "robust:8+level-links+two-levels+node-sums",
+        ["--planner", "level", "--placement", "copies.json", *SUMS],
+    ),
 }
 
 

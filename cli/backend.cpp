@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -73,10 +75,25 @@ void require_one_command(Communicator& comm) {
 }  // namespace
 #endif
 
+namespace {
+
+// Each of these processes would start threads of its own for all ranks, and replace the others' output files.
+void require_one_process(const CLI::App& app) {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* const size = std::getenv(variable); size != nullptr && std::string_view(size) != "1")
+      if (!is_given(app, "--backend"))
+        throw InvalidArgument("--backend",
+                              fmt::format("is missing, and mpirun has started {} processes", size),
+                              "mpi: they are the ranks; threads: each of them runs all ranks as threads");
+}
+
+}  // namespace
+
 void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work) {
   if (options.backend == Backend::threads) {
     refuse_if_given(app, "--deadline", "is about the ranks of --backend mpi");
+    require_one_process(app);
     return work(nullptr);
   }
 #ifdef EVENKEEL_WITH_MPI

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 from command import COMMAND, REPOSITORY, UTF8, CommandTest
 
@@ -61,6 +62,23 @@ class Mpi(CommandTest):
                 self.assertEqual(other["checksum"], after["checksum"])
                 self.assertEqual(other["bytes_between_nodes"], after["bytes_between_nodes"])
                 self.assertLess(after["bytes_between_nodes"], before["bytes_between_nodes"])
+
+    def test_ranks_that_read_different_routing_are_refused(self):
+        folders = [Path(self.folder) / name for name in "ab"]
+        for folder, step in zip(folders, [50, 1563], strict=True):
+            folder.mkdir()
+            (folder / "t.npz").write_bytes((REPOSITORY / f"data/tiny-moe/routing_step{step}.npz").read_bytes())
+        words = [COMMAND, "run", "--trace", "t.npz", "--layer", "1", "--backend", "mpi", "--repeat", "1"]
+        jobs = [["-n", "1", "-wdir", folder, *words] for folder in folders]
+        done = subprocess.run([MPIRUN, *jobs[0], ":", *jobs[1]], env=UTF8, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        message = "routing: is not the same on ranks 0 and 1; allowed: the same recording on every host"
+        self.assertIn(message, done.stderr)
+
+    def test_processes_without_a_backend_are_not_one_job(self):
+        message = "--backend: is missing, and mpirun has started 2 processes; allowed: mpi"
+        self.assertIn(message, self.mpi(2, "run", *SMALL, status=2).stderr)
+        self.assertEqual(self.mpi(1, "run", *SMALL, "--ranks", 2).stderr, "")
 
     def test_hosts_are_found(self):
         result = json.loads(self.mpi(3, "run", *SMALL, "--backend", "mpi", "--nodes", "hosts", "--json").stdout)
