@@ -1,4 +1,5 @@
-// The checker: recomputes everything a step plan claims from its segments alone, and says what is wrong.
+// The checker: from a step plan's segments alone it recomputes everything that the plan claims, and says what
+// is wrong.
 #pragma once
 
 #include <cstdint>

@@ -78,8 +78,8 @@ class SplitDeal {
 // One rank's view of the deal of one step.
 class Deal {
  public:
-  // `rank` computes the next `count` of this rank's assignments to an expert. `before` is how many of this
-  // rank's assignments go to `rank` by earlier experts and pieces.
+  // The next `count` of my assignments to an expert are computed by `rank`. `before` is how many of my
+  // assignments earlier experts and pieces give to `rank`.
   struct Piece {
     RankId rank;
     std::int64_t count;

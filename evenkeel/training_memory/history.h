@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-// Counts as in a file: [steps, layers] rows of the fullest rank, or [steps, layers, experts] assignments. In
-// the latter, each rank receives those of an equal part of the experts.
+// Counts as in a file: [steps, layers] rows of the fullest rank, or [steps, layers, experts] assignments. Of
+// the assignments each rank receives those to an equal part of the experts.
 struct RecordedCounts {
   std::string file;
   std::string array;  // the array's name in the file

@@ -30,7 +30,8 @@ struct MactChoice {
 // `received` is the fullest rank's; all ranks run with the count that it needs. `bins` ascend from at least
 // 1. Throws InvalidArgument if there are no bins, if they do not ascend, or if `received` is below 0.
 MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins);
-// Chooses the bin for a known number of chunks; 0 means that no count is enough.
+// Chooses the smallest bin of at least `least_chunks`. If that is 0 (no number of chunks is enough), the
+// largest bin, not promised to fit.
 MactChoice choose_bin(std::int64_t least_chunks, std::span<const std::int64_t> bins);
 
 }  // namespace evenkeel

@@ -141,7 +141,7 @@ class StepLayout {
     return runs;
   }
 
-  // Decides, whatever the budget, that chunks share the plan of these counts [P, E].
+  // Makes all chunks share one plan, that of these counts [P, E], whatever the budget.
   void plan_shares(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);

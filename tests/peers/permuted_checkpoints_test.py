@@ -129,7 +129,7 @@ def tied_tokens(folder, dtype, tokens):
 
 
 def rows_keep_their_bits():
-    """Whether this machine's products give a router row the same bits at every position."""
+    """Whether a matrix product on this machine gives a router row's scores the same bits wherever the row stands."""
     rows, order = torch.randn(EXPERTS, SIZES["hidden_size"]), torch.randperm(EXPERTS)
     hidden = torch.randn(120, SIZES["hidden_size"])
     return torch.equal((hidden @ rows.T)[:, order], hidden @ rows[order].T)

@@ -339,7 +339,7 @@ def unlike(rank: int, ranks: int) -> list[tuple[str, str]]:
 
 
 def not_plain(rank: int, ranks: int) -> list[str]:
-    """Error messages for experts with more than parameters, outside a compiled graph and inside one."""
+    """Error messages for experts that have a buffer besides their parameters, outside and inside a compiled graph."""
     mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("ep", "tp"))
     module = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=2))
     module.register_buffer("scales", torch.ones(2, 3))

@@ -176,7 +176,7 @@ class PackedSequences(RecordTest):
         given = {"input_ids": self.tokens.view(2, 5), "attention_mask": mask, "position_ids": positions}
         arrays = self.recorded(self.model, given)
         self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 6])
-        mask = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]])  # positions count past masked tokens
+        mask = torch.tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]])  # positions go on counting at masked tokens
         arrays = self.recorded(self.model, given | {"attention_mask": mask, "position_ids": torch.arange(5)[None]})
         self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 8])
 

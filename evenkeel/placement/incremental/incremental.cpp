@@ -22,7 +22,7 @@ namespace {
 
 // A layer this close to even is not changed.
 constexpr double kEvenEnough = 1 + 1e-4;
-// State of an offer that is not a step of the path.
+// Values of MoveOffer::state for offers of a whole placement, which are no steps of the path.
 constexpr auto kFresh = static_cast<std::size_t>(-1);
 constexpr auto kAlternative = static_cast<std::size_t>(-2);
 // Moves end once at most this part of least_gain is left to gain, so that small noise does not start new
