@@ -37,8 +37,8 @@ Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view sa
 struct PlacementFormatOptions {
   // Which of the model's layers each layer of the placement is: ascending, counted from 0 with the dense
   // ones. They number a placement that has no numbers. From SGLang's and TensorRT-LLM's files only these
-  // layers are read. Other numbers in the placement are refused. Default: the placement's own numbers, or all
-  // hidden layers of a model with as many.
+  // layers are read. Other numbers in the placement are refused. Default: the placement's own numbers. If
+  // it has none: all layers of a model with as many hidden layers as the placement has.
   std::optional<std::vector<int>> layers = {};
   // All hidden layers of the model, dense ones too. Default: the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
