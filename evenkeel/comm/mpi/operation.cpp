@@ -150,7 +150,7 @@ void MpiOperation::cancel() noexcept {
   } catch (const std::exception& error) {
     root_.abort_for("failed", error.what());
   }
-  if (root_.aborted()) root_.let_go();
+  if (root_.aborted()) root_.drain();
   retire();
 }
 
