@@ -14,7 +14,7 @@ namespace {
 constexpr ThreadOptions kSoon{.deadline_seconds = 0.3};
 
 // The error message of each of four ranks. `each` reports a rank's progress and returns whether the rank then
-// calls find_blame().
+// calls find_culprit().
 std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each, std::vector<int>& peers) {
   std::vector<std::string> messages(4);
   peers.assign(4, -2);
@@ -23,7 +23,7 @@ std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each,
     Progress progress(comm);
     const bool asks = each(progress, comm.rank().value());
     try {
-      if (asks) progress.find_blame(1.5);
+      if (asks) progress.find_culprit(1.5);
       while (true) comm.throw_if_aborted("compute");
     } catch (const CommError& error) {
       messages[me] = error.what();

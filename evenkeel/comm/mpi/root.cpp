@@ -362,7 +362,7 @@ void MpiRoot::report_culprit(const char* name) {
   std::vector<int> absent;
   awaited_->list_absent(absent);
   if (cause_ || absent.empty()) return;  // another rank has reported, or all have arrived meanwhile
-  const Cause cause = find_blame(*this, rank_, name, deadline_seconds_);
+  const Cause cause = find_culprit(*this, rank_, name, deadline_seconds_);
   const bool unresponsive = !has_answered(cause.peer);
   if (const int reporter = reporting_rank(); reporter != rank_) {
     send(reporter, {.kind = Notice::Kind::stop_request, .cause = cause, .unresponsive = unresponsive});

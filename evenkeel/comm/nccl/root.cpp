@@ -93,7 +93,7 @@ void Root::look(double seconds) {
           state != ncclInProgress)
         fail(state, progress_.name());
     }
-    if (seconds > options_.deadline_seconds) progress_.find_blame(seconds);
+    if (seconds > options_.deadline_seconds) progress_.find_culprit(seconds);
   } catch (const Error&) {
     abort_all();
     throw;

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "evenkeel/base/running_time.h"
-#include "evenkeel/comm/internal/blame.h"
+#include "evenkeel/comm/internal/culprit.h"
 #include "evenkeel/comm/mpi/internal/notice.h"
 
 namespace evenkeel::internal {
@@ -42,7 +42,7 @@ class Awaited {
   virtual void list_absent(std::vector<int>& ranks) const = 0;
 };
 
-class MpiRoot final : private Witness {
+class MpiRoot final : private WaitGraph {
  public:
   using Clock = std::chrono::steady_clock;
 

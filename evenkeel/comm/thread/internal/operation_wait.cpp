@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "evenkeel/comm/internal/blame.h"
+#include "evenkeel/comm/internal/culprit.h"
 #include "evenkeel/comm/thread/internal/operation.h"
 
 namespace evenkeel::internal {
@@ -25,10 +25,11 @@ Clock::duration nap(const World& world) {
   return std::max<Clock::duration>(deadline(world) / 16, std::chrono::microseconds(1));
 }
 
-// Answers find_blame(). Each mailbox is read under its lock, while the rank that reads is marked as waiting.
-class Mailboxes final : public Witness {
+// Answers find_culprit(). Each mailbox is read under its lock, while the rank that reads is marked as
+// waiting.
+class MailboxGraph final : public WaitGraph {
  public:
-  explicit Mailboxes(World& world) : world_(world) {}
+  explicit MailboxGraph(World& world) : world_(world) {}
   int size() const override { return world_.size(); }
   bool list_awaited(int rank, std::vector<int>& ranks) const override {
     Mailbox& mailbox = world_.mailbox(rank);
@@ -231,12 +232,13 @@ void Operation::list_absent(std::vector<int>& ranks) const {
   }
 }
 
-// The mailbox names this operation as awaited while the blame is sought. Otherwise a peer whose deadline
-// passes at the same moment would take this rank for one that is not waiting.
+// The mailbox names this operation as awaited during the search for the culprit. Otherwise a peer whose
+// deadline passes at the same moment would take this rank for one that is not waiting.
 void Operation::fail() {
   World& world = group_.world();
   const double seconds = seconds_since(start_);
-  if (!world.aborted()) world.abort(find_blame(Mailboxes(world), rank_, name_, world.deadline_seconds()));
+  if (!world.aborted())
+    world.abort(find_culprit(MailboxGraph(world), rank_, name_, world.deadline_seconds()));
   {
     const std::lock_guard lock(mailbox().mutex);
     mailbox().awaited = nullptr;
