@@ -14,7 +14,7 @@ class Progress {
   // Collective. `control` is a communicator on the ranks' hosts, and must outlive this.
   explicit Progress(Communicator& control) : control_(control), mine_(control.split(0)) {}
 
-  void handed_over(const char* name) {
+  void count_operation(const char* name) {
     name_ = name;
     ++count_;
   }

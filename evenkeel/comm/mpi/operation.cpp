@@ -54,7 +54,7 @@ void MpiOperation::receive(int from, std::span<std::byte> bytes) {
   }
 }
 
-void MpiOperation::meet(int peer) {
+void MpiOperation::exchange_empty(int peer) {
   if (peer == me_) return;
   pieces_.push_back({group_.root_rank(peer), true, nullptr, 0});
   pieces_.push_back({group_.root_rank(peer), false, nullptr, 0});

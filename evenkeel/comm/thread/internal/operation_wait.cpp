@@ -62,7 +62,7 @@ void Operation::carry_out() {
 }
 
 void Operation::wait_until_done() {
-  bool has_urged = false;
+  bool has_woken_receivers = false;
   std::unique_lock lock(mailbox().mutex);
   for (;;) {
     if (group_.world().aborted()) {
@@ -72,9 +72,9 @@ void Operation::wait_until_done() {
     // Copies for later operations too: peers that wait for them need not wait until this one is done.
     if (copy_what_has_come(lock)) continue;
     if (untaken_ == 0 && unacknowledged_ == 0) return;
-    if (untaken_ == 0 && !std::exchange(has_urged, true)) {
+    if (untaken_ == 0 && !std::exchange(has_woken_receivers, true)) {
       lock.unlock();
-      urge_receivers();
+      wake_receivers();
       lock.lock();
       continue;
     }
@@ -165,13 +165,13 @@ void Operation::acknowledge(Message& message, EventLease copied) {
 }
 
 // Wakes receivers that sleep for another operation although a message of this one is ready for them.
-void Operation::urge_receivers() {
+void Operation::wake_receivers() {
   for (const Message& message : sends_) {
     Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
     {
       const std::lock_guard lock(theirs.mutex);
       if (message.place != Place::arrived || theirs.awaited == nullptr) continue;
-      theirs.urged = true;
+      theirs.asked_to_copy = true;
     }
     theirs.wakeup.notify_one();
   }
@@ -194,11 +194,12 @@ void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   const World& world = group_.world();
   sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
   wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
-  mailbox().urged = false;
+  mailbox().asked_to_copy = false;
   mailbox().awaited = this;
-  sleep_until(lock,
-              [&] { return may_go_on() || mailbox().urged || world.aborted() || awaits_one_who_left(); });
-  if (world.aborted() || !(may_go_on() || mailbox().urged)) {
+  sleep_until(lock, [&] {
+    return may_go_on() || mailbox().asked_to_copy || world.aborted() || awaits_one_who_left();
+  });
+  if (world.aborted() || !(may_go_on() || mailbox().asked_to_copy)) {
     lock.unlock();
     fail();
   }
