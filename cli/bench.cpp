@@ -35,7 +35,7 @@ struct BenchArguments {
   std::string scenarios;
   std::string ablation;
   std::string calibrate;
-  std::vector<AskedBudget> over_budget;
+  std::vector<RequestedBudget> over_budget;
   BudgetOptions budget;
   std::string html;
   bool json = false;

@@ -44,7 +44,7 @@ void validate_options(const CLI::App& app, const MemoryOptions& memory, bool bac
 }
 
 // "25%" or "48MiB". Throws InvalidArgument, naming the option.
-AskedBudget parse_budget(const std::string& option, const std::string& text) {
+RequestedBudget parse_budget(const std::string& option, const std::string& text) {
   if (!text.ends_with('%')) return {.bytes = parse_bytes(text, option)};
   try {
     return {.share_thousandths_of_percent =
@@ -90,7 +90,7 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
   return budget;
 }
 
-CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
+CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<RequestedBudget>& budgets,
                          const std::string& help) {
   const auto read = [&budgets, name](const CLI::results_t& given) {
     budgets.clear();

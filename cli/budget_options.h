@@ -22,7 +22,7 @@ void add_budget_options(CLI::App& app, BudgetOptions& options);
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide = false);
 
 // Several budgets, separated by commas: "25%" or "48MiB".
-CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
+CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<RequestedBudget>& budgets,
                          const std::string& help);
 
 }  // namespace evenkeel::cli

@@ -15,13 +15,13 @@ namespace evenkeel::cli {
 namespace {
 
 // mpirun exits with the status of the first process that fails, so a silent process returns success.
-int print_error(const ErrorReport& error, Exit exit, bool json, const std::string& meant = "") {
+int print_error(const ErrorReport& error, Exit exit, bool json, const std::string& suggestion = "") {
   if (is_silent()) return static_cast<int>(Exit::success);
   wipe_line();
-  say("evenkeel: {}", to_text(error, meant));
+  say("evenkeel: {}", to_text(error, suggestion));
   if (!json || stdout_failed()) return static_cast<int>(exit);
   try {
-    print_text(to_json(error, meant));
+    print_text(to_json(error, suggestion));
     require_printed();
   } catch (const std::exception&) {  // stdout cannot be written: the exit status still reports the error
   }
@@ -83,7 +83,7 @@ int report(const Error& error, const CLI::App* subcommand, bool json) {
   shown.message.replace(0, argument.size(), option);
   for (Error::Field& field : shown.data)
     if (field.name == "argument") field.value = option;
-  return print_error(shown, Exit::usage, json, meant_word(error));
+  return print_error(shown, Exit::usage, json, suggested_word(error));
 }
 
 int report_usage(const CLI::ParseError& error, const CLI::App& command, const CLI::App* subcommand,

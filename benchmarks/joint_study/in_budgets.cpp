@@ -51,11 +51,12 @@ class Measurement {
   Measurement(const StudySetup& setup, const NamedProgress& progress)
       : setup_(setup), progress_(progress), inputs_(seeded_inputs(setup, setup.tokens * setup.ranks)) {}
 
-  std::vector<Row> take(const std::vector<Batch>& batches, const std::vector<AskedBudget>& budgets) const {
+  std::vector<Row> take(const std::vector<Batch>& batches,
+                        const std::vector<RequestedBudget>& budgets) const {
     std::vector<Row> rows;
     const std::vector<Figures> free = measured_free(batches);
     for (std::size_t i = 0; i < batches.size(); ++i)
-      for (const AskedBudget& asked : budgets) {
+      for (const RequestedBudget& asked : budgets) {
         const CandidateFigures& spilled = free[i].candidates.front();
         const std::int64_t ep_peak = free[i].reference.worst_peak_bytes();
         rows.push_back({batches[i].name, asked.bytes_of(ep_peak), ep_peak, spilled.least_budget,
@@ -189,7 +190,7 @@ Json json_of(const Row& row) {
 }  // namespace
 
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
-                  const std::vector<AskedBudget>& budgets, const NamedProgress& progress) {
+                  const std::vector<RequestedBudget>& budgets, const NamedProgress& progress) {
   std::vector<Batch> batches;
   for (const std::string& name : scenarios) batches.push_back(scenario_batch(setup, name));
   const std::vector<Row> rows = Measurement(setup, progress).take(batches, budgets);

@@ -70,7 +70,7 @@ int run(int argc, char** argv) {
 
   CLI::App* const budgets =
       app.add_subcommand("budgets", "Compare with spill or chunks alone, over scenarios");
-  std::vector<AskedBudget> asked;
+  std::vector<RequestedBudget> asked;
   std::string scenarios;
   cli::add_budgets(*budgets, "budgets", asked, "Shares of ep's peak, or sizes: 16%,9%,64MiB")->required();
   budgets->add_option("--scenarios", scenarios, "Only scenarios whose name contains this")->type_name("TEXT");

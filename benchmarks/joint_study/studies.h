@@ -29,7 +29,7 @@ struct Report {
 // Studies the set-up's first planner, with the costs of its budget. A budget given as a share refers to plain
 // ep's worst peak without a budget.
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
-                  const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
+                  const std::vector<RequestedBudget>& budgets, const NamedProgress& progress);
 
 // A training run with recorded loads of all experts.
 struct TrainingRun {

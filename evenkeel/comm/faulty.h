@@ -32,22 +32,22 @@ class FaultyCommunicator final : public ForwardingCommunicator {
  public:
   // `inner` must outlive this. Communicators split from this one share its fault and its operation count.
   FaultyCommunicator(Communicator& inner, Fault fault)
-      : ForwardingCommunicator(inner), trap_(std::make_shared<Trap>(Trap{std::move(fault), 0})) {}
+      : ForwardingCommunicator(inner), state_(std::make_shared<State>(State{std::move(fault), 0})) {}
 
   std::unique_ptr<Communicator> split(int color) override;
 
  private:
-  struct Trap {
+  struct State {
     Fault fault;
-    int met = 0;
+    int count = 0;
   };
-  FaultyCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<Trap> trap)
-      : ForwardingCommunicator(std::move(owned)), trap_(std::move(trap)) {}
-  void begin(const char* name, Stream&) override { strike(name); }
-  void strike(const char* name);
+  FaultyCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<State> state)
+      : ForwardingCommunicator(std::move(owned)), state_(std::move(state)) {}
+  void begin(const char* name, Stream&) override { inject(name); }
+  void inject(const char* name);
   void stay_silent(const char* name);
 
-  std::shared_ptr<Trap> trap_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace evenkeel

@@ -22,7 +22,7 @@ int least_of(const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-void Progress::find_blame(double seconds) {
+void Progress::find_culprit(double seconds) {
   const std::vector<std::int64_t> counts = gather(*mine_, count_, name_);
   const int blamed = least_of(counts);
   const std::string why =

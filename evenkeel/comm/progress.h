@@ -14,7 +14,7 @@ class Progress {
   // Collective. `control` is a communicator on the ranks' hosts, and must outlive this.
   explicit Progress(Communicator& control) : control_(control), mine_(control.split(0)) {}
 
-  void handed_over(const char* name) {
+  void count_operation(const char* name) {
     name_ = name;
     ++count_;
   }
@@ -26,7 +26,7 @@ class Progress {
   // Call after a wait of `seconds` that should have ended. Always throws CommError, the same on all ranks
   // that call it. A rank that does not call it within control's deadline is blamed. If all call it, the rank
   // that has handed over the fewest operations is blamed, or no rank if the counts are equal.
-  [[noreturn]] void find_blame(double seconds);
+  [[noreturn]] void find_culprit(double seconds);
 
   // Aborts control with a cause, and throws it.
   [[noreturn]] void fail(const std::string& cause, double seconds);

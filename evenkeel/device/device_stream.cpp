@@ -139,7 +139,7 @@ void DeviceStream::wait_on_host(const DeviceEvent& event) {
   while (!is_complete(event)) {
     const double seconds = std::chrono::duration<double>(waited.look()).count();
     for (const std::weak_ptr<StreamWatch>& each : watches_)
-      if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->look(seconds);
+      if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->poll(seconds);
     if (seconds > 50e-6)
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds / 8, 1e-3)));
   }

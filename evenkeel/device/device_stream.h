@@ -61,7 +61,7 @@ class StreamWatch {
  public:
   virtual ~StreamWatch() = default;
   // Called by the waiting thread, `seconds` after its wait began. Throws if the work can no longer end.
-  virtual void look(double seconds) = 0;
+  virtual void poll(double seconds) = 0;
 };
 
 class DeviceStream : public Stream {
@@ -93,7 +93,7 @@ class DeviceStream : public Stream {
   virtual void enqueue_wait(const DeviceEvent& event) = 0;
   virtual void host_wait(const DeviceEvent& event) = 0;
 
-  // From now on every host wait calls watch->look(), as long as the watch lives.
+  // From now on every host wait calls watch->poll(), as long as the watch lives.
   void watch(const std::shared_ptr<StreamWatch>& watch);
 
   // Positions count operations and marks.

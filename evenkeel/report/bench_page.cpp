@@ -139,14 +139,14 @@ Json table_of(const Series& series) {
 std::string name_of_line(const CurveRow& row) {
   const std::string name(name_of(row.candidate.planner.kind));
   if (row.candidate.budget.memory.recompute == Recompute::whole) return name + ", whole";
-  return row.candidate.budget.is_given() && !row.asked ? name + ", ample" : name;
+  return row.candidate.budget.is_given() && !row.requested ? name + ", ample" : name;
 }
 
 // Time over the requested budgets; a budget that is too small leaves a gap.
 Json panel_of(const Curve& curve) {
   std::map<std::string, Json> points;
   for (const CurveRow& row : curve.rows) {
-    if (!row.asked) continue;
+    if (!row.requested) continue;
     Json point = {drawn(curve.share_of_ep(row.candidate.budget.bytes)), nullptr};
     if (row.figures) {
       const RoundRatio& time = row.figures->time;

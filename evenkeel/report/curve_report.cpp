@@ -24,7 +24,7 @@ std::string name_of_row(const CurveRow& row) {
   const Budget& budget = row.candidate.budget;
   std::string name(name_of(row.candidate.planner.kind));
   if (budget.memory.recompute == Recompute::whole) return name + ", whole";
-  return budget.is_given() && !row.asked ? name + ", ample" : name;
+  return budget.is_given() && !row.requested ? name + ", ample" : name;
 }
 
 std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
@@ -52,7 +52,7 @@ void put_picture(Page& page, const Curve& curve) {
   std::vector<const CurveRow*> rows;
   double most = 1;
   for (const CurveRow& row : curve.rows) {
-    if (!row.asked || !row.figures || row.candidate.is_plain()) continue;
+    if (!row.requested || !row.figures || row.candidate.is_plain()) continue;
     rows.push_back(&row);
     most = std::max(most, row.figures->time.median);
   }
@@ -89,7 +89,7 @@ Json json_of_row(const CurveRow& row, const Curve& curve) {
                {"budget", given ? Json(budget.bytes) : Json(nullptr)},
                {"budget_share", given ? Json(curve.share_of_ep(budget.bytes)) : Json(nullptr)},
                {"recompute", name_of(budget.memory.recompute)},
-               {"asked", row.asked},
+               {"asked", row.requested},
                {"least_budget", row.least_budget},
                {"fits", row.figures.has_value()}};
   if (!row.figures) return json;

@@ -38,20 +38,20 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string to_text(const ErrorReport& error, const std::string& meant) {
+std::string to_text(const ErrorReport& error, const std::string& suggestion) {
   const std::string text =
-      meant.empty() ? error.message : fmt::format("{}; did you mean '{}'?", error.message, meant);
+      suggestion.empty() ? error.message : fmt::format("{}; did you mean '{}'?", error.message, suggestion);
   return shortened(printable(one_line(text)), Error::most_message_bytes);
 }
 
-std::string to_json(const ErrorReport& error, const std::string& meant) {
-  Json json = {{"type", error.type}, {"message", to_text(error, meant)}};
+std::string to_json(const ErrorReport& error, const std::string& suggestion) {
+  Json json = {{"type", error.type}, {"message", to_text(error, suggestion)}};
   for (const Error::Field& field : error.data)
     std::visit([&](const auto& value) { json[field.name] = value; }, field.value);
   return internal::line_of(Json{{"error", std::move(json)}});
 }
 
-std::string meant_word(const Error& error) {
+std::string suggested_word(const Error& error) {
   std::vector<std::string> candidates;
   const std::string allowed = text_of(error, "allowed");
   // If ; separates the allowed values, commas are part of them.

@@ -17,14 +17,14 @@ struct ErrorReport {
 
 // Replaces line ends and tabs.
 std::string one_line(std::string text);
-// The message on one printable line. `meant`, if not empty, is the word that was probably meant.
-std::string to_text(const ErrorReport& error, const std::string& meant = "");
-std::string to_json(const ErrorReport& error, const std::string& meant = "");
+// The message on one printable line. `suggestion`, if not empty, is the word that was probably meant.
+std::string to_text(const ErrorReport& error, const std::string& suggestion = "");
+std::string to_json(const ErrorReport& error, const std::string& suggestion = "");
 
 // A field of the error's data; empty if there is none of that name.
 std::string text_of(const Error& error, std::string_view name);
 // For an error that quotes a word and lists the allowed ones: the nearest allowed word; empty if none is
 // near.
-std::string meant_word(const Error& error);
+std::string suggested_word(const Error& error);
 
 }  // namespace evenkeel

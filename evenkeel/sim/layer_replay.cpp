@@ -268,29 +268,29 @@ BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerToke
 
 // Decides chunks for the tokens that were not kept. Tries first with the borrowed weights and gradients still
 // held, then, if that does not fit, after they are freed.
-void LayerReplay::decide_rest(const LayerPlacement& homes, const LayerTokens& tokens,
-                              const StepDecision& forward) {
+void LayerReplay::decide_recompute(const LayerPlacement& homes, const LayerTokens& tokens,
+                                   const StepDecision& forward) {
   const LayerMemory memory = this->memory(homes);
   const auto begin = std::ranges::find(forward.chunks, false, &Chunk::kept);
-  take_part(tokens, {begin->begin, memory.units()}, memory.units(), rest_);
+  take_part(tokens, {begin->begin, memory.units()}, memory.units(), recompute_tokens_);
   const bool holds = begin != forward.chunks.begin();
   foreign_.read(forward.plan, homes);
-  rest_decision_.plan = forward.plan;
-  rest_blocks_.clear();
+  recompute_decision_.plan = forward.plan;
+  recompute_blocks_.clear();
   for (const bool holding : {true, false}) {
     if (holding && !holds) continue;
     memories_.clear();
     for (RankId rank : indices<RankId>(tokens.num_ranks())) {
       const ForeignLoad& foreign = foreign_.loads()[rank.offset()];
-      memories_.push_back(
-          memory.report(rest_.tokens_of(rank), holding ? bytes_->foreign(ChunkUse::recompute, foreign) : 0));
+      memories_.push_back(memory.report(recompute_tokens_.tokens_of(rank),
+                                        holding ? bytes_->foreign(ChunkUse::recompute, foreign) : 0));
     }
-    const BlockTable table = block_table(homes, rest_);
-    rest_blocks_.push_back(table.num_blocks());
-    decider_->decide(
-        {StepPass::backward, table, rest_.counts, homes, memories_, tokens.top_k, nullptr, holding},
-        rest_decision_);
-    if (!rest_decision_.chunks.empty()) return;
+    const BlockTable table = block_table(homes, recompute_tokens_);
+    recompute_blocks_.push_back(table.num_blocks());
+    decider_->decide({StepPass::backward, table, recompute_tokens_.counts, homes, memories_, tokens.top_k,
+                      nullptr, holding},
+                     recompute_decision_);
+    if (!recompute_decision_.chunks.empty()) return;
   }
 }
 
@@ -331,32 +331,32 @@ void LayerReplay::carry_out(const LayerPlacement& homes, const LayerTokens& toke
   if (!setup_.layer) return;
   const LayerMemory memory = this->memory(homes);
   count_chunks(homes, tokens, decision, memory.cuts() ? memory.units() : 1, forward_);
-  const bool again =
+  const bool recomputes =
       setup_.backward && std::ranges::any_of(decision.chunks, [](const Chunk& c) { return !c.kept; });
   for (const RankLoads& loads : forward_.loads)
     for (const ChunkLoad& load : loads) outcome.rows += load.rows_elsewhere;
-  rest_chunks_ = {};
-  if (again) {
-    decide_rest(homes, tokens, decision);
-    count_chunks(homes, rest_, rest_decision_, memory.units(), rest_chunks_);
-    outcome.recomputed = rest_.counts.total();
+  recompute_chunks_ = {};
+  if (recomputes) {
+    decide_recompute(homes, tokens, decision);
+    count_chunks(homes, recompute_tokens_, recompute_decision_, memory.units(), recompute_chunks_);
+    outcome.recomputed = recompute_tokens_.counts.total();
   }
   outcome.peaks = peaks_of(memory,
                            {.homes = homes,
                             .plan = decision.plan,
-                            .rest_plan = again ? rest_decision_.plan : decision.plan,
+                            .recompute_plan = recomputes ? recompute_decision_.plan : decision.plan,
                             .workspace = decision.workspace,
                             .chunks = decision.chunks,
                             .loads = forward_.loads,
-                            .rest_loads = rest_chunks_.loads,
+                            .recompute_loads = recompute_chunks_.loads,
                             .blocks = blocks_,
-                            .rest_blocks = rest_blocks_},
+                            .recompute_blocks = recompute_blocks_},
                            with_spans ? &outcome.fullest : nullptr);
-  time(homes, decision, transfers, again, with_spans ? &outcome.spans : nullptr, outcome);
+  time(homes, decision, transfers, recomputes, with_spans ? &outcome.spans : nullptr, outcome);
 }
 
 void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision,
-                       std::span<const Transfer> transfers, bool again, std::vector<PhaseSpan>* spans,
+                       std::span<const Transfer> transfers, bool recomputes, std::vector<PhaseSpan>* spans,
                        LayerOutcome& outcome) {
   const auto work = [&](const Chunks& chunks, std::size_t c, bool recomputed) {
     return ChunkWork{chunks.traffic[c], chunks.plans[c], recomputed};
@@ -372,9 +372,10 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
     work_.clear();
     for (std::size_t c = decision.chunks.size(); c-- > 0;)
       if (decision.chunks[c].kept) work_.push_back(work(forward_, c, false));
-    for (std::size_t c = 0; c < rest_chunks_.plans.size(); ++c) work_.push_back(work(rest_chunks_, c, true));
-    const StepPlan& plan = again ? rest_decision_.plan : decision.plan;
-    const auto borrowed = again ? plan.transfers() : transfers;
+    for (std::size_t c = 0; c < recompute_chunks_.plans.size(); ++c)
+      work_.push_back(work(recompute_chunks_, c, true));
+    const StepPlan& plan = recomputes ? recompute_decision_.plan : decision.plan;
+    const auto borrowed = recomputes ? plan.transfers() : transfers;
     const double begin = outcome.seconds;
     const std::size_t first = outcome.spans.size();
     outcome.seconds += clock.backward(work_, borrowed, gradients_home(plan, homes), homes, spans);

@@ -80,14 +80,14 @@ class LayerReplay {
   void take_whole(bool moves, StepDecision& decision) const;
   void decide(Planner& planner, const LayerPlacement& homes, const LayerTokens& tokens,
               StepDecision& decision);
-  void decide_rest(const LayerPlacement& homes, const LayerTokens& tokens, const StepDecision& forward);
+  void decide_recompute(const LayerPlacement& homes, const LayerTokens& tokens, const StepDecision& forward);
   BlockTable block_table(const LayerPlacement& homes, const LayerTokens& tokens);
   void count_chunks(const LayerPlacement& homes, const LayerTokens& tokens, const StepDecision& decision,
                     std::int64_t units, Chunks& chunks);
   void carry_out(const LayerPlacement& homes, const LayerTokens& tokens, const StepDecision& decision,
                  std::span<const Transfer> transfers, LayerOutcome& outcome, bool with_spans);
   void time(const LayerPlacement& homes, const StepDecision& decision, std::span<const Transfer> transfers,
-            bool again, std::vector<PhaseSpan>* spans, LayerOutcome& outcome);
+            bool recomputes, std::vector<PhaseSpan>* spans, LayerOutcome& outcome);
   std::vector<double> gradients_home(const StepPlan& plan, const LayerPlacement& homes) const;
   LayerMemory memory(const LayerPlacement& homes) const;
 
@@ -106,11 +106,11 @@ class LayerReplay {
   ForeignLoads foreign_;
   std::vector<std::int32_t> table_numbers_;
   std::vector<RankMemory> memories_;
-  int blocks_ = 1;                // number of blocks in which the step was counted
-  std::vector<int> rest_blocks_;  // the same for what backward recomputes, per decision
-  LayerTokens part_, rest_;       // tokens of one chunk, and of what is recomputed
-  StepDecision decision_, rest_decision_;
-  Chunks forward_, rest_chunks_;
+  int blocks_ = 1;                       // number of blocks in which the step was counted
+  std::vector<int> recompute_blocks_;    // the same for what backward recomputes, per decision
+  LayerTokens part_, recompute_tokens_;  // tokens of one chunk, and of what is recomputed
+  StepDecision decision_, recompute_decision_;
+  Chunks forward_, recompute_chunks_;
   std::vector<ChunkWork> work_;
   LayerOutcome outcome_, tried_;
 };

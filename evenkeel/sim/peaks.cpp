@@ -30,13 +30,13 @@ std::vector<Foreign> foreign_of(const StepPlan& plan, const LayerPlacement& home
 class RankPeaks {
  public:
   RankPeaks(const LayerMemory& memory, const CarriedStep& step, const Foreign& in_plan,
-            const Foreign& in_rest, RankId rank)
+            const Foreign& in_recompute, RankId rank)
       : memory_(memory),
         step_(step),
         rank_(rank),
         shape_(memory.shape.chunk),
         in_plan_(in_plan),
-        in_rest_(in_rest) {
+        in_recompute_(in_recompute) {
     shape_.workspace = step.workspace;
   }
 
@@ -56,7 +56,7 @@ class RankPeaks {
   }
 
  private:
-  void note(std::int64_t bytes) { points_->push_back(bytes); }
+  void add_point(std::int64_t bytes) { points_->push_back(bytes); }
 
   // Bytes of the tokens' choices, which are kept for backward. Under a budget their space is always reserved.
   std::int64_t choices() const {
@@ -78,12 +78,12 @@ class RankPeaks {
 
   void forward() {
     std::int64_t held_now = choices() + in_plan_.borrowed * shape_.forward_weight_bytes;
-    note((memory_.budget ? choices() : 0) + table(step_.blocks));
-    note(held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
+    add_point((memory_.budget ? choices() : 0) + table(step_.blocks));
+    add_point(held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
     for (std::size_t c = 0; c < step_.chunks.size(); ++c) {
-      note(held_now + forward_bytes(shape_, load(c), saved(c)));
+      add_point(held_now + forward_bytes(shape_, load(c), saved(c)));
       if (step_.chunks[c].kept) held_now += held(c);
-      note(held_now);
+      add_point(held_now);
     }
   }
 
@@ -92,33 +92,34 @@ class RankPeaks {
   void backward() {
     const auto kept =
         static_cast<std::size_t>(std::ranges::find(step_.chunks, false, &Chunk::kept) - step_.chunks.begin());
-    const bool again = !step_.rest_loads.empty();
-    const std::int64_t away = away_bytes(in_plan_, again), rest_away = away_bytes(in_rest_, again);
+    const bool recomputes = !step_.recompute_loads.empty();
+    const std::int64_t away = away_bytes(in_plan_, recomputes),
+                       recompute_away = away_bytes(in_recompute_, recomputes);
     std::int64_t held_now = choices();
     for (std::size_t c = 0; c < kept; ++c) held_now += held(c);
-    note(held_now);
+    add_point(held_now);
     for (std::size_t c = kept; c-- > 0;) {
       held_now -= held(c);
-      if (saved(c) > 0) note(held_now + away + backward_bytes(shape_, load(c), saved(c)));
+      if (saved(c) > 0) add_point(held_now + away + backward_bytes(shape_, load(c), saved(c)));
     }
-    for (std::size_t i = 0; i < step_.rest_blocks.size() && again; ++i)
-      note(held_now + (kept > 0 && i == 0 ? away : 0) + table(step_.rest_blocks[i]));
-    for (const RankLoads& loads : step_.rest_loads)
-      note(held_now + rest_away + again_bytes(loads[rank_.offset()]));
-    for (const Foreign& part : {kept > 0 ? in_plan_ : in_rest_, in_rest_})
-      if (part.awaits) note(held_now + (part.gradients + 1) * shape_.gradient_bytes);
-    note(held_now);
+    for (std::size_t i = 0; i < step_.recompute_blocks.size() && recomputes; ++i)
+      add_point(held_now + (kept > 0 && i == 0 ? away : 0) + table(step_.recompute_blocks[i]));
+    for (const RankLoads& loads : step_.recompute_loads)
+      add_point(held_now + recompute_away + chunk_recompute_bytes(loads[rank_.offset()]));
+    for (const Foreign& part : {kept > 0 ? in_plan_ : in_recompute_, in_recompute_})
+      if (part.awaits) add_point(held_now + (part.gradients + 1) * shape_.gradient_bytes);
+    add_point(held_now);
   }
 
   bool whole() const { return memory_.options.recompute == Recompute::whole; }
   // Weights and gradients of borrowed experts in backward.
-  std::int64_t away_bytes(const Foreign& part, bool again) const {
+  std::int64_t away_bytes(const Foreign& part, bool recomputes) const {
     const std::int64_t besides = whole() ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
-    return part.borrowed * (shape_.backward_weight_bytes + (again ? besides : 0)) +
+    return part.borrowed * (shape_.backward_weight_bytes + (recomputes ? besides : 0)) +
            part.gradients * shape_.gradient_bytes;
   }
   // A rank without rows in the chunk takes no workspace in backward.
-  std::int64_t again_bytes(const ChunkLoad& load) const {
+  std::int64_t chunk_recompute_bytes(const ChunkLoad& load) const {
     ChunkShape shape = shape_;
     if (load.positions_here == 0) shape.workspace.backward = shape.workspace.recompute = 0;
     if (!whole()) return recompute_bytes(shape, load);
@@ -131,7 +132,7 @@ class RankPeaks {
   RankId rank_;
   ChunkShape shape_;
   const Foreign& in_plan_;
-  const Foreign& in_rest_;
+  const Foreign& in_recompute_;
   std::vector<std::int64_t>* points_ = nullptr;
 };
 
@@ -173,14 +174,14 @@ int LayerMemory::num_blocks(std::int64_t table_bytes) const {
 
 std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step, StepBytes* fullest) {
   const std::vector<Foreign> in_plan = foreign_of(step.plan, step.homes),
-                             in_rest = foreign_of(step.rest_plan, step.homes);
+                             in_recompute = foreign_of(step.recompute_plan, step.homes);
   std::vector<Peaks> all;
   std::vector<std::int64_t> points;
   std::int64_t most = -1;
   for (RankId rank : indices<RankId>(step.plan.num_ranks())) {
     points.clear();
     std::size_t backward = 0;
-    all.push_back(RankPeaks(memory, step, in_plan[rank.offset()], in_rest[rank.offset()], rank)
+    all.push_back(RankPeaks(memory, step, in_plan[rank.offset()], in_recompute[rank.offset()], rank)
                       .add_points(points, backward));
     if (fullest == nullptr || all.back().both() <= most) continue;
     most = all.back().both();

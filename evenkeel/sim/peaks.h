@@ -39,13 +39,13 @@ using RankLoads = std::vector<ChunkLoad>;  // [P]
 struct CarriedStep {
   const LayerPlacement& homes;
   const StepPlan& plan;
-  const StepPlan& rest_plan;  // for what backward recomputes; `plan` or plain EP
+  const StepPlan& recompute_plan;  // for what backward recomputes; `plan` or plain EP
   Workspaces workspace;
   std::span<const Chunk> chunks;
-  std::span<const RankLoads> loads;       // by chunk
-  std::span<const RankLoads> rest_loads;  // by recomputed chunk
-  int blocks = 1;                         // blocks in which the step was counted, if it may be cut
-  std::span<const int> rest_blocks;       // the same for the recomputed part, per decision
+  std::span<const RankLoads> loads;            // by chunk
+  std::span<const RankLoads> recompute_loads;  // by recomputed chunk
+  int blocks = 1;                              // blocks in which the step was counted, if it may be cut
+  std::span<const int> recompute_blocks;       // the same for the recomputed part, per decision
 };
 
 struct Peaks {

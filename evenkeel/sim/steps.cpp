@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::size_t kBatches = 40;
 
-// Cuts the tokens of a trace into steps of `of_step` tokens.
-std::vector<TokenRange> windows(std::int64_t tokens, std::int64_t of_step) {
+// Cuts the tokens of a trace into steps of `tokens_per_step` tokens.
+std::vector<TokenRange> windows(std::int64_t tokens, std::int64_t tokens_per_step) {
   std::vector<TokenRange> steps;
-  for (std::int64_t begin = 0; begin + of_step <= tokens; begin += of_step)
-    steps.push_back({begin, begin + of_step});
+  for (std::int64_t begin = 0; begin + tokens_per_step <= tokens; begin += tokens_per_step)
+    steps.push_back({begin, begin + tokens_per_step});
   return steps;
 }
 
@@ -162,10 +162,10 @@ class LoadSteps final : public StepSource {
     tokens.counts.resize(shape_.ranks, num_experts_);
     const auto rows = tokens.counts.rows();
     const auto of_rank = [&](std::size_t e, std::int64_t rank) {
-      const std::int64_t behind = rank - rest_begin_[e];
-      return even_[e] + ((behind < 0 ? behind + all : behind) < rest_[e] ? 1 : 0);
+      const std::int64_t behind = rank - remainder_begin_[e];
+      return even_share_[e] + ((behind < 0 ? behind + all : behind) < remainder_[e] ? 1 : 0);
     };
-    share_out(loads, all);
+    split_over_ranks(loads, all);
     for (std::int64_t r = 0; r < shape_.ranks; ++r) {
       std::int64_t* const row = rows.data() + static_cast<std::size_t>(r) * experts;
       for (std::size_t e = 0; e < experts; ++e) row[e] = of_rank(e, first + r);
@@ -188,16 +188,16 @@ class LoadSteps final : public StepSource {
 
  private:
   // Sets, for each expert: the load of every rank, the remainder, and the rank at which the remainder starts.
-  void share_out(std::span<const std::int64_t> loads, std::int64_t all) {
-    even_.clear();
-    rest_.clear();
-    rest_begin_.clear();
+  void split_over_ranks(std::span<const std::int64_t> loads, std::int64_t all) {
+    even_share_.clear();
+    remainder_.clear();
+    remainder_begin_.clear();
     std::int64_t next = 0;
     for (const std::int64_t load : loads) {
-      even_.push_back(load / all);
-      rest_.push_back(load % all);
-      rest_begin_.push_back(next);
-      next = (next + rest_.back()) % all;
+      even_share_.push_back(load / all);
+      remainder_.push_back(load % all);
+      remainder_begin_.push_back(next);
+      next = (next + remainder_.back()) % all;
     }
   }
 
@@ -205,7 +205,7 @@ class LoadSteps final : public StepSource {
   GroupShape shape_;
   int k_;
   const RoutingProfile* open_ = nullptr;
-  std::vector<std::int64_t> even_, rest_, rest_begin_;
+  std::vector<std::int64_t> even_share_, remainder_, remainder_begin_;
 };
 
 }  // namespace

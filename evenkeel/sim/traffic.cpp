@@ -73,8 +73,8 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
 void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
   rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), kNowhere);
-  runs_.clear();
-  dealt_.clear();
+  unsplit_ranges_.clear();
+  split_experts_.clear();
   pieces_.clear();
   piece_begin_.assign(1, 0);
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
@@ -82,12 +82,13 @@ void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
     if (segments.size() == 1) {
       const std::int32_t rank = segments.front().rank.value();
       rank_of_[expert.offset()] = rank;
-      if (runs_.empty() || runs_.back().rank != rank || runs_.back().end != expert.offset())
-        runs_.push_back({rank, expert.offset(), expert.offset()});
-      ++runs_.back().end;
+      if (unsplit_ranges_.empty() || unsplit_ranges_.back().rank != rank ||
+          unsplit_ranges_.back().end != expert.offset())
+        unsplit_ranges_.push_back({rank, expert.offset(), expert.offset()});
+      ++unsplit_ranges_.back().end;
     } else if (segments.size() > 1) {
-      rank_of_[expert.offset()] = -1 - static_cast<std::int32_t>(dealt_.size());
-      dealt_.push_back(expert);
+      rank_of_[expert.offset()] = -1 - static_cast<std::int32_t>(split_experts_.size());
+      split_experts_.push_back(expert);
       deal_split(counts, expert, segments, ranks);
     }
   }
@@ -96,15 +97,15 @@ void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
 // Deals the expert's assignments, then sorts the pieces by source rank.
 void TrafficCounter::deal_split(const Counts& counts, ExpertId expert, std::span<const Segment> segments,
                                 std::size_t ranks) {
-  split_.begin(segments, ranks);
+  split_deal_.begin(segments, ranks);
   moves_.clear();
   from_.assign(ranks + 1, 0);
-  split_.deal([&](RankId source) { return counts.at(source, expert); },
-              [&](RankId from, RankId to, std::int64_t count) {
-                if (count == 0) return;
-                moves_.push_back({from.value(), {to.value(), count}});
-                ++from_[from.offset() + 1];
-              });
+  split_deal_.deal([&](RankId source) { return counts.at(source, expert); },
+                   [&](RankId from, RankId to, std::int64_t count) {
+                     if (count == 0) return;
+                     moves_.push_back({from.value(), {to.value(), count}});
+                     ++from_[from.offset() + 1];
+                   });
   const std::size_t first = pieces_.size();
   pieces_.resize(first + moves_.size());
   for (std::size_t source = 0; source < ranks; ++source) {
@@ -119,9 +120,9 @@ void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) con
   for (RankId source : indices<RankId>(ranks)) {
     std::int64_t* const sent = traffic.positions.data() + source.offset() * ranks;
     const auto row = counts.row(source);
-    for (const Run& run : runs_)
-      for (std::size_t expert = run.begin; expert < run.end; ++expert) sent[run.rank] += row[expert];
-    for (std::size_t split = 0; split < dealt_.size(); ++split)
+    for (const ExpertRange& range : unsplit_ranges_)
+      for (std::size_t expert = range.begin; expert < range.end; ++expert) sent[range.rank] += row[expert];
+    for (std::size_t split = 0; split < split_experts_.size(); ++split)
       for (const Piece& piece : pieces_of(split, source)) sent[piece.rank] += piece.count;
   }
 }
@@ -132,7 +133,8 @@ void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic
   const auto k = static_cast<std::size_t>(chunk.top_k);
   std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
   cursors_.clear();
-  for (std::size_t split = 0; split < dealt_.size(); ++split) cursors_.push_back({pieces_of(split, source)});
+  for (std::size_t split = 0; split < split_experts_.size(); ++split)
+    cursors_.push_back({pieces_of(split, source)});
   seen_.assign(ranks, -1);
   const std::int32_t* at =
       chunk.experts.data() + static_cast<std::size_t>(chunk.first_token[source.offset()]) * k;

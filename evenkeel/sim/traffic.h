@@ -49,7 +49,7 @@ class TrafficCounter {
     Piece piece;
   };
   // Experts [begin, end), all computed by one rank.
-  struct Run {
+  struct ExpertRange {
     std::int32_t rank;
     std::size_t begin, end;
   };
@@ -81,16 +81,16 @@ class TrafficCounter {
 
   Nodes nodes_;
   std::vector<std::uint32_t> wanted_by_;  // [nodes] ranks that want the token's row, one bit per place
-  SplitDeal split_;
-  std::vector<std::int32_t> rank_of_;     // [E] the only rank that computes it, or -1 - its index in dealt_
-  std::vector<ExpertId> dealt_;           // experts that several ranks compute
-  std::vector<Run> runs_;                 // the other experts
-  std::vector<Move> moves_;               // of one expert of dealt_
-  std::vector<std::size_t> from_;         // [P + 1] begin of each source's moves
-  std::vector<Piece> pieces_;             // by expert of dealt_, then by source
-  std::vector<std::size_t> piece_begin_;  // [dealt experts x P + 1]
-  std::vector<Cursor> cursors_;           // by expert of dealt_, of one source
-  std::vector<std::int64_t> seen_;        // [P] the last token whose row went to the rank
+  SplitDeal split_deal_;
+  std::vector<std::int32_t> rank_of_;        // [E] its only rank, or -1 - its index in split_experts_
+  std::vector<ExpertId> split_experts_;      // experts that several ranks compute
+  std::vector<ExpertRange> unsplit_ranges_;  // the other experts
+  std::vector<Move> moves_;                  // of one expert of split_experts_
+  std::vector<std::size_t> from_;            // [P + 1] begin of each source's moves
+  std::vector<Piece> pieces_;                // by expert of split_experts_, then by source
+  std::vector<std::size_t> piece_begin_;     // [split experts x P + 1]
+  std::vector<Cursor> cursors_;              // by expert of split_experts_, of one source
+  std::vector<std::int64_t> seen_;           // [P] the last token whose row went to the rank
 };
 
 }  // namespace evenkeel

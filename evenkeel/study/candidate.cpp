@@ -26,7 +26,7 @@ std::string name_of(const ChunkRule& rule) {
   return rule.kind == ChunkRule::Kind::exact ? "exact" : "mact";
 }
 
-std::int64_t AskedBudget::bytes_of(std::int64_t whole) const {
+std::int64_t RequestedBudget::bytes_of(std::int64_t whole) const {
   if (share_thousandths_of_percent == 0) return bytes;
   const double share = static_cast<double>(share_thousandths_of_percent) / kWholeShare;
   return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(whole)));

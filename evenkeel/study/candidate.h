@@ -29,7 +29,7 @@ std::string_view name_of(Recompute recompute);
 std::string name_of(const ChunkRule& rule);
 
 // A requested budget: in bytes, or as a share of what plain ep takes.
-struct AskedBudget {
+struct RequestedBudget {
   std::int64_t bytes = 0;
   std::int64_t share_thousandths_of_percent = 0;  // 0: `bytes` is used
 

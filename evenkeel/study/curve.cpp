@@ -22,19 +22,19 @@ class CurveMeasurement {
     curve_.scenario = batch_.name;
   }
 
-  Curve take(const std::vector<AskedBudget>& budgets) {
+  Curve take(const std::vector<RequestedBudget>& budgets) {
     // Plain ep takes several times as long as the others, so a few rounds are enough.
-    const int few = std::min(setup_.pairs, 3);
-    const Figures free = measured(plain_ep(within(Arena::kNoBudget)), few, "ep, no budget");
-    curve_.reference = free.reference;
-    curve_.ep = free.candidates.front();
-    add(free, false);
-    if (setup_.backward) add_whole(few);
+    const int few_rounds = std::min(setup_.pairs, 3);
+    const Figures unbounded = measured(plain_ep(within(Arena::kNoBudget)), few_rounds, "ep, no budget");
+    curve_.reference = unbounded.reference;
+    curve_.ep = unbounded.candidates.front();
+    add(unbounded, false);
+    if (setup_.backward) add_whole(few_rounds);
     add(planned(within(2 * curve_.reference.worst_peak_bytes())), setup_.pairs, "ample ", false);
-    for (const AskedBudget& asked : budgets) {
-      const Budget budget = within(asked.bytes_of(curve_.ep.worst_peak_bytes()));
+    for (const RequestedBudget& requested : budgets) {
+      const Budget budget = within(requested.bytes_of(curve_.ep.worst_peak_bytes()));
       add(planned(budget), setup_.pairs, "budget ", true);
-      add(plain_ep(budget), few, "ep, budget ", true);
+      add(plain_ep(budget), few_rounds, "ep, budget ", true);
     }
     return std::move(curve_);
   }
@@ -53,21 +53,21 @@ class CurveMeasurement {
                    batch_, progress_(fmt::format("{}, {}", curve_.scenario, what)));
   }
 
-  void add(const Figures& figures, bool asked) {
+  void add(const Figures& figures, bool requested) {
     const CandidateFigures& of = figures.candidates.front();
-    curve_.rows.push_back({of.candidate, of, of.least_budget, figures.control, asked});
+    curve_.rows.push_back({of.candidate, of, of.least_budget, figures.control, requested});
   }
-  void add(const Candidate& candidate, int rounds, const std::string& what, bool asked) {
+  void add(const Candidate& candidate, int rounds, const std::string& what, bool requested) {
     try {
-      add(measured(candidate, rounds, what + format_bytes(candidate.budget.bytes)), asked);
+      add(measured(candidate, rounds, what + format_bytes(candidate.budget.bytes)), requested);
     } catch (const BudgetTooSmall&) {
-      curve_.rows.push_back({candidate, std::nullopt, curve_.reference.least_budget, {}, asked});
+      curve_.rows.push_back({candidate, std::nullopt, curve_.reference.least_budget, {}, requested});
     }
   }
   // Rows in which backward recomputes the whole step at once, unchunked.
-  void add_whole(int few) {
+  void add_whole(int few_rounds) {
     const Budget whole = within(Arena::kNoBudget, Recompute::whole);
-    add(measured(plain_ep(whole), few, "ep, whole"), false);
+    add(measured(plain_ep(whole), few_rounds, "ep, whole"), false);
     const Figures figures = measured(planned(whole), setup_.pairs, "no budget");
     curve_.reference = figures.reference;
     add(figures, false);
@@ -83,7 +83,7 @@ class CurveMeasurement {
 }  // namespace
 
 Curves measure_curves(const StudySetup& setup, const std::vector<std::string>& scenarios,
-                      const std::vector<AskedBudget>& budgets, const NamedProgress& progress) {
+                      const std::vector<RequestedBudget>& budgets, const NamedProgress& progress) {
   Curves curves{setup, {}};
   for (const std::string& scenario : scenarios)
     curves.scenarios.push_back(CurveMeasurement(setup, scenario, progress).take(budgets));

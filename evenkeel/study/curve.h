@@ -21,8 +21,8 @@ struct CurveRow {
   // Empty if the budget is below the least.
   std::optional<CandidateFigures> figures;
   std::int64_t least_budget = 0;
-  RoundRatio control;  // of the rounds in which this row was measured
-  bool asked = false;  // one of the requested budgets
+  RoundRatio control;      // of the rounds in which this row was measured
+  bool requested = false;  // one of the requested budgets
 };
 
 struct Curve {
@@ -43,6 +43,6 @@ struct Curves {
 
 // Uses the set-up's first planner, and the costs in its budget.
 Curves measure_curves(const StudySetup& setup, const std::vector<std::string>& scenarios,
-                      const std::vector<AskedBudget>& budgets, const NamedProgress& progress);
+                      const std::vector<RequestedBudget>& budgets, const NamedProgress& progress);
 
 }  // namespace evenkeel

@@ -13,7 +13,7 @@ using internal::Wide;
 
 // The shape of a weight on one device, before data parallelism cuts it. Eq. 1 divides everything but experts
 // by t. With the term `replicated`, tensors that all heads or experts share are whole.
-std::vector<std::int64_t> here(const Weight& weight, const MemorySetup& setup) {
+std::vector<std::int64_t> model_parallel_shape(const Weight& weight, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
   if (weight.kind == WeightKind::experts || setup.extra.replicated)
     return shape_on_device(weight, {parallel.tensor, parallel.expert, parallel.expert_tensor});
@@ -21,7 +21,7 @@ std::vector<std::int64_t> here(const Weight& weight, const MemorySetup& setup) {
 }
 
 // The number of devices in a stage that hold the same numbers of this weight.
-std::int64_t sharers(const Weight& weight, const Parallelism& parallel) {
+std::int64_t num_replicas(const Weight& weight, const Parallelism& parallel) {
   return weight.kind == WeightKind::experts ? parallel.stage_devices() / parallel.expert_parts()
                                             : parallel.data * parallel.context;
 }
@@ -35,13 +35,13 @@ struct Sum {
   // FSDP cuts the first axis, so a device holds whole rows. If there are fewer experts than devices, it cuts
   // the next axis. Optimizer states alone are cut as one flat piece.
   void add(const Weight& weight, const MemorySetup& setup) {
-    std::vector<std::int64_t> shape = here(weight, setup);
-    const std::int64_t number = sharers(weight, setup.parallel);
+    std::vector<std::int64_t> shape = model_parallel_shape(weight, setup);
+    const std::int64_t replicas = num_replicas(weight, setup.parallel);
     if (setup.extra.fully_sharded) {
-      const bool next = weight.kind == WeightKind::experts && shape[0] < number && shape.size() > 1 &&
+      const bool next = weight.kind == WeightKind::experts && shape[0] < replicas && shape.size() > 1 &&
                         !setup.extra.first_axis_alone;
       std::int64_t& length = shape[next ? 1 : 0];
-      length = (length + number - 1) / number;
+      length = (length + replicas - 1) / replicas;
     }
     const Wide numbers = product(shape);
     kept += numbers;
@@ -49,7 +49,7 @@ struct Sum {
     if (!weight.trained) return;
     trained += numbers;
     states += setup.extra.sharded_optimizer && !setup.extra.fully_sharded
-                  ? internal::divide_up(numbers, number)
+                  ? internal::divide_up(numbers, replicas)
                   : numbers;
   }
 };
@@ -72,7 +72,7 @@ std::int64_t MemoryModel::largest_layer(int stage) const {
   std::vector<Wide> sums(stage_of_.size(), 0);
   for (const Weight& weight : model_.weights)
     if (weight.layer != no_layer && holds(stage, weight))
-      sums[static_cast<std::size_t>(weight.layer)] += product(here(weight, setup_));
+      sums[static_cast<std::size_t>(weight.layer)] += product(model_parallel_shape(weight, setup_));
   return internal::narrow(*std::ranges::max_element(sums));
 }
 

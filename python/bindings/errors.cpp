@@ -50,8 +50,8 @@ void raise(const Error& error) {
     break;
   }
   if (error.type() == "InvalidArgument")
-    if (const std::string meant = meant_word(error); !meant.empty())
-      message += "; did you mean '" + meant + "'?";
+    if (const std::string suggestion = suggested_word(error); !suggestion.empty())
+      message += "; did you mean '" + suggestion + "'?";
   const nb::object raised = type(text(message), data);
   PyErr_SetObject(type.ptr(), raised.ptr());
 }
@@ -77,9 +77,9 @@ void bind_errors(nb::module_& module) {
       },
       nb::arg("message"));
   module.def(
-      "meant_word",
+      "suggested_word",
       [](const nb::bytes& why, const nb::bytes& allowed) {
-        return text(meant_word(
+        return text(suggested_word(
             InvalidArgument("", {why.c_str(), why.size()}, std::string(allowed.c_str(), allowed.size()))));
       },
       nb::arg("why"), nb::arg("allowed"));

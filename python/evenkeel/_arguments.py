@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._native import meant_word
+from ._native import suggested_word
 from .errors import InvalidArgument, Unsupported
 
 # A numpy array, a torch tensor on any device, or nested lists.
@@ -29,8 +29,8 @@ R = TypeVar("R")
 
 def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
     """An InvalidArgument with the message and data that the library would give."""
-    meant = meant_word(*(words.encode("utf-8", "replace") for words in (why, allowed)))
-    said = f"; did you mean '{meant}'?" if meant else ""
+    suggestion = suggested_word(*(words.encode("utf-8", "replace") for words in (why, allowed)))
+    said = f"; did you mean '{suggestion}'?" if suggestion else ""
     return InvalidArgument(
         f"{argument}: {why}; allowed: {allowed}{said}", {"argument": argument, "why": why, "allowed": allowed}
     )

@@ -39,17 +39,18 @@ struct Ending {
 std::vector<Ending> endings_of(int ranks, double deadline_seconds,
                                const std::function<void(Communicator&)>& body,
                                std::string* thrown = nullptr) {
-  const Told told = told_on(ranks, deadline_seconds, [&](Communicator& comm, std::string& note) {
-    try {
-      body(comm);
-    } catch (const CommError& error) {
-      note = std::to_string(error.peer()) + "\n" + error.operation() + "\n" + error.what();
-      throw;
-    }
-  });
-  if (thrown != nullptr) *thrown = told.thrown;
+  const RankNotes result =
+      run_and_collect_notes(ranks, deadline_seconds, [&](Communicator& comm, std::string& note) {
+        try {
+          body(comm);
+        } catch (const CommError& error) {
+          note = std::to_string(error.peer()) + "\n" + error.operation() + "\n" + error.what();
+          throw;
+        }
+      });
+  if (thrown != nullptr) *thrown = result.thrown;
   std::vector<Ending> endings;
-  for (const std::string& note : told.notes) {
+  for (const std::string& note : result.notes) {
     std::istringstream lines(note);
     Ending& ending = endings.emplace_back();
     std::string peer;

@@ -14,7 +14,7 @@ namespace {
 constexpr ThreadOptions kSoon{.deadline_seconds = 0.3};
 
 // The error message of each of four ranks. `each` reports a rank's progress and returns whether the rank then
-// calls find_blame().
+// calls find_culprit().
 std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each, std::vector<int>& peers) {
   std::vector<std::string> messages(4);
   peers.assign(4, -2);
@@ -23,7 +23,7 @@ std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each,
     Progress progress(comm);
     const bool asks = each(progress, comm.rank().value());
     try {
-      if (asks) progress.find_blame(1.5);
+      if (asks) progress.find_culprit(1.5);
       while (true) comm.throw_if_aborted("compute");
     } catch (const CommError& error) {
       messages[me] = error.what();
@@ -39,7 +39,7 @@ TEST(Progress, BlamesTheRankThatDoesNotAskAsWell) {
   std::vector<int> peers;
   const auto messages = blames(
       [](Progress& progress, int rank) {
-        progress.handed_over("dispatch");
+        progress.count_operation("dispatch");
         return rank != 2;
       },
       peers);
@@ -51,7 +51,7 @@ TEST(Progress, BlamesTheRankThatHasHandedOverLeast) {
   std::vector<int> peers;
   const auto messages = blames(
       [](Progress& progress, int rank) {
-        for (int i = 0; i < (rank == 1 ? 4 : 7); ++i) progress.handed_over("combine");
+        for (int i = 0; i < (rank == 1 ? 4 : 7); ++i) progress.count_operation("combine");
         return true;
       },
       peers);
@@ -64,7 +64,7 @@ TEST(Progress, BlamesNobodyWhereAllAreAsFar) {
   std::vector<int> peers;
   const auto messages = blames(
       [](Progress& progress, int) {
-        progress.handed_over("dispatch");
+        progress.count_operation("dispatch");
         return true;
       },
       peers);
@@ -76,7 +76,7 @@ TEST(Progress, EndsAllRanksWithTheCauseOfOne) {
   run_ranks(3, [&](Communicator& comm) {
     try {
       Progress progress(comm);
-      progress.handed_over("dispatch");
+      progress.count_operation("dispatch");
       if (comm.rank().value() == 1) progress.fail("NCCL failed in ncclSend: unhandled system error", 0);
       while (true) progress.throw_if_aborted();
     } catch (const CommError& error) {

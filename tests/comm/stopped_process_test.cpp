@@ -25,10 +25,10 @@ using std::chrono::milliseconds;
 using std::this_thread::sleep_for;
 
 // Ranks in a child process, because the test process must keep running.
-class RanksApart {
+class RanksInChildProcess {
  public:
-  RanksApart(double deadline_seconds, const std::function<void(Communicator&)>& body) {
-    if (pipe(said_) != 0 || (process_ = fork()) < 0) throw std::runtime_error("no process");
+  RanksInChildProcess(double deadline_seconds, const std::function<void(Communicator&)>& body) {
+    if (pipe(pipe_) != 0 || (process_ = fork()) < 0) throw std::runtime_error("no process");
     if (process_ != 0) return;
     std::string text = "went on to the end";
     try {
@@ -36,17 +36,17 @@ class RanksApart {
     } catch (const std::exception& error) {
       text = error.what();
     }
-    const bool written = write(said_[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const bool written = write(pipe_[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
     _exit(written ? 0 : 1);
   }
-  ~RanksApart() {
+  ~RanksInChildProcess() {
     kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
-    close(said_[0]);
-    close(said_[1]);
+    close(pipe_[0]);
+    close(pipe_[1]);
   }
-  RanksApart(const RanksApart&) = delete;
-  RanksApart& operator=(const RanksApart&) = delete;
+  RanksInChildProcess(const RanksInChildProcess&) = delete;
+  RanksInChildProcess& operator=(const RanksInChildProcess&) = delete;
 
   void stop_for(milliseconds time) const {
     kill(process_, SIGSTOP);
@@ -59,24 +59,24 @@ class RanksApart {
            info.si_pid == process_;
   }
   // How the ranks ended. Call it after the process has ended.
-  std::string said() const {
+  std::string ending() const {
     char text[1000];
-    const ssize_t bytes = read(said_[0], text, sizeof(text));
+    const ssize_t bytes = read(pipe_[0], text, sizeof(text));
     return {text, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
   }
 
  private:
-  int said_[2]{};
+  int pipe_[2]{};
   pid_t process_ = 0;
 };
 
-bool wait_for_end(RanksApart& ranks) {
+bool wait_for_end(RanksInChildProcess& ranks) {
   for (int i = 0; i < 2000 && !ranks.has_ended(); ++i) sleep_for(milliseconds(10));
   return ranks.has_ended();
 }
 
 TEST(AStoppedProcess, BlamesNobodyWhenItGoesOn) {
-  RanksApart ranks(0.5, [](Communicator& comm) {
+  RanksInChildProcess ranks(0.5, [](Communicator& comm) {
     CpuStream stream;
     std::int64_t steps = 0;
     // Three ranks wait for the fourth nearly all the time.
@@ -92,11 +92,11 @@ TEST(AStoppedProcess, BlamesNobodyWhenItGoesOn) {
     sleep_for(milliseconds(200));
   }
   ASSERT_TRUE(wait_for_end(ranks));
-  EXPECT_EQ(ranks.said(), "went on to the end");
+  EXPECT_EQ(ranks.ending(), "went on to the end");
 }
 
 TEST(AStoppedProcess, StillFindsTheRankThatIsSilentHoweverOftenItIsStopped) {
-  RanksApart ranks(0.3, [](Communicator& comm) {
+  RanksInChildProcess ranks(0.3, [](Communicator& comm) {
     CpuStream stream;
     std::int64_t nothing[] = {0};
     for (; comm.rank().value() == 1; comm.throw_if_aborted("silence")) sleep_for(milliseconds(1));
@@ -107,7 +107,7 @@ TEST(AStoppedProcess, StillFindsTheRankThatIsSilentHoweverOftenItIsStopped) {
     ranks.stop_for(milliseconds(60));
   }
   ASSERT_TRUE(wait_for_end(ranks));
-  EXPECT_THAT(ranks.said(), ::testing::HasSubstr("rank 1 did not answer in loop"));
+  EXPECT_THAT(ranks.ending(), ::testing::HasSubstr("rank 1 did not answer in loop"));
 }
 
 TEST(RunningTime, CountsAStopAsOneGapAndAllOtherTimeInFull) {

@@ -19,12 +19,12 @@ int most_ranks();
 void run_on(int ranks, const std::function<void(Communicator&)>& body, double deadline_seconds = 30);
 
 // Like run_on(), for a body that writes a note and may throw. Every rank gets the notes of all.
-struct Told {
+struct RankNotes {
   std::vector<std::string> notes;  // by rank
   std::string thrown;              // the first error's message; empty if nothing was thrown
 };
-Told told_on(int ranks, double deadline_seconds,
-             const std::function<void(Communicator&, std::string& note)>& body);
+RankNotes run_and_collect_notes(int ranks, double deadline_seconds,
+                                const std::function<void(Communicator&, std::string& note)>& body);
 
 }  // namespace evenkeel
 

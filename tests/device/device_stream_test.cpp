@@ -168,9 +168,9 @@ TEST(DeviceStream, WaitsOnTheHostForTheEventOfACpuStream) {
 
 class GivingUp final : public StreamWatch {
  public:
-  int looks = 0;
-  void look(double seconds) override {
-    ++looks;
+  int polls = 0;
+  void poll(double seconds) override {
+    ++polls;
     if (seconds > 0.02) throw std::runtime_error("in vain");
   }
 };
@@ -184,7 +184,7 @@ TEST(DeviceStream, LooksWhileItWaitsWhetherItDoesSoInVain) {
   stream.watch(watch);
   stream.watch(watch);
   EXPECT_THROW(event.wait(), std::runtime_error);
-  EXPECT_GT(watch->looks, 1);
+  EXPECT_GT(watch->polls, 1);
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
 }
 

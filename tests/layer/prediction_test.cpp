@@ -68,21 +68,21 @@ class Prediction {
 
   std::vector<Peaks> peaks() const {
     const auto loads = loads_of(step_, chunks_);
-    std::vector<RankLoads> rest;
+    std::vector<RankLoads> recomputed;
     if (const auto begin = std::ranges::find(chunks_, false, &Chunk::kept); begin != chunks_.end())
-      rest = rest_loads(*begin);
+      recomputed = recompute_loads(*begin);
     const int blocks = kStepBlocks;
     const ChunkShape shape =
         with_workspaces(memory_.shape.chunk, setup_.budget - least_budget(memory_.shape));
     return peaks_of(memory_, {.homes = step_.placement,
                               .plan = plan_,
-                              .rest_plan = plan_,
+                              .recompute_plan = plan_,
                               .workspace = shape.workspace,
                               .chunks = chunks_,
                               .loads = loads,
-                              .rest_loads = rest,
+                              .recompute_loads = recomputed,
                               .blocks = blocks,
-                              .rest_blocks = std::span(&blocks, 1)});
+                              .recompute_blocks = std::span(&blocks, 1)});
   }
 
  private:
@@ -114,7 +114,7 @@ class Prediction {
   }
 
   // The loads of the part that is recomputed, in as many equal parts as the rule says.
-  std::vector<RankLoads> rest_loads(const Chunk& first) const {
+  std::vector<RankLoads> recompute_loads(const Chunk& first) const {
     RoutedStep rest = step_;
     for (auto& ids : rest.ids) {
       const auto tokens = static_cast<std::int64_t>(ids.size()) / rest.k;

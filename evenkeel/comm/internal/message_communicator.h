@@ -2,8 +2,8 @@
 // of the backend.
 //
 // Group     Has size() and what an Operation needs to know of the ranks.
-// Operation Is filled by send(), receive(), meet() and reduce(); reduce() returns space for every rank's
-//           values. It is in use from its posting until it is carried out or cancelled.
+// Operation Is filled by send(), receive(), exchange_empty() and reduce(); reduce() returns space for every
+//           rank's values. It is in use from its posting until it is carried out or cancelled.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class MessageCommunicator : public Communicator {
 
   Event barrier(Stream& stream, const char* name) final {
     Operation& operation = begin(name, Channel::collectives, stream);
-    for (int peer = 0; peer < size(); ++peer) operation.meet(peer);
+    for (int peer = 0; peer < size(); ++peer) operation.exchange_empty(peer);
     return post(operation, stream);
   }
 

@@ -24,7 +24,7 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
   void throw_if_aborted(const char* name) override { root().check(name); }
   void abort(const std::string& cause) noexcept override {
     root().abort_for("aborted", cause);
-    root().let_go();
+    root().drain();
   }
 
  private:
@@ -44,7 +44,7 @@ class MpiCommunicator final : public MessageCommunicator<MpiGroup, MpiOperation>
       operation.publish();
     } catch (const std::exception& error) {  // some messages may be under way already
       root().abort_for("failed", error.what());
-      root().let_go();
+      root().drain();
       throw;
     }
     return static_cast<CpuStream&>(stream).post(operation);
@@ -86,11 +86,11 @@ void run_body(const std::shared_ptr<MpiRoot>& root, const std::function<void(Com
     root->end();
   } catch (const std::exception& error) {
     root->abort_for("failed", error.what());
-    root->let_go();
+    root->drain();
     throw;
   } catch (...) {
     root->abort_for("failed", "with an exception of unknown type");
-    root->let_go();
+    root->drain();
     throw;
   }
 }

@@ -11,7 +11,7 @@ namespace {
 // Read only by processes of the same build.
 struct Head {
   std::uint64_t messages;
-  std::int32_t kind, peer, other, found_by, silent, waits;
+  std::int32_t kind, peer, other, found_by, unresponsive, waits;
   std::uint32_t awaited, cause, last_message;  // sizes in bytes of the parts that follow
 };
 
@@ -38,7 +38,7 @@ std::string pack(const Notice& notice) {
                   notice.cause.peer,
                   notice.cause.other,
                   notice.cause.found_by,
-                  notice.silent ? 1 : 0,
+                  notice.unresponsive ? 1 : 0,
                   notice.waits ? 1 : 0,
                   size_of(notice.awaited),
                   size_of(notice.cause.message),
@@ -58,7 +58,7 @@ Notice unpack(std::string_view bytes) {
   Notice notice;
   notice.kind = static_cast<Notice::Kind>(head.kind);
   notice.messages = head.messages;
-  notice.silent = head.silent != 0;
+  notice.unresponsive = head.unresponsive != 0;
   notice.waits = head.waits != 0;
   notice.awaited = take<std::vector<int>>(bytes, head.awaited);
   notice.cause = {head.peer, head.other, head.found_by, take<std::string>(bytes, head.cause)};

@@ -54,7 +54,7 @@ void MpiOperation::receive(int from, std::span<std::byte> bytes) {
   }
 }
 
-void MpiOperation::meet(int peer) {
+void MpiOperation::exchange_empty(int peer) {
   if (peer == me_) return;
   pieces_.push_back({group_.root_rank(peer), true, nullptr, 0});
   pieces_.push_back({group_.root_rank(peer), false, nullptr, 0});
@@ -150,7 +150,7 @@ void MpiOperation::cancel() noexcept {
   } catch (const std::exception& error) {
     root_.abort_for("failed", error.what());
   }
-  if (root_.aborted()) root_.let_go();
+  if (root_.aborted()) root_.drain();
   retire();
 }
 

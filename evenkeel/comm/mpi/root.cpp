@@ -22,7 +22,7 @@ constexpr int kNoticeTag = 0;
 constexpr unsigned kPollsBeforeYielding = 2000;
 constexpr unsigned kPollsToANotice = 16;
 // Messages that a rank sent before its `left` notice may become visible this much later.
-constexpr std::chrono::milliseconds kUntilGone{100};
+constexpr std::chrono::milliseconds kLeftGracePeriod{100};
 
 std::chrono::duration<double> since(MpiRoot::Clock::time_point start) {
   return MpiRoot::Clock::now() - start;
@@ -82,15 +82,15 @@ MpiRoot::MpiRoot(MPI_Comm parent, double deadline_seconds) : deadline_seconds_(d
 
 MpiRoot::~MpiRoot() {
   RunningTime waited(ticks(deadline_seconds_) / 8);
-  for (unsigned polls = 0; !Session::closed() && !mail_->outgoing.empty(); pause(polls)) {
-    mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
-    if (!mail_->outgoing.empty() && waited.look() > ticks(deadline_seconds_))
+  for (unsigned polls = 0; !Session::closed() && !buffers_->outgoing.empty(); pause(polls)) {
+    buffers_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
+    if (!buffers_->outgoing.empty() && waited.look() > ticks(deadline_seconds_))
       Session::close(
-          fmt::format("rank {} does not receive the notices sent to it", mail_->outgoing.front().peer));
+          fmt::format("rank {} does not receive the notices sent to it", buffers_->outgoing.front().peer));
   }
-  const bool arrives = !Session::closed() && !std::ranges::all_of(mail_->incoming, &Message::has_ended);
+  const bool arrives = !Session::closed() && !std::ranges::all_of(buffers_->incoming, &Message::has_ended);
   if (Session::closed() || arrives)
-    static_cast<void>(mail_.release());  // MPI may still read or write the buffers in it
+    static_cast<void>(buffers_.release());  // MPI may still read or write the buffers in it
   // After an abort, notices may still be on their way. A communicator that reuses these could receive them.
   if (Session::closed() || aborted()) return;
   MPI_Comm_free(&bytes_);
@@ -136,7 +136,7 @@ void MpiRoot::wait_for_all(MPI_Request request) const {
 }
 
 void MpiRoot::check(const char* name) {
-  if (!cause_) take_notices();
+  if (!cause_) receive_notices();
   if (cause_) stop(name, 0);
 }
 
@@ -153,7 +153,7 @@ void MpiRoot::end_of(MpiOperation& operation) noexcept {
 
 bool MpiRoot::has_all_of(int peer) const {
   const Peer& of = peers_[static_cast<std::size_t>(peer)];
-  return of.told && of.received >= *of.told;
+  return of.announced_messages && of.received >= *of.announced_messages;
 }
 
 void MpiRoot::wait(MpiOperation& operation) {
@@ -162,9 +162,9 @@ void MpiRoot::wait(MpiOperation& operation) {
   for (unsigned polls = 0;; ++polls) {
     const bool done = operation.test();
     // Also when done: a message may have come from a rank whose bytes were already invalid.
-    if (done || polls % kPollsToANotice == 0) take_notices();
+    if (done || polls % kPollsToANotice == 0) receive_notices();
     if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
-      blame_someone(operation.name());
+      report_culprit(operation.name());
     if (cause_) stop(operation.name(), wait.seconds());
     if (done) return;
     wait.pause(operation.open() < std::exchange(open, operation.open()));
@@ -173,18 +173,19 @@ void MpiRoot::wait(MpiOperation& operation) {
 
 namespace {
 
-class Ending final : public Awaited {
+class EndOfRun final : public Awaited {
  public:
-  Ending(int ranks, std::function<bool(int)> has_come) : ranks_(ranks), has_come_(std::move(has_come)) {}
+  EndOfRun(int ranks, std::function<bool(int)> has_arrived)
+      : ranks_(ranks), has_arrived_(std::move(has_arrived)) {}
   const char* name() const override { return "the end"; }
   void list_absent(std::vector<int>& ranks) const override {
     for (int rank = 0; rank < ranks_; ++rank)
-      if (!has_come_(rank)) ranks.push_back(rank);
+      if (!has_arrived_(rank)) ranks.push_back(rank);
   }
 
  private:
   int ranks_;
-  std::function<bool(int)> has_come_;
+  std::function<bool(int)> has_arrived_;
 };
 
 }  // namespace
@@ -193,46 +194,46 @@ void MpiRoot::end() {
   if (left_unfinished_ != nullptr) throw CommError(rank_, left_unfinished_, 0, cause_->message);
   if (cause_) return;
   ending_ = true;
-  peers_[static_cast<std::size_t>(rank_)].told = peers_[static_cast<std::size_t>(rank_)].sent;
-  tell_all({.kind = Notice::Kind::left});
-  wait_for_everyone([this](int peer) { return has_all_of(peer); });
+  peers_[static_cast<std::size_t>(rank_)].announced_messages = peers_[static_cast<std::size_t>(rank_)].sent;
+  send_to_all({.kind = Notice::Kind::left});
+  wait_for_all_ranks([this](int peer) { return has_all_of(peer); });
   // If any rank received a message too many, all ranks fail.
-  tell_all({.kind = Notice::Kind::ended});
-  wait_for_everyone(
+  send_to_all({.kind = Notice::Kind::ended});
+  wait_for_all_ranks(
       [this](int peer) { return peer == rank_ || peers_[static_cast<std::size_t>(peer)].ended; });
 }
 
-void MpiRoot::wait_for_everyone(const std::function<bool(int)>& has_come) {
-  const Ending everyone(size_, has_come);
+void MpiRoot::wait_for_all_ranks(const std::function<bool(int)>& has_arrived) {
+  const EndOfRun everyone(size_, has_arrived);
   Wait wait(*this, &everyone);
   for (std::vector<int> absent(1); !absent.empty(); wait.pause(false)) {
-    take_notices();
+    receive_notices();
     for (MpiOperation* operation : pending_) operation->test();  // of communicators that outlive the body
-    if (const Message* message = take_unclaimed(); message != nullptr && !cause_)
+    if (const Message* message = receive_unexpected(); message != nullptr && !cause_)
       abort({message->peer, rank_, rank_,
              fmt::format("rank {} sent {} bytes that rank {} never received", message->peer,
                          message->bytes.size(), rank_)});
     absent.clear();
     everyone.list_absent(absent);
-    if (!cause_ && !absent.empty() && wait.is_too_long()) blame_someone(everyone.name());
+    if (!cause_ && !absent.empty() && wait.is_too_long()) report_culprit(everyone.name());
     if (cause_) stop(everyone.name(), wait.seconds());
   }
 }
 
-void MpiRoot::tell(int peer, const Notice& notice) {
+void MpiRoot::send(int peer, const Notice& notice) {
   Session::require_open(rank_);
-  mail_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
-  Message& sent = mail_->outgoing.emplace_back(Message{peer, pack(notice)});
+  buffers_->outgoing.remove_if(std::mem_fn(&Message::has_ended));
+  Message& sent = buffers_->outgoing.emplace_back(Message{peer, pack(notice)});
   require_success(MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, peer,
                             kNoticeTag, notices_, &sent.request),
                   rank_, "MPI_Isend");
 }
 
-void MpiRoot::tell_all(Notice notice) {
+void MpiRoot::send_to_all(Notice notice) {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     notice.messages = peers_[static_cast<std::size_t>(peer)].sent;
-    tell(peer, notice);
+    send(peer, notice);
   }
 }
 
@@ -259,31 +260,31 @@ bool MpiRoot::begin_receiving(MPI_Comm comm, int tag, Messages& messages) const 
   return true;
 }
 
-void MpiRoot::take_notices() {
-  while (begin_receiving(notices_, kNoticeTag, mail_->incoming)) {
+void MpiRoot::receive_notices() {
+  while (begin_receiving(notices_, kNoticeTag, buffers_->incoming)) {
   }
   // Notices of one peer are handled in order.
-  for (auto each = mail_->incoming.begin(); each != mail_->incoming.end();) {
-    const bool is_next = std::none_of(mail_->incoming.begin(), each,
+  for (auto each = buffers_->incoming.begin(); each != buffers_->incoming.end();) {
+    const bool is_next = std::none_of(buffers_->incoming.begin(), each,
                                       [&](const Message& before) { return before.peer == each->peer; });
     if (is_next && each->has_ended()) {
-      take(unpack(each->bytes), each->peer);
-      each = mail_->incoming.erase(each);
+      handle(unpack(each->bytes), each->peer);
+      each = buffers_->incoming.erase(each);
     } else {
       ++each;
     }
   }
 }
 
-void MpiRoot::take(const Notice& notice, int from) {
+void MpiRoot::handle(const Notice& notice, int from) {
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   switch (notice.kind) {
     case Notice::Kind::stop:
-      peer.told = notice.messages;
-      return abort(notice.cause, notice.silent);
+      peer.announced_messages = notice.messages;
+      return abort(notice.cause, notice.unresponsive);
     case Notice::Kind::left:
-      peer.told = notice.messages;
-      peer.left = Clock::now();
+      peer.announced_messages = notice.messages;
+      peer.left_at = Clock::now();
       return;
     case Notice::Kind::ended:
       peer.ended = true;
@@ -294,31 +295,31 @@ void MpiRoot::take(const Notice& notice, int from) {
       std::ranges::sort(answer.awaited);
       answer.awaited.erase(std::ranges::unique(answer.awaited).begin(), answer.awaited.end());
       answer.last_message = last_message(rank_);
-      return tell(from, answer);
+      return send(from, answer);
     }
     case Notice::Kind::answer:
       peer.answer = notice;
       return;
-    case Notice::Kind::verdict:
-      return abort(notice.cause, notice.silent);
+    case Notice::Kind::stop_request:
+      return abort(notice.cause, notice.unresponsive);
   }
 }
 
 void MpiRoot::stop(const char* name, double seconds) {
   awaited_ = nullptr;
-  let_go();
+  drain();
   const int peer = cause_->peer == rank_ && cause_->other >= 0 ? cause_->other : cause_->peer;
   throw CommError(peer, name, seconds, cause_->message);
 }
 
-void MpiRoot::abort(Cause cause, bool silent) noexcept {
+void MpiRoot::abort(Cause cause, bool unresponsive) noexcept {
   if (cause_) return;
-  silent_ = silent ? cause.peer : -1;
+  unresponsive_rank_ = unresponsive ? cause.peer : -1;
   cause_ = std::move(cause);
   Peer& me = peers_[static_cast<std::size_t>(rank_)];
-  me.told = me.sent;
+  me.announced_messages = me.sent;
   try {
-    tell_all({.kind = Notice::Kind::stop, .cause = *cause_, .silent = silent});
+    send_to_all({.kind = Notice::Kind::stop, .cause = *cause_, .unresponsive = unresponsive});
   } catch (const std::exception& error) {
     Session::close(error.what());
   }
@@ -338,22 +339,22 @@ void MpiRoot::abort_for(const char* action, std::string_view why) noexcept {
   abort(std::move(cause));
 }
 
-void MpiRoot::blame_someone(const char* name) {
+void MpiRoot::report_culprit(const char* name) {
   const double grace = grace_seconds(deadline_seconds_);
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) tell(peer, {.kind = Notice::Kind::ask});
+    if (peer != rank_) send(peer, {.kind = Notice::Kind::ask});
   unsigned polls = 0;
-  const auto hear_until = [&](const auto& enough) {
+  const auto receive_notices_until = [&](const auto& enough) {
     RunningTime waited(ticks(grace) / 8);
     while (!cause_ && !enough() && waited.look() < ticks(grace)) {
-      take_notices();
+      receive_notices();
       pause(polls);
     }
   };
   const auto has_answered = [&](int peer) {
     return peer == rank_ || peers_[static_cast<std::size_t>(peer)].answer.has_value();
   };
-  hear_until([&] {
+  receive_notices_until([&] {
     for (int peer = 0; peer < size_; ++peer)
       if (!has_answered(peer)) return false;
     return true;
@@ -361,17 +362,17 @@ void MpiRoot::blame_someone(const char* name) {
   std::vector<int> absent;
   awaited_->list_absent(absent);
   if (cause_ || absent.empty()) return;  // another rank has reported, or all have arrived meanwhile
-  const Cause cause = find_blame(*this, rank_, name, deadline_seconds_);
-  const bool silent = !has_answered(cause.peer);
-  if (const int speaks = speaker(); speaks != rank_) {
-    tell(speaks, {.kind = Notice::Kind::verdict, .cause = cause, .silent = silent});
-    hear_until([] { return false; });
+  const Cause cause = find_culprit(*this, rank_, name, deadline_seconds_);
+  const bool unresponsive = !has_answered(cause.peer);
+  if (const int reporter = reporting_rank(); reporter != rank_) {
+    send(reporter, {.kind = Notice::Kind::stop_request, .cause = cause, .unresponsive = unresponsive});
+    receive_notices_until([] { return false; });
   }
-  abort(cause, silent);
+  abort(cause, unresponsive);
 }
 
 // The lowest rank that waits too; it reports for all.
-int MpiRoot::speaker() const {
+int MpiRoot::reporting_rank() const {
   for (int peer = 0; peer < rank_; ++peer)
     if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits)
       return peer;
@@ -380,11 +381,11 @@ int MpiRoot::speaker() const {
 
 bool MpiRoot::is_gone(int peer) const {
   const Peer& of = peers_[static_cast<std::size_t>(peer)];
-  return of.left && has_all_of(peer) && Clock::now() - *of.left > kUntilGone;
+  return of.left_at && has_all_of(peer) && Clock::now() - *of.left_at > kLeftGracePeriod;
 }
 
 bool MpiRoot::awaits_one_who_left(const Awaited& awaited) const {
-  if (std::ranges::none_of(peers_, [](const Peer& peer) { return peer.left.has_value(); })) return false;
+  if (std::ranges::none_of(peers_, [](const Peer& peer) { return peer.left_at.has_value(); })) return false;
   std::vector<int> absent;
   awaited.list_absent(absent);
   return std::ranges::any_of(absent, [this](int peer) { return is_gone(peer); });
@@ -408,39 +409,39 @@ std::string MpiRoot::last_message(int rank) const {
   return answer ? answer->last_message : "";
 }
 
-void MpiRoot::let_go() noexcept {
-  if (std::exchange(has_let_go_, true) || Session::closed()) return;
+void MpiRoot::drain() noexcept {
+  if (std::exchange(drain_called_, true) || Session::closed()) return;
   try {
     RunningTime waited(ticks(deadline_seconds_) / 8);
     unsigned polls = 0;
-    while (!is_settled() && waited.look() < ticks(deadline_seconds_)) {
-      take_notices();
-      take_unclaimed();
+    while (!is_drained() && waited.look() < ticks(deadline_seconds_)) {
+      receive_notices();
+      receive_unexpected();
       for (MpiOperation* operation : pending_) {
         operation->test();
         operation->cancel_receives_of_the_stopped();
       }
       pause(polls);
     }
-    if (!is_settled() || silent_ >= 0) Session::close(cause_->message);
+    if (!is_drained() || unresponsive_rank_ >= 0) Session::close(cause_->message);
   } catch (const std::exception& error) {
     Session::close(error.what());
   }
 }
 
-bool MpiRoot::is_settled() const {
+bool MpiRoot::is_drained() const {
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != silent_ && !has_all_of(peer)) return false;
+    if (peer != unresponsive_rank_ && !has_all_of(peer)) return false;
   std::vector<int> absent;
   for (const MpiOperation* operation : pending_) operation->list_absent(absent);
-  return std::ranges::all_of(absent, [this](int peer) { return peer == silent_; });
+  return std::ranges::all_of(absent, [this](int peer) { return peer == unresponsive_rank_; });
 }
 
 // Receives messages that no operation of this rank expects. Returns the last one, or null.
-const MpiRoot::Message* MpiRoot::take_unclaimed() {
+const MpiRoot::Message* MpiRoot::receive_unexpected() {
   const Message* last = nullptr;
-  while (begin_receiving(bytes_, MPI_ANY_TAG, mail_->unclaimed)) last = &mail_->unclaimed.back();
-  for (Message& each : mail_->unclaimed)
+  while (begin_receiving(bytes_, MPI_ANY_TAG, buffers_->unexpected)) last = &buffers_->unexpected.back();
+  for (Message& each : buffers_->unexpected)
     if (each.request != MPI_REQUEST_NULL && each.has_ended()) count_received(each.peer);
   return last;
 }

@@ -48,7 +48,7 @@ void Session::require() {
   if (started != 0) return;
   int given = 0;
   const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given);
-  if (code != MPI_SUCCESS) throw Unsupported("MPI could not be started: " + words_of(code));
+  if (code != MPI_SUCCESS) throw Unsupported("MPI could not be started: " + error_text(code));
   now.ours = true;
 }
 
@@ -66,7 +66,7 @@ void Session::require_open(int rank) {
     throw CommError(rank, "a call", 0, "MPI cannot be used any more in this process: " + state().why);
 }
 
-std::string words_of(int code) {
+std::string error_text(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("error {}", code);
@@ -75,7 +75,7 @@ std::string words_of(int code) {
 
 void require_success(int code, int rank, const char* call) {
   if (code == MPI_SUCCESS) return;
-  const std::string why = fmt::format("rank {}'s call of {} failed: {}", rank, call, words_of(code));
+  const std::string why = fmt::format("rank {}'s call of {} failed: {}", rank, call, error_text(code));
   throw CommError(rank, call, 0, why);
 }
 

@@ -49,7 +49,7 @@ class NcclCommunicator final : public Communicator {
     copy_to_oneself(sends, receives, cuda);
     const Library& library = root_->library();
     const cudaStream_t to = cuda::native(cuda);
-    root_->handed_over(library.group_start(), comm_, "ncclGroupStart");
+    root_->check_enqueued(library.group_start(), comm_, "ncclGroupStart");
     ncclResult_t result = ncclSuccess;
     const auto keep_first = [&](ncclResult_t next) {
       if (result == ncclSuccess && next != ncclInProgress) result = next;
@@ -65,7 +65,7 @@ class NcclCommunicator final : public Communicator {
           library.receive(slice.bytes.data(), slice.bytes.size(), ncclInt8, slice.peer.value(), comm_, to));
     }
     const ncclResult_t ended = library.group_end();
-    root_->handed_over(result != ncclSuccess ? result : ended, comm_, "a group of ncclSend and ncclRecv");
+    root_->check_enqueued(result != ncclSuccess ? result : ended, comm_, "a group of ncclSend and ncclRecv");
     return cuda.mark();
   }
 
@@ -114,8 +114,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   void gather(const std::byte* mine, std::size_t bytes, std::byte* all, CudaStream& stream) {
-    root_->handed_over(root_->library().all_gather(mine, all, bytes, ncclInt8, comm_, cuda::native(stream)),
-                       comm_, "ncclAllGather");
+    root_->check_enqueued(
+        root_->library().all_gather(mine, all, bytes, ncclInt8, comm_, cuda::native(stream)), comm_,
+        "ncclAllGather");
   }
 
   void copy_to_oneself(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,

@@ -43,7 +43,7 @@ ncclComm_t Root::add(Communicator& control) {
   const ncclResult_t result =
       library_.init_rank(&comm, control.size(), ids.front(), control.rank().value(), &config);
   if (comm != nullptr) comms_.push_back(comm);
-  handed_over(result, comm, "ncclCommInitRankConfig");
+  check_enqueued(result, comm, "ncclCommInitRankConfig");
   return comm;
 }
 
@@ -51,7 +51,7 @@ void Root::remove(ncclComm_t comm) noexcept {
   const auto found = std::find(comms_.begin(), comms_.end(), comm);
   if (found == comms_.end()) return;  // already aborted
   try {
-    handed_over(library_.finalize(comm), comm, "ncclCommFinalize");
+    check_enqueued(library_.finalize(comm), comm, "ncclCommFinalize");
   } catch (const std::exception&) {
     return abort_all();
   }
@@ -60,11 +60,11 @@ void Root::remove(ncclComm_t comm) noexcept {
 }
 
 void Root::begin(const char* name) {
-  progress_.handed_over(name);
-  look(0);
+  progress_.count_operation(name);
+  poll(0);
 }
 
-void Root::handed_over(ncclResult_t result, ncclComm_t comm, const char* call) {
+void Root::check_enqueued(ncclResult_t result, ncclComm_t comm, const char* call) {
   if (result == ncclInProgress) return wait_for(comm, call);
   if (result != ncclSuccess) fail(result, call);
 }
@@ -77,13 +77,13 @@ void Root::wait_for(ncclComm_t comm, const char* call) {
     if (asked != ncclSuccess) fail(asked, call);
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail(state, call);
-    look(std::chrono::duration<double>(waited.look()).count());
+    poll(std::chrono::duration<double>(waited.look()).count());
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
 // Polled by every wait: throws if the ranks have stopped, NCCL has failed, or the wait is too long.
-void Root::look(double seconds) {
+void Root::poll(double seconds) {
   try {
     progress_.throw_if_aborted();
     if (aborted_) progress_.fail("the ranks have stopped", seconds);
@@ -93,7 +93,7 @@ void Root::look(double seconds) {
           state != ncclInProgress)
         fail(state, progress_.name());
     }
-    if (seconds > options_.deadline_seconds) progress_.find_blame(seconds);
+    if (seconds > options_.deadline_seconds) progress_.find_culprit(seconds);
   } catch (const Error&) {
     abort_all();
     throw;

@@ -13,8 +13,7 @@
 // Prints these lines, with fields separated by tabs:
 // fault  time, process id; printed just before the fault
 // rank   rank, time, "ok" or the error's class, its peer, operation and seconds, its message, the checksums
-// of
-//        the steps
+//        of the steps
 // again  the same fields for a second run without a fault, made after a fault within run_mpi_ranks
 #include <fmt/format.h>
 #include <signal.h>
@@ -50,31 +49,31 @@ double now() {
 }
 
 // Writes the line unbuffered in one piece, so that it survives the end of the process.
-void say(const std::string& line) {
+void print_line(const std::string& line) {
   if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
 }
 
-class Trap {
+class FaultInjector {
  public:
-  Trap(std::string kind, std::string place, int at, double deadline)
+  FaultInjector(std::string kind, std::string place, int at, double deadline)
       : kind_(std::move(kind)), place_(std::move(place)), at_(at), deadline_(deadline) {}
 
-  void strike(const std::string& place) {
-    if (place == place_ && ++met_ == at_) strike();
+  void inject(const std::string& place) {
+    if (place == place_ && ++count_ == at_) inject();
   }
   // Causes the fault from a separate thread, unless that thread is asked to stop first.
-  void strike_at_its_moment(const std::stop_token& ends) {
+  void inject_at_moment(const std::stop_token& ends) {
     if (place_ != "moment" || kind_ == "none") return;
     const double moment = now() + at_ * 1e-3;
     while (now() < moment && !ends.stop_requested())
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (!ends.stop_requested()) strike();
+    if (!ends.stop_requested()) inject();
   }
 
  private:
-  void strike() const {
+  void inject() const {
     if (kind_ == "none") return;
-    say(fmt::format("fault\t{}\t{}\n", now(), getpid()));
+    print_line(fmt::format("fault\t{}\t{}\n", now(), getpid()));
     if (kind_ == "kill") kill(getpid(), SIGKILL);
     if (kind_ == "stop") kill(getpid(), SIGSTOP);
     if (kind_ == "exit") _exit(1);
@@ -85,32 +84,33 @@ class Trap {
   }
 
   std::string kind_, place_;
-  int at_, met_ = 0;
+  int at_, count_ = 0;
   double deadline_;
 };
 
-class TrappedCommunicator final : public ForwardingCommunicator {
+class FaultInjectingCommunicator final : public ForwardingCommunicator {
  public:
-  TrappedCommunicator(Communicator& inner, Trap& trap) : ForwardingCommunicator(inner), trap_(trap) {}
+  FaultInjectingCommunicator(Communicator& inner, FaultInjector& injector)
+      : ForwardingCommunicator(inner), injector_(injector) {}
 
   std::unique_ptr<Communicator> split(int color) override {
-    trap_.strike("split");
-    return std::unique_ptr<Communicator>(new TrappedCommunicator(inner().split(color), trap_));
+    injector_.inject("split");
+    return std::unique_ptr<Communicator>(new FaultInjectingCommunicator(inner().split(color), injector_));
   }
 
  private:
-  TrappedCommunicator(std::unique_ptr<Communicator> owned, Trap& trap)
-      : ForwardingCommunicator(std::move(owned)), trap_(trap) {}
+  FaultInjectingCommunicator(std::unique_ptr<Communicator> owned, FaultInjector& injector)
+      : ForwardingCommunicator(std::move(owned)), injector_(injector) {}
   void begin(const char* name, Stream&) override {
     name_ = name;
-    trap_.strike(name);
+    injector_.inject(name);
   }
   Event end(Event posted, const MessageTraffic&, Stream&) override {
-    trap_.strike(fmt::format("{} posted", name_));
+    injector_.inject(fmt::format("{} posted", name_));
     return posted;
   }
 
-  Trap& trap_;
+  FaultInjector& injector_;
   const char* name_ = "";
 };
 
@@ -128,11 +128,11 @@ class Checksum {
 };
 
 // Makes weights travel: routing is skewed, and the planner moves whatever it can.
-MoeOptions options_with(Trap& trap, int chunks) {
+MoeOptions options_with(FaultInjector& injector, int chunks) {
   MoeOptions options;
   options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
-  const auto around = [&trap](const char* what, const auto& call) {
-    trap.strike(fmt::format("experts {}", what));
+  const auto around = [&injector](const char* what, const auto& call) {
+    injector.inject(fmt::format("experts {}", what));
     call();
   };
   options.cpu().experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
@@ -143,16 +143,17 @@ MoeOptions options_with(Trap& trap, int chunks) {
   return options;
 }
 
-void run_steps(Communicator& plain, Trap& trap, int chunks, std::string& checksums) {
-  TrappedCommunicator comm(plain, trap);
+void run_steps(Communicator& plain, FaultInjector& injector, int chunks, std::string& checksums) {
+  FaultInjectingCommunicator comm(plain, injector);
   constexpr std::array<std::int64_t, 4> tokens = {120, 80, 160, 40};
   MoeCase problem({{12, 2, kExpert}, {tokens.begin(), tokens.begin() + comm.size()}, 2.0, 0.0}, 4);
   Arena arena(Device::cpu());
-  RankLayer rank(problem, comm, arena, options_with(trap, chunks));
+  RankLayer rank(problem, comm, arena, options_with(injector, chunks));
   std::jthread at_a_moment;
   for (int step = 0; step < kSteps; ++step) {
     if (step == 1)
-      at_a_moment = std::jthread([&trap](const std::stop_token& ends) { trap.strike_at_its_moment(ends); });
+      at_a_moment =
+          std::jthread([&injector](const std::stop_token& ends) { injector.inject_at_moment(ends); });
     rank.step();
     Checksum sum;
     for (const Tensor* each : {&rank.output(), &rank.grad_hidden()})
@@ -160,9 +161,9 @@ void run_steps(Communicator& plain, Trap& trap, int chunks, std::string& checksu
     for (const std::vector<float>& each : rank.grad_experts())
       sum.add(each.data(), each.size() * sizeof(float));
     checksums += fmt::format(" {:x}", sum.value());
-    trap.strike("step");
+    injector.inject("step");
   }
-  trap.strike("end");
+  injector.inject("end");
 }
 
 // Describes how `call` ended: "ok", or the error's class, its data and its message.
@@ -185,32 +186,33 @@ int run_words(const std::vector<std::string>& words) {
   const int chunks = std::stoi(words[2]);
   const char* const me = std::getenv("OMPI_COMM_WORLD_RANK");
   const std::string rank = me == nullptr ? "0" : me;
-  Trap trap(words[4].find(rank) != std::string::npos ? words[3] : "none", words[5], std::stoi(words[6]),
-            deadline);
-  Trap none("none", "", 1, deadline);
-  const auto tell = [&](const char* what, const std::string& ending) {
-    say(fmt::format("{}\t{}\t{}\t{}\n", what, rank, now(), ending));
+  FaultInjector injector(words[4].find(rank) != std::string::npos ? words[3] : "none", words[5],
+                         std::stoi(words[6]), deadline);
+  FaultInjector no_fault("none", "", 1, deadline);
+  const auto print_ending = [&](const char* what, const std::string& ending) {
+    print_line(fmt::format("{}\t{}\t{}\t{}\n", what, rank, now(), ending));
   };
 
   const MpiOptions options{.deadline_seconds = deadline}, patient{.deadline_seconds = 60};
   std::string checksums, others;
   const std::string ending = ending_of([&] {
-    trap.strike("start");
+    injector.inject("start");
     // Warm up under a long deadline: the work that only first steps do must not run into the short one.
-    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, none, chunks, others); }, patient);
+    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, no_fault, chunks, others); }, patient);
     others.clear();
-    trap.strike("set-up");
-    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, trap, chunks, checksums); }, options);
-    trap.strike("after");
+    injector.inject("set-up");
+    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, injector, chunks, checksums); }, options);
+    injector.inject("after");
   });
-  tell("rank", ending + "\t" + checksums);
+  print_ending("rank", ending + "\t" + checksums);
   if (ending.starts_with("ok")) return 0;
   if (words[5] != "start" && words[5] != "set-up" && words[5] != "after")
-    tell("again", ending_of([&] {
-                    run_mpi_ranks([&](Communicator& comm) { run_steps(comm, none, chunks, others); },
-                                  options);
-                  }) + "\t" +
-                      others);
+    print_ending("again", ending_of([&] {
+                            run_mpi_ranks(
+                                [&](Communicator& comm) { run_steps(comm, no_fault, chunks, others); },
+                                options);
+                          }) + "\t" +
+                              others);
   return 5;
 }
 

@@ -60,17 +60,17 @@ class Case(NamedTuple):
     ranks: int
     chunks: int
     kind: str
-    odd: tuple[int, ...]
+    faulty: tuple[int, ...]
     place: str
     at: int
     recovery: bool = False
     tcp: bool = False
 
-    def words(self) -> list[str]:
-        return [*map(str, (DEADLINE, self.chunks, self.kind, "".join(map(str, self.odd)), self.place, self.at))]
+    def arguments(self) -> list[str]:
+        return [*map(str, (DEADLINE, self.chunks, self.kind, "".join(map(str, self.faulty)), self.place, self.at))]
 
 
-def drawn(seed: int) -> Case:
+def draw_case(seed: int) -> Case:
     draw = random.Random(seed)
     ranks = draw.choice([2, 3, 4])
     chunks = draw.choice([1, 3])
@@ -114,7 +114,7 @@ class Outcome(NamedTuple):
     faults: list[float]
     first: dict[int, Line]
     again: dict[int, Line]
-    said: str
+    output: str
 
 
 def parse(text: str, kind: str) -> dict[int, Line]:
@@ -127,20 +127,20 @@ def parse(text: str, kind: str) -> dict[int, Line]:
     return found
 
 
-def play(case: Case, *options: str) -> Outcome:
+def run_case(case: Case, *options: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "faults"  # a unique path, by which its processes are found
         program.symlink_to(PROGRAM)
-        words = [REPOSITORY / "tools/mpirun.sh", *options, *(RECOVERY if case.recovery else ()),
-                 *(TCP if case.tcp else ()), "-n", str(case.ranks), program, *case.words()]  # fmt: skip
+        command = [REPOSITORY / "tools/mpirun.sh", *options, *(RECOVERY if case.recovery else ()),
+                   *(TCP if case.tcp else ()), "-n", str(case.ranks), program, *case.arguments()]  # fmt: skip
         out, err = Path(folder) / "out", Path(folder) / "err"
         start = time.monotonic()
         with out.open("wb") as to, err.open("wb") as to_err:
-            job = subprocess.Popen([*map(str, words)], stdout=to, stderr=to_err)
+            job = subprocess.Popen([*map(str, command)], stdout=to, stderr=to_err)
         stopped = case.kind == "stop" and case.recovery
         while job.poll() is None and time.monotonic() - start < LIMIT:
             time.sleep(0.02)
-            stopped = stopped and not end_stopped(case, out.read_text())
+            stopped = stopped and not kill_stopped(case, out.read_text())
         seconds = time.monotonic() - start
         status = job.poll()
         if status is None:
@@ -150,16 +150,16 @@ def play(case: Case, *options: str) -> Outcome:
         left = subprocess.run(["pgrep", "-f", program], capture_output=True, text=True).stdout.split()
         for process in left:
             os.kill(int(process), signal.SIGKILL)
-        said = out.read_text()
-        faults = [float(line.split("\t")[1]) for line in said.splitlines() if line.startswith("fault")]
-        shown = f"{' '.join(map(str, words))}\nstatus {status}, {seconds:.1f} s\n{said}\n{err.read_text()[-3000:]}"
-        return Outcome(-1 if status is None else status, seconds, left, faults, parse(said, "rank"),
-                       parse(said, "again"), shown)  # fmt: skip
+        stdout = out.read_text()
+        faults = [float(line.split("\t")[1]) for line in stdout.splitlines() if line.startswith("fault")]
+        output = f"{' '.join(map(str, command))}\nstatus {status}, {seconds:.1f} s\n{stdout}\n{err.read_text()[-3000:]}"
+        return Outcome(-1 if status is None else status, seconds, left, faults, parse(stdout, "rank"),
+                       parse(stdout, "again"), output)  # fmt: skip
 
 
-def end_stopped(case: Case, said: str) -> bool:
+def kill_stopped(case: Case, stdout: str) -> bool:
     """Kills stopped processes once all others have printed all their lines; mpirun does not kill them."""
-    lines = [line.split("\t") for line in said.splitlines(keepends=True) if line.endswith("\n")]
+    lines = [line.split("\t") for line in stdout.splitlines(keepends=True) if line.endswith("\n")]
     stopped = [int(line[2]) for line in lines if line[0] == "fault"]
     others = (case.ranks - len(stopped)) * (2 if case.place in INSIDE else 1)
     if not stopped or len(lines) - len(stopped) < others:
@@ -170,42 +170,42 @@ def end_stopped(case: Case, said: str) -> bool:
 
 
 @functools.cache
-def undisturbed(ranks: int, chunks: int) -> list[list[str]]:
-    outcome = play(Case(ranks, chunks, "none", (), "none", 0))
-    assert outcome.status == 0, outcome.said
+def checksums_without_fault(ranks: int, chunks: int) -> list[list[str]]:
+    outcome = run_case(Case(ranks, chunks, "none", (), "none", 0))
+    assert outcome.status == 0, outcome.output
     return [outcome.first[rank].checksums for rank in range(ranks)]
 
 
-def judge(case: Case, outcome: Outcome) -> None:
+def check_outcome(case: Case, outcome: Outcome) -> None:
     assert outcome.status != -1, "it hangs"
     assert not outcome.left, f"processes are left: {outcome.left}"
-    expected = undisturbed(case.ranks, case.chunks)
+    expected = checksums_without_fault(case.ranks, case.chunks)
     for line in [*outcome.first.values(), *outcome.again.values()]:
         sums = expected[line.rank]
         assert line.checksums == sums[: len(line.checksums)], f"wrong numbers: {line}"
         assert line.error != "ok" or line.checksums == sums, f"steps are missing: {line}"
-    struck = outcome.faults and case.kind != "late" and not (case.kind == "slow" and case.place in OUTSIDE[::2])
-    if not struck:
+    faulted = outcome.faults and case.kind != "late" and not (case.kind == "slow" and case.place in OUTSIDE[::2])
+    if not faulted:
         assert outcome.status == 0, "a nonzero exit status without a fault"
         assert [line.error for line in outcome.first.values()] == case.ranks * ["ok"], "an error without a fault"
         return
     if not case.recovery:  # with recovery, Open MPI 4.1 always exits with 0 and prints nothing
         assert outcome.status != 0, "an exit status of 0 after a fault"
-        named = [MPIRUN_SAYS.get(case.kind, "").format(rank) if case.place in INSIDE else "" for rank in case.odd]
-        assert any(each in " ".join(outcome.said.split()) for each in named), f"mpirun does not say: {named}"
-    survivors = [rank for rank in range(case.ranks) if rank not in case.odd]
-    spoken = [rank for rank in survivors if rank in outcome.first]
+        named = [MPIRUN_SAYS.get(case.kind, "").format(rank) if case.place in INSIDE else "" for rank in case.faulty]
+        assert any(each in " ".join(outcome.output.split()) for each in named), f"mpirun does not say: {named}"
+    survivors = [rank for rank in range(case.ranks) if rank not in case.faulty]
+    reported = [rank for rank in survivors if rank in outcome.first]
     # By default mpirun ends the job as soon as a process dies or ends without MPI_Finalize.
-    must_speak = [] if case.place == "start" else survivors
+    must_report = [] if case.place == "start" else survivors
     if not case.recovery and case.kind != "throw":
-        must_speak = [] if case.kind in DEAD else must_speak[:1]
-        assert not must_speak or spoken, "no survivor printed its line"
+        must_report = [] if case.kind in DEAD else must_report[:1]
+        assert not must_report or reported, "no survivor printed its line"
     else:
-        assert set(must_speak) <= set(spoken), f"only ranks {spoken} printed their line"
-    for rank in spoken:
-        judge_survivor(case, outcome, outcome.first[rank])
-    if case.kind in ("throw", "slow") and case.odd[0] in outcome.first:
-        own = outcome.first[case.odd[0]]
+        assert set(must_report) <= set(reported), f"only ranks {reported} printed their line"
+    for rank in reported:
+        check_survivor(case, outcome, outcome.first[rank])
+    if case.kind in ("throw", "slow") and case.faulty[0] in outcome.first:
+        own = outcome.first[case.faulty[0]]
         named = own.error == "CommError" and own.peer in ("-1", str(own.rank))
         assert own.error == "exception" if case.kind == "throw" else named, f"wrong error on the faulty rank: {own}"
     if case.kind == "throw" and case.place in INSIDE:
@@ -214,35 +214,35 @@ def judge(case: Case, outcome: Outcome) -> None:
         assert {line.error for line in outcome.again.values()} <= {"Unsupported"}, "MPI was called after a fault"
 
 
-def judge_survivor(case: Case, outcome: Outcome, line: Line) -> None:
+def check_survivor(case: Case, outcome: Outcome, line: Line) -> None:
     if case.place == "after":
         assert line.error == "ok", f"an error after all is done: {line}"
         return
-    peers = [*map(str, case.odd)] if case.place in INSIDE else ["-1"]
+    peers = [*map(str, case.faulty)] if case.place in INSIDE else ["-1"]
     assert line.error == "CommError" and line.peer in peers, f"expected peer {peers}: {line}"
-    said = f"rank {line.peer} " if case.place in INSIDE else "not all ranks have come"
-    assert line.message.startswith(said), f"expected {said!r}: {line}"
+    prefix = f"rank {line.peer} " if case.place in INSIDE else "not all ranks have come"
+    assert line.message.startswith(prefix), f"expected {prefix!r}: {line}"
     seconds = SOON + (0 if case.kind == "throw" and case.place in INSIDE else DEADLINE + GRACE)
-    seconds += DEADLINE if len(case.odd) > 1 else 0
+    seconds += DEADLINE if len(case.faulty) > 1 else 0
     passed = line.clock - max(outcome.faults)
     assert passed < seconds, f"{passed:.1f} s after the fault: {line}"
 
 
 def wrong_with(case: Case, *options: str) -> str:
-    outcome = play(case, *options)
+    outcome = run_case(case, *options)
     try:
-        judge(case, outcome)
+        check_outcome(case, outcome)
     except AssertionError as wrong:
-        return f"{wrong}\n{case}\n{outcome.said}"
+        return f"{wrong}\n{case}\n{outcome.output}"
     return ""
 
 
 def storm(seeds: list[int]) -> list[tuple[int, str]]:
     for ranks in (2, 3, 4):
         for chunks in (1, 3):
-            undisturbed(ranks, chunks)
+            checksums_without_fault(ranks, chunks)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(lambda seed: (seed, wrong_with(drawn(seed))), seeds))
+        found = list(pool.map(lambda seed: (seed, wrong_with(draw_case(seed))), seeds))
     return [(seed, wrong) for seed, wrong in found if wrong]
 
 
@@ -260,10 +260,10 @@ class FaultStormTest(unittest.TestCase):
             Case(3, 1, "stop", (1,), "after", 1),
         ]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for outcome in pool.map(lambda case: play(case, "--timeout", "3"), cases):
-                self.assertNotIn(outcome.status, (-1, 0), outcome.said)
-                self.assertEqual(outcome.left, [], outcome.said)
-                self.assertGreater(outcome.seconds, 3, outcome.said)
+            for outcome in pool.map(lambda case: run_case(case, "--timeout", "3"), cases):
+                self.assertNotIn(outcome.status, (-1, 0), outcome.output)
+                self.assertEqual(outcome.left, [], outcome.output)
+                self.assertGreater(outcome.seconds, 3, outcome.output)
 
 
 if __name__ == "__main__":

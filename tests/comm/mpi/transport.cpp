@@ -70,21 +70,21 @@ void run_on(int ranks, const std::function<void(Communicator&)>& body, double de
   run_mpi_ranks(body, {.deadline_seconds = deadline_seconds, .communicator = &handle});
 }
 
-Told told_on(int ranks, double deadline_seconds,
-             const std::function<void(Communicator&, std::string& note)>& body) {
+RankNotes run_and_collect_notes(int ranks, double deadline_seconds,
+                                const std::function<void(Communicator&, std::string& note)>& body) {
   std::string note, thrown;
   try {
     run_on(
         ranks, [&](Communicator& comm) { body(comm, note); }, deadline_seconds);
   } catch (const CommError& error) {
-    thrown = std::string("told ") + error.what();
+    thrown = std::string("reaction ") + error.what();
   } catch (const std::exception& error) {
     thrown = std::string("own ") + error.what();
   }
   // Gathered over all ranks of the job, because ranks beyond the first `ranks` check the notes too.
-  Told told{gather(note, MPI_COMM_WORLD), first_of(gather(thrown, MPI_COMM_WORLD))};
-  told.notes.resize(static_cast<std::size_t>(ranks));
-  return told;
+  RankNotes result{gather(note, MPI_COMM_WORLD), first_of(gather(thrown, MPI_COMM_WORLD))};
+  result.notes.resize(static_cast<std::size_t>(ranks));
+  return result;
 }
 
 }  // namespace evenkeel

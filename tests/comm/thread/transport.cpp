@@ -15,16 +15,16 @@ void run_on(int ranks, const std::function<void(Communicator&)>& body, double de
   run_ranks(ranks, body, {.deadline_seconds = deadline_seconds});
 }
 
-Told told_on(int ranks, double deadline_seconds,
-             const std::function<void(Communicator&, std::string& note)>& body) {
-  Told told{std::vector<std::string>(static_cast<std::size_t>(ranks)), ""};
+RankNotes run_and_collect_notes(int ranks, double deadline_seconds,
+                                const std::function<void(Communicator&, std::string& note)>& body) {
+  RankNotes result{std::vector<std::string>(static_cast<std::size_t>(ranks)), ""};
   try {
     run_on(
-        ranks, [&](Communicator& comm) { body(comm, told.notes[comm.rank().offset()]); }, deadline_seconds);
+        ranks, [&](Communicator& comm) { body(comm, result.notes[comm.rank().offset()]); }, deadline_seconds);
   } catch (const std::exception& error) {
-    told.thrown = error.what();
+    result.thrown = error.what();
   }
-  return told;
+  return result;
 }
 
 }  // namespace evenkeel

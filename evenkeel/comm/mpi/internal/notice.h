@@ -12,18 +12,18 @@ namespace evenkeel::internal {
 
 struct Notice {
   enum class Kind : std::int32_t {
-    stop,     // the sender has stopped, or is stopping, for this cause
-    left,     // the sender issues nothing more
-    ended,    // the sender has also received all that was sent to it
-    ask,      // asks whom the receiver waits for
-    answer,   // the reply to `ask`
-    verdict,  // asks the receiver to stop all ranks for this cause
+    stop,          // the sender has stopped, or is stopping, for this cause
+    left,          // the sender issues nothing more
+    ended,         // the sender has also received all that was sent to it
+    ask,           // asks whom the receiver waits for
+    answer,        // the reply to `ask`
+    stop_request,  // asks the receiver to stop all ranks for this cause
   };
 
   Kind kind = Kind::ask;
   std::uint64_t messages = 0;     // stop, left: number the sender has sent to this rank
-  Cause cause = {};               // stop, verdict
-  bool silent = false;            // stop, verdict: cause.peer did not answer
+  Cause cause = {};               // stop, stop_request
+  bool unresponsive = false;      // stop, stop_request: cause.peer did not answer
   bool waits = false;             // answer
   std::vector<int> awaited = {};  // answer: ranks that the sender waits for
   std::string last_message = {};  // answer

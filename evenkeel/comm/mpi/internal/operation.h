@@ -33,7 +33,7 @@ class MpiOperation final : public CpuOperation, public Awaited {
   void begin(const char* name, Channel channel);
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
-  void meet(int peer);
+  void exchange_empty(int peer);
   std::span<std::byte> reduce(std::span<std::byte> values, ValueType type, Reduction reduction);
   // Passes all messages to MPI.
   void publish();

@@ -4,10 +4,10 @@
 // It uses two MPI communicators: one for the bytes of operations, one for notices. A rank reads notices in
 // every call and in every wait.
 //
-// Stopping  A rank that stops, or hears that another has stopped, tells every peer how many messages it has
-//           sent to it. It then receives everything that is still on its way, expected or not, until it has
-//           the number that each peer told it. So all sends complete. It cancels the receives that remain.
-//           After that MPI holds no rank's bytes.
+// Stopping  A rank that stops, or hears that another has stopped, announces to every peer how many messages
+//           it has sent to it. It then receives everything that is still on its way, expected or not, until
+//           it has the number that each peer announced. So all sends complete. It cancels the receives that
+//           remain. After that MPI holds no rank's bytes.
 // Blame     A rank that waits too long asks all others whom they wait for, and follows the answers to the
 //           rank that waits for nobody. Several ranks may do so at once: each sends its finding to the lowest
 //           rank that answered and also waits; that rank stops all.
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "evenkeel/base/running_time.h"
-#include "evenkeel/comm/internal/blame.h"
+#include "evenkeel/comm/internal/culprit.h"
 #include "evenkeel/comm/mpi/internal/notice.h"
 
 namespace evenkeel::internal {
@@ -42,7 +42,7 @@ class Awaited {
   virtual void list_absent(std::vector<int>& ranks) const = 0;
 };
 
-class MpiRoot final : private Witness {
+class MpiRoot final : private WaitGraph {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -72,13 +72,13 @@ class MpiRoot final : private Witness {
   void end();
 
   // Stops all ranks. The first cause is kept.
-  void abort(Cause cause, bool silent = false) noexcept;
+  void abort(Cause cause, bool unresponsive = false) noexcept;
   // The cause reads "rank 2 failed: out of tokens".
   void abort_for(const char* action, std::string_view why) noexcept;
   // Records that an operation was dropped that a peer may still need, and aborts.
   void leave_unfinished(const char* name) noexcept;
   // After an abort: returns when MPI holds none of this rank's bytes any more, or MPI has been closed.
-  void let_go() noexcept;
+  void drain() noexcept;
   bool aborted() const { return cause_.has_value(); }
   const Cause& cause() const { return *cause_; }
   // Numbers for communicators that are split from this root.
@@ -89,8 +89,8 @@ class MpiRoot final : private Witness {
   struct Peer {
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
-    std::optional<std::uint64_t> told;  // number of messages to this rank; set once the peer sends no more
-    std::optional<Clock::time_point> left;
+    std::optional<std::uint64_t> announced_messages;  // total to this rank; set once the peer sends no more
+    std::optional<Clock::time_point> left_at;
     bool ended = false;
     std::optional<Notice> answer;
   };
@@ -109,19 +109,19 @@ class MpiRoot final : private Witness {
   MPI_Comm duplicate(MPI_Comm parent) const;
   int ranks_here() const;
   void wait_for_all(MPI_Request request) const;
-  void tell(int peer, const Notice& notice);
-  void tell_all(Notice notice);
+  void send(int peer, const Notice& notice);
+  void send_to_all(Notice notice);
   bool begin_receiving(MPI_Comm comm, int tag, Messages& messages) const;
-  void take_notices();
-  void take(const Notice& notice, int from);
+  void receive_notices();
+  void handle(const Notice& notice, int from);
   [[noreturn]] void stop(const char* name, double seconds);
-  void blame_someone(const char* name);
+  void report_culprit(const char* name);
   bool awaits_one_who_left(const Awaited& awaited) const;
   bool is_gone(int peer) const;
-  int speaker() const;
-  bool is_settled() const;
-  const Message* take_unclaimed();
-  void wait_for_everyone(const std::function<bool(int)>& has_come);
+  int reporting_rank() const;
+  bool is_drained() const;
+  const Message* receive_unexpected();
+  void wait_for_all_ranks(const std::function<bool(int)>& has_arrived);
   void pause(unsigned& polls) const;
 
   bool list_awaited(int rank, std::vector<int>& ranks) const override;
@@ -136,12 +136,12 @@ class MpiRoot final : private Witness {
   bool shares_cores_ = true;  // whether polling ranks yield their core
   std::vector<Peer> peers_;
   std::vector<MpiOperation*> pending_;
-  struct Mail {
-    Messages outgoing;   // notices
-    Messages incoming;   // notices
-    Messages unclaimed;  // bytes that no operation expects
+  struct MessageBuffers {
+    Messages outgoing;    // notices
+    Messages incoming;    // notices
+    Messages unexpected;  // bytes that no operation expects
   };
-  std::unique_ptr<Mail> mail_ = std::make_unique<Mail>();
+  std::unique_ptr<MessageBuffers> buffers_ = std::make_unique<MessageBuffers>();
   const Awaited* awaited_ = nullptr;
   bool ending_ = false;
   const char* left_unfinished_ = nullptr;
@@ -150,8 +150,8 @@ class MpiRoot final : private Witness {
   std::uint64_t posted_ = 0;
   std::int64_t next_number_ = 1;  // 0 is the root's
   std::optional<Cause> cause_;
-  int silent_ = -1;  // the blamed rank, if it did not answer
-  bool has_let_go_ = false;
+  int unresponsive_rank_ = -1;  // the blamed rank, if it did not answer
+  bool drain_called_ = false;
 };
 
 }  // namespace evenkeel::internal

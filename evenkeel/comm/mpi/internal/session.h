@@ -20,6 +20,6 @@ class Session {
 
 // Throws CommError of `rank` with MPI's error text if an MPI call failed.
 void require_success(int code, int rank, const char* call);
-std::string words_of(int code);
+std::string error_text(int code);
 
 }  // namespace evenkeel::internal

@@ -30,8 +30,8 @@ class Root final : public StreamWatch {
   // Called at the start of every call.
   void begin(const char* name);
   // Checks the result of every NCCL call, and waits until NCCL has enqueued the call.
-  void handed_over(ncclResult_t result, ncclComm_t comm, const char* call);
-  void look(double seconds) override;
+  void check_enqueued(ncclResult_t result, ncclComm_t comm, const char* call);
+  void poll(double seconds) override;
   void abort(const std::string& cause) noexcept;
 
  private:

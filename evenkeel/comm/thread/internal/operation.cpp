@@ -39,7 +39,7 @@ void Operation::receive(int from, std::span<std::byte> bytes) {
   receive_bytes_ += bytes.size();
 }
 
-void Operation::meet(int peer) {
+void Operation::exchange_empty(int peer) {
   sends_.push_back({.to = peer, .operation = this});
   receives_.push_back({.from = peer, .operation = this});
 }

@@ -35,7 +35,7 @@ class Operation final : public CpuOperation {
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
   // Exchanges empty messages with `peer`: each side continues after the other's earlier work.
-  void meet(int peer);
+  void exchange_empty(int peer);
 
   // At the end reduces every rank's values into `values`. Returns the space into which the operation must
   // gather them, in rank order.
@@ -76,7 +76,7 @@ class Operation final : public CpuOperation {
   void order_after_readers();
   void finish_reduction();
   void wait_for_readers() noexcept;
-  void urge_receivers();
+  void wake_receivers();
   void sleep(std::unique_lock<std::mutex>& lock);
   template <class Wakes>
   void sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes);

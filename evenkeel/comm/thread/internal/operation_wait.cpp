@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "evenkeel/comm/internal/blame.h"
+#include "evenkeel/comm/internal/culprit.h"
 #include "evenkeel/comm/thread/internal/operation.h"
 
 namespace evenkeel::internal {
@@ -25,10 +25,11 @@ Clock::duration nap(const World& world) {
   return std::max<Clock::duration>(deadline(world) / 16, std::chrono::microseconds(1));
 }
 
-// Answers find_blame(). Each mailbox is read under its lock, while the rank that reads is marked as waiting.
-class Mailboxes final : public Witness {
+// Answers find_culprit(). Each mailbox is read under its lock, while the rank that reads is marked as
+// waiting.
+class MailboxGraph final : public WaitGraph {
  public:
-  explicit Mailboxes(World& world) : world_(world) {}
+  explicit MailboxGraph(World& world) : world_(world) {}
   int size() const override { return world_.size(); }
   bool list_awaited(int rank, std::vector<int>& ranks) const override {
     Mailbox& mailbox = world_.mailbox(rank);
@@ -61,7 +62,7 @@ void Operation::carry_out() {
 }
 
 void Operation::wait_until_done() {
-  bool has_urged = false;
+  bool has_woken_receivers = false;
   std::unique_lock lock(mailbox().mutex);
   for (;;) {
     if (group_.world().aborted()) {
@@ -71,9 +72,9 @@ void Operation::wait_until_done() {
     // Copies for later operations too: peers that wait for them need not wait until this one is done.
     if (copy_what_has_come(lock)) continue;
     if (untaken_ == 0 && unacknowledged_ == 0) return;
-    if (untaken_ == 0 && !std::exchange(has_urged, true)) {
+    if (untaken_ == 0 && !std::exchange(has_woken_receivers, true)) {
       lock.unlock();
-      urge_receivers();
+      wake_receivers();
       lock.lock();
       continue;
     }
@@ -164,13 +165,13 @@ void Operation::acknowledge(Message& message, EventLease copied) {
 }
 
 // Wakes receivers that sleep for another operation although a message of this one is ready for them.
-void Operation::urge_receivers() {
+void Operation::wake_receivers() {
   for (const Message& message : sends_) {
     Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
     {
       const std::lock_guard lock(theirs.mutex);
       if (message.place != Place::arrived || theirs.awaited == nullptr) continue;
-      theirs.urged = true;
+      theirs.asked_to_copy = true;
     }
     theirs.wakeup.notify_one();
   }
@@ -193,11 +194,12 @@ void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   const World& world = group_.world();
   sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
   wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
-  mailbox().urged = false;
+  mailbox().asked_to_copy = false;
   mailbox().awaited = this;
-  sleep_until(lock,
-              [&] { return may_go_on() || mailbox().urged || world.aborted() || awaits_one_who_left(); });
-  if (world.aborted() || !(may_go_on() || mailbox().urged)) {
+  sleep_until(lock, [&] {
+    return may_go_on() || mailbox().asked_to_copy || world.aborted() || awaits_one_who_left();
+  });
+  if (world.aborted() || !(may_go_on() || mailbox().asked_to_copy)) {
     lock.unlock();
     fail();
   }
@@ -231,12 +233,13 @@ void Operation::list_absent(std::vector<int>& ranks) const {
   }
 }
 
-// The mailbox names this operation as awaited while the blame is sought. Otherwise a peer whose deadline
-// passes at the same moment would take this rank for one that is not waiting.
+// The mailbox names this operation as awaited during the search for the culprit. Otherwise a peer whose
+// deadline passes at the same moment would take this rank for one that is not waiting.
 void Operation::fail() {
   World& world = group_.world();
   const double seconds = seconds_since(start_);
-  if (!world.aborted()) world.abort(find_blame(Mailboxes(world), rank_, name_, world.deadline_seconds()));
+  if (!world.aborted())
+    world.abort(find_culprit(MailboxGraph(world), rank_, name_, world.deadline_seconds()));
   {
     const std::lock_guard lock(mailbox().mutex);
     mailbox().awaited = nullptr;

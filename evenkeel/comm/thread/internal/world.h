@@ -37,7 +37,7 @@ struct alignas(64) Mailbox {
 
   // Guarded by `mutex`.
   Operation* awaited = nullptr;     // the operation that the rank sleeps in
-  bool urged = false;               // a peer sleeps until this rank copies other messages
+  bool asked_to_copy = false;       // a peer sleeps until this rank copies other messages
   const char* last_name = nullptr;  // name of its latest operation
   std::uint64_t posted = 0;
   Clock::time_point last_time;

@@ -1,4 +1,4 @@
-#include "evenkeel/comm/internal/blame.h"
+#include "evenkeel/comm/internal/culprit.h"
 
 #include <fmt/format.h>
 
@@ -23,10 +23,10 @@ std::string others_stopped(int count, int rank) {
   return count == 2 ? fmt::format("rank {} has stopped", both) : fmt::format("ranks {} have stopped", both);
 }
 
-Cause blame(const Witness& witness, int rank, int peer, const std::string& action) {
+Cause cause_of(const WaitGraph& graph, int rank, int peer, const std::string& action) {
   return {peer, -1, rank,
-          fmt::format("rank {} {}; {}.{}", peer, action, others_stopped(witness.size(), peer),
-                      witness.last_message(peer))};
+          fmt::format("rank {} {}; {}.{}", peer, action, others_stopped(graph.size(), peer),
+                      graph.last_message(peer))};
 }
 
 }  // namespace
@@ -37,25 +37,25 @@ std::string describe_last(int rank, const char* name, double seconds_ago, std::u
                      seconds_ago, number);
 }
 
-Cause find_blame(const Witness& witness, int rank, const char* operation, double deadline_seconds) {
+Cause find_culprit(const WaitGraph& graph, int rank, const char* operation, double deadline_seconds) {
   std::vector<int> awaited;
-  witness.list_awaited(rank, awaited);
+  graph.list_awaited(rank, awaited);
   EVENKEEL_CHECK(!awaited.empty());
   for (int peer : awaited) {
-    if (witness.has_left(peer))
-      return blame(witness, rank, peer, fmt::format("ended before it answered in {}", operation));
+    if (graph.has_left(peer))
+      return cause_of(graph, rank, peer, fmt::format("ended before it answered in {}", operation));
   }
   const std::string action = fmt::format("did not answer in {} within {:.3g} s", operation, deadline_seconds);
-  std::vector<int> met = {rank};  // in the order of the search
+  std::vector<int> visited = {rank};  // in the order of the search
   std::vector<int> further = awaited;
   for (std::size_t next = 1;; ++next) {
     for (int peer : further)
-      if (std::ranges::find(met, peer) == met.end()) met.push_back(peer);
-    if (next == met.size()) break;
+      if (std::ranges::find(visited, peer) == visited.end()) visited.push_back(peer);
+    if (next == visited.size()) break;
     further.clear();
-    if (!witness.list_awaited(met[next], further)) return blame(witness, rank, met[next], action);
+    if (!graph.list_awaited(visited[next], further)) return cause_of(graph, rank, visited[next], action);
   }
-  return blame(witness, rank, awaited.front(), action + ", while ranks wait for each other in a circle");
+  return cause_of(graph, rank, awaited.front(), action + ", while ranks wait for each other in a circle");
 }
 
 }  // namespace evenkeel::internal

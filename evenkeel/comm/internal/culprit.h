@@ -11,9 +11,9 @@
 namespace evenkeel::internal {
 
 // Reports whom each rank of a root waits for, while some rank waits too long.
-class Witness {
+class WaitGraph {
  public:
-  virtual ~Witness() = default;
+  virtual ~WaitGraph() = default;
   virtual int size() const = 0;
   // False if the rank does not wait; otherwise adds the ranks that it waits for.
   virtual bool list_awaited(int rank, std::vector<int>& ranks) const = 0;
@@ -26,6 +26,6 @@ class Witness {
 std::string describe_last(int rank, const char* name, double seconds_ago, std::uint64_t number);
 
 // Finds who keeps `rank` waiting in `operation`, either past the deadline or because a peer has ended.
-Cause find_blame(const Witness& witness, int rank, const char* operation, double deadline_seconds);
+Cause find_culprit(const WaitGraph& graph, int rank, const char* operation, double deadline_seconds);
 
 }  // namespace evenkeel::internal
