@@ -34,7 +34,7 @@ WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
       borrowed_(borrowed_elements(elements)),
       bytes_per_element_(bytes_per_element),
       nodes_(std::move(nodes)),
-      passing_comm_(nodes_.two_levels() ? comm.split(0) : nullptr) {}
+      forwarding_comm_(nodes_.two_levels() ? comm.split(0) : nullptr) {}
 
 template <class Part>
 std::array<Part, kExpertParts> WeightTransfer::parts_in(Part block, std::int64_t unit, std::size_t first,
@@ -93,18 +93,18 @@ ExpertParts WeightTransfer::land(const StepPlan& plan, std::size_t index, std::s
   receives_.clear();
   for (const auto& part : parts)
     if (!part.empty()) receives_.push_back({from, part});
-  Communicator& comm = from == transfer.from ? comm_ : *passing_comm_;
+  Communicator& comm = from == transfer.from ? comm_ : *forwarding_comm_;
   comm.send_receive({}, receives_, receiving_, "weight transfer").wait();
   ExpertParts landed;
   std::ranges::copy(parts, landed.begin());
-  if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
+  if (from != transfer.from || !nodes_.may_forward(transfer.from, transfer.to)) return landed;
   sends_.clear();
   for (std::size_t i = 0; i < plan.transfers().size(); ++i)
     if (const Transfer& other = plan.transfers()[i];
         other.expert == transfer.expert && other.from == transfer.from && senders_[i] == comm_.rank())
       for (const auto& part : landed)
         if (!part.empty()) sends_.push_back({other.to, part});
-  passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");
+  forwarding_comm_->send_receive(sends_, {}, forwarding_, "weight transfer");
   return landed;
 }
 

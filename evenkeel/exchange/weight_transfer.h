@@ -5,7 +5,7 @@
 //            other, gate_up before the rest, in one reused block: the consumer packs them and keeps only the
 //            packed form. finish() waits until the borrowers have received their weights.
 // Nodes      With two levels of nodes, weights that several ranks of another node borrow are sent only to the
-//            first of these ranks, which passes them on to the others.
+//            first of these ranks, which forwards them to the others.
 // Gradients  Every rank that computed an expert without owning it sends its f32 gradient to the owner. The
 //            owner adds them in the plan's order, with one expert's gradient in memory at a time.
 // Memory     Arriving weights and outgoing gradients are in the borrower's arena.
@@ -79,7 +79,7 @@ class WeightTransfer {
       if (transfer.to != comm_.rank()) continue;
       for (const auto& [first, end] : {std::pair{std::size_t{0}, std::size_t{1}}, {1, kExpertParts}}) {
         take(transfer.expert, land(plan, i, first, end, landing));
-        passing_on_.synchronize();  // before `landing` is overwritten
+        forwarding_.synchronize();  // before `landing` is overwritten
       }
     }
   }
@@ -121,8 +121,8 @@ class WeightTransfer {
   BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
   Nodes nodes_;
-  // Passes weights on; separate, because its messages have another order than lending. Null with one level.
-  std::unique_ptr<Communicator> passing_comm_;
+  // Forwards weights; separate, because its messages have another order than lending. Null with one level.
+  std::unique_ptr<Communicator> forwarding_comm_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that this rank receives
   std::vector<RankId> senders_;  // by transfer
@@ -132,7 +132,7 @@ class WeightTransfer {
   // Separate streams, since a lender's sends complete only when the borrowers receive them. Declared last, so
   // that unfinished operations are cancelled before the buffers are destroyed.
   CpuStream receiving_;
-  CpuStream passing_on_;
+  CpuStream forwarding_;
   CpuStream sending_;
 };
 
