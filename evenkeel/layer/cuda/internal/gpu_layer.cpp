@@ -245,7 +245,7 @@ void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
   std::vector<ExpertWeights> weights(natives.begin(), natives.end());
   for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
   for (int b = 0; b < route().most_borrowed(); ++b) {
-    const auto parts = parts_of(layout, buffers_.places + b % route().places * layout.block());
+    const auto parts = parts_of(layout, buffers_.slot_weights + b % route().borrow_slots * layout.block());
     weights.push_back({parts[0], parts[1], parts[2], parts[3]});
   }
   upload(shown, buffers_.shown_weights);

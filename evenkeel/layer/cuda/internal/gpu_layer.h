@@ -79,7 +79,7 @@ class GpuLayer final : public LayerBackend {
     return {buffers_.workspace, static_cast<std::size_t>(buffer_shape_.workspace_bytes)};
   }
   DeviceBackward backward_call() const;
-  int rounds() const { return route().places > 0 ? options_.rounds : 1; }
+  int rounds() const { return route().borrow_slots > 0 ? options_.rounds : 1; }
 
   const LayerParts& parts_;
   CudaStream& stream_;
