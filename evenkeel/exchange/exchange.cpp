@@ -90,7 +90,8 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
       arena_.allocate(chunk_buffers::rows_to_send(shape_of(dispatched), dispatched.load()), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
-  slices_->rows(Slices::Way::out, dispatched, received, dispatched.own_rows, packed.bytes(), row_bytes());
+  slices_->rows(Slices::Direction::to_experts, dispatched, received, dispatched.own_rows, packed.bytes(),
+                row_bytes());
   slices_->post(stream_, name).wait();
 }
 
@@ -139,8 +140,8 @@ void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std:
 Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                                std::span<const float> weights) {
   if (!sum_in_nodes_) {
-    slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes(),
-                       [&](std::int64_t slot) { return rows.waiting_row(slot); });
+    slices_->positions(Slices::Direction::to_tokens, dispatched, results.bytes(), row_bytes(),
+                       [&](std::int64_t slot) { return rows.held_row(slot); });
     return slices_->post(stream_, "combine");
   }
   const std::int64_t numbers = (dispatched.rows_here - dispatched.own_rows) * hidden_;
@@ -149,7 +150,7 @@ Event Exchange::return_results(const Dispatched& dispatched, const Buffer& resul
   add_by_row(dispatched, results, rows, dispatch_weights(dispatched, weights).values, sums);
   node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.forwarding_, arena_, hidden_, type_);
   node_sums_->add_in_node(*slices_, stream_, sums.data(), false, "combine in the node");
-  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  const std::int64_t home = rows.held_row(dispatched.positions_here);
   node_sums_->queue(*slices_, results.bytes().subspan(static_cast<std::size_t>(home * row_bytes())));
   const Event event = slices_->post(stream_, "combine");
   if (dispatched.tokens == 0) {  // no sum_results() follows
@@ -167,7 +168,7 @@ void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, c
     const std::int64_t row = dispatched.input_row()[i], slot = dispatched.output_row()[i];
     if (row >= dispatched.own_row && row < dispatched.own_row + dispatched.own_rows) continue;
     const std::int64_t received = row < dispatched.own_row ? row : row - dispatched.own_rows;
-    rows::add_scaled(hidden_, rows::at(results.data(), rows.waiting_row(slot) * hidden_, type_), type_,
+    rows::add_scaled(hidden_, rows::at(results.data(), rows.held_row(slot) * hidden_, type_), type_,
                      weights[static_cast<std::size_t>(slot)], sums.data() + received * hidden_);
   }
 }
@@ -175,7 +176,7 @@ void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, c
 void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                            std::span<const float> weights, void* output) {
   const auto k = static_cast<std::size_t>(dispatched.k);
-  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  const std::int64_t home = rows.held_row(dispatched.positions_here);
   const auto add = [&](std::int64_t row, float weight) {
     token_rows_.push_back(static_cast<std::int32_t>(row));
     token_weights_.push_back(weight);
@@ -219,7 +220,8 @@ Exchange::RouterWeights Exchange::dispatch_weights(const Dispatched& dispatched,
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
-  slices_->positions(Slices::Way::out, dispatched, std::as_writable_bytes(router.values), sizeof(float));
+  slices_->positions(Slices::Direction::to_experts, dispatched, std::as_writable_bytes(router.values),
+                     sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
   return router;
 }
@@ -271,8 +273,9 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
   if (sum_in_nodes_)
     node_sums_->queue(*slices_, elsewhere);
   else
-    slices_->rows(Slices::Way::home, dispatched, here, in_place, elsewhere, row_bytes());
-  slices_->positions(Slices::Way::home, dispatched, std::as_writable_bytes(router.gradients), sizeof(float));
+    slices_->rows(Slices::Direction::to_tokens, dispatched, here, in_place, elsewhere, row_bytes());
+  slices_->positions(Slices::Direction::to_tokens, dispatched, std::as_writable_bytes(router.gradients),
+                     sizeof(float));
   slices_->post(stream_, "combine gradients").wait();
   sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
   node_sums_.reset();

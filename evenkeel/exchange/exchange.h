@@ -67,7 +67,7 @@ class Exchange {
                void* output);
 
   // combine() in parts and in less space, with the results at the rows that `rows` assigns. result_buffer()
-  // allocates the space. return_results() sends the waiting results back once they are computed.
+  // allocates the space. return_results() sends the held results back once they are computed.
   // sum_results() writes the sums for the tokens of the current range, once their results have arrived or
   // been computed.
   Buffer result_buffer(const ResultRows& rows) {
