@@ -246,7 +246,7 @@ class TurnOfRanks {
     for (int r = 0; r < ranks(); ++r) {
       outboxes.push_back(buffers(r).outbox[0]);
       views.push_back({buffers(r).tensors, buffers(r).block_counts, buffers(r).exchanged, nullptr, nullptr,
-                       buffers(r).shown_weights, nullptr});
+                       buffers(r).published_weights, nullptr});
     }
     for (int r = 0; r < ranks(); ++r) {
       upload(outboxes, buffers(r).outboxes[0]);
@@ -270,17 +270,17 @@ class TurnOfRanks {
 
   void show_weights(int r) {
     const std::int64_t block = 2 * all_.layout().block();
-    std::vector<ExpertTensors> shown(size(experts()));
+    std::vector<ExpertTensors> published(size(experts()));
     std::vector<ExpertWeights> weights;
     for (ExpertId expert : all_.placement_.natives(RankId(r))) {
       const ExpertWeights own = tensors_in(all_.weights_.data() + expert.value() * block);
       weights.push_back(own);
-      shown[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
-                                 const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
+      published[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
+                                     const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
     }
     for (int b = 0; b < shape(r).borrow_slots; ++b)
       weights.push_back(tensors_in(reinterpret_cast<std::byte*>(buffers(r).slot_weights) + b * block));
-    upload(shown, buffers(r).shown_weights);
+    upload(published, buffers(r).published_weights);
     upload(weights, buffers(r).group_weights);
   }
 

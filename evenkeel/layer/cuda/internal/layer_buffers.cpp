@@ -91,7 +91,7 @@ LayerBuffers lay_out(const BufferShape& shape, std::byte* base) {
   }
   buffers.views = carver.take<PeerView>(route.num_ranks);
   buffers.tensors = carver.take<StepTensors>(1);
-  buffers.shown_weights = carver.take<ExpertTensors>(route.num_experts);
+  buffers.published_weights = carver.take<ExpertTensors>(route.num_experts);
   buffers.group_weights = carver.take<ExpertWeights>(route.num_groups());
   buffers.slot_weights = carver.take<std::uint16_t>(route.borrow_slots * shape.layout.block());
   const std::int64_t numbers = std::int64_t{route.most_positions} * shape.hidden;
