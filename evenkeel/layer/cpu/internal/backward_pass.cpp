@@ -1,5 +1,5 @@
 // The backward pass of a layer on the CPU: first the kept chunks, in reverse order, then the rest, which is
-// dispatched and computed again. layer/internal/step_story.h has the order of the calls.
+// dispatched and computed again. layer/internal/step_sequence.h has the order of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/experts_forward.h"
 #include "evenkeel/layer/internal/expert_parts.h"
-#include "evenkeel/layer/internal/step_story.h"
+#include "evenkeel/layer/internal/step_sequence.h"
 
 namespace evenkeel::internal {
 
