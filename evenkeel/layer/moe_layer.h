@@ -121,14 +121,14 @@ class ForwardState {
  private:
   friend class MoeLayer;
 
-  struct GiveBack {
+  struct ReturnToLayer {
     internal::LayerBackend* layer;  // valid if the state holds a step
     void operator()(internal::StepState* step) const noexcept;
   };
   explicit ForwardState(internal::LayerBackend& layer);
   const internal::StepState& held() const;
 
-  std::unique_ptr<internal::StepState, GiveBack> step_;
+  std::unique_ptr<internal::StepState, ReturnToLayer> step_;
 };
 
 class MoeLayer {

@@ -187,7 +187,7 @@ class FakeStep {
   int step_;
   int chunk_ = 0;
   int barriers_ = 0;
-  std::optional<Fork> weights_;
+  std::optional<StreamFork> weights_;
 };
 
 // Runs kSteps steps and returns the number of wrong token sums.

@@ -84,7 +84,7 @@ class GpuLayer::Step {
     cuda::borrow_weights(chunk_, layer_.buffer_shape_.layout, round, layer_.buffers_.slot_weights, stream);
   }
 
-  std::optional<Fork> weights_;  // set while weights are copied in parallel with tokens
+  std::optional<StreamFork> weights_;  // set while weights are copied in parallel with tokens
 };
 
 class GpuLayer::ForwardStep : public Step {
