@@ -152,7 +152,7 @@ class BackwardPass {
   std::int64_t borrowing_bytes(std::span<const Pass> passes) const {
     const WeightTransfer& transfer = layer_.transfer;
     return transfer.borrows(step_.plan()) * layer_.experts.bytes_each(passes) +
-           transfer.away_bytes(step_.plan(), layer_.parts.placement);
+           transfer.foreign_gradient_bytes(step_.plan(), layer_.parts.placement);
   }
 
   // The passes for which weights are borrowed if something is recomputed.
@@ -222,13 +222,13 @@ class BackwardPass {
   // Collects the groups of all the chunk's positions. Gradients of owned experts are added to the caller's
   // tensors, all others to the buffers to be sent to the owners.
   void collect_groups(bool recompute) {
-    const auto away = layer_.transfer.away();
+    const auto foreign = layer_.transfer.foreign_gradients();
     layer_.groups.clear();
     for (const auto& [expert, begin, end] : in_flight_->dispatched.groups()) {
       if (begin >= end) continue;
-      const auto found = std::ranges::find(away, expert, &WeightTransfer::Away::expert);
+      const auto found = std::ranges::find(foreign, expert, &WeightTransfer::ForeignGradient::expert);
       const GradientParts& sums =
-          found == away.end() ? layer_.owned_gradients[expert.offset()] : found->parts;
+          found == foreign.end() ? layer_.owned_gradients[expert.offset()] : found->parts;
       layer_.groups.push_back(
           {.prepared = layer_.experts.of(expert, Pass::backward),
            .gradients = gradients_of(sums),
