@@ -31,7 +31,7 @@ ChunkShape chunk_shape(int experts, int ranks) {
   shape.weight_bytes = 3 * 768 * 768 * 2;
   shape.forward_weight_bytes = shape.backward_weight_bytes = shape.weight_bytes;
   shape.recompute_weight_bytes = 2 * 768 * 768 * 2;
-  shape.landing_bytes = 2 * 768 * 768 * 2;
+  shape.arrival_bytes = 2 * 768 * 768 * 2;
   shape.gradient_bytes = 3 * 768 * 768 * 4;
   shape.workspace = {32 << 10, 32 << 10, 32 << 10};
   shape.most_workspace = {2 << 20, 3 << 20, 3 << 20};

@@ -128,7 +128,7 @@ class TurnOfRanks {
       cuda::gather_rows(work(r, c), cuda::TokenRows::hidden, hidden(), buffers(r).rows, stream_);
     });
     for (int r = 0; c == 0 && r < ranks(); ++r)
-      cuda::borrow_weights(work(r, c), all_.layout(), 0, buffers(r).places, stream_);
+      cuda::borrow_weights(work(r, c), all_.layout(), 0, buffers(r).slot_weights, stream_);
     for_ranks(times, &RankTimes::experts, [&](int r) {
       all_.ffn_->forward(groups(r), buffers(r).rows, buffers(r).exchanged, nullptr,
                          {buffers(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
@@ -192,7 +192,7 @@ class TurnOfRanks {
       times[size(r)].back().*phase += static_cast<double>(all_.timer_.milliseconds([&] { work(r); }));
   }
 
-  cuda::BufferShape shape_of(int r, int places, const cuda::ChunkLimits& cut) const {
+  cuda::BufferShape shape_of(int r, int borrow_slots, const cuda::ChunkLimits& cut) const {
     const ModelCase& model = all_.model_;
     cuda::BufferShape made;
     made.route = {ranks(),
@@ -202,7 +202,7 @@ class TurnOfRanks {
                   cut.num_slices,
                   cut.most_chunks,
                   static_cast<int>(all_.placement_.natives(RankId(r)).size()),
-                  places,
+                  borrow_slots,
                   1,
                   static_cast<int>(model.tokens * model.moe.top_k),
                   static_cast<std::int32_t>(cut.most_positions)};
@@ -222,12 +222,12 @@ class TurnOfRanks {
             std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1)};
   }
   // The chunks that a layer makes under a budget. All ranks have equally many native experts.
-  cuda::ChunkLimits cut(std::int64_t budget, int places) const {
+  cuda::ChunkLimits cut(std::int64_t budget, int borrow_slots) const {
     const ModelCase& model = all_.model_;
     return cuda::fit_chunks(
         ranks(), model.tokens, model.moe.top_k, budget, [&](int chunks, std::int64_t positions) {
           const int slices = 2 * chunks + static_cast<int>(model.tokens / 64);
-          return cuda::lay_out(shape_of(0, places, {chunks, slices, positions}), nullptr).bytes;
+          return cuda::lay_out(shape_of(0, borrow_slots, {chunks, slices, positions}), nullptr).bytes;
         });
   }
 
@@ -246,7 +246,7 @@ class TurnOfRanks {
     for (int r = 0; r < ranks(); ++r) {
       outboxes.push_back(buffers(r).outbox[0]);
       views.push_back({buffers(r).tensors, buffers(r).block_counts, buffers(r).exchanged, nullptr, nullptr,
-                       buffers(r).shown_weights, nullptr});
+                       buffers(r).published_weights, nullptr});
     }
     for (int r = 0; r < ranks(); ++r) {
       upload(outboxes, buffers(r).outboxes[0]);
@@ -270,17 +270,17 @@ class TurnOfRanks {
 
   void show_weights(int r) {
     const std::int64_t block = 2 * all_.layout().block();
-    std::vector<ExpertTensors> shown(size(experts()));
+    std::vector<ExpertTensors> published(size(experts()));
     std::vector<ExpertWeights> weights;
     for (ExpertId expert : all_.placement_.natives(RankId(r))) {
       const ExpertWeights own = tensors_in(all_.weights_.data() + expert.value() * block);
       weights.push_back(own);
-      shown[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
-                                 const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
+      published[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
+                                     const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
     }
-    for (int b = 0; b < shape(r).places; ++b)
-      weights.push_back(tensors_in(reinterpret_cast<std::byte*>(buffers(r).places) + b * block));
-    upload(shown, buffers(r).shown_weights);
+    for (int b = 0; b < shape(r).borrow_slots; ++b)
+      weights.push_back(tensors_in(reinterpret_cast<std::byte*>(buffers(r).slot_weights) + b * block));
+    upload(published, buffers(r).published_weights);
     upload(weights, buffers(r).group_weights);
   }
 

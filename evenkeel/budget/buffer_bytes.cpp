@@ -38,7 +38,7 @@ std::int64_t BufferBytes::foreign(ChunkUse use, const ForeignLoad& foreign) cons
 std::int64_t BufferBytes::travelling(ChunkUse use, const ForeignLoad& load) const {
   const bool forward = use == ChunkUse::forward || use == ChunkUse::forward_kept;
   const std::int64_t more =
-      forward ? (load.weights > 0 ? shape_.landing_bytes : 0) : (load.lent > 0 ? shape_.gradient_bytes : 0);
+      forward ? (load.weights > 0 ? shape_.arrival_bytes : 0) : (load.lent > 0 ? shape_.gradient_bytes : 0);
   return foreign(use, load) + more;
 }
 

@@ -27,7 +27,7 @@ struct ChunkShape : ExchangeShape {
   std::int64_t saved_margin_bytes = 0;    // once a chunk, behind its activations
   std::int64_t weight_bytes = 0;          // of one expert
   std::int64_t row_outputs = 0;           // numbers that an expert's products give for a row
-  std::int64_t landing_bytes = 0;         // buffer in which a borrowed expert's weights arrive
+  std::int64_t arrival_bytes = 0;         // buffer in which a borrowed expert's weights arrive
   std::int64_t forward_weight_bytes = 0;  // a borrowed expert's weights, as a pass keeps them
   std::int64_t backward_weight_bytes = 0;
   std::int64_t recompute_weight_bytes = 0;  // on top of backward's, where nothing was saved

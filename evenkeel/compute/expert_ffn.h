@@ -76,7 +76,7 @@ struct ExpertGroup {
   ExpertGradients gradients;            // backward only
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  const std::byte* prepared_again = nullptr;  // the same for recompute; only in backward if nothing was saved
+  const std::byte* recompute_prepared = nullptr;  // for recompute; only in backward if nothing was saved
   // Null, or saved_bytes_per_position() for each row followed by saved_margin_bytes(). Forward fills it and
   // backward overwrites it. Both leave the margin unchanged, since it may hold another group's rows.
   std::byte* saved = nullptr;

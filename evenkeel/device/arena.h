@@ -9,7 +9,7 @@
 //          With a budget all GPU memory is allocated at once; without one, when it is first lent.
 // Streams  Released bytes are lent again at once. This is safe on one DeviceStream, whose order puts the new
 //          owner's work after the old owner's. A user of a second stream must make the first stream wait for
-//          it before releasing the bytes (Fork in device_stream.h does this).
+//          it before releasing the bytes (StreamFork in device_stream.h does this).
 // Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment; peak_bytes() is its maximum.
 #pragma once
 

@@ -67,14 +67,14 @@ Event DeviceStream::post(CpuOperation& operation) {
 
 void DeviceStream::flush_to(std::uint64_t position) {
   EVENKEEL_CHECK(position <= posted_);
-  while (carried_ < position) {
+  while (flushed_ < position) {
     try {
-      queue_->wait(carried_ + 1);
+      queue_->wait(flushed_ + 1);
     } catch (...) {
-      carried_ = posted_;
+      flushed_ = posted_;
       throw;
     }
-    remember(++carried_);
+    remember(++flushed_);
   }
 }
 
@@ -86,8 +86,8 @@ void DeviceStream::remember(std::uint64_t position) {
 }
 
 const DeviceEvent* DeviceStream::reached(std::uint64_t position) const {
-  const std::uint64_t oldest = carried_ < kRemembered ? 1 : carried_ - kRemembered + 1;
-  for (std::uint64_t n = std::max(position, oldest); n <= carried_; ++n) {
+  const std::uint64_t oldest = flushed_ < kRemembered ? 1 : flushed_ - kRemembered + 1;
+  for (std::uint64_t n = std::max(position, oldest); n <= flushed_; ++n) {
     const Reached& place = reached_[n % kRemembered];
     if (place.position == n) return place.event.get();
   }
@@ -102,7 +102,7 @@ void DeviceStream::wait(std::uint64_t position) {
 }
 
 bool DeviceStream::complete(std::uint64_t position) const {
-  if (position > carried_ || !queue_->complete(position)) return false;
+  if (position > flushed_ || !queue_->complete(position)) return false;
   const DeviceEvent* event = reached(position);
   return event != nullptr && is_complete(*event);
 }
@@ -139,7 +139,7 @@ void DeviceStream::wait_on_host(const DeviceEvent& event) {
   while (!is_complete(event)) {
     const double seconds = std::chrono::duration<double>(waited.look()).count();
     for (const std::weak_ptr<StreamWatch>& each : watches_)
-      if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->poll(seconds);
+      if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->check(seconds);
     if (seconds > 50e-6)
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds / 8, 1e-3)));
   }
@@ -154,14 +154,14 @@ std::byte* DeviceScratch::lend(DeviceStream& stream, std::size_t bytes) {
   return data_.get();
 }
 
-Fork::~Fork() {
+StreamFork::~StreamFork() {
   try {
     join();
   } catch (const std::exception&) {  // the next call on the streams throws it again
   }
 }
 
-void Fork::join() {
+void StreamFork::join() {
   if (joined_) return;
   joined_ = true;
   main_.wait_for(side_.mark());

@@ -50,18 +50,19 @@ class EventPool {
 
 // An event in use. Its holder returns it to the pool by assigning EventLease(), once every wait for the event
 // is enqueued.
-struct GiveBack {
+struct ReturnToPool {
   std::shared_ptr<EventPool> pool;
   void operator()(DeviceEvent* event) const noexcept { pool->put(std::unique_ptr<DeviceEvent>(event)); }
 };
-using EventLease = std::unique_ptr<DeviceEvent, GiveBack>;
+using EventLease = std::unique_ptr<DeviceEvent, ReturnToPool>;
 
 // Checks on a stream's work that may never end.
 class StreamWatch {
  public:
   virtual ~StreamWatch() = default;
-  // Called by the waiting thread, `seconds` after its wait began. Throws if the work can no longer end.
-  virtual void poll(double seconds) = 0;
+  // Called by the waiting thread, `waited_seconds` after its wait began. Throws if the work can no longer
+  // end.
+  virtual void check(double waited_seconds) = 0;
 };
 
 class DeviceStream : public Stream {
@@ -93,7 +94,7 @@ class DeviceStream : public Stream {
   virtual void enqueue_wait(const DeviceEvent& event) = 0;
   virtual void host_wait(const DeviceEvent& event) = 0;
 
-  // From now on every host wait calls watch->poll(), as long as the watch lives.
+  // From now on every host wait calls watch->check(), as long as the watch lives.
   void watch(const std::shared_ptr<StreamWatch>& watch);
 
   // Positions count operations and marks.
@@ -137,7 +138,7 @@ class DeviceStream : public Stream {
   std::optional<CpuStream> queue_;
   std::vector<std::weak_ptr<StreamWatch>> watches_;
   std::uint64_t posted_ = 0;
-  std::uint64_t carried_ = 0;  // all positions up to here have left the queue
+  std::uint64_t flushed_ = 0;  // all positions up to here have left the queue
 };
 
 // Device memory for the few values of a reduction, used by one stream after another.
@@ -156,12 +157,14 @@ class DeviceScratch {
 
 // Runs a piece of work on a second stream. The work starts after the work submitted to `main` so far; work
 // submitted to `main` after join() runs after it. The destructor joins.
-class Fork {
+class StreamFork {
  public:
-  Fork(DeviceStream& main, DeviceStream& side) : main_(main), side_(side) { side_.wait_for(main_.mark()); }
-  ~Fork();
-  Fork(const Fork&) = delete;
-  Fork& operator=(const Fork&) = delete;
+  StreamFork(DeviceStream& main, DeviceStream& side) : main_(main), side_(side) {
+    side_.wait_for(main_.mark());
+  }
+  ~StreamFork();
+  StreamFork(const StreamFork&) = delete;
+  StreamFork& operator=(const StreamFork&) = delete;
 
   void join();
 

@@ -17,7 +17,8 @@ class Pages {
   // The number of pages is rounded up to cover `bytes`.
   Pages(std::int64_t bytes, std::int64_t page_bytes)
       : page_bytes_(page_bytes),
-        there_(static_cast<std::size_t>(std::max((bytes + page_bytes - 1) / page_bytes, std::int64_t{1}))) {}
+        committed_(
+            static_cast<std::size_t>(std::max((bytes + page_bytes - 1) / page_bytes, std::int64_t{1}))) {}
 
   // The default page size: a multiple of the device's granularity, and at least 32 MiB, so that a large arena
   // has few pages.
@@ -26,17 +27,17 @@ class Pages {
     return round_up(kLeast, granularity);
   }
 
-  std::int64_t count() const { return static_cast<std::int64_t>(there_.size()); }
+  std::int64_t count() const { return static_cast<std::int64_t>(committed_.size()); }
   std::int64_t page_bytes() const { return page_bytes_; }
   std::int64_t bytes() const { return count() * page_bytes_; }
-  bool is_there(std::int64_t page) const { return there_[static_cast<std::size_t>(page)]; }
+  bool is_committed(std::int64_t page) const { return committed_[static_cast<std::size_t>(page)]; }
 
   // Total size of the pages in [offset, offset + bytes) that have no memory yet.
   std::int64_t missing_bytes(std::int64_t offset, std::int64_t bytes) const {
     if (bytes == 0) return 0;
     std::int64_t missing = 0;
     for (std::int64_t page = offset / page_bytes_; page <= (offset + bytes - 1) / page_bytes_; ++page)
-      missing += is_there(page) ? 0 : page_bytes_;
+      missing += is_committed(page) ? 0 : page_bytes_;
     return missing;
   }
 
@@ -51,7 +52,7 @@ class Pages {
     added_.reserve(static_cast<std::size_t>(last - first + 1));
     try {
       for (std::int64_t page = first; page <= last; ++page) {
-        if (is_there(page)) continue;
+        if (is_committed(page)) continue;
         add(page);
         added_.push_back(page);
       }
@@ -59,12 +60,12 @@ class Pages {
       for (std::int64_t page : added_) drop(page);
       throw;
     }
-    for (std::int64_t page : added_) there_[static_cast<std::size_t>(page)] = true;
+    for (std::int64_t page : added_) committed_[static_cast<std::size_t>(page)] = true;
   }
 
  private:
   std::int64_t page_bytes_ = 1;
-  std::vector<bool> there_;
+  std::vector<bool> committed_;
   std::vector<std::int64_t> added_;
 };
 

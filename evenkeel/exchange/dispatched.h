@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-struct Passing;
+struct NodeForwarding;
 
 // Numbering. "Here" is what this rank computes for all source ranks, itself included. A row is a token's
 // hidden state on a rank, stored once for all its experts there; a position is an assignment.
@@ -108,7 +108,7 @@ class Dispatched {
   std::span<Group> groups_;
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, row_tokens_;
   Buffer rows_;
-  std::shared_ptr<const Passing> passing_;  // null with one level
+  std::shared_ptr<const NodeForwarding> forwarding_;  // null with one level
 };
 
 }  // namespace evenkeel

@@ -9,8 +9,8 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/exchange/internal/node_forwarding.h"
 #include "evenkeel/exchange/internal/node_sums.h"
-#include "evenkeel/exchange/internal/passing.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
@@ -84,32 +84,33 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
 // Sends each rank the rows that it computes for this rank, and receives the rows that this rank computes.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name, const char* name_in_node) {
-  if (dispatched.passing_ != nullptr)
+  if (dispatched.forwarding_ != nullptr)
     return exchange_in_two_levels(dispatched, by_token, received, name, name_in_node);
   const Buffer packed =
       arena_.allocate(chunk_buffers::rows_to_send(shape_of(dispatched), dispatched.load()), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
-  slices_->rows(Slices::Way::out, dispatched, received, dispatched.own_rows, packed.bytes(), row_bytes());
+  slices_->rows(Slices::Direction::to_experts, dispatched, received, dispatched.own_rows, packed.bytes(),
+                row_bytes());
   slices_->post(stream_, name).wait();
 }
 
 void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* by_token,
                                       std::span<std::byte> received, const char* name,
                                       const char* name_in_node) {
-  const Passing& passing = *dispatched.passing_;
+  const NodeForwarding& forwarding = *dispatched.forwarding_;
   const auto bytes_of_rows = [&](std::span<std::byte> all, std::int64_t begin, std::int64_t count) {
     return all.subspan(static_cast<std::size_t>(begin * row_bytes()),
                        static_cast<std::size_t>(count * row_bytes()));
   };
   std::int64_t sent = 0;
-  for (RankId rank : slices_->others()) sent += passing.out[rank.offset()].count;
+  for (RankId rank : slices_->others()) sent += forwarding.direct_out[rank.offset()].count;
   const Buffer packed =
-      arena_.allocate(std::max(sent, std::ssize(passing.passed_on)) * row_bytes(), "rows to send");
+      arena_.allocate(std::max(sent, std::ssize(forwarding.forwarded_rows)) * row_bytes(), "rows to send");
   std::int64_t at = 0;
   for (RankId rank : slices_->others()) {
     const Dispatched::Peer peer = dispatched.peer(rank);
-    const Passing::Part out = passing.out[rank.offset()], in = passing.in[rank.offset()];
+    const RowRange out = forwarding.direct_out[rank.offset()], in = forwarding.direct_in[rank.offset()];
     const std::span<std::byte> to = bytes_of_rows(packed.bytes(), at, out.count);
     rows::gather(out.count, dispatched.token_elsewhere().data() + peer.out_row + out.begin, hidden_, by_token,
                  to.data(), type_);
@@ -120,12 +121,12 @@ void Exchange::exchange_in_two_levels(const Dispatched& dispatched, const void* 
   }
   slices_->post(stream_, name).wait();
 
-  rows::gather(std::ssize(passing.passed_on), passing.passed_on.data(), hidden_, received.data(),
-               packed.data(), type_);
-  for (const Passing::Rows& each : passing.sends)
-    slices_->send(each.rank, bytes_of_rows(packed.bytes(), each.part.begin, each.part.count));
-  for (const Passing::Rows& each : passing.receives)
-    slices_->receive(each.rank, bytes_of_rows(received, each.part.begin, each.part.count));
+  rows::gather(std::ssize(forwarding.forwarded_rows), forwarding.forwarded_rows.data(), hidden_,
+               received.data(), packed.data(), type_);
+  for (const NodeForwarding::Rows& each : forwarding.sends)
+    slices_->send(each.rank, bytes_of_rows(packed.bytes(), each.range.begin, each.range.count));
+  for (const NodeForwarding::Rows& each : forwarding.receives)
+    slices_->receive(each.rank, bytes_of_rows(received, each.range.begin, each.range.count));
   slices_->post(stream_, name_in_node).wait();
 }
 
@@ -139,17 +140,17 @@ void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std:
 Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                                std::span<const float> weights) {
   if (!sum_in_nodes_) {
-    slices_->positions(Slices::Way::home, dispatched, results.bytes(), row_bytes(),
-                       [&](std::int64_t slot) { return rows.waiting_row(slot); });
+    slices_->positions(Slices::Direction::to_tokens, dispatched, results.bytes(), row_bytes(),
+                       [&](std::int64_t slot) { return rows.held_row(slot); });
     return slices_->post(stream_, "combine");
   }
   const std::int64_t numbers = (dispatched.rows_here - dispatched.own_rows) * hidden_;
   const Buffer buffer = arena_.allocate(numbers * bytes_of(DataType::f32), "sums by row");
   const std::span<float> sums = buffer.as<float>();
   add_by_row(dispatched, results, rows, dispatch_weights(dispatched, weights).values, sums);
-  node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.passing_, arena_, hidden_, type_);
+  node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.forwarding_, arena_, hidden_, type_);
   node_sums_->add_in_node(*slices_, stream_, sums.data(), false, "combine in the node");
-  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  const std::int64_t home = rows.held_row(dispatched.positions_here);
   node_sums_->queue(*slices_, results.bytes().subspan(static_cast<std::size_t>(home * row_bytes())));
   const Event event = slices_->post(stream_, "combine");
   if (dispatched.tokens == 0) {  // no sum_results() follows
@@ -167,7 +168,7 @@ void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, c
     const std::int64_t row = dispatched.input_row()[i], slot = dispatched.output_row()[i];
     if (row >= dispatched.own_row && row < dispatched.own_row + dispatched.own_rows) continue;
     const std::int64_t received = row < dispatched.own_row ? row : row - dispatched.own_rows;
-    rows::add_scaled(hidden_, rows::at(results.data(), rows.waiting_row(slot) * hidden_, type_), type_,
+    rows::add_scaled(hidden_, rows::at(results.data(), rows.held_row(slot) * hidden_, type_), type_,
                      weights[static_cast<std::size_t>(slot)], sums.data() + received * hidden_);
   }
 }
@@ -175,7 +176,7 @@ void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, c
 void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                            std::span<const float> weights, void* output) {
   const auto k = static_cast<std::size_t>(dispatched.k);
-  const std::int64_t home = rows.waiting_row(dispatched.positions_here);
+  const std::int64_t home = rows.held_row(dispatched.positions_here);
   const auto add = [&](std::int64_t row, float weight) {
     token_rows_.push_back(static_cast<std::int32_t>(row));
     token_weights_.push_back(weight);
@@ -219,7 +220,8 @@ Exchange::RouterWeights Exchange::dispatch_weights(const Dispatched& dispatched,
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
-  slices_->positions(Slices::Way::out, dispatched, std::as_writable_bytes(router.values), sizeof(float));
+  slices_->positions(Slices::Direction::to_experts, dispatched, std::as_writable_bytes(router.values),
+                     sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
   return router;
 }
@@ -259,7 +261,7 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
                                  const RouterWeights& router, void* grad_hidden,
                                  std::span<float> grad_weights) {
   if (sum_in_nodes_) {
-    node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.passing_, arena_, hidden_, type_);
+    node_sums_ = std::make_unique<NodeSums>(dispatched, *dispatched.forwarding_, arena_, hidden_, type_);
     node_sums_->add_in_node(*slices_, stream_, gradients.sums.rest, !adds_in_place(),
                             "combine gradients in the node");
   }
@@ -271,8 +273,9 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
   if (sum_in_nodes_)
     node_sums_->queue(*slices_, elsewhere);
   else
-    slices_->rows(Slices::Way::home, dispatched, here, in_place, elsewhere, row_bytes());
-  slices_->positions(Slices::Way::home, dispatched, std::as_writable_bytes(router.gradients), sizeof(float));
+    slices_->rows(Slices::Direction::to_tokens, dispatched, here, in_place, elsewhere, row_bytes());
+  slices_->positions(Slices::Direction::to_tokens, dispatched, std::as_writable_bytes(router.gradients),
+                     sizeof(float));
   slices_->post(stream_, "combine gradients").wait();
   sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
   node_sums_.reset();

@@ -32,8 +32,8 @@ class Exchange {
  public:
   // A row has `hidden` elements. Communicator, stream and arena must outlive the exchange and every
   // Dispatched. With two levels of nodes, a row that several ranks of another node need crosses the link once
-  // and is passed on within that node ("dispatch in the node"). Results and gradients return directly,
-  // unsummed. The tables for passing on are not in the arena.
+  // and is forwarded within that node ("dispatch in the node"). Results and gradients return directly,
+  // unsummed. The tables for forwarding are not in the arena.
   // With `sum_in_nodes`, which needs nodes, each node adds a token's results and gradients before they leave
   // it: one row returns for each that was sent, and the last bits depend on the plan.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
@@ -67,7 +67,7 @@ class Exchange {
                void* output);
 
   // combine() in parts and in less space, with the results at the rows that `rows` assigns. result_buffer()
-  // allocates the space. return_results() sends the waiting results back once they are computed.
+  // allocates the space. return_results() sends the held results back once they are computed.
   // sum_results() writes the sums for the tokens of the current range, once their results have arrived or
   // been computed.
   Buffer result_buffer(const ResultRows& rows) {

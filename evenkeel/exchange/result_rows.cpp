@@ -27,33 +27,33 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
     const auto begin = std::lower_bound(first, last, own.in_position);
     const auto end = std::lower_bound(begin, last, own.in_position + own.in_positions);
     if (begin == end) continue;
-    OwnRun& run = runs_.emplace_back();
+    LocalRun& run = runs_.emplace_back();
     run.group = static_cast<std::int32_t>(g);
     run.begin = run.range_begin = run.range_end = begin - slots.begin();
     run.end = end - slots.begin();
     run.slot = *begin;
   }
-  std::ranges::sort(runs_, {}, &OwnRun::slot);
+  std::ranges::sort(runs_, {}, &LocalRun::slot);
   before_.assign(1, 0);
-  for (const OwnRun& run : runs_) before_.push_back(before_.back() + run.end - run.begin);
-  at_once_ = positions_in_runs();
+  for (const LocalRun& run : runs_) before_.push_back(before_.back() + run.end - run.begin);
+  rows_per_range_ = positions_in_runs();
 }
 
-void ResultRows::hold_at_once(std::int64_t positions) {
+void ResultRows::set_rows_per_range(std::int64_t positions) {
   EVENKEEL_CHECK(positions >= std::min<std::int64_t>(dispatched_->k, positions_in_runs()));
-  at_once_ = std::min(positions, positions_in_runs());
+  rows_per_range_ = std::min(positions, positions_in_runs());
 }
 
 std::int64_t ResultRows::rows() const {
   ChunkLoad load = dispatched_->load();
   load.own_split = positions_in_runs();
-  return chunk_buffers::result_rows(load, at_once_);
+  return chunk_buffers::result_rows(load, rows_per_range_);
 }
 
 void ResultRows::fill(std::span<std::int32_t> row_of_position) const {
   const auto slots = dispatched_->output_row();
   for (std::size_t i = 0; i < slots.size(); ++i)
-    row_of_position[i] = static_cast<std::int32_t>(waiting_row(slots[i]));
+    row_of_position[i] = static_cast<std::int32_t>(held_row(slots[i]));
 }
 
 std::int64_t ResultRows::token(std::int64_t position) const {
@@ -62,14 +62,14 @@ std::int64_t ResultRows::token(std::int64_t position) const {
 }
 
 // The run's first position at or after the current range's end whose token is at or after `token`.
-std::int64_t ResultRows::end_before(const OwnRun& run, std::int64_t token) const {
+std::int64_t ResultRows::end_before(const LocalRun& run, std::int64_t token) const {
   const auto positions = std::views::iota(run.range_end, run.end);
   return *std::ranges::partition_point(positions, [&](std::int64_t i) { return this->token(i) < token; });
 }
 
 std::int64_t ResultRows::positions_before(std::int64_t token) const {
   std::int64_t positions = 0;
-  for (const OwnRun& run : runs_) positions += end_before(run, token) - run.range_end;
+  for (const LocalRun& run : runs_) positions += end_before(run, token) - run.range_end;
   return positions;
 }
 
@@ -78,12 +78,12 @@ bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
   first_token_ = end_token_;
   if (first_token_ == dispatched_->tokens) return false;
   const auto ends = std::views::iota(first_token_ + 1, dispatched_->tokens + 1);
-  const auto fits = [&](std::int64_t end) { return positions_before(end) <= at_once_; };
+  const auto fits = [&](std::int64_t end) { return positions_before(end) <= rows_per_range_; };
   end_token_ =
       fits(dispatched_->tokens) ? dispatched_->tokens : *std::ranges::partition_point(ends, fits) - 1;
   EVENKEEL_CHECK(end_token_ > first_token_);
-  std::int64_t row = rows() - at_once_;
-  for (OwnRun& run : runs_) {
+  std::int64_t row = rows() - rows_per_range_;
+  for (LocalRun& run : runs_) {
     const std::int64_t end = end_before(run, end_token_);
     run.range_begin = run.range_end;
     run.range_end = end;
@@ -95,17 +95,17 @@ bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
 }
 
 std::int64_t ResultRows::row(std::int64_t slot) const {
-  const auto after = std::ranges::upper_bound(runs_, slot, {}, &OwnRun::slot);
+  const auto after = std::ranges::upper_bound(runs_, slot, {}, &LocalRun::slot);
   if (after != runs_.begin()) {
-    const OwnRun& run = *(after - 1);
+    const LocalRun& run = *(after - 1);
     const std::int64_t position = run.begin + slot - run.slot;
     if (position < run.end) return run.range_row + position - run.range_begin;
   }
-  return waiting_row(slot);
+  return held_row(slot);
 }
 
-std::int64_t ResultRows::waiting_row(std::int64_t slot) const {
-  const auto after = std::ranges::lower_bound(runs_, slot, {}, &OwnRun::slot);
+std::int64_t ResultRows::held_row(std::int64_t slot) const {
+  const auto after = std::ranges::lower_bound(runs_, slot, {}, &LocalRun::slot);
   return slot - before_[static_cast<std::size_t>(after - runs_.begin())];
 }
 

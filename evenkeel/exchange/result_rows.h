@@ -17,7 +17,7 @@
 namespace evenkeel {
 
 // Positions of one expert that this rank computes for its own tokens, in the order of the tokens.
-struct OwnRun {
+struct LocalRun {
   std::int32_t group = 0;  // index in Dispatched::groups()
   // The first row of the current range's results.
   std::int32_t range_row = 0;
@@ -36,14 +36,14 @@ class ResultRows {
   // Starts a chunk; `dispatched` must outlive its use. In every group with a nonzero `in_ranges` (by expert),
   // this rank's own positions form a run; an empty `in_ranges` makes no runs. Reuses its memory.
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
-  std::span<const OwnRun> runs() const { return runs_; }
+  std::span<const LocalRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Sets how many results of positions in runs are held at a time: at least k, or all if they are fewer than
+  // Sets how many results of positions in runs one range may have: at least k, or all if they are fewer than
   // k.
-  void hold_at_once(std::int64_t positions);
-  // All rows: waiting results computed here, then those from elsewhere, then the rows of one range.
+  void set_rows_per_range(std::int64_t positions);
+  // All rows: held results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;
-  // Writes the rows of waiting results, by position. next_range() writes those of positions in runs.
+  // Writes the rows of held results, by position. next_range() writes those of positions in runs.
   void fill(std::span<std::int32_t> row_of_position) const;
 
   // Moves to the next range of tokens and updates runs(); false if no tokens are left.
@@ -54,17 +54,17 @@ class ResultRows {
   // The row of a result_slot(). A slot in a run must belong to the current range.
   std::int64_t row(std::int64_t slot) const;
   // row() for a slot in no run, or for one past the end.
-  std::int64_t waiting_row(std::int64_t slot) const;
+  std::int64_t held_row(std::int64_t slot) const;
 
  private:
   std::int64_t token(std::int64_t position) const;
-  std::int64_t end_before(const OwnRun& run, std::int64_t token) const;
+  std::int64_t end_before(const LocalRun& run, std::int64_t token) const;
   std::int64_t positions_before(std::int64_t token) const;
 
   const Dispatched* dispatched_ = nullptr;
-  std::vector<OwnRun> runs_;          // sorted by slot
+  std::vector<LocalRun> runs_;        // sorted by slot
   std::vector<std::int64_t> before_;  // positions in the runs before each run; the last is the total
-  std::int64_t at_once_ = 0;
+  std::int64_t rows_per_range_ = 0;
   std::int64_t first_token_ = 0;
   std::int64_t end_token_ = 0;
 };

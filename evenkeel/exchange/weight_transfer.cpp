@@ -34,7 +34,7 @@ WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
       borrowed_(borrowed_elements(elements)),
       bytes_per_element_(bytes_per_element),
       nodes_(std::move(nodes)),
-      passing_comm_(nodes_.two_levels() ? comm.split(0) : nullptr) {}
+      forwarding_comm_(nodes_.two_levels() ? comm.split(0) : nullptr) {}
 
 template <class Part>
 std::array<Part, kExpertParts> WeightTransfer::parts_in(Part block, std::int64_t unit, std::size_t first,
@@ -50,10 +50,11 @@ std::array<Part, kExpertParts> WeightTransfer::parts_in(Part block, std::int64_t
   return parts;
 }
 
-std::int64_t WeightTransfer::away_bytes(const StepPlan& plan, const LayerPlacement& placement) const {
-  std::int64_t away = 0;
-  for_each_away(plan, placement, [&](ExpertId, RankId, RankId rank) { away += rank == comm_.rank(); });
-  return away * borrowed_.all() * std::int64_t{sizeof(float)};
+std::int64_t WeightTransfer::foreign_gradient_bytes(const StepPlan& plan,
+                                                    const LayerPlacement& placement) const {
+  std::int64_t gradients = 0;
+  for_each_away(plan, placement, [&](ExpertId, RankId, RankId rank) { gradients += rank == comm_.rank(); });
+  return gradients * borrowed_.all() * std::int64_t{sizeof(float)};
 }
 
 bool WeightTransfer::awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const {
@@ -66,7 +67,7 @@ void WeightTransfer::reserve(const StepPlan& any) {
   const auto parts = kExpertParts - static_cast<std::size_t>(std::ranges::count(elements_, 0));
   sends_.reserve(parts * any.most_segments());
   receives_.reserve(kExpertParts);
-  away_.reserve(any.most_segments());
+  foreign_gradients_.reserve(any.most_segments());
   returns_.reserve(any.most_segments());
   sending_.reserve();
   receiving_.reserve();
@@ -84,57 +85,58 @@ void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> nat
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-ExpertParts WeightTransfer::land(const StepPlan& plan, std::size_t index, std::size_t first, std::size_t end,
-                                 Buffer& landing) {
+ExpertParts WeightTransfer::receive(const StepPlan& plan, std::size_t index, std::size_t first,
+                                    std::size_t end, Buffer& arrival) {
   const Transfer& transfer = plan.transfers()[index];
-  if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
-  const auto parts = parts_in(landing.bytes(), bytes_per_element_, first, end);
+  if (arrival.data() == nullptr) arrival = arena_.allocate(arrival_bytes(), "arriving weights");
+  const auto parts = parts_in(arrival.bytes(), bytes_per_element_, first, end);
   const RankId from = senders_[index];
   receives_.clear();
   for (const auto& part : parts)
     if (!part.empty()) receives_.push_back({from, part});
-  Communicator& comm = from == transfer.from ? comm_ : *passing_comm_;
+  Communicator& comm = from == transfer.from ? comm_ : *forwarding_comm_;
   comm.send_receive({}, receives_, receiving_, "weight transfer").wait();
-  ExpertParts landed;
-  std::ranges::copy(parts, landed.begin());
-  if (from != transfer.from || !nodes_.passes_on(transfer.from, transfer.to)) return landed;
+  ExpertParts received;
+  std::ranges::copy(parts, received.begin());
+  if (from != transfer.from || !nodes_.may_forward(transfer.from, transfer.to)) return received;
   sends_.clear();
   for (std::size_t i = 0; i < plan.transfers().size(); ++i)
     if (const Transfer& other = plan.transfers()[i];
         other.expert == transfer.expert && other.from == transfer.from && senders_[i] == comm_.rank())
-      for (const auto& part : landed)
+      for (const auto& part : received)
         if (!part.empty()) sends_.push_back({other.to, part});
-  passing_comm_->send_receive(sends_, {}, passing_on_, "weight transfer");
-  return landed;
+  forwarding_comm_->send_receive(sends_, {}, forwarding_, "weight transfer");
+  return received;
 }
 
 void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   list_gradients(plan, placement);
-  gradients_ = arena_.allocate_for<float>(std::ssize(away_) * borrowed_.all(), "foreign weight gradients");
+  gradients_ = arena_.allocate_for<float>(std::ssize(foreign_gradients_) * borrowed_.all(),
+                                          "foreign weight gradients");
   std::ranges::fill(gradients_.as<float>(), 0.0f);
-  for (std::size_t i = 0; i < away_.size(); ++i)
-    away_[i].parts = parts_in(gradient_of(i), 1, 0, kExpertParts);
+  for (std::size_t i = 0; i < foreign_gradients_.size(); ++i)
+    foreign_gradients_[i].parts = parts_in(gradient_of(i), 1, 0, kExpertParts);
 }
 
 // Lists the gradients that this rank sends and those that it receives.
 void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& placement) {
-  away_.clear();
+  foreign_gradients_.clear();
   returns_.clear();
   for_each_away(plan, placement, [&](ExpertId expert, RankId owner, RankId rank) {
-    if (rank == comm_.rank()) away_.push_back({expert, owner, {}});
+    if (rank == comm_.rank()) foreign_gradients_.push_back({expert, owner, {}});
     if (owner == comm_.rank()) returns_.push_back({expert, rank});
   });
 }
 
-std::span<float> WeightTransfer::gradient_of(std::size_t away) const {
+std::span<float> WeightTransfer::gradient_of(std::size_t index) const {
   const auto each = static_cast<std::size_t>(borrowed_.all());
-  return gradients_.as<float>().subspan(away * each, each);
+  return gradients_.as<float>().subspan(index * each, each);
 }
 
 void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
   sends_.clear();
-  for (std::size_t i = 0; i < away_.size(); ++i)
-    sends_.push_back({away_[i].owner, std::as_bytes(gradient_of(i))});
+  for (std::size_t i = 0; i < foreign_gradients_.size(); ++i)
+    sends_.push_back({foreign_gradients_[i].owner, std::as_bytes(gradient_of(i))});
   const Event sent = comm_.send_receive(sends_, {}, sending_, "return gradients");
 
   const Buffer arrived =
@@ -149,7 +151,7 @@ void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
                        owned[home.expert.offset()][part].data());
   }
   sent.wait();
-  away_.clear();
+  foreign_gradients_.clear();
   gradients_.release();
 }
 

@@ -5,7 +5,7 @@
 //            other, gate_up before the rest, in one reused block: the consumer packs them and keeps only the
 //            packed form. finish() waits until the borrowers have received their weights.
 // Nodes      With two levels of nodes, weights that several ranks of another node borrow are sent only to the
-//            first of these ranks, which passes them on to the others.
+//            first of these ranks, which forwards them to the others.
 // Gradients  Every rank that computed an expert without owning it sends its f32 gradient to the owner. The
 //            owner adds them in the plan's order, with one expert's gradient in memory at a time.
 // Memory     Arriving weights and outgoing gradients are in the borrower's arena.
@@ -61,9 +61,9 @@ class WeightTransfer {
     return std::ranges::count(plan.transfers(), comm_.rank(), &Transfer::to);
   }
   // Bytes that a borrowed expert occupies while `take` reads it.
-  std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
+  std::int64_t arrival_bytes() const { return borrowed_.larger() * bytes_per_element_; }
   // Bytes of the gradients that this rank holds for other owners under a plan.
-  std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
+  std::int64_t foreign_gradient_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
   // Whether other ranks hold gradients for this one.
   bool awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const;
 
@@ -73,13 +73,13 @@ class WeightTransfer {
   template <class Take>
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, const Take& take) {
     lend(plan, natives);
-    Buffer landing;
+    Buffer arrival;
     for (std::size_t i = 0; i < plan.transfers().size(); ++i) {
       const Transfer& transfer = plan.transfers()[i];
       if (transfer.to != comm_.rank()) continue;
       for (const auto& [first, end] : {std::pair{std::size_t{0}, std::size_t{1}}, {1, kExpertParts}}) {
-        take(transfer.expert, land(plan, i, first, end, landing));
-        passing_on_.synchronize();  // before `landing` is overwritten
+        take(transfer.expert, receive(plan, i, first, end, arrival));
+        forwarding_.synchronize();  // before `arrival` is overwritten
       }
     }
   }
@@ -88,12 +88,12 @@ class WeightTransfer {
 
   // Allocates zeroed gradients for the experts that this rank computes but does not own.
   void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
-  struct Away {
+  struct ForeignGradient {
     ExpertId expert;
     RankId owner;
     GradientParts parts;
   };
-  std::span<const Away> away() const { return away_; }
+  std::span<const ForeignGradient> foreign_gradients() const { return foreign_gradients_; }
   // Sends these gradients to the owners, and adds the received ones to `owned[e]`. Collective. Releases the
   // memory.
   void return_gradients(std::span<const GradientParts> owned);
@@ -105,11 +105,11 @@ class WeightTransfer {
   };
 
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
-  ExpertParts land(const StepPlan& plan, std::size_t index, std::size_t first, std::size_t end,
-                   Buffer& landing);
+  ExpertParts receive(const StepPlan& plan, std::size_t index, std::size_t first, std::size_t end,
+                      Buffer& arrival);
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
-  // The block of gradients at index `away`.
-  std::span<float> gradient_of(std::size_t away) const;
+  // The block of gradients at `index`.
+  std::span<float> gradient_of(std::size_t index) const;
   // Parts [first, end) of an expert within `block`. One expert element spans `unit` elements of `block`.
   template <class Part>
   std::array<Part, kExpertParts> parts_in(Part block, std::int64_t unit, std::size_t first,
@@ -121,9 +121,9 @@ class WeightTransfer {
   BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
   Nodes nodes_;
-  // Passes weights on; separate, because its messages have another order than lending. Null with one level.
-  std::unique_ptr<Communicator> passing_comm_;
-  std::vector<Away> away_;
+  // Forwards weights; separate, because its messages have another order than lending. Null with one level.
+  std::unique_ptr<Communicator> forwarding_comm_;
+  std::vector<ForeignGradient> foreign_gradients_;
   std::vector<Return> returns_;  // gradients that this rank receives
   std::vector<RankId> senders_;  // by transfer
   std::vector<SendSlice> sends_;
@@ -132,7 +132,7 @@ class WeightTransfer {
   // Separate streams, since a lender's sends complete only when the borrowers receive them. Declared last, so
   // that unfinished operations are cancelled before the buffers are destroyed.
   CpuStream receiving_;
-  CpuStream passing_on_;
+  CpuStream forwarding_;
   CpuStream sending_;
 };
 

@@ -22,7 +22,7 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.element_bytes = bytes_of(shape.expert.type);
   chunk.weight_bytes = elements.all() * bytes_of(shape.expert.type);
   chunk.row_outputs = shape.expert.gate_up_rows() + shape.expert.hidden;
-  chunk.landing_bytes = elements.larger() * bytes_of(shape.expert.type);
+  chunk.arrival_bytes = elements.larger() * bytes_of(shape.expert.type);
   chunk.gradient_bytes = elements.all() * std::int64_t{sizeof(float)};
   const auto prepared = [&](Pass pass) { return whole_lines(experts.prepared_bytes(pass)); };
   chunk.forward_weight_bytes = prepared(Pass::forward);

@@ -25,9 +25,10 @@ void require_whole(const Tensors& tensors, std::string_view what, ExpertId exper
 
 }  // namespace
 
-ForwardState::ForwardState(internal::LayerBackend& layer) : step_(layer.take_state(), GiveBack{&layer}) {}
+ForwardState::ForwardState(internal::LayerBackend& layer)
+    : step_(layer.take_state(), ReturnToLayer{&layer}) {}
 
-void ForwardState::GiveBack::operator()(internal::StepState* step) const noexcept {
+void ForwardState::ReturnToLayer::operator()(internal::StepState* step) const noexcept {
   layer->give_back(step);
 }
 

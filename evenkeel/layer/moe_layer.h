@@ -1,6 +1,6 @@
 // The expert-parallel MoE layer: sends tokens to the ranks that compute their experts and results back. The
 // planner spreads the work and the weights it needs over the ranks. Forward and backward, on the CPU or on
-// GPUs (MoeOptions::device); both run a step in the same order (layer/internal/step_story.h).
+// GPUs (MoeOptions::device); both run a step in the same order (layer/internal/step_sequence.h).
 //
 // Collective   Every rank of the communicator makes the same calls in the same order, with its own tokens
 //              (from 0 to max_tokens).
@@ -121,14 +121,14 @@ class ForwardState {
  private:
   friend class MoeLayer;
 
-  struct GiveBack {
+  struct ReturnToLayer {
     internal::LayerBackend* layer;  // valid if the state holds a step
     void operator()(internal::StepState* step) const noexcept;
   };
   explicit ForwardState(internal::LayerBackend& layer);
   const internal::StepState& held() const;
 
-  std::unique_ptr<internal::StepState, GiveBack> step_;
+  std::unique_ptr<internal::StepState, ReturnToLayer> step_;
 };
 
 class MoeLayer {

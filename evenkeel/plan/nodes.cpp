@@ -19,7 +19,7 @@ Nodes::Nodes(std::span<const int> node_of_rank) : node_of_rank_(node_of_rank.beg
     if (static_cast<std::size_t>(node) >= members_.size())
       members_.resize(static_cast<std::size_t>(node) + 1);
     std::vector<RankId>& members = members_[static_cast<std::size_t>(node)];
-    places_.push_back(static_cast<int>(members.size()));
+    index_in_node_.push_back(static_cast<int>(members.size()));
     members.emplace_back(rank);
   }
   for (std::size_t node = 0; node < members_.size(); ++node)
@@ -42,7 +42,7 @@ void Nodes::find_senders(std::span<const Transfer> transfers, std::vector<RankId
   senders.clear();
   for (const Transfer& transfer : transfers) {
     senders.push_back(transfer.from);
-    if (!passes_on(transfer.from, transfer.to)) continue;
+    if (!may_forward(transfer.from, transfer.to)) continue;
     const auto [found, is_first] =
         first.try_emplace({transfer.expert, transfer.from, node_of(transfer.to)}, transfer.to);
     if (!is_first) senders.back() = found->second;

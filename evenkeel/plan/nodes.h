@@ -1,8 +1,8 @@
-// The nodes of ranks, for an exchange in two levels: a row that several ranks of a node want crosses the link
+// The nodes of ranks, for an exchange in two levels: a row that several ranks of a node need crosses the link
 // to the node once.
 //
-// Gateway  The rank that receives a row over the link and passes it on to the other ranks of its node that
-//          want it. It is the first rank that wants the row, counted from the sender's own place in its node,
+// Gateway  The rank that receives a row over the link and forwards it to the other ranks of its node that
+//          need it. It is the first rank that needs the row, counted from the sender's own index in its node,
 //          so that senders of one node use different gateways.
 #pragma once
 
@@ -35,11 +35,11 @@ class Nodes {
   int num_ranks() const { return static_cast<int>(node_of_rank_.size()); }
   int num_nodes() const { return static_cast<int>(members_.size()); }
   int node_of(RankId rank) const { return node_of_rank_[rank.offset()]; }
-  // The place of the gateway among the ranks that want a row (`wanted_by`, a bit for each place), for a
-  // sender at place `sender` of its own node.
-  static int gateway(std::uint32_t wanted_by, int sender) {
-    const std::uint32_t behind = wanted_by & ~0U << sender;
-    return std::countr_zero(behind != 0 ? behind : wanted_by);
+  // The gateway's index in its node, for a row that the ranks in `needed_by` need (a bit for each index). The
+  // row's sender has index `sender` in its own node.
+  static int gateway(std::uint32_t needed_by, int sender) {
+    const std::uint32_t behind = needed_by & ~0U << sender;
+    return std::countr_zero(behind != 0 ? behind : needed_by);
   }
   // By transfer, the rank that sends the weights: usually the lender. Where several ranks of another node
   // borrow the same expert from it, the lender sends to the first of them, which sends to the others. O(T log
@@ -47,15 +47,15 @@ class Nodes {
   void find_senders(std::span<const Transfer> transfers, std::vector<RankId>& senders) const;
   // A node's ranks, ascending.
   std::span<const RankId> members(int node) const { return members_[static_cast<std::size_t>(node)]; }
-  // A rank's place among the ranks of its node.
-  int place_of(RankId rank) const { return places_[rank.offset()]; }
+  // A rank's index among the ranks of its node.
+  int index_in_node(RankId rank) const { return index_in_node_[rank.offset()]; }
   // Whether rows may go from `from` to `to` through another rank of `to`'s node.
-  bool passes_on(RankId from, RankId to) const {
+  bool may_forward(RankId from, RankId to) const {
     return two_levels_ && node_of(from) != node_of(to) && members(node_of(to)).size() > 1;
   }
 
  private:
-  std::vector<int> node_of_rank_, places_;
+  std::vector<int> node_of_rank_, index_in_node_;
   std::vector<std::vector<RankId>> members_;
   bool two_levels_ = false;
 };

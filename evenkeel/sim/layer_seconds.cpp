@@ -147,7 +147,7 @@ void LayerSeconds::dispatch(const ChunkWork& chunk) {
       bytes_[i] = static_cast<double>(rows[i]) * of_row + positions * of_position +
                   (says_rows && positions > 0 ? kIndexBytes : 0);
       // It also has which ranks want each row, and the number of rows for each gateway.
-      if (says_rows && positions > 0 && nodes_.passes_on(RankId(from), RankId(to)))
+      if (says_rows && positions > 0 && nodes_.may_forward(RankId(from), RankId(to)))
         bytes_[i] += kIndexBytes *
                      (positions + static_cast<double>(nodes_.members(nodes_.node_of(RankId(to))).size()));
     }

@@ -79,7 +79,7 @@ class RankPeaks {
   void forward() {
     std::int64_t held_now = choices() + in_plan_.borrowed * shape_.forward_weight_bytes;
     add_point((memory_.budget ? choices() : 0) + table(step_.blocks));
-    add_point(held_now + (in_plan_.borrowed > 0 ? shape_.landing_bytes : 0));
+    add_point(held_now + (in_plan_.borrowed > 0 ? shape_.arrival_bytes : 0));
     for (std::size_t c = 0; c < step_.chunks.size(); ++c) {
       add_point(held_now + forward_bytes(shape_, load(c), saved(c)));
       if (step_.chunks[c].kept) held_now += held(c);

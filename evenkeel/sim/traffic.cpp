@@ -147,7 +147,8 @@ void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic
       std::int64_t& last = seen_[static_cast<std::size_t>(to)];
       rows[to] += last != token;
       if (last != token && nodes_.two_levels())
-        wanted_by_[static_cast<std::size_t>(nodes_.node_of(RankId(to)))] |= 1U << nodes_.place_of(RankId(to));
+        wanted_by_[static_cast<std::size_t>(nodes_.node_of(RankId(to)))] |=
+            1U << nodes_.index_in_node(RankId(to));
       last = token;
     }
     if (nodes_.two_levels()) pass_on(source, traffic);
@@ -190,7 +191,8 @@ void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
     if (left == 0) continue;
     const auto members = nodes_.members(node);
     const bool is_own = node == nodes_.node_of(source);
-    const RankId gateway = members[static_cast<std::size_t>(Nodes::gateway(left, nodes_.place_of(source)))];
+    const RankId gateway =
+        members[static_cast<std::size_t>(Nodes::gateway(left, nodes_.index_in_node(source)))];
     for (; left != 0; left &= left - 1) {
       const RankId to = members[static_cast<std::size_t>(std::countr_zero(left))];
       if (is_own || to == gateway)

@@ -28,9 +28,9 @@ class Batch {
   // Workspace of each call: 0 is the least possible, 1 as much as makes it fast.
   void set_workspace(double share) { workspace_share_ = share; }
 
-  // With `again`, nothing is saved in forward: backward recomputes it from weights prepared for that pass.
-  // With `in_halves`, gate_up is prepared first, then the rest.
-  FfnOutcome run(std::optional<Pass> again = {}, bool in_halves = false) {
+  // With `recompute`, nothing is saved in forward: backward recomputes it from weights prepared for that
+  // pass. With `in_halves`, gate_up is prepared first, then the rest.
+  FfnOutcome run(std::optional<Pass> recompute = {}, bool in_halves = false) {
     in_halves_ = in_halves;
     FfnOutcome outcome = empty_outcome(problem_);
     std::vector<std::byte> saved(grouped_.input_row.size() * number(ffn_->saved_bytes_per_position()) +
@@ -49,9 +49,10 @@ class Batch {
     keep(true);
     ffn_->forward(batch, hidden, outcome.results.data(), bytes(workspace));
     const auto backward_weights = prepare(Pass::backward, &ExpertGroup::prepared);
-    const auto again_weights = prepare(again.value_or(Pass::recompute), &ExpertGroup::prepared_again);
-    workspace = lines(workspace_bytes(again ? Pass::recompute : Pass::backward));
-    if (again) keep(false);
+    const auto recompute_weights =
+        prepare(recompute.value_or(Pass::recompute), &ExpertGroup::recompute_prepared);
+    workspace = lines(workspace_bytes(recompute ? Pass::recompute : Pass::backward));
+    if (recompute) keep(false);
     const auto sums = split_sums(outcome.grad_input);
     ffn_->backward(batch, hidden, grad_output, top_k_.weights, sums, outcome.grad_weight, bytes(workspace));
     join_sums(outcome.grad_input);
@@ -180,12 +181,12 @@ TEST_P(Experts, AreTheSameInAnyWorkspaceFromTheLeastOn) {
   const MoeCase problem({{5, 2, expert}, {230}, 2.0, 0.1}, 3);
   const FfnOutcome most = Batch(problem).run();
   for (const double share : {0.0, 0.03, 0.1, 0.5, 0.99})
-    for (const std::optional<Pass> again : {std::optional<Pass>(), std::optional(Pass::recompute)})
+    for (const std::optional<Pass> recompute : {std::optional<Pass>(), std::optional(Pass::recompute)})
       for (const bool in_halves : {false, true}) {
-        if (again && in_halves) continue;
+        if (recompute && in_halves) continue;
         Batch batch(problem);
         batch.set_workspace(share);
-        const FfnOutcome outcome = batch.run(again, in_halves);
+        const FfnOutcome outcome = batch.run(recompute, in_halves);
         expect_dense(problem, outcome, "share " + std::to_string(share));
         if (make_cpu_expert_ffn(expert, true)->bitwise().holds) {
           EXPECT_EQ(outcome.results, most.results);

@@ -110,7 +110,7 @@ TEST_P(Products, TouchNoMoreRowsThanTheSpaceThatMaxRowsWasAskedAbout) {
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
   ASSERT_EQ(ladder.blocks(), 1);
-  std::vector<std::int64_t> spaces = {16, kAgainTileRows, kTileRows - 1, kTileRows};
+  std::vector<std::int64_t> spaces = {16, kRecomputeTileRows, kTileRows - 1, kTileRows};
   for (std::int64_t space = 1; space < 16; ++space)
     if (ladder.max_rows(space) > 0) spaces.push_back(space);
   for (const std::int64_t space : spaces) {

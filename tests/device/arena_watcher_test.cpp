@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kOneLine = Arena::kAlignment;
 
 // Records the live buffers independently and checks the arena's count of bytes in use.
-class Books final : public ArenaWatcher {
+class RecordingWatcher final : public ArenaWatcher {
  public:
   void lent(const Loan& loan, std::int64_t in_use) noexcept override {
     sum_ += loan.bytes;
@@ -41,49 +41,49 @@ class Books final : public ArenaWatcher {
 
 TEST(ArenaWatcher, IsToldTheNameTheRoundedBytesAndThePlace) {
   Arena arena(Device::cpu(), 10 * kOneLine);
-  Books books;
-  arena.watch(&books);
+  RecordingWatcher watcher;
+  arena.watch(&watcher);
   const Buffer held = arena.allocate(kOneLine + 1, "held rows", Lifetime::held);
-  EXPECT_EQ(books.last.name, std::string("held rows"));
-  EXPECT_EQ(books.last.begin, 0);
-  EXPECT_EQ(books.last.bytes, 2 * kOneLine);
-  EXPECT_EQ(books.last.lifetime, Lifetime::held);
+  EXPECT_EQ(watcher.last.name, std::string("held rows"));
+  EXPECT_EQ(watcher.last.begin, 0);
+  EXPECT_EQ(watcher.last.bytes, 2 * kOneLine);
+  EXPECT_EQ(watcher.last.lifetime, Lifetime::held);
   const Buffer step = arena.allocate_for<float>(3, "weights of a step");
-  EXPECT_EQ(books.last.name, std::string("weights of a step"));
-  EXPECT_EQ(books.last.begin, 9 * kOneLine);
-  EXPECT_EQ(books.last.bytes, kOneLine);
-  EXPECT_EQ(books.last.lifetime, Lifetime::step);
-  EXPECT_EQ(step.data() - held.data(), books.last.begin);
+  EXPECT_EQ(watcher.last.name, std::string("weights of a step"));
+  EXPECT_EQ(watcher.last.begin, 9 * kOneLine);
+  EXPECT_EQ(watcher.last.bytes, kOneLine);
+  EXPECT_EQ(watcher.last.lifetime, Lifetime::step);
+  EXPECT_EQ(step.data() - held.data(), watcher.last.begin);
 }
 
 TEST(ArenaWatcher, HearsNothingOfEmptyBuffersAndOfWhatIsRefused) {
   Arena arena(Device::cpu(), kOneLine);
-  Books books;
-  arena.watch(&books);
+  RecordingWatcher watcher;
+  arena.watch(&watcher);
   EXPECT_TRUE(arena.allocate(0, "nothing").bytes().empty());
   EXPECT_THROW(arena.allocate(2 * kOneLine, "too much"), BudgetTooSmall);
-  EXPECT_EQ(books.events, 0);
+  EXPECT_EQ(watcher.events, 0);
 }
 
 TEST(ArenaWatcher, IsToldOnceOfABufferHoweverItIsMoved) {
   Arena arena(Device::cpu(), 10 * kOneLine);
-  Books books;
-  arena.watch(&books);
+  RecordingWatcher watcher;
+  arena.watch(&watcher);
   Buffer a = arena.allocate(1, "a");
   Buffer b = std::move(a);
-  EXPECT_EQ(books.events, 1);
+  EXPECT_EQ(watcher.events, 1);
   b = arena.allocate(1, "b");
-  EXPECT_EQ(books.events, 3);
-  EXPECT_EQ(books.alive.begin()->second.name, std::string("b"));
+  EXPECT_EQ(watcher.events, 3);
+  EXPECT_EQ(watcher.alive.begin()->second.name, std::string("b"));
   b.release();
   b.release();
-  EXPECT_EQ(books.events, 4);
+  EXPECT_EQ(watcher.events, 4);
   EXPECT_EQ(arena.in_use_bytes(), 0);
 }
 
 TEST(ArenaWatcher, IsToldUntilAnotherIsOrNobody) {
   Arena arena(Device::cpu(), 10 * kOneLine);
-  Books first, second;
+  RecordingWatcher first, second;
   arena.watch(&first);
   arena.allocate(1, "seen by the first");
   arena.watch(&second);

@@ -168,14 +168,14 @@ TEST(DeviceStream, WaitsOnTheHostForTheEventOfACpuStream) {
 
 class GivingUp final : public StreamWatch {
  public:
-  int polls = 0;
-  void poll(double seconds) override {
-    ++polls;
-    if (seconds > 0.02) throw std::runtime_error("in vain");
+  int checks = 0;
+  void check(double waited_seconds) override {
+    ++checks;
+    if (waited_seconds > 0.02) throw std::runtime_error("in vain");
   }
 };
 
-TEST(DeviceStream, LooksWhileItWaitsWhetherItDoesSoInVain) {
+TEST(DeviceStream, ChecksWhileItWaitsWhetherItsWorkCanStillEnd) {
   FakeDevice device(1);
   const auto watch = std::make_shared<GivingUp>();
   FakeStream stream(device);
@@ -184,7 +184,7 @@ TEST(DeviceStream, LooksWhileItWaitsWhetherItDoesSoInVain) {
   stream.watch(watch);
   stream.watch(watch);
   EXPECT_THROW(event.wait(), std::runtime_error);
-  EXPECT_GT(watch->polls, 1);
+  EXPECT_GT(watch->checks, 1);
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
 }
 
@@ -214,7 +214,7 @@ TEST(EventPool, LendsEachEventToOneHolderAtATime) {
 }
 
 // Two streams use the same bytes of an arena in turn.
-TEST(Fork, LetsBytesBeLentAgainAtOnce) {
+TEST(StreamFork, LetsBytesBeLentAgainAtOnce) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Arena arena(Device::cpu(), 4096);
     FakeDevice device(seed);
@@ -226,7 +226,7 @@ TEST(Fork, LetsBytesBeLentAgainAtOnce) {
       int* const value = buffer.as<int>().data();
       main.launch([=] { *value = round; });
       {
-        const Fork fork(main, side);
+        const StreamFork fork(main, side);
         side.launch([=, &seen] { seen.push_back(*value); });
       }
     }

@@ -310,7 +310,7 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
       for (std::uint8_t& in : in_ranges) in = random() % 2 == 0 ? 1 : 0;
       ResultRows rows;
       rows.open(dispatched, comm.rank(), in_ranges);
-      rows.hold_at_once(step.choices.k + static_cast<std::int64_t>(random() % 4));
+      rows.set_rows_per_range(step.choices.k + static_cast<std::int64_t>(random() % 4));
       EXPECT_LE(rows.rows(), dispatched.positions_here + dispatched.positions_elsewhere);
       std::vector<std::int32_t> row(static_cast<std::size_t>(dispatched.positions_here));
       rows.fill(row);
@@ -318,7 +318,7 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
       std::ranges::fill(results.bytes(), std::byte{0xff});
       const auto is_in_run = [&](std::int64_t i) {
         return std::ranges::any_of(rows.runs(),
-                                   [&](const OwnRun& run) { return run.begin <= i && i < run.end; });
+                                   [&](const LocalRun& run) { return run.begin <= i && i < run.end; });
       };
       rank.run_experts(dispatched, results, row, [&](std::int64_t i) { return !is_in_run(i); });
       exchange.return_results(dispatched, results, rows, rank.weights()).wait();
@@ -326,7 +326,7 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
         ++ranges;
         rank.run_experts(dispatched, results, row, [&](std::int64_t i) {
           return std::ranges::any_of(
-              rows.runs(), [&](const OwnRun& run) { return run.range_begin <= i && i < run.range_end; });
+              rows.runs(), [&](const LocalRun& run) { return run.range_begin <= i && i < run.range_end; });
         });
         exchange.sum_results(dispatched, results, rows, rank.weights(), by_range.data());
       }

@@ -77,7 +77,7 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       if (each.to == me) expected.push_back(each.expert);
     EXPECT_EQ(transfer.borrows(plan), std::ssize(expected));
     transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
-      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.landing_bytes()));
+      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.arrival_bytes()));
       const bool gate_up = !parts.front().empty();
       if (gate_up) borrowed.push_back(expert);
       ASSERT_EQ(borrowed.back(), expert);
@@ -95,13 +95,13 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
     EXPECT_EQ(arena.in_use_bytes(), 0);
     for (int step = 0; step < 2; ++step) {  // the second step reuses the memory of the first
       transfer.open_gradients(plan, placement);
-      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.away_bytes(plan, placement)));
-      for (const WeightTransfer::Away& away : transfer.away()) {
+      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.foreign_gradient_bytes(plan, placement)));
+      for (const WeightTransfer::ForeignGradient& foreign : transfer.foreign_gradients()) {
         std::size_t i = 0;
-        for (const auto& part : away.parts)
+        for (const auto& part : foreign.parts)
           for (float& value : part) {
             ASSERT_EQ(value, 0.0f);
-            value += gradient(me.value(), away.expert.offset(), i++);
+            value += gradient(me.value(), foreign.expert.offset(), i++);
           }
       }
       transfer.return_gradients(owned_parts);

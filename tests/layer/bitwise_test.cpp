@@ -18,7 +18,7 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   const auto between = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
-  for (int round = 0; round < (kThreadsAreWatched ? 1 : 4); ++round) {
+  for (int round = 0; round < (kUnderThreadSanitizer ? 1 : 4); ++round) {
     const ExpertShape expert{between(1, 12) * 16, between(1, 10) * 8 + round, activation,
                              activation == Activation::clamped_swiglu, type};
     const auto kept = make_cpu_expert_ffn(expert, false);  // kept alive for all runs of the round

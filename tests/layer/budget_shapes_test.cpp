@@ -89,18 +89,18 @@ RunOptions random_options(const CaseShape& shape, Dice& dice) {
 int rounds() {
   const char* const given = std::getenv("EVENKEEL_STORM");
   const int seeds = given != nullptr ? std::stoi(given) : 1;
-  return kThreadsAreWatched ? 15 : 50 * seeds;
+  return kUnderThreadSanitizer ? 15 : 50 * seeds;
 }
 
 // Counts rounds that ran in several chunks: those with copies of experts, and those under plain EP in which
 // one rank received all others' tokens and sent its own away, in rows so wide that one exceeds any rounding
 // of sizes.
-struct Met {
+struct CoveredRounds {
   int copies = 0;
   int exchanged = 0;
 };
 
-void expect_kept(int round, Met& met) {
+void expect_kept(int round, CoveredRounds& covered) {
   SCOPED_TRACE("round " + std::to_string(round));
   Dice dice(static_cast<unsigned>(round));
   const CaseShape shape = random_shape(dice);
@@ -120,18 +120,18 @@ void expect_kept(int round, Met& met) {
     ASSERT_EQ(bounded.output, free.output);
     if (options.backward) expect_same_gradients(bounded, free, bound);
     if (budget != least || bounded.chunks < 2) continue;
-    met.copies += std::ranges::any_of(options.homes, [](const auto& homes) { return homes.size() > 1; });
-    met.exchanged += exchanged && options.planner.kind == PlannerOptions::Kind::ep && options.backward &&
-                     shape.moe.expert.hidden >= 72;
+    covered.copies += std::ranges::any_of(options.homes, [](const auto& homes) { return homes.size() > 1; });
+    covered.exchanged += exchanged && options.planner.kind == PlannerOptions::Kind::ep && options.backward &&
+                         shape.moe.expert.hidden >= 72;
   }
 }
 
 TEST(BudgetOfRandomShapes, IsKeptAndChangesNoNumber) {
-  Met met;
+  CoveredRounds covered;
   for (int round = 0; round < rounds() && !HasFailure(); ++round)
-    EXPECT_NO_THROW(expect_kept(round, met)) << "round " << round;
-  EXPECT_GT(met.copies, kThreadsAreWatched ? 0 : 5);
-  EXPECT_GT(met.exchanged, kThreadsAreWatched ? -1 : 0);
+    EXPECT_NO_THROW(expect_kept(round, covered)) << "round " << round;
+  EXPECT_GT(covered.copies, kUnderThreadSanitizer ? 0 : 5);
+  EXPECT_GT(covered.exchanged, kUnderThreadSanitizer ? -1 : 0);
 }
 
 }  // namespace

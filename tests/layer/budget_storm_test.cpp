@@ -222,7 +222,7 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   for (unsigned seed = 0; seed < seeds(); ++seed) {
     std::mt19937 random(seed * 1000 + policy.first_seed());
     std::vector<StepRouting> steps;
-    for (int step = 0; step < (kThreadsAreWatched ? 12 : 40); ++step)
+    for (int step = 0; step < (kUnderThreadSanitizer ? 12 : 40); ++step)
       steps.push_back(adversarial(policy.experts, random));
     Policy ample = policy;
     ample.recompute = Recompute::none;

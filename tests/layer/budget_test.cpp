@@ -109,7 +109,7 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicyAndAnAmpleOneMeansOneChunk) {
   for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none}) {
     const MoeResult ample = run(problem, options_of(kGenerous, true, recompute));
     EXPECT_EQ(ample.chunks, 1u);
-    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 1) {
+    for (int step = 0; step < 12; step += kUnderThreadSanitizer ? 4 : 1) {
       const std::int64_t budget = grown(ample.least_budget, 1.5, step);
       const MoeResult tight = bounded.expect_kept(options_of(budget, true, recompute));
       const bool cuts = recompute == Recompute::automatic || recompute == Recompute::chunk;
@@ -134,12 +134,12 @@ TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
       const Bounded bounded(problem, options);
       const std::int64_t gradient = 3 * 96 * 128 * std::int64_t{sizeof(float)};
       const std::int64_t least = least_of(problem, options);
-      for (int step = 0; step < 56; step += kThreadsAreWatched ? 16 : 1) {
+      for (int step = 0; step < 56; step += kUnderThreadSanitizer ? 16 : 1) {
         options.budget = least + step * gradient / 8;
         if (bounded.expect_kept(options).transfers > 0) ++borrowing;
       }
     }
-  EXPECT_GT(borrowing, kThreadsAreWatched ? 4 : 4 * 36);
+  EXPECT_GT(borrowing, kUnderThreadSanitizer ? 4 : 4 * 36);
 }
 
 // With many experts, even the counts of one block may take more memory than a step's rows.
@@ -169,7 +169,7 @@ TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
   options.planner.min_segment = 1;
   const std::int64_t least = least_of(problem, options);
   for (std::int64_t count : {3, 7, 45})
-    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 1) {
+    for (int step = 0; step < 12; step += kUnderThreadSanitizer ? 4 : 1) {
       options.budget = grown(least, 1.5, step);
       options.memory.rule = {ChunkRule::Kind::equal, count, {}};
       for (std::int64_t peak : run(problem, options).peak_bytes) EXPECT_LE(peak, options.budget);

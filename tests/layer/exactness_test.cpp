@@ -19,7 +19,7 @@ TEST_P(Exactness, OutputAndGradientsAreDenseOnesForEveryPlanner) {
   const auto between = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
-  for (int round = 0; round < (kThreadsAreWatched ? 1 : 3); ++round) {
+  for (int round = 0; round < (kUnderThreadSanitizer ? 1 : 3); ++round) {
     const ExpertShape expert{between(2, 10) * 16 + round, between(2, 10) * 8, activation,
                              activation == Activation::clamped_swiglu, type};
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(between(2, 6)));

@@ -159,7 +159,7 @@ constexpr Place kPlaces[] = {{"agreement", 1},
 
 // Every rank must end soon: the failing rank with its own error, the others with an error that names it and
 // contains its message. Later calls of a layer must report the same message.
-void expect_told(const Outcome& outcome, const std::string& message, int failing) {
+void expect_all_ranks_failed(const Outcome& outcome, const std::string& message, int failing) {
   EXPECT_EQ(outcome.thrown, message);
   EXPECT_LT(outcome.seconds, kSoon);
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -182,10 +182,10 @@ TEST_P(ALayer, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
     const Outcome outcome =
         outcome_of({.kind = Fault::Kind::fail, .operation = GetParam().operation, .at = GetParam().at},
                    failing, GetParam().chunks);
-    expect_told(outcome,
-                std::string("injected failure at ") + GetParam().operation + " number " +
-                    std::to_string(GetParam().at),
-                failing);
+    expect_all_ranks_failed(outcome,
+                            std::string("injected failure at ") + GetParam().operation + " number " +
+                                std::to_string(GetParam().at),
+                            failing);
   }
 }
 
@@ -236,8 +236,8 @@ class ALayerThatCannotCompute : public ::testing::TestWithParam<Place> {};
 TEST_P(ALayerThatCannotCompute, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
   const auto [what, at, chunks] = GetParam();
   for (int failing = 0; failing < kRanks; ++failing)
-    expect_told(outcome_where_computing_fails(what, at, RankId(failing), chunks),
-                std::string("no more of ") + what, failing);
+    expect_all_ranks_failed(outcome_where_computing_fails(what, at, RankId(failing), chunks),
+                            std::string("no more of ") + what, failing);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, ALayerThatCannotCompute, ::testing::ValuesIn(kComputing));

@@ -15,9 +15,9 @@ namespace evenkeel::testing {
 
 // ThreadSanitizer makes a step about ten times slower, so tests run fewer rounds under it.
 #if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadsAreWatched = true;
+inline constexpr bool kUnderThreadSanitizer = true;
 #else
-inline constexpr bool kThreadsAreWatched = false;
+inline constexpr bool kUnderThreadSanitizer = false;
 #endif
 
 // Numbers in the layer's type.

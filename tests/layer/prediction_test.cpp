@@ -179,7 +179,7 @@ class PredictedOf : public ::testing::TestWithParam<std::tuple<ExpertShape, Kind
                               std::uint64_t seed) const {
     const auto [expert, kind] = GetParam();
     const auto products = make_cpu_expert_ffn(expert, true);
-    for (int ranks = 3; ranks <= (kThreadsAreWatched ? 3 : 6); ranks += 3)
+    for (int ranks = 3; ranks <= (kUnderThreadSanitizer ? 3 : 6); ranks += 3)
       for (Recompute recompute : policies)
         for (std::int64_t count : {std::int64_t{1}, chunks}) {
           const StepSetup setup{case_of(ranks, expert, seed), options_of(kind, recompute, count),

@@ -60,7 +60,7 @@ ChunkShape random_shape(std::mt19937_64& random, const RoutedStep& step) {
   shape.saved_bytes = 2 * shape.hidden * shape.element_bytes;
   shape.weight_bytes = 3 * matrix * shape.element_bytes;
   shape.forward_weight_bytes = shape.backward_weight_bytes = shape.weight_bytes;
-  shape.landing_bytes = shape.recompute_weight_bytes = 2 * matrix * shape.element_bytes;
+  shape.arrival_bytes = shape.recompute_weight_bytes = 2 * matrix * shape.element_bytes;
   shape.gradient_bytes = 3 * matrix * 4;
   shape.workspace = {32 << 10, 32 << 10, 32 << 10};
   shape.most_workspace = {2 << 20, 3 << 20, 3 << 20};

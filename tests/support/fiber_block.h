@@ -45,7 +45,7 @@ class FiberBlock {
     running_ = this;
     for (Fiber& fiber : fibers_) start(fiber);
     while (ended_ < size()) take_turn();
-    if (!aside_.empty()) give_up("work was left when all lanes had ended");
+    if (!deferred_.empty()) give_up("work was left when all lanes had ended");
     running_ = nullptr;
     ended_ = 0;
   }
@@ -58,9 +58,9 @@ class FiberBlock {
 
   void wait_for_warp() {
     const int warp = lane_ / kWarp;
-    meet(arrived_of_warp_[static_cast<std::size_t>(warp)], warp * kWarp, kWarp);
+    arrive_at_barrier(arrived_of_warp_[static_cast<std::size_t>(warp)], warp * kWarp, kWarp);
   }
-  void wait_for_block() { meet(arrived_, 0, size()); }
+  void wait_for_block() { arrive_at_barrier(arrived_, 0, size()); }
   void wait_until(std::function<bool()> holds) {
     own().holds = std::move(holds);
     leave(State::until);
@@ -69,7 +69,7 @@ class FiberBlock {
 
   // Schedules `work` outside the lanes at a random time. Work of one sequence runs in the order of the calls.
   static constexpr int kNoSequence = -1;
-  void set_aside(int sequence, std::function<void()> work) { aside_.push_back({sequence, std::move(work)}); }
+  void defer(int sequence, std::function<void()> work) { deferred_.push_back({sequence, std::move(work)}); }
 
  private:
   static constexpr std::size_t kStackBytes = 1 << 16;
@@ -81,7 +81,7 @@ class FiberBlock {
     std::function<bool()> holds;
     std::int64_t left = 0;
   };
-  struct Aside {
+  struct DeferredWork {
     int sequence;
     std::function<void()> work;
   };
@@ -105,7 +105,7 @@ class FiberBlock {
     fiber.state = state;
     swapcontext(&fiber.context, &turns_);
   }
-  void meet(int& arrived, int begin, int count) {
+  void arrive_at_barrier(int& arrived, int begin, int count) {
     if (++arrived < count) return leave(State::barrier);
     arrived = 0;
     for (int i = begin; i < begin + count; ++i) fibers_[static_cast<std::size_t>(i)].state = State::ready;
@@ -119,21 +119,22 @@ class FiberBlock {
     }
     const auto next = std::ranges::find_if(precedence_, [this](int i) { return can_go_on(i); });
     if (next == precedence_.end()) give_up("its lanes wait for what never comes");
-    if (*next == size()) return do_aside();
+    if (*next == size()) return do_deferred();
     lane_ = *next;
     own().state = State::ready;
     swapcontext(&turns_, &own().context);
   }
   bool can_go_on(int i) const {
-    if (i == size()) return !aside_.empty();
+    if (i == size()) return !deferred_.empty();
     const Fiber& fiber = fibers_[static_cast<std::size_t>(i)];
     return fiber.state == State::ready || (fiber.state == State::until && fiber.holds());
   }
-  void do_aside() {
-    auto next = aside_.begin() + static_cast<std::ptrdiff_t>(random_() % aside_.size());
-    if (next->sequence != kNoSequence) next = std::ranges::find(aside_, next->sequence, &Aside::sequence);
+  void do_deferred() {
+    auto next = deferred_.begin() + static_cast<std::ptrdiff_t>(random_() % deferred_.size());
+    if (next->sequence != kNoSequence)
+      next = std::ranges::find(deferred_, next->sequence, &DeferredWork::sequence);
     const std::function<void()> work = std::move(next->work);
-    aside_.erase(next);
+    deferred_.erase(next);
     work();
   }
 
@@ -141,9 +142,9 @@ class FiberBlock {
   std::vector<Fiber> fibers_;
   std::vector<int> arrived_of_warp_;
   int arrived_ = 0, ended_ = 0;
-  std::vector<int> precedence_;  // of the lanes; the last entry is for work set aside
+  std::vector<int> precedence_;  // of the lanes; the last entry is for deferred work
   std::int64_t turns_left_ = 0;
-  std::vector<Aside> aside_;
+  std::vector<DeferredWork> deferred_;
   std::mt19937_64 random_;
   std::function<void()> body_;
   ucontext_t turns_;

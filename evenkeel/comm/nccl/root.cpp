@@ -61,7 +61,7 @@ void Root::remove(ncclComm_t comm) noexcept {
 
 void Root::begin(const char* name) {
   progress_.count_operation(name);
-  poll(0);
+  check(0);
 }
 
 void Root::check_enqueued(ncclResult_t result, ncclComm_t comm, const char* call) {
@@ -77,23 +77,23 @@ void Root::wait_for(ncclComm_t comm, const char* call) {
     if (asked != ncclSuccess) fail(asked, call);
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail(state, call);
-    poll(std::chrono::duration<double>(waited.look()).count());
+    check(std::chrono::duration<double>(waited.look()).count());
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
 // Polled by every wait: throws if the ranks have stopped, NCCL has failed, or the wait is too long.
-void Root::poll(double seconds) {
+void Root::check(double waited_seconds) {
   try {
     progress_.throw_if_aborted();
-    if (aborted_) progress_.fail("the ranks have stopped", seconds);
+    if (aborted_) progress_.fail("the ranks have stopped", waited_seconds);
     for (ncclComm_t comm : comms_) {
       ncclResult_t state = ncclSuccess;
       if (library_.async_error(comm, &state) == ncclSuccess && state != ncclSuccess &&
           state != ncclInProgress)
         fail(state, progress_.name());
     }
-    if (seconds > options_.deadline_seconds) progress_.find_culprit(seconds);
+    if (waited_seconds > options_.deadline_seconds) progress_.find_culprit(waited_seconds);
   } catch (const Error&) {
     abort_all();
     throw;

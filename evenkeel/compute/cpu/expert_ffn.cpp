@@ -77,9 +77,9 @@ class CpuExpertFfn final : public ExpertFfn {
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                 std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
                 std::span<std::byte> workspace) const override {
-    const bool again = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
-    require_space(workspace, again ? Pass::recompute : Pass::backward);
-    backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, again, workspace);
+    const bool recompute = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
+    require_space(workspace, recompute ? Pass::recompute : Pass::backward);
+    backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, recompute, workspace);
   }
 
  private:

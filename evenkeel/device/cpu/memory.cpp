@@ -128,7 +128,7 @@ class UnreservedRange final : public PagedRange {
   UnreservedRange& operator=(const UnreservedRange&) = delete;
   ~UnreservedRange() override {
     for (std::int64_t page = 0; page < pages_.count(); ++page)
-      if (pages_.is_there(page)) munmap(at(page), kLargePage);
+      if (pages_.is_committed(page)) munmap(at(page), kLargePage);
   }
   std::byte* begin() const override { return slot_.begin(); }
 

@@ -135,7 +135,7 @@ class PagedRange final : public MemoryRange {
     static_cast<void>(cudaSetDevice(gpu_));
     static_cast<void>(cudaDeviceSynchronize());  // like cudaFree: no work may still use this memory
     for (std::int64_t page = 0; page < pages_.count(); ++page)
-      if (pages_.is_there(page)) drop(page);
+      if (pages_.is_committed(page)) drop(page);
     static_cast<void>(driver_.free(begin_, static_cast<std::size_t>(pages_.bytes())));
   }
 

@@ -102,8 +102,8 @@ void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hi
                        CudaStream& stream);
 
 // Copies, from the weights of all ranks, the experts that the chunk borrows in round `round` and that
-// `places` [places][block], bf16, does not hold yet (weight_copies.h).
-void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
+// `slots` [borrow_slots][block], bf16, does not hold yet (weight_copies.h).
+void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* slots,
                     CudaStream& stream);
 // Adds the gradients that all ranks computed for this rank's experts to `gradients` [num_natives], in the
 // plan's order, in f32. Skips native experts that another rank owns.

@@ -27,12 +27,12 @@ struct RouteShape {
   int num_slices = 1;               // a multiple of most_chunks
   int most_chunks = 1;              // a power of two
   int num_natives = 0;              // experts native to this rank
-  int places = 0;                   // borrow slots
-  int rounds = 1;                   // how often the slots are filled per chunk
+  int borrow_slots = 0;             // how many borrowed experts have memory at a time
+  int borrow_rounds = 1;            // how often the slots are filled per chunk
   int most_assignments = 0;         // of this rank's tokens
   std::int32_t most_positions = 0;  // assignments computed here in one chunk
 
-  EVENKEEL_HOST_DEVICE int most_borrowed() const { return places * rounds; }
+  EVENKEEL_HOST_DEVICE int most_borrowed() const { return borrow_slots * borrow_rounds; }
   EVENKEEL_HOST_DEVICE int num_groups() const { return num_natives + most_borrowed(); }
 };
 
@@ -52,7 +52,7 @@ struct StepView {
   std::int32_t* num_chunks = nullptr;       // [1], a power of two
   std::int32_t* borrowed_expert = nullptr;  // [most_borrowed], of this rank; -1 for none
   std::int32_t* borrowed_from = nullptr;
-  std::int32_t* transfer_place = nullptr;  // by transfer: its index among the receiver's borrowed experts
+  std::int32_t* borrowed_index = nullptr;  // by transfer: its index among the receiver's borrowed experts
   std::int32_t* group_of = nullptr;        // [E], -1 if not computed here
 };
 

@@ -7,7 +7,7 @@
 namespace evenkeel::cuda {
 
 StreamBarrier::StreamBarrier(Communicator& comm)
-    : comm_(comm), shown_(static_cast<std::size_t>(comm.size())), exceptions_(std::uncaught_exceptions()) {
+    : comm_(comm), events_(static_cast<std::size_t>(comm.size())), exceptions_(std::uncaught_exceptions()) {
   share_access();
 }
 
@@ -24,7 +24,7 @@ void StreamBarrier::share_access() {
     mine = new References(static_cast<std::size_t>(comm_.size()),
                           std::make_shared<PeerAccessTracker>(comm_.size()));
   std::vector<References*> all(static_cast<std::size_t>(comm_.size()));
-  tell(mine, all);
+  all_gather(mine, all);
   access_ = std::move((*all.front())[comm_.rank().offset()]);
   gather();
   delete mine;
@@ -37,26 +37,26 @@ void StreamBarrier::await_others() noexcept {
 }
 
 template <class T>
-void StreamBarrier::tell(const T& mine, std::vector<T>& all) {
+void StreamBarrier::all_gather(const T& mine, std::vector<T>& all) {
   comm_
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), host_stream_,
                   "barrier")
       .wait();
 }
 
-void StreamBarrier::show(EventLease event) {
+void StreamBarrier::publish_event(EventLease event) {
   const DeviceEvent* const mine = event.get();
-  tell(mine, shown_);
-  last_ = std::move(event);
+  all_gather(mine, events_);
+  last_event_ = std::move(event);
 }
 
 void StreamBarrier::sync(DeviceStream& stream) {
   if (comm_.size() == 1) return;
   const PeerAccessScope within = scope();
   stream.flush();
-  show(stream.record());
+  publish_event(stream.record());
   for (RankId rank : indices<RankId>(comm_.size()))
-    if (rank != comm_.rank()) stream.enqueue_wait(*shown_[rank.offset()]);
+    if (rank != comm_.rank()) stream.enqueue_wait(*events_[rank.offset()]);
 }
 
 void StreamBarrier::follow(RankId root, DeviceStream& stream) {
@@ -64,8 +64,8 @@ void StreamBarrier::follow(RankId root, DeviceStream& stream) {
   const PeerAccessScope within = scope();
   stream.flush();
   const bool leads = comm_.rank() == root;
-  show(leads ? stream.record() : EventLease());
-  if (!leads) stream.enqueue_wait(*shown_[root.offset()]);
+  publish_event(leads ? stream.record() : EventLease());
+  if (!leads) stream.enqueue_wait(*events_[root.offset()]);
 }
 
 }  // namespace evenkeel::cuda

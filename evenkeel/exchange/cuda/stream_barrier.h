@@ -40,21 +40,21 @@ class StreamBarrier {
   void await_others() noexcept;
 
   // A barrier of the host threads only.
-  void gather() { show(EventLease()); }
+  void gather() { publish_event(EventLease()); }
 
  private:
   // All-gathers one value per rank.
   template <class T>
-  void tell(const T& mine, std::vector<T>& all);
+  void all_gather(const T& mine, std::vector<T>& all);
   // Shares this rank's event (if it has one) with all ranks, and releases the event of the previous call.
-  void show(EventLease event);
+  void publish_event(EventLease event);
   void share_access();
 
   Communicator& comm_;
-  CpuStream words_;
-  std::vector<const DeviceEvent*> shown_;
+  CpuStream host_stream_;
+  std::vector<const DeviceEvent*> events_;
   // Kept until the next call: until then other ranks may still make their streams wait for this event.
-  EventLease last_;
+  EventLease last_event_;
   std::shared_ptr<PeerAccessTracker> access_;
   int exceptions_;
 };

@@ -22,15 +22,15 @@ __device__ void copy_elements(const std::uint16_t* from, std::uint16_t* to, std:
 }
 
 __global__ void __launch_bounds__(kThreads)
-    borrow_kernel(ChunkWork work, ExpertLayout layout, int round, std::uint16_t* places) {
-  const int place = static_cast<int>(blockIdx.y);
-  if (!is_sent(work.shape, work.step, work.index, round, place)) return;
-  const int borrowed = round * work.shape.places + place;
+    borrow_kernel(ChunkWork work, ExpertLayout layout, int round, std::uint16_t* slots) {
+  const int slot = static_cast<int>(blockIdx.y);
+  if (!is_sent(work.shape, work.step, work.index, round, slot)) return;
+  const int borrowed = round * work.shape.borrow_slots + slot;
   const std::int32_t expert = work.step.borrowed_expert[borrowed];
   const ExpertTensors& weights = work.peers.views[work.step.borrowed_from[borrowed]].weights[expert];
   for (int part = 0; part < 4; ++part)
     copy_elements(static_cast<const std::uint16_t*>(weights.part[part]),
-                  places + place * layout.block() + layout.begin(part), layout.elements[part]);
+                  slots + slot * layout.block() + layout.begin(part), layout.elements[part]);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -50,12 +50,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
+void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* slots,
                     CudaStream& stream) {
-  if (work.shape.places == 0) return;
-  const dim3 grid(kBlocksAnExpert, static_cast<unsigned>(work.shape.places));
+  if (work.shape.borrow_slots == 0) return;
+  const dim3 grid(kBlocksAnExpert, static_cast<unsigned>(work.shape.borrow_slots));
   borrow_kernel<<<grid, kThreads, 0, native(stream)>>>(work, layout, round,
-                                                       static_cast<std::uint16_t*>(places));
+                                                       static_cast<std::uint16_t*>(slots));
   EVENKEEL_CUDA_CHECK_LAUNCH("borrow weights");
 }
 

@@ -13,7 +13,7 @@
 #include "evenkeel/base/carver.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/exchange/internal/passing.h"
+#include "evenkeel/exchange/internal/node_forwarding.h"
 #include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
@@ -52,7 +52,7 @@ class DispatchRoutes {
   // Numbers what this rank sends. The tables have the given lifetime; the messages live as long as this
   // object. `deal` and `nodes` must outlive it.
   DispatchRoutes(Arena& arena, Router& router, const Deal& deal, const Nodes& nodes, RankId me,
-                 bool passes_on, const TopK& top_k, Lifetime lifetime)
+                 bool may_forward, const TopK& top_k, Lifetime lifetime)
       : deal_(deal), me_(me) {
     made_.tokens = load_.tokens = top_k.tokens;
     made_.k = top_k.k;
@@ -82,20 +82,20 @@ class DispatchRoutes {
                  .first_sent = narrow(made_.positions_here),
                  .no_result = -1},
                 row_of.as<std::int32_t>());
-    if (!passes_on) return;
-    std::vector<PassingRoutes::Message> to, from;
+    if (!may_forward) return;
+    std::vector<ForwardingRoutes::Message> to, from;
     for (RankId rank : indices<RankId>(made_.peers_.size())) {
       to.push_back(message_to(rank));
       from.push_back(message_from(rank));
     }
-    passing_.emplace(nodes, me, made_.tokens, to, from, made_.row_tokens_);
+    forwarding_.emplace(nodes, me, made_.tokens, to, from, made_.row_tokens_);
   }
 
   // Adds the messages to and from all peers.
   void queue_messages(Slices& slices) {
     for (RankId rank : slices.others()) {
-      const auto longer_out = passing_ ? passing_->sent(rank) : PassingRoutes::Message();
-      const auto longer_in = passing_ ? passing_->received(rank) : std::span<std::int32_t>();
+      const auto longer_out = forwarding_ ? forwarding_->sent(rank) : ForwardingRoutes::Message();
+      const auto longer_in = forwarding_ ? forwarding_->received(rank) : std::span<std::int32_t>();
       slices.send(rank, std::as_bytes(longer_out.empty() ? message_to(rank) : longer_out));
       slices.receive(rank, std::as_writable_bytes(longer_in.empty() ? message_from(rank) : longer_in));
     }
@@ -103,14 +103,14 @@ class DispatchRoutes {
 
   // Call once the messages have arrived.
   Dispatched receive() {
-    for (RankId rank : indices<RankId>(passing_ ? made_.peers_.size() : 0)) {
-      const auto longer = passing_->received(rank), message = message_from(rank);
+    for (RankId rank : indices<RankId>(forwarding_ ? made_.peers_.size() : 0)) {
+      const auto longer = forwarding_->received(rank), message = message_from(rank);
       if (!longer.empty()) std::copy_n(longer.begin(), message.size(), message.begin());
     }
     number_rows();
     find_row_slots();
     find_inputs();
-    if (passing_) made_.passing_ = passing_->find(made_);
+    if (forwarding_) made_.forwarding_ = forwarding_->find(made_);
     return std::move(made_);
   }
 
@@ -182,7 +182,7 @@ class DispatchRoutes {
     for (RankId rank : indices<RankId>(made_.peers_.size())) {
       const std::int64_t first = made_.peer(rank).out_row;
       std::span<const std::int32_t> new_rows;
-      if (passing_) new_rows = passing_->new_rows().subspan(static_cast<std::size_t>(first));
+      if (forwarding_) new_rows = forwarding_->new_rows().subspan(static_cast<std::size_t>(first));
       find(message_to(rank), made_.rows_here + first, new_rows);
     }
     find(message_from(me_), made_.own_row, {});
@@ -213,7 +213,7 @@ class DispatchRoutes {
   ChunkLoad load_;   // the fields known before the messages arrive
   Buffer messages_;
   std::span<std::int32_t> received_, sent_, assignments_, taken_;  // in messages_
-  std::optional<PassingRoutes> passing_;                           // with two levels
+  std::optional<ForwardingRoutes> forwarding_;                     // with two levels
 };
 
 // Makes the routes of deal_. The memory of the index messages is freed on return.

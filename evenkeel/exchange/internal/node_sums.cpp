@@ -7,17 +7,17 @@
 
 namespace evenkeel {
 
-NodeSums::NodeSums(const Dispatched& dispatched, const Passing& passing, Arena& arena, std::int64_t hidden,
-                   DataType type)
-    : dispatched_(dispatched), passing_(passing), arena_(arena), hidden_(hidden), type_(type) {
+NodeSums::NodeSums(const Dispatched& dispatched, const NodeForwarding& forwarding, Arena& arena,
+                   std::int64_t hidden, DataType type)
+    : dispatched_(dispatched), forwarding_(forwarding), arena_(arena), hidden_(hidden), type_(type) {
   number_home_rows();
 }
 
 void NodeSums::number_home_rows() {
   std::vector<std::int32_t> tokens;  // of the rows that come home
   first_row_.assign(static_cast<std::size_t>(dispatched_.tokens) + 1, 0);
-  for (RankId rank : indices<RankId>(passing_.out.size())) {
-    const Passing::Part out = passing_.out[rank.offset()];
+  for (RankId rank : indices<RankId>(forwarding_.direct_out.size())) {
+    const RowRange out = forwarding_.direct_out[rank.offset()];
     const auto first = static_cast<std::size_t>(dispatched_.peer(rank).out_row + out.begin);
     for (const std::int32_t token :
          dispatched_.token_elsewhere().subspan(first, static_cast<std::size_t>(out.count))) {
@@ -38,29 +38,30 @@ void NodeSums::add_in_node(Slices& slices, Stream& stream, float* sums, bool has
     return sums + (received + (is_behind ? dispatched_.own_rows : 0)) * hidden_;
   };
   std::int64_t sent = 0;
-  for (const Passing::Rows& each : passing_.receives) sent += each.part.count;
+  for (const NodeForwarding::Rows& each : forwarding_.receives) sent += each.range.count;
   const Buffer back = arena_.allocate(sent * row_bytes(), "sums to gateways");
-  const Buffer came = arena_.allocate(std::ssize(passing_.passed_on) * row_bytes(), "sums of the node");
+  const Buffer came =
+      arena_.allocate(std::ssize(forwarding_.forwarded_rows) * row_bytes(), "sums of the node");
   std::int64_t at = 0;
-  for (const auto& [rank, part] : passing_.receives) {
-    const std::span<std::byte> rounded = rows_in(back.bytes(), {at, part.count});
-    rows::from_f32(part.count * hidden_, sum_of(part.begin), rounded.data(), type_);
+  for (const auto& [rank, range] : forwarding_.receives) {
+    const std::span<std::byte> rounded = rows_in(back.bytes(), {at, range.count});
+    rows::from_f32(range.count * hidden_, sum_of(range.begin), rounded.data(), type_);
     slices.send(rank, rounded);
-    at += part.count;
+    at += range.count;
   }
-  for (const auto& [rank, part] : passing_.sends) slices.receive(rank, rows_in(came.bytes(), part));
+  for (const auto& [rank, range] : forwarding_.sends) slices.receive(rank, rows_in(came.bytes(), range));
   slices.post(stream, name).wait();
-  for (std::size_t i = 0; i < passing_.passed_on.size(); ++i)
+  for (std::size_t i = 0; i < forwarding_.forwarded_rows.size(); ++i)
     rows::add_scaled(hidden_, rows::at(came.data(), static_cast<std::int64_t>(i) * hidden_, type_), type_,
-                     1.0f, sum_of(passing_.passed_on[i]));
+                     1.0f, sum_of(forwarding_.forwarded_rows[i]));
 
   std::int64_t returning = 0;
-  for (const RankId rank : slices.others()) returning += passing_.in[rank.offset()].count;
+  for (const RankId rank : slices.others()) returning += forwarding_.direct_in[rank.offset()].count;
   returning_ = arena_.allocate(returning * row_bytes(), "sums to send");
   at = 0;
   std::int64_t received = 0;  // rows of the ranks before
   for (const RankId rank : slices.others()) {
-    const Passing::Part in = passing_.in[rank.offset()];
+    const RowRange in = forwarding_.direct_in[rank.offset()];
     rows::from_f32(in.count * hidden_, sum_of(received + in.begin),
                    rows_in(returning_.bytes(), {at, in.count}).data(), type_);
     at += in.count;
@@ -71,8 +72,8 @@ void NodeSums::add_in_node(Slices& slices, Stream& stream, float* sums, bool has
 void NodeSums::queue(Slices& slices, std::span<std::byte> home) const {
   std::int64_t out = 0, in = 0;
   for (const RankId rank : slices.others()) {
-    const std::int64_t returning = passing_.in[rank.offset()].count;
-    const std::int64_t coming = passing_.out[rank.offset()].count;
+    const std::int64_t returning = forwarding_.direct_in[rank.offset()].count;
+    const std::int64_t coming = forwarding_.direct_out[rank.offset()].count;
     slices.send(rank, rows_in(returning_.bytes(), {out, returning}));
     slices.receive(rank, rows_in(home, {in, coming}));
     out += returning;

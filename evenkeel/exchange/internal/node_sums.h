@@ -1,9 +1,9 @@
 // Sums made in each node before they cross a link: what dispatch sent out as one row comes home as one row.
 //
 // Method   Each rank holds, for every row it received, the f32 sum of what it computed from that row. Sums of
-//          rows that a gateway passed on return to the gateway, which adds them to its own. Then every row
+//          rows that a gateway forwarded return to the gateway, which adds them to its own. Then every row
 //          returns to the rank that sent it. A sum is rounded to the row type for each message.
-// Order    Sums are added by expert on a rank, then by place in the node, then by rank at home. The plan
+// Order    Sums are added by expert on a rank, then by index in the node, then by rank at home. The plan
 //          decides which rank computes what, so it also decides the last bits.
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/exchange/internal/passing.h"
+#include "evenkeel/exchange/internal/node_forwarding.h"
 
 namespace evenkeel {
 
@@ -23,8 +23,8 @@ class Slices;
 
 class NodeSums {
  public:
-  // `dispatched` and `passing`, which belongs to it, must outlive this object.
-  NodeSums(const Dispatched& dispatched, const Passing& passing, Arena& arena, std::int64_t hidden,
+  // `dispatched` and `forwarding`, which belongs to it, must outlive this object.
+  NodeSums(const Dispatched& dispatched, const NodeForwarding& forwarding, Arena& arena, std::int64_t hidden,
            DataType type);
 
   // Collective in the node. `sums` holds the rows received, f32; with `has_own`, this rank's own rows as
@@ -39,13 +39,13 @@ class NodeSums {
  private:
   void number_home_rows();
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
-  std::span<std::byte> rows_in(std::span<std::byte> all, Passing::Part part) const {
-    return all.subspan(static_cast<std::size_t>(part.begin * row_bytes()),
-                       static_cast<std::size_t>(part.count * row_bytes()));
+  std::span<std::byte> rows_in(std::span<std::byte> all, RowRange range) const {
+    return all.subspan(static_cast<std::size_t>(range.begin * row_bytes()),
+                       static_cast<std::size_t>(range.count * row_bytes()));
   }
 
   const Dispatched& dispatched_;
-  const Passing& passing_;
+  const NodeForwarding& forwarding_;
   Arena& arena_;
   std::int64_t hidden_;
   DataType type_;

@@ -26,17 +26,17 @@ class Slices {
   void send(RankId rank, std::span<const std::byte> bytes) { sends_.push_back({rank, bytes}); }
   void receive(RankId rank, std::span<std::byte> bytes) { receives_.push_back({rank, bytes}); }
 
-  // `out` moves rows to the rank that computes them; `home` moves results back to the rank of their tokens.
-  enum class Way { out, home };
+  // `to_experts` moves rows to the ranks that compute them; `to_tokens` moves results back to their tokens.
+  enum class Direction { to_experts, to_tokens };
 
   // Adds rows. `here` holds the rows here, except this rank's `own` rows; `elsewhere` holds the rows
   // elsewhere.
-  void rows(Way way, const Dispatched& dispatched, std::span<std::byte> here, std::int64_t own,
+  void rows(Direction direction, const Dispatched& dispatched, std::span<std::byte> here, std::int64_t own,
             std::span<std::byte> elsewhere, std::int64_t row_bytes) {
     for (RankId rank : others_) {
       const Dispatched::Peer peer = dispatched.peer(rank);
       const std::int64_t in_row = peer.in_row - (rank > comm_.rank() ? own : 0);
-      pass(way, rank, slice(here, in_row, peer.in_rows, row_bytes),
+      pass(direction, rank, slice(here, in_row, peer.in_rows, row_bytes),
            slice(elsewhere, peer.out_row, peer.out_rows, row_bytes));
     }
   }
@@ -44,12 +44,12 @@ class Slices {
   // Adds one value per position. `all` holds positions here, then elsewhere; row_of(position) is the index in
   // `all`.
   template <class RowOf = std::identity>
-  void positions(Way way, const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
-                 const RowOf& row_of = {}) {
+  void positions(Direction direction, const Dispatched& dispatched, std::span<std::byte> all,
+                 std::int64_t bytes_each, const RowOf& row_of = {}) {
     for (RankId rank : others_) {
       const Dispatched::Peer peer = dispatched.peer(rank);
       const std::int64_t out_position = dispatched.positions_here + peer.out_position;
-      pass(way, rank, slice(all, row_of(peer.in_position), peer.in_positions, bytes_each),
+      pass(direction, rank, slice(all, row_of(peer.in_position), peer.in_positions, bytes_each),
            slice(all, row_of(out_position), peer.out_positions, bytes_each));
     }
   }
@@ -68,9 +68,9 @@ class Slices {
     return all.subspan(static_cast<std::size_t>(begin * bytes_each),
                        static_cast<std::size_t>(count * bytes_each));
   }
-  void pass(Way way, RankId rank, std::span<std::byte> here, std::span<std::byte> elsewhere) {
-    send(rank, way == Way::out ? elsewhere : here);
-    receive(rank, way == Way::out ? here : elsewhere);
+  void pass(Direction direction, RankId rank, std::span<std::byte> here, std::span<std::byte> elsewhere) {
+    send(rank, direction == Direction::to_experts ? elsewhere : here);
+    receive(rank, direction == Direction::to_experts ? here : elsewhere);
   }
 
   Communicator& comm_;

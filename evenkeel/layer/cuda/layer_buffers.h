@@ -47,11 +47,11 @@ struct LayerBuffers {
   PeerView* views = nullptr;
   StepTensors* tensors = nullptr;
 
-  ExpertTensors* shown_weights = nullptr;  // [E]
-  ExpertWeights* group_weights = nullptr;  // [groups]
+  ExpertTensors* published_weights = nullptr;  // [E]
+  ExpertWeights* group_weights = nullptr;      // [groups]
   DeviceExpertGradients* group_gradients = nullptr;
   ExpertTensors* native_gradients = nullptr;  // [natives], the caller's gradient tensors
-  std::uint16_t* places = nullptr;            // [places][block], the borrow slots
+  std::uint16_t* slot_weights = nullptr;      // [borrow_slots][block], the borrow slots
   // [most_borrowed + copies][block], of experts that others own (exchange/cuda/internal/returning.h).
   float* foreign_gradients = nullptr;
 

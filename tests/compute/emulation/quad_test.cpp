@@ -14,15 +14,15 @@ namespace {
 TEST(QuadTransposition, GivesEveryLaneTheBlockOfItsNumber) {
   std::array<std::array<float, 4>, 4> results;
   std::array<float, 4> mail;
-  std::barrier meet(4);
+  std::barrier barrier(4);
   std::vector<std::thread> lanes;
   for (int lane = 0; lane < 4; ++lane)
     lanes.emplace_back([&, lane] {
       const auto exchange = [&](float value, int mask) {
         mail[static_cast<std::size_t>(lane)] = value;
-        meet.arrive_and_wait();
+        barrier.arrive_and_wait();
         const float got = mail[static_cast<std::size_t>(lane ^ mask)];
-        meet.arrive_and_wait();
+        barrier.arrive_and_wait();
         return got;
       };
       float numbers[4];

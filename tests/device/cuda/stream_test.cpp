@@ -128,7 +128,7 @@ TEST(ArenaOfAGpu, LendsBytesAgainInTheOrderOfTwoStreams) {
     Values seen(count);
     {
       const DeviceValues<std::int64_t> lent(arena, main, round % 2 == 0 ? values : others);
-      Fork fork(main, side);
+      StreamFork fork(main, side);
       side.copy(seen.data(), lent.span().data(), lent.bytes().size());
       fork.join();
     }

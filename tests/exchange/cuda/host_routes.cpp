@@ -30,7 +30,7 @@ HostRoutes::HostRoutes(const Choices& choices, const LayerPlacement& placement, 
   const int num_ranks = choices.num_ranks();
   std::int64_t all = 0;
   for (const auto& ids : choices.ids) all += static_cast<std::int64_t>(ids.size());
-  const int places = options.places > 0 ? options.places : choices.num_experts;
+  const int borrow_slots = options.borrow_slots > 0 ? options.borrow_slots : choices.num_experts;
   block_counts_.resize(size(options.most_chunks) * size(num_ranks) * size(choices.num_experts));
   for (int r = 0; r < num_ranks; ++r) {
     RankTables& rank = ranks_[size(r)];
@@ -42,8 +42,8 @@ HostRoutes::HostRoutes(const Choices& choices, const LayerPlacement& placement, 
                   options.num_slices,
                   options.most_chunks,
                   static_cast<int>(placement.natives(RankId(r)).size()),
-                  places,
-                  (choices.num_experts + places - 1) / places,
+                  borrow_slots,
+                  (choices.num_experts + borrow_slots - 1) / borrow_slots,
                   static_cast<int>(ids.size()),
                   options.most_positions > 0 ? options.most_positions : static_cast<std::int32_t>(all)};
     count(rank, ids);
@@ -93,7 +93,7 @@ void HostRoutes::point(RankTables& t) {
   t.step.num_chunks = &t.num_chunks;
   t.step.borrowed_expert = take(t.borrowed_expert, s.most_borrowed());
   t.step.borrowed_from = take(t.borrowed_from, s.most_borrowed());
-  t.step.transfer_place = take(t.transfer_place, segments);
+  t.step.borrowed_index = take(t.borrowed_index, segments);
   t.step.group_of = take(t.group_of, s.num_experts);
   t.chunk.counts = take(t.counts, table);
   t.chunk.quota = take(t.quota, segments);

@@ -15,7 +15,7 @@ namespace evenkeel::testing {
 
 struct RankTables {
   cuda::RouteShape shape;
-  std::vector<std::int32_t> before, borrowed_expert, borrowed_from, transfer_place, group_of, counts, quota,
+  std::vector<std::int32_t> before, borrowed_expert, borrowed_from, borrowed_index, group_of, counts, quota,
       sent, arrived, piece_rank, piece_count, pieces, group_begin, entry, destination, firsts_before,
       tile_firsts, input_row, output_row, out_begin, out_rows, out_row, out_token, out_assignment, in_row,
       in_position;
@@ -31,7 +31,7 @@ struct HostRoutesOptions {
   int num_slices = 4;
   int most_chunks = 1;
   std::int32_t most_positions = 0;  // 0: as many as any routing can send
-  int places = 0;                   // slots for borrowed experts, reused in rounds; 0: a slot for each
+  int borrow_slots = 0;             // slots for borrowed experts, reused in rounds; 0: a slot for each
 };
 
 class HostRoutes {

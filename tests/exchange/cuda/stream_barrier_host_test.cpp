@@ -47,10 +47,10 @@ TEST(AStreamBarrier, EndsWhenEveryOtherRankIsPastItsScopes) {
 // Runs `body` with a StreamBarrier on each rank; rank 1 throws `what`. The other ranks must get an error that
 // names rank 1 and contains `others_see`, well before the deadline.
 template <class Body>
-void expect_told(const char* what, const char* others_see, const Body& body) {
+void expect_all_ranks_failed(const char* what, const char* others_see, const Body& body) {
   constexpr double kDeadline = 20;
   const auto start = std::chrono::steady_clock::now();
-  std::atomic<int> told = 0;
+  std::atomic<int> right_errors = 0;
   const auto of_rank = [&](Communicator& comm) {
     try {
       cuda::StreamBarrier barrier(comm);
@@ -58,7 +58,7 @@ void expect_told(const char* what, const char* others_see, const Body& body) {
     } catch (const CommError& error) {
       const bool is_right =
           error.peer() == 1 && std::string(error.what()).find(others_see) != std::string::npos;
-      told += is_right ? 1 : 0;
+      right_errors += is_right ? 1 : 0;
       throw;
     }
   };
@@ -68,14 +68,14 @@ void expect_told(const char* what, const char* others_see, const Body& body) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), what);
   }
-  EXPECT_EQ(told, kRanks - 1);
+  EXPECT_EQ(right_errors, kRanks - 1);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(kDeadline / 2));
 }
 
 // The other ranks are inside a scope and wait for the rank that throws.
 TEST(AStreamBarrier, EndsAllWhereAnExceptionPasses) {
   std::atomic<int> within = 0;
-  expect_told("out of paper", "rank 1 ", [&](cuda::StreamBarrier& barrier, RankId rank) {
+  expect_all_ranks_failed("out of paper", "rank 1 ", [&](cuda::StreamBarrier& barrier, RankId rank) {
     if (rank == RankId(1)) {
       while (within < kRanks - 1) sleep_ms(1);
       throw std::runtime_error("out of paper");
@@ -88,7 +88,7 @@ TEST(AStreamBarrier, EndsAllWhereAnExceptionPasses) {
 
 // An exception thrown while no rank is in a scope is reported by run_ranks(), with its own message.
 TEST(AStreamBarrier, LeavesTheCauseToOthersWhereNobodyIsWithin) {
-  expect_told("out of ink", "out of ink", [&](cuda::StreamBarrier& barrier, RankId rank) {
+  expect_all_ranks_failed("out of ink", "out of ink", [&](cuda::StreamBarrier& barrier, RankId rank) {
     barrier.gather();
     if (rank == RankId(1)) throw std::runtime_error("out of ink");
     barrier.gather();

@@ -54,18 +54,18 @@ std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCa
     whole();
     layer.stream().synchronize();
     CapturedStep captured(comm, layer.stream(), whole);
-    const auto meet = [&] {
+    const auto sync_ranks = [&] {
       std::int64_t none[] = {0};
-      CpuStream words;
-      comm.all_reduce(none, Reduction::sum, words, "test").wait();
+      CpuStream host_stream;
+      comm.all_reduce(none, Reduction::sum, host_stream, "test").wait();
     };
     for (std::size_t i = 0; i < cases.size(); ++i) {
       step.choose(cases[i]);
       layer.clear_gradients();
-      meet();
+      sync_ranks();
       captured.replay();
       layer.stream().synchronize();
-      meet();
+      sync_ranks();
       step.read(runs[i].numbers, options.backward);
       if (options.backward) layer.read(runs[i].numbers);
     }

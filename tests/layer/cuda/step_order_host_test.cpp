@@ -44,12 +44,12 @@ struct World {
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
-                                    .places = 1 + static_cast<int>(random() % 3)};
+                                    .borrow_slots = 1 + static_cast<int>(random() % 3)};
     for (auto& each : routes) each = std::make_unique<HostRoutes>(choices, placement, plan, options);
     hidden.resize(at(ranks));
     rows.resize(at(ranks));
     results.resize(at(ranks));
-    places.assign(at(ranks), std::vector<int>(at(options.places), -1));
+    slots.assign(at(ranks), std::vector<int>(at(options.borrow_slots), -1));
     for (auto& of_step : outputs) of_step.resize(at(ranks));
   }
 
@@ -65,7 +65,7 @@ struct World {
   StepPlan plan;
   std::array<std::unique_ptr<HostRoutes>, 2> routes;  // used in turn, like the layer's outboxes
   std::vector<std::vector<std::int64_t>> hidden, rows, results;
-  std::vector<std::vector<int>> places;  // [rank][slot]: the expert whose weights it holds
+  std::vector<std::vector<int>> slots;  // [rank][slot]: the expert whose weights it holds
   std::array<std::vector<std::vector<std::int64_t>>, kSteps> outputs;
 };
 
@@ -86,7 +86,7 @@ class FakeStep {
   // Writes the caller's tensor, which changes each step on the same stream, and empties the borrow slots.
   void publish() {
     stream_.launch([this] {
-      std::ranges::fill(world_.places[at(me_)], -1);
+      std::ranges::fill(world_.slots[at(me_)], -1);
       auto& own = world_.hidden[at(me_)];
       own.resize(at(world_.tokens(me_)));
       for (std::size_t t = 0; t < own.size(); ++t) own[t] = element(me_, static_cast<std::int64_t>(t), step_);
@@ -119,9 +119,9 @@ class FakeStep {
   void borrow(int chunk, int round, FakeStream& stream) {
     stream.launch([this, chunk, round] {
       const RankTables& t = routes(chunk).rank(me_);
-      for (int place = 0; place < t.shape.places; ++place)
-        if (cuda::is_sent(t.shape, t.step, chunk, round, place))
-          world_.places[at(me_)][at(place)] = t.borrowed_expert[at(round * t.shape.places + place)];
+      for (int slot = 0; slot < t.shape.borrow_slots; ++slot)
+        if (cuda::is_sent(t.shape, t.step, chunk, round, slot))
+          world_.slots[at(me_)][at(slot)] = t.borrowed_expert[at(round * t.shape.borrow_slots + slot)];
     });
   }
 
@@ -146,8 +146,9 @@ class FakeStep {
     const RankTables& t = routes(chunk).rank(me_);
     for (int g = 0; g < t.shape.num_groups(); ++g) {
       const int borrowed = g - t.shape.num_natives;
-      if (round != std::max(borrowed, 0) / t.shape.places) continue;
-      const int expert = borrowed < 0 ? native(t, g) : world_.places[at(me_)][at(borrowed % t.shape.places)];
+      if (round != std::max(borrowed, 0) / t.shape.borrow_slots) continue;
+      const int expert =
+          borrowed < 0 ? native(t, g) : world_.slots[at(me_)][at(borrowed % t.shape.borrow_slots)];
       for (std::int32_t p = t.group_begin[at(g)]; p < t.group_begin[at(g) + 1]; ++p)
         world_.results[at(me_)][at(t.output_row[at(p)])] =
             world_.rows[at(me_)][at(t.input_row[at(p)])] * (expert + 2);
@@ -186,7 +187,7 @@ class FakeStep {
   int step_;
   int chunk_ = 0;
   int barriers_ = 0;
-  std::optional<Fork> weights_;
+  std::optional<StreamFork> weights_;
 };
 
 // Runs kSteps steps and returns the number of wrong token sums.
@@ -200,7 +201,7 @@ int wrong_sums(unsigned seed, const Fault& fault) {
     std::vector<std::unique_ptr<FakeStep>> steps;  // enqueued work refers to them
     for (int step = 0; step < kSteps; ++step) {
       steps.push_back(std::make_unique<FakeStep>(world, me, stream, side, barrier, step));
-      cuda::order_forward(*steps.back(), shape.most_chunks, shape.rounds);
+      cuda::order_forward(*steps.back(), shape.most_chunks, shape.borrow_rounds);
     }
     barrier.gather();
     stream.synchronize();  // runs little more than the work that must precede the streams' ends

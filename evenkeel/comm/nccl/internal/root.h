@@ -31,7 +31,7 @@ class Root final : public StreamWatch {
   void begin(const char* name);
   // Checks the result of every NCCL call, and waits until NCCL has enqueued the call.
   void check_enqueued(ncclResult_t result, ncclComm_t comm, const char* call);
-  void poll(double seconds) override;
+  void check(double waited_seconds) override;
   void abort(const std::string& cause) noexcept;
 
  private:

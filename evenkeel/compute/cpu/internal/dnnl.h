@@ -13,9 +13,9 @@
 namespace evenkeel::internal {
 
 // The most rows of one product. If backward recomputes what was not saved, memory is scarce, so its tiles are
-// smaller (kAgainTileRows).
+// smaller (kRecomputeTileRows).
 inline constexpr std::int64_t kTileRows = 384;
-inline constexpr std::int64_t kAgainTileRows = 192;
+inline constexpr std::int64_t kRecomputeTileRows = 192;
 
 // Tile rows in forward. Rows that do not fit the L2 cache cost little while one core is busy, but several per
 // cent while other cores use the L3 cache and memory.

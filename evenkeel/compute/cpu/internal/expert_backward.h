@@ -41,8 +41,8 @@ class ExpertBackward {
         grad_down_(s.hidden, s.intermediate, s.type),
         heights_({&grad_h_, &grad_x_}, kTileRows,
                  [&](std::int64_t rows) { return bytes_of_tile(rows, false); }),
-        heights_again_({&grad_h_, &grad_x_, &inner.ladder()}, kAgainTileRows,
-                       [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
+        recompute_heights_({&grad_h_, &grad_x_, &inner.ladder()}, kRecomputeTileRows,
+                           [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
   // gate_up, down and its biases; see ExpertFfn::prepare().
   std::int64_t prepared_bytes() const {
@@ -57,19 +57,19 @@ class ExpertBackward {
                    reinterpret_cast<float*>(down + grad_h_.packed_bytes()));
   }
 
-  // `again` includes space for groups that have nothing saved.
-  std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
-  std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
+  // `recompute` includes space for groups that have nothing saved.
+  std::int64_t workspace_bytes(bool recompute) const { return heights(recompute).most_bytes(); }
+  std::int64_t least_workspace_bytes(bool recompute) const { return heights(recompute).least_bytes(); }
 
   // See ExpertFfn::backward().
-  void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
+  void run(const ExpertBatch& batch, const BackwardRows& rows, bool recompute,
            std::span<std::byte> workspace) const {
-    const std::int64_t row_limit = heights(again).rows_in(std::ssize(workspace));
+    const std::int64_t row_limit = heights(recompute).rows_in(std::ssize(workspace));
     Carver carver(workspace.data());
-    RowAlone alone;
-    const Tile tile = carve(carver, row_limit, again, alone);
+    SingleRowScratch single_row;
+    const Tile tile = carve(carver, row_limit, recompute, single_row);
     std::int64_t most = std::min(grad_h_.max_rows(row_limit), grad_x_.max_rows(row_limit));
-    if (again) most = std::min(most, inner_.ladder().max_rows(row_limit));
+    if (recompute) most = std::min(most, inner_.ladder().max_rows(row_limit));
     for (const ExpertGroup& group : batch.groups)
       for_each_tile(group, most, [&](Span span) {
         std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
@@ -89,10 +89,10 @@ class ExpertBackward {
   // block. The gradient of pre-activations overwrites the pre-activations. A single row is read in place.
   struct Tile {
     std::byte* x() const { return g; }
-    std::byte* x_again() const { return weighted_h; }
+    std::byte* recompute_x() const { return weighted_h; }
 
     std::int64_t rows;  // the most rows
-    std::byte *g, *weighted_h, *pre_again, *aside;
+    std::byte *g, *weighted_h, *recomputed_pre, *aside;
     float *block, *gate, *g_row;
     std::byte* scratch;
   };
@@ -111,33 +111,34 @@ class ExpertBackward {
     return static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
   }
 
-  const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
+  const TileHeights& heights(bool recompute) const { return recompute ? recompute_heights_ : heights_; }
 
-  std::int64_t bytes_of_tile(std::int64_t rows, bool again) const {
+  std::int64_t bytes_of_tile(std::int64_t rows, bool recompute) const {
     Carver carver(nullptr);
-    RowAlone alone;
-    carve(carver, rows, again, alone);
+    SingleRowScratch single_row;
+    carve(carver, rows, recompute, single_row);
     return carver.used();
   }
 
-  Tile carve(Carver& carver, std::int64_t rows, bool again, RowAlone& alone) const {
+  Tile carve(Carver& carver, std::int64_t rows, bool recompute, SingleRowScratch& single_row) const {
     const ExpertShape& s = shape_;
     const std::int64_t element = bytes_of(s.type);
     const std::int64_t gathered = rows > 1 ? rows * s.hidden * element : 0;
-    const std::int64_t scratch = scratch_bytes(rows, again);
+    const std::int64_t scratch = scratch_bytes(rows, recompute);
     Tile tile;
     tile.rows = rows;
     tile.g = carver.take<std::byte>(gathered);
-    tile.weighted_h = carver.take<std::byte>(std::max(rows * s.intermediate * element, again ? gathered : 0));
-    tile.pre_again = carver.take<std::byte>(again ? rows * s.gate_up_rows() * element : 0);
+    tile.weighted_h =
+        carver.take<std::byte>(std::max(rows * s.intermediate * element, recompute ? gathered : 0));
+    tile.recomputed_pre = carver.take<std::byte>(recompute ? rows * s.gate_up_rows() * element : 0);
     tile.aside = carver.take<std::byte>(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
     tile.g_row = carver.take<float>(s.biases ? s.hidden : 0);
-    if (RowAlone::is_enough(rows, scratch)) {
-      tile.block = alone.up.data();
-      tile.gate = alone.gate.data();
-      tile.scratch = alone.scratch.data();
+    if (SingleRowScratch::fits(rows, scratch)) {
+      tile.block = single_row.up.data();
+      tile.gate = single_row.gate.data();
+      tile.scratch = single_row.scratch.data();
     } else {
-      const std::int64_t inner = again ? inner_.ladder().widest_block() : 0;
+      const std::int64_t inner = recompute ? inner_.ladder().widest_block() : 0;
       tile.block =
           carver.take<float>(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
       tile.gate = carver.take<float>(is_gated(s.activation) ? rows * inner : 0);
@@ -146,10 +147,10 @@ class ExpertBackward {
     return tile;
   }
 
-  std::int64_t scratch_bytes(std::int64_t rows, bool again) const {
+  std::int64_t scratch_bytes(std::int64_t rows, bool recompute) const {
     return std::max({grad_h_.scratch_bytes(rows), grad_x_.scratch_bytes(rows),
                      grad_gate_up_.scratch_bytes(rows), grad_down_.scratch_bytes(rows),
-                     again ? inner_.ladder().scratch_bytes(rows) : 0});
+                     recompute ? inner_.ladder().scratch_bytes(rows) : 0});
   }
 
   const std::byte* gathered(const ExpertBatch& batch, Span span, const SplitRows& input, const Tile& tile,
@@ -164,15 +165,15 @@ class ExpertBackward {
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const {
     if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
-    const std::byte* const x = gathered(batch, span, input, tile, tile.x_again());
+    const std::byte* const x = gathered(batch, span, input, tile, tile.recompute_x());
     for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
       const RowLadder::Block block = inner_.ladder().block(i);
-      inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate, tile.block, tile.scratch);
+      inner_.multiply(i, span.rows, group.recompute_prepared, x, tile.gate, tile.block, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row)
-        inner_.save(block, tile.gate + row * block.columns, tile.block + row * block.columns, tile.pre_again,
-                    row);
+        inner_.save(block, tile.gate + row * block.columns, tile.block + row * block.columns,
+                    tile.recomputed_pre, row);
     }
-    return tile.pre_again;
+    return tile.recomputed_pre;
   }
 
   // Gradients that follow directly from y's gradient: that of down's bias, and the bias's part of the row
@@ -292,7 +293,7 @@ class ExpertBackward {
   RowLadder grad_x_;  // grad_pre [m, 2F] gate_up [2F, D]
   GradientProduct grad_gate_up_;
   GradientProduct grad_down_;
-  TileHeights heights_, heights_again_;
+  TileHeights heights_, recompute_heights_;
 };
 
 }  // namespace evenkeel::internal

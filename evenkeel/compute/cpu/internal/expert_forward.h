@@ -50,8 +50,8 @@ class ExpertForward {
            std::span<std::byte> workspace) const {
     const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
     Carver carver(workspace.data());
-    RowAlone alone;
-    const Tile tile = carve(carver, row_limit, alone);
+    SingleRowScratch single_row;
+    const Tile tile = carve(carver, row_limit, single_row);
     const std::int64_t most = std::min(inner_.ladder().max_rows(row_limit), down_.max_rows(row_limit));
     for (const ExpertGroup& group : batch.groups)
       for_each_tile(group, most, [&](Span span) {
@@ -74,7 +74,7 @@ class ExpertForward {
     float *gate, *up;
     std::byte *h, *scratch;
   };
-  Tile carve(Carver& carver, std::int64_t rows, RowAlone& alone) const {
+  Tile carve(Carver& carver, std::int64_t rows, SingleRowScratch& single_row) const {
     const std::int64_t inner_block = inner_.ladder().widest_block();
     const std::int64_t block = std::max(inner_block, down_.widest_block());
     const std::int64_t element = bytes_of(shape_.type);
@@ -82,10 +82,10 @@ class ExpertForward {
     Tile tile;
     tile.x = carver.take<std::byte>(rows == 1 ? 0 : rows * shape_.hidden * element);
     tile.h = carver.take<std::byte>(rows * shape_.intermediate * element);
-    if (RowAlone::is_enough(rows, scratch)) {
-      tile.gate = alone.gate.data();
-      tile.up = alone.up.data();
-      tile.scratch = alone.scratch.data();
+    if (SingleRowScratch::fits(rows, scratch)) {
+      tile.gate = single_row.gate.data();
+      tile.up = single_row.up.data();
+      tile.scratch = single_row.scratch.data();
     } else {
       tile.gate = carver.take<float>(is_gated(shape_.activation) ? rows * inner_block : 0);
       tile.up = carver.take<float>(rows * block);
@@ -96,8 +96,8 @@ class ExpertForward {
 
   std::int64_t bytes_of_tile(std::int64_t rows) const {
     Carver carver(nullptr);
-    RowAlone alone;
-    carve(carver, rows, alone);
+    SingleRowScratch single_row;
+    carve(carver, rows, single_row);
     return carver.used();
   }
 

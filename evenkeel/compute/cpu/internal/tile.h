@@ -41,12 +41,12 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
 
 // Memory for the products of a single row: their results, one block of columns at a time, and scratch. It is
 // on the stack, since its size is fixed.
-struct RowAlone {
+struct SingleRowScratch {
   alignas(64) std::array<float, RowLadder::kWidestBlock> gate, up;
   alignas(64) std::array<std::byte, std::size_t{72} << 10> scratch;
 
-  // Whether this is enough for a tile of `rows` rows whose products need `scratch_bytes`.
-  static constexpr bool is_enough(std::int64_t rows, std::int64_t scratch_bytes) {
+  // Whether this suffices for a tile of `rows` rows whose products need `scratch_bytes`.
+  static constexpr bool fits(std::int64_t rows, std::int64_t scratch_bytes) {
     return rows == 1 && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
   }
 };

@@ -18,13 +18,13 @@ EVENKEEL_HOST_DEVICE void borrow(const Team& team, const RouteShape& shape, cons
   team.for_each(shape.num_natives, [&](int n) { step.group_of[homes.slot_expert[first_slot + n]] = n; });
   team.for_each(*step.plan.num_transfers, [&](int t) {
     const std::int32_t to = step.plan.transfer_to[t];
-    int place = 0;
-    for (int earlier = 0; earlier < t; ++earlier) place += step.plan.transfer_to[earlier] == to ? 1 : 0;
-    step.transfer_place[t] = place;
+    int index = 0;
+    for (int earlier = 0; earlier < t; ++earlier) index += step.plan.transfer_to[earlier] == to ? 1 : 0;
+    step.borrowed_index[t] = index;
     if (to != shape.me) return;
-    step.borrowed_expert[place] = step.plan.transfer_expert[t];
-    step.borrowed_from[place] = step.plan.transfer_from[t];
-    step.group_of[step.plan.transfer_expert[t]] = shape.num_natives + place;
+    step.borrowed_expert[index] = step.plan.transfer_expert[t];
+    step.borrowed_from[index] = step.plan.transfer_from[t];
+    step.group_of[step.plan.transfer_expert[t]] = shape.num_natives + index;
   });
   team.sync();
 }

@@ -35,7 +35,7 @@ EVENKEEL_HOST_DEVICE void for_each_part(const RouteShape& shape, const Placement
       each(rank, shape.most_borrowed() + copies_before(homes, rank, slot));
   }
   for (int t = 0; t < *step.plan.num_transfers; ++t)
-    if (step.plan.transfer_expert[t] == expert) each(step.plan.transfer_to[t], step.transfer_place[t]);
+    if (step.plan.transfer_expert[t] == expert) each(step.plan.transfer_to[t], step.borrowed_index[t]);
 }
 
 }  // namespace evenkeel::cuda

@@ -1,5 +1,5 @@
 // The backward pass of a layer on the CPU: first the kept chunks, in reverse order, then the rest, which is
-// dispatched and computed again. layer/internal/step_story.h has the order of the calls.
+// dispatched and computed again. layer/internal/step_sequence.h has the order of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/experts_forward.h"
 #include "evenkeel/layer/internal/expert_parts.h"
-#include "evenkeel/layer/internal/step_story.h"
+#include "evenkeel/layer/internal/step_sequence.h"
 
 namespace evenkeel::internal {
 
@@ -45,7 +45,7 @@ class BackwardPass {
   // Receives the gradients of the chunk's results, and dispatches its rows again if they were not kept.
   void dispatch() {
     if (rest_is_planned_)
-      dispatch_again();
+      redispatch();
     else
       layer_.clock.enter_chunk(Phase::dispatch);
     ChunkInFlight& now = *in_flight_;
@@ -56,14 +56,14 @@ class BackwardPass {
 
   void run_experts() {
     ChunkInFlight& now = *in_flight_;
-    const bool again = !now.saved.any();
-    collect_groups(again);
-    if (again) layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
+    const bool recompute = !now.saved.any();
+    collect_groups(recompute);
+    if (recompute) layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
     if (layer_.groups.empty()) return;
     layer_.clock.enter(Phase::compute);
     const Workspaces& bytes = step_.decision.workspace;
     const Buffer workspace =
-        layer_.parts.arena.allocate(again ? bytes.recompute : bytes.backward, "products");
+        layer_.parts.arena.allocate(recompute ? bytes.recompute : bytes.backward, "products");
     layer_.ffn->backward({layer_.groups, now.dispatched.input_row(), now.dispatched.output_row()},
                          now.dispatched.rows(now.tokens.hidden),
                          now.dispatched.rows(now.tokens.grad_output, now.incoming.rows),
@@ -152,17 +152,17 @@ class BackwardPass {
   std::int64_t borrowing_bytes(std::span<const Pass> passes) const {
     const WeightTransfer& transfer = layer_.transfer;
     return transfer.borrows(step_.plan()) * layer_.experts.bytes_each(passes) +
-           transfer.away_bytes(step_.plan(), layer_.parts.placement);
+           transfer.foreign_gradient_bytes(step_.plan(), layer_.parts.placement);
   }
 
   // The passes for which weights are borrowed if something is recomputed.
-  std::span<const Pass> again_passes() const {
+  std::span<const Pass> recompute_passes() const {
     if (layer_.recompute() == Recompute::whole) return kBackwardWhole;
-    return kBackwardAgain;
+    return kBackwardRecompute;
   }
   std::span<const Pass> passes_of_kept() const {
     const bool all_kept = step_.decision.chunks.back().kept;
-    return all_kept ? kBackward : again_passes();
+    return all_kept ? kBackward : recompute_passes();
   }
 
   void borrow(std::span<const Pass> passes) {
@@ -178,23 +178,24 @@ class BackwardPass {
     const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
     if (begin == step_.decision.chunks.end()) return false;
     rest_begin_ = begin->first_token(step_.top_k.tokens, layer_.schedule.units());
-    plan_rest_again(rest());
-    if (!borrowing_) borrow(again_passes());
+    replan_rest(rest());
+    if (!borrowing_) borrow(recompute_passes());
     rest_is_planned_ = true;
     return true;
   }
 
   // Uses the plan whose weights are already borrowed, if it fits; otherwise decides on a new plan.
-  void plan_rest_again(const TopK& rest) {
+  void replan_rest(const TopK& rest) {
     layer_.clock.leave_chunk(Phase::plan);
-    if (borrowing_ && layer_.schedule.decide_backward(rest, borrowing_bytes(again_passes()), step_.decision))
+    if (borrowing_ &&
+        layer_.schedule.decide_backward(rest, borrowing_bytes(recompute_passes()), step_.decision))
       return;
     return_gradients();
     layer_.clock.enter(Phase::plan);
     layer_.schedule.decide_backward(rest, std::nullopt, step_.decision);
   }
 
-  void dispatch_again() {
+  void redispatch() {
     StepSchedule& schedule = layer_.schedule;
     layer_.clock.enter_chunk(Phase::plan);
     const Chunk& chunk = step_.decision.chunks[rest_chunks_begun_ - 1];
@@ -220,20 +221,21 @@ class BackwardPass {
 
   // Collects the groups of all the chunk's positions. Gradients of owned experts are added to the caller's
   // tensors, all others to the buffers to be sent to the owners.
-  void collect_groups(bool again) {
-    const auto away = layer_.transfer.away();
+  void collect_groups(bool recompute) {
+    const auto foreign = layer_.transfer.foreign_gradients();
     layer_.groups.clear();
     for (const auto& [expert, begin, end] : in_flight_->dispatched.groups()) {
       if (begin >= end) continue;
-      const auto found = std::ranges::find(away, expert, &WeightTransfer::Away::expert);
+      const auto found = std::ranges::find(foreign, expert, &WeightTransfer::ForeignGradient::expert);
       const GradientParts& sums =
-          found == away.end() ? layer_.owned_gradients[expert.offset()] : found->parts;
-      layer_.groups.push_back({.prepared = layer_.experts.of(expert, Pass::backward),
-                               .gradients = gradients_of(sums),
-                               .begin = begin,
-                               .end = end,
-                               .prepared_again = again ? layer_.experts.of(expert, Pass::recompute) : nullptr,
-                               .saved = in_flight_->saved.at(begin)});
+          found == foreign.end() ? layer_.owned_gradients[expert.offset()] : found->parts;
+      layer_.groups.push_back(
+          {.prepared = layer_.experts.of(expert, Pass::backward),
+           .gradients = gradients_of(sums),
+           .begin = begin,
+           .end = end,
+           .recompute_prepared = recompute ? layer_.experts.of(expert, Pass::recompute) : nullptr,
+           .saved = in_flight_->saved.at(begin)});
     }
   }
 

@@ -34,7 +34,8 @@ void ExpertsForward::open_results(const StepPlan& plan) {
     layer_.split_experts[expert.offset()] = plan.splits(expert, layer_.parts.placement) ? 1 : 0;
   ResultRows& rows = layer_.result_rows;
   rows.open(dispatched_, layer_.parts.comm.rank(), layer_.split_experts);
-  rows.hold_at_once(results_at_once(layer_.budget.chunk, rows.positions_in_runs(), std::ssize(rows.runs())));
+  rows.set_rows_per_range(
+      results_at_once(layer_.budget.chunk, rows.positions_in_runs(), std::ssize(rows.runs())));
 }
 
 void ExpertsForward::compute_waiting() {
@@ -42,7 +43,7 @@ void ExpertsForward::compute_waiting() {
   const auto runs = layer_.result_rows.runs();
   for (std::size_t g = 0; g < dispatched_.groups().size(); ++g) {
     const auto& [expert, begin, end] = dispatched_.groups()[g];
-    const auto run = std::ranges::find(runs, static_cast<std::int32_t>(g), &OwnRun::group);
+    const auto run = std::ranges::find(runs, static_cast<std::int32_t>(g), &LocalRun::group);
     const bool whole = run == runs.end();
     add_group(expert, begin, whole ? end : run->begin);
     if (!whole) add_group(expert, run->end, end);
@@ -63,7 +64,7 @@ bool ExpertsForward::compute_range() {
   if (!layer_.result_rows.next_range(own_rows_.as<std::int32_t>())) return false;
   layer_.clock.enter(Phase::compute);
   layer_.groups.clear();
-  for (const OwnRun& run : layer_.result_rows.runs())
+  for (const LocalRun& run : layer_.result_rows.runs())
     add_group(dispatched_.groups()[static_cast<std::size_t>(run.group)].expert, run.range_begin,
               run.range_end);
   multiply();

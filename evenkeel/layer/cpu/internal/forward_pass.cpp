@@ -1,4 +1,4 @@
-// The forward pass of a layer on the CPU; layer/internal/step_story.h has the order of the calls.
+// The forward pass of a layer on the CPU; layer/internal/step_sequence.h has the order of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/experts_forward.h"
-#include "evenkeel/layer/internal/step_story.h"
+#include "evenkeel/layer/internal/step_sequence.h"
 
 namespace evenkeel::internal {
 
@@ -20,7 +20,7 @@ class ForwardPass {
       : layer_(layer), step_(step), hidden_(hidden), top_k_(top_k), output_(output) {}
 
   // Decides the step's plan and its chunks together with the other ranks.
-  void agree() {
+  void plan() {
     layer_.schedule.decide_forward(top_k_, *layer_.planner, step_.decision);
     layer_.clock.statistics().planning_seconds = layer_.schedule.planning_seconds();
     step_.kept.reserve(kStepBlocks);

@@ -24,7 +24,7 @@ namespace evenkeel::internal {
 // chunk, or with recomputing the whole forward.
 inline constexpr Pass kForward[] = {Pass::forward};
 inline constexpr Pass kBackward[] = {Pass::backward};
-inline constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
+inline constexpr Pass kBackwardRecompute[] = {Pass::backward, Pass::recompute};
 inline constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
 
 class PreparedExperts {

@@ -100,16 +100,16 @@ void GpuLayer::await_others() noexcept {
 }
 
 void GpuLayer::set_up() {
-  open_peers();
+  enable_peer_access();
   Arena& arena = parts_.arena;
   // All ranks must decide alike, so the smallest budget decides for all.
   std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : kUnboundedBytes};
-  parts_.comm.all_reduce(budget, Reduction::min, words_, "budget").wait();
+  parts_.comm.all_reduce(budget, Reduction::min, host_stream_, "budget").wait();
   fit(budget[0]);
   memory_ = arena.allocate(lay_out(buffer_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
   buffers_ = lay_out(buffer_shape_, memory_.data());
   upload_tables();
-  meet_peers();
+  exchange_addresses();
   for (std::size_t slot = buffers_.states.size(); slot-- > 0;)
     free_.push_back(std::make_unique<GpuState>(slot));
   // If all ranks use the same kernels, a row's result depends only on that row.
@@ -120,7 +120,7 @@ void GpuLayer::set_up() {
 }
 
 // Lets kernels on this rank's GPU read the memory of all other ranks' GPUs.
-void GpuLayer::open_peers() {
+void GpuLayer::enable_peer_access() {
   gpus_ = gather(stream_.gpu());
   for (std::size_t rank = 0; rank < gpus_.size(); ++rank)
     if (!cuda::open_memory(gpus_[rank], stream_.gpu()))
@@ -134,7 +134,7 @@ template <class T>
 std::vector<T> GpuLayer::gather(const T& mine) {
   std::vector<T> all(static_cast<std::size_t>(parts_.comm.size()));
   parts_.comm
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), host_stream_,
                   "a layer's addresses")
       .wait();
   return all;
@@ -224,7 +224,7 @@ void GpuLayer::set_planner(const PlannerOptions& options) {
 }
 
 // Shares the addresses of the memory that ranks read from each other.
-void GpuLayer::meet_peers() {
+void GpuLayer::exchange_addresses() {
   for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(buffers_.outbox[turn]), buffers_.outboxes[turn]);
   PeerView mine;
   mine.tensors = buffers_.tensors;
@@ -232,7 +232,7 @@ void GpuLayer::meet_peers() {
   mine.results = buffers_.exchanged;
   mine.row_gradients = buffers_.row_gradients;
   mine.weight_gradients = buffers_.weight_gradients;
-  mine.weights = buffers_.shown_weights;
+  mine.weights = buffers_.published_weights;
   mine.foreign_gradients = buffers_.foreign_gradients;
   upload(gather(mine), buffers_.views);
 }
@@ -241,14 +241,14 @@ void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
   const cuda::PeerAccessScope scope = barrier_.scope();
   const auto own = parts_.natives();
   const cuda::ExpertLayout& layout = buffer_shape_.layout;
-  std::vector<ExpertTensors> shown(static_cast<std::size_t>(parts_.shape.num_experts));
+  std::vector<ExpertTensors> published(static_cast<std::size_t>(parts_.shape.num_experts));
   std::vector<ExpertWeights> weights(natives.begin(), natives.end());
-  for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
+  for (std::size_t i = 0; i < own.size(); ++i) published[own[i].offset()] = tensors_of(natives[i]);
   for (int b = 0; b < route().most_borrowed(); ++b) {
-    const auto parts = parts_of(layout, buffers_.places + b % route().places * layout.block());
+    const auto parts = parts_of(layout, buffers_.slot_weights + b % route().borrow_slots * layout.block());
     weights.push_back({parts[0], parts[1], parts[2], parts[3]});
   }
-  upload(shown, buffers_.shown_weights);
+  upload(published, buffers_.published_weights);
   upload(weights, buffers_.group_weights);
   barrier_.sync(stream_);
 }
@@ -256,7 +256,7 @@ void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
 // Gradients of owned experts are added to the caller's tensors, all others to blocks that their owners read.
 // Uploads the addresses only when they change.
 void GpuLayer::set_gradients(std::span<const ExpertGradients> gradients) {
-  if (shown_gradients_ && std::ranges::equal(gradients, *shown_gradients_)) return;
+  if (uploaded_gradients_ && std::ranges::equal(gradients, *uploaded_gradients_)) return;
   const auto own = parts_.natives();
   const cuda::ExpertLayout& layout = buffer_shape_.layout;
   std::vector<ExpertTensors> native_gradients;
@@ -277,7 +277,7 @@ void GpuLayer::set_gradients(std::span<const ExpertGradients> gradients) {
   for (int b = 0; b < route().most_borrowed(); ++b) push_block(b);
   upload(native_gradients, buffers_.native_gradients);
   upload(group_gradients, buffers_.group_gradients);
-  shown_gradients_.emplace(gradients.begin(), gradients.end());
+  uploaded_gradients_.emplace(gradients.begin(), gradients.end());
 }
 
 }  // namespace evenkeel::internal

@@ -61,12 +61,12 @@ class GpuLayer final : public LayerBackend {
   void set_up();
   void fit(std::int64_t budget);
   void upload_tables();
-  void meet_peers();
+  void exchange_addresses();
   template <class T>
   std::vector<T> gather(const T& mine);
   template <class T>
   void upload(const std::vector<T>& from, T* to);
-  void open_peers();
+  void enable_peer_access();
   void set_gradients(std::span<const ExpertGradients> gradients);
 
   cuda::SliceView slices(const cuda::StateBuffers& buffers, const TopK& top_k) const {
@@ -79,7 +79,7 @@ class GpuLayer final : public LayerBackend {
     return {buffers_.workspace, static_cast<std::size_t>(buffer_shape_.workspace_bytes)};
   }
   DeviceBackward backward_call() const;
-  int rounds() const { return route().places > 0 ? options_.rounds : 1; }
+  int rounds() const { return route().borrow_slots > 0 ? options_.rounds : 1; }
 
   const LayerParts& parts_;
   CudaStream& stream_;
@@ -87,7 +87,7 @@ class GpuLayer final : public LayerBackend {
   std::shared_ptr<const CudaExpertFfn> ffn_;
   cuda::PlacementTables tables_;
   CudaStream side_;  // copies weights in parallel with tokens
-  CpuStream words_;
+  CpuStream host_stream_;
   BitwiseReport bits_;
   std::int64_t least_budget_ = 0;
   cuda::BufferShape buffer_shape_;
@@ -96,8 +96,8 @@ class GpuLayer final : public LayerBackend {
   cuda::PlacementView homes_;  // in device memory
   std::unique_ptr<cuda::CudaPlanner> planner_;
   std::vector<std::unique_ptr<GpuState>> free_;
-  std::optional<std::vector<ExpertGradients>> shown_gradients_;  // the ones last uploaded to the device
-  std::vector<int> gpus_;                                        // by rank
+  std::optional<std::vector<ExpertGradients>> uploaded_gradients_;  // the ones last uploaded to the device
+  std::vector<int> gpus_;                                           // by rank
   cuda::StreamBarrier barrier_;  // destroyed first: until then other ranks may read the members above
 };
 

@@ -30,9 +30,9 @@ ChunkWork GpuLayer::work(const StateBuffers& buffers, const TopK& top_k, int chu
 
 DeviceGroups GpuLayer::groups(int round) const {
   const cuda::RouteShape& shape = route();
-  const int first = round == 0 ? 0 : shape.num_natives + round * shape.places;
+  const int first = round == 0 ? 0 : shape.num_natives + round * shape.borrow_slots;
   DeviceGroups groups;
-  groups.num_groups = round == 0 ? shape.num_natives + shape.places : shape.places;
+  groups.num_groups = round == 0 ? shape.num_natives + shape.borrow_slots : shape.borrow_slots;
   groups.begin = buffers_.chunk.group_begin + first;
   groups.weights = buffers_.group_weights + first;
   groups.gradients = buffers_.group_gradients == nullptr ? nullptr : buffers_.group_gradients + first;
@@ -81,10 +81,10 @@ class GpuLayer::Step {
 
  private:
   void borrow(int round, CudaStream& stream) {
-    cuda::borrow_weights(chunk_, layer_.buffer_shape_.layout, round, layer_.buffers_.places, stream);
+    cuda::borrow_weights(chunk_, layer_.buffer_shape_.layout, round, layer_.buffers_.slot_weights, stream);
   }
 
-  std::optional<Fork> weights_;  // set while weights are copied in parallel with tokens
+  std::optional<StreamFork> weights_;  // set while weights are copied in parallel with tokens
 };
 
 class GpuLayer::ForwardStep : public Step {
@@ -211,7 +211,7 @@ StepReport GpuLayer::report(const StepState& state) {
   report.reason = fell_back_to_ep != 0 ? StepReason::no_slots : reason_of_plan(transfers > 0);
   report.chunks = chunks;
   report.borrowed = static_cast<int>(std::ranges::count_if(borrowed, [](int e) { return e >= 0; }));
-  report.weights_sent = cuda::weight_copies(report.borrowed, route().places, chunks);
+  report.weights_sent = cuda::weight_copies(report.borrowed, route().borrow_slots, chunks);
   report.rank_loads.assign(rank_loads.begin(), rank_loads.end());
   return report;
 }

@@ -31,7 +31,7 @@ StateBuffers state_buffers(Carver& carver, const BufferShape& shape) {
   step.num_chunks = integers(1);
   step.borrowed_expert = integers(route.most_borrowed());
   step.borrowed_from = integers(route.most_borrowed());
-  step.transfer_place = integers(segments);
+  step.borrowed_index = integers(segments);
   step.group_of = integers(route.num_experts);
   return buffers;
 }
@@ -91,9 +91,9 @@ LayerBuffers lay_out(const BufferShape& shape, std::byte* base) {
   }
   buffers.views = carver.take<PeerView>(route.num_ranks);
   buffers.tensors = carver.take<StepTensors>(1);
-  buffers.shown_weights = carver.take<ExpertTensors>(route.num_experts);
+  buffers.published_weights = carver.take<ExpertTensors>(route.num_experts);
   buffers.group_weights = carver.take<ExpertWeights>(route.num_groups());
-  buffers.places = carver.take<std::uint16_t>(route.places * shape.layout.block());
+  buffers.slot_weights = carver.take<std::uint16_t>(route.borrow_slots * shape.layout.block());
   const std::int64_t numbers = std::int64_t{route.most_positions} * shape.hidden;
   buffers.rows = carver.take<std::uint16_t>(numbers);
   buffers.exchanged = carver.take<std::uint16_t>(numbers);

@@ -11,17 +11,17 @@
 #pragma once
 
 #include "evenkeel/exchange/cuda/weight_copies.h"
-#include "evenkeel/layer/internal/step_story.h"
+#include "evenkeel/layer/internal/step_sequence.h"
 
 namespace evenkeel::cuda {
 
-// A pass for layer/internal/step_story.h, made of launches.
+// A pass for layer/internal/step_sequence.h, made of launches.
 template <class Launches>
 class OrderedPass {
  public:
   OrderedPass(Launches& step, int chunks, int rounds) : step_(step), chunks_(chunks), rounds_(rounds) {}
 
-  void agree() {
+  void plan() {
     step_.publish();
     step_.count();
     step_.sync();

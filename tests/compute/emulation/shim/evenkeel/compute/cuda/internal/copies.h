@@ -74,11 +74,11 @@ inline void publish_barriers() {}
 
 inline void copy_async_arrive(Barrier& barrier) {
   EmulatedBlock& block = EmulatedBlock::current();
-  block.fibers().set_aside(block.fibers().lane(),
-                           [&block, &barrier, copies = std::exchange(block.thread().copies, {})] {
-                             block.finish(copies);
-                             barrier.arrive();
-                           });
+  block.fibers().defer(block.fibers().lane(),
+                       [&block, &barrier, copies = std::exchange(block.thread().copies, {})] {
+                         block.finish(copies);
+                         barrier.arrive();
+                       });
 }
 
 // The matrix description that the test stores in a tensor map.
@@ -100,7 +100,7 @@ inline void copy_box(std::uint32_t to, const void* map, int row, int column, Bar
     evenkeel::testing::give_up("a tensor map was used that had not been acquired");
   EmulatedMap matrix;
   std::memcpy(&matrix, map, sizeof matrix);
-  block.fibers().set_aside(evenkeel::testing::FiberBlock::kNoSequence, [=, &block, &barrier] {
+  block.fibers().defer(evenkeel::testing::FiberBlock::kNoSequence, [=, &block, &barrier] {
     for (int r = 0; r < 64; ++r)
       for (int c = 0; c < 64; ++c) {
         const bool inside = row + r < matrix.rows && column + c < matrix.columns;

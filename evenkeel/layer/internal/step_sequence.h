@@ -8,7 +8,7 @@ namespace evenkeel::internal {
 
 template <class Pass>
 void run_forward(Pass& pass) {
-  pass.agree();   // gather counts, then make the plan and the chunks
+  pass.plan();    // gather counts, then make the plan and the chunks
   pass.borrow();  // the weights that the plan moves
   while (pass.next_chunk()) {
     pass.dispatch();     // rows to the ranks that compute them

@@ -1,4 +1,4 @@
-#include "evenkeel/exchange/internal/passing.h"
+#include "evenkeel/exchange/internal/node_forwarding.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,10 +11,10 @@ namespace evenkeel {
 
 namespace {
 
-Passing::Part part_of(std::span<const std::int32_t> by_gateway, int place) {
-  const auto before = by_gateway.first(static_cast<std::size_t>(place));
+RowRange range_of(std::span<const std::int32_t> by_gateway, int index) {
+  const auto before = by_gateway.first(static_cast<std::size_t>(index));
   return {std::accumulate(before.begin(), before.end(), std::int64_t{0}),
-          by_gateway[static_cast<std::size_t>(place)]};
+          by_gateway[static_cast<std::size_t>(index)]};
 }
 
 // The index of a row here among the received rows, which do not include this rank's own.
@@ -24,43 +24,44 @@ std::int64_t received_row(const Dispatched& made, std::int64_t row) {
 
 }  // namespace
 
-PassingRoutes::PassingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens, std::span<const Message> to,
-                             std::span<const Message> from, std::span<std::int32_t> row_tokens)
+ForwardingRoutes::ForwardingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens,
+                                   std::span<const Message> to, std::span<const Message> from,
+                                   std::span<std::int32_t> row_tokens)
     : nodes_(nodes), me_(me), to_(to.size()), from_(to.size()) {
   std::vector<std::size_t> first(to.size() + 1);
   for (RankId rank : indices<RankId>(to.size())) {
     const Message message = to[rank.offset()];
     const std::int32_t rows = message.empty() ? 0 : message[0];
     first[rank.offset() + 1] = first[rank.offset()] + static_cast<std::size_t>(rows);
-    passing_->out.push_back({0, rows});
+    forwarding_->direct_out.push_back({0, rows});
     for (std::int32_t row = 0; row < rows; ++row) new_rows_.push_back(row);
-    if (nodes.passes_on(rank, me)) from_[rank.offset()].resize(longer(from[rank.offset()], me));
+    if (nodes.may_forward(rank, me)) from_[rank.offset()].resize(longer(from[rank.offset()], me));
   }
   const auto part = [&](std::span<std::int32_t> all, RankId rank) {
     return all.subspan(first[rank.offset()], first[rank.offset() + 1] - first[rank.offset()]);
   };
-  std::vector<std::uint32_t> wanted_by(static_cast<std::size_t>(tokens));  // bit mask by place
+  std::vector<std::uint32_t> needed_by(static_cast<std::size_t>(tokens));  // bit mask by index in the node
   for (int node = 0; node < nodes.num_nodes(); ++node) {
-    if (!nodes.passes_on(me, nodes.members(node).front())) continue;
-    std::ranges::fill(wanted_by, 0U);
+    if (!nodes.may_forward(me, nodes.members(node).front())) continue;
+    std::ranges::fill(needed_by, 0U);
     for (RankId rank : nodes.members(node))
       for (std::int32_t token : part(row_tokens, rank))
-        wanted_by[static_cast<std::size_t>(token)] |= 1U << nodes.place_of(rank);
+        needed_by[static_cast<std::size_t>(token)] |= 1U << nodes.index_in_node(rank);
     for (RankId rank : nodes.members(node))
       if (const Message message = to[rank.offset()]; !message.empty())
-        order_rows(rank, message, wanted_by, part(row_tokens, rank), part(new_rows_, rank));
+        order_rows(rank, message, needed_by, part(row_tokens, rank), part(new_rows_, rank));
   }
 }
 
-std::size_t PassingRoutes::longer(Message message, RankId to) const {
+std::size_t ForwardingRoutes::longer(Message message, RankId to) const {
   return message.empty() ? 0 : 2 * message.size() - 1 + nodes_.members(nodes_.node_of(to)).size();
 }
 
-void PassingRoutes::order_rows(RankId rank, Message message, std::span<const std::uint32_t> wanted_by,
-                               std::span<std::int32_t> tokens, std::span<std::int32_t> new_row) {
-  const int place = nodes_.place_of(rank);
+void ForwardingRoutes::order_rows(RankId rank, Message message, std::span<const std::uint32_t> needed_by,
+                                  std::span<std::int32_t> tokens, std::span<std::int32_t> new_row) {
+  const int index = nodes_.index_in_node(rank);
   const auto gateway_of = [&](std::int32_t token) {
-    return Nodes::gateway(wanted_by[static_cast<std::size_t>(token)], nodes_.place_of(me_));
+    return Nodes::gateway(needed_by[static_cast<std::size_t>(token)], nodes_.index_in_node(me_));
   };
   std::vector<std::int32_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0);
@@ -79,52 +80,54 @@ void PassingRoutes::order_rows(RankId rank, Message message, std::span<const std
     new_row[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
     const int gateway = gateway_of(tokens[i]);
     ++by_gateway[static_cast<std::size_t>(gateway)];
-    if (gateway == place)
-      *wanted++ = static_cast<std::int32_t>(wanted_by[static_cast<std::size_t>(tokens[i])]);
+    if (gateway == index)
+      *wanted++ = static_cast<std::int32_t>(needed_by[static_cast<std::size_t>(tokens[i])]);
   }
   out[0] = message[0];
   std::ranges::transform(message.subspan(1), out.begin() + 1,
                          [&](std::int32_t row) { return new_row[static_cast<std::size_t>(row)]; });
-  passing_->out[rank.offset()] = part_of(by_gateway, place);
+  forwarding_->direct_out[rank.offset()] = range_of(by_gateway, index);
 }
 
-std::shared_ptr<const Passing> PassingRoutes::find(const Dispatched& made) {
-  std::vector<Passing> by_place(nodes_.members(nodes_.node_of(me_)).size());
-  for (RankId rank : indices<RankId>(to_.size())) take_from(rank, made, by_place);
-  for (Passing& place : by_place) {
-    for (Passing::Rows each : place.sends) {
-      each.part.begin += std::ssize(passing_->passed_on);
-      passing_->sends.push_back(each);
+std::shared_ptr<const NodeForwarding> ForwardingRoutes::find(const Dispatched& made) {
+  std::vector<NodeForwarding> by_member(nodes_.members(nodes_.node_of(me_)).size());
+  for (RankId rank : indices<RankId>(to_.size())) take_from(rank, made, by_member);
+  for (NodeForwarding& member : by_member) {
+    for (NodeForwarding::Rows each : member.sends) {
+      each.range.begin += std::ssize(forwarding_->forwarded_rows);
+      forwarding_->sends.push_back(each);
     }
-    passing_->passed_on.insert(passing_->passed_on.end(), place.passed_on.begin(), place.passed_on.end());
+    forwarding_->forwarded_rows.insert(forwarding_->forwarded_rows.end(), member.forwarded_rows.begin(),
+                                       member.forwarded_rows.end());
   }
-  return std::move(passing_);
+  return std::move(forwarding_);
 }
 
-// Reads the message from a rank of another node. Finds the rows that it sends here directly, the rows to pass
-// on to each place of this node, and the rows that arrive through each place.
-void PassingRoutes::take_from(RankId rank, const Dispatched& made, std::vector<Passing>& by_place) {
+// Reads the message from a rank of another node. Finds the rows that it sends here directly, the rows to
+// forward to each rank of this node, and the rows that arrive through each of them.
+void ForwardingRoutes::take_from(RankId rank, const Dispatched& made,
+                                 std::vector<NodeForwarding>& by_member) {
   const Dispatched::Peer peer = made.peer(rank);
-  passing_->in.push_back({0, peer.in_rows});
+  forwarding_->direct_in.push_back({0, peer.in_rows});
   const Message message = from_[rank.offset()];
   if (message.empty()) return;
   const auto members = nodes_.members(nodes_.node_of(me_));
   const Message behind = message.subspan(static_cast<std::size_t>(peer.in_positions) + 1);
   const Message by_gateway = behind.first(members.size()), wanted = behind.subspan(members.size());
   EVENKEEL_CHECK(std::accumulate(by_gateway.begin(), by_gateway.end(), std::int64_t{0}) == peer.in_rows);
-  const Passing::Part direct = passing_->in.back() = part_of(by_gateway, nodes_.place_of(me_));
-  for (std::size_t place = 0; place < members.size(); ++place) {
-    if (members[place] == me_) continue;
-    const Passing::Part part = part_of(by_gateway, static_cast<int>(place));
-    const std::int64_t begin = received_row(made, peer.in_row + part.begin);
-    if (part.count > 0) passing_->receives.push_back({members[place], {begin, part.count}});
-    std::vector<std::int32_t>& rows = by_place[place].passed_on;
+  const RowRange direct = forwarding_->direct_in.back() = range_of(by_gateway, nodes_.index_in_node(me_));
+  for (std::size_t index = 0; index < members.size(); ++index) {
+    if (members[index] == me_) continue;
+    const RowRange range = range_of(by_gateway, static_cast<int>(index));
+    const std::int64_t begin = received_row(made, peer.in_row + range.begin);
+    if (range.count > 0) forwarding_->receives.push_back({members[index], {begin, range.count}});
+    std::vector<std::int32_t>& rows = by_member[index].forwarded_rows;
     const std::int64_t before = std::ssize(rows);
     for (std::int64_t i = 0; i < direct.count; ++i)
-      if ((static_cast<std::uint32_t>(wanted[static_cast<std::size_t>(i)]) >> place & 1U) != 0)
+      if ((static_cast<std::uint32_t>(wanted[static_cast<std::size_t>(i)]) >> index & 1U) != 0)
         rows.push_back(static_cast<std::int32_t>(received_row(made, peer.in_row + direct.begin + i)));
     if (std::ssize(rows) > before)
-      by_place[place].sends.push_back({members[place], {before, std::ssize(rows) - before}});
+      by_member[index].sends.push_back({members[index], {before, std::ssize(rows) - before}});
   }
 }
 

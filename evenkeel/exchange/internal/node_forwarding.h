@@ -1,11 +1,11 @@
-// The second level of an exchange: rows cross the link to another node once, and gateways (plan/nodes.h) pass
-// them on there.
+// The second level of an exchange: rows cross the link to another node once, and gateways (plan/nodes.h)
+// forward them there.
 //
 // Order      Rows from a rank to a rank of another node are sorted by gateway, then by token. So the rows of
 //            one gateway are contiguous, in the gateway's own order.
 // Message    An index message to such a rank has two additions after its positions: first the number of rows
 //            that come through each gateway of its node; then, for each row that it receives over the link,
-//            a bit mask of the ranks that need it (by place in the node). The mask array has one word per
+//            a bit mask of the ranks that need it (by index in the node). The mask array has one word per
 //            position, because the receiver does not know its number of rows yet.
 #pragma once
 
@@ -21,33 +21,34 @@ namespace evenkeel {
 
 class Dispatched;
 
-// Which rows cross links and which rows are passed on.
-struct Passing {
-  // A range of rows in an array.
-  struct Part {
-    std::int64_t begin = 0, count = 0;
-  };
-  struct Rows {
-    RankId rank;  // in this node
-    Part part;
-  };
-
-  std::vector<Part> out;                // by rank: the rows for it that are sent to it directly
-  std::vector<Part> in;                 // by rank: the rows from it that it sends here directly
-  std::vector<std::int32_t> passed_on;  // received rows to pass on
-  std::vector<Rows> sends;              // parts of `passed_on`
-  std::vector<Rows> receives;           // parts of the received rows, in the order of the sender's sends
+// A range of rows in an array.
+struct RowRange {
+  std::int64_t begin = 0, count = 0;
 };
 
-// Computes the Passing from this rank's messages and the received ones.
-class PassingRoutes {
+// Which rows cross links and which rows are forwarded within the node.
+struct NodeForwarding {
+  struct Rows {
+    RankId rank;  // in this node
+    RowRange range;
+  };
+
+  std::vector<RowRange> direct_out;          // by rank: the rows for it that are sent to it directly
+  std::vector<RowRange> direct_in;           // by rank: the rows from it that it sends here directly
+  std::vector<std::int32_t> forwarded_rows;  // received rows to forward
+  std::vector<Rows> sends;                   // ranges of `forwarded_rows`
+  std::vector<Rows> receives;  // ranges of the received rows, in the order of the sender's sends
+};
+
+// Computes the NodeForwarding from this rank's messages and the received ones.
+class ForwardingRoutes {
  public:
   using Message = std::span<const std::int32_t>;  // the number of rows, then the row of each position
 
   // `to` and `from` are the messages to and from all ranks. Reorders `row_tokens`, the tokens of the rows to
   // all ranks. `nodes` must outlive this object.
-  PassingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens, std::span<const Message> to,
-                std::span<const Message> from, std::span<std::int32_t> row_tokens);
+  ForwardingRoutes(const Nodes& nodes, RankId me, std::int64_t tokens, std::span<const Message> to,
+                   std::span<const Message> from, std::span<std::int32_t> row_tokens);
 
   // The extended messages, sent and received instead of the plain ones; empty if the plain one is used.
   Message sent(RankId rank) const { return to_[rank.offset()]; }
@@ -55,17 +56,17 @@ class PassingRoutes {
   // The new numbers of the rows to all ranks; each rank's rows count from 0.
   std::span<const std::int32_t> new_rows() const { return new_rows_; }
   // Call once all messages are received and the rows of `made` are numbered.
-  std::shared_ptr<const Passing> find(const Dispatched& made);
+  std::shared_ptr<const NodeForwarding> find(const Dispatched& made);
 
  private:
   std::size_t longer(Message message, RankId to) const;
-  void order_rows(RankId rank, Message message, std::span<const std::uint32_t> wanted_by,
+  void order_rows(RankId rank, Message message, std::span<const std::uint32_t> needed_by,
                   std::span<std::int32_t> tokens, std::span<std::int32_t> new_row);
-  void take_from(RankId rank, const Dispatched& made, std::vector<Passing>& by_place);
+  void take_from(RankId rank, const Dispatched& made, std::vector<NodeForwarding>& by_member);
 
   const Nodes& nodes_;
   RankId me_;
-  std::shared_ptr<Passing> passing_ = std::make_shared<Passing>();
+  std::shared_ptr<NodeForwarding> forwarding_ = std::make_shared<NodeForwarding>();
   std::vector<std::int32_t> new_rows_;
   std::vector<std::vector<std::int32_t>> to_, from_;
 };
