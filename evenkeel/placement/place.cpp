@@ -73,7 +73,7 @@ class Solve {
     PlaceResult solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
     const double ms = joint_objective_ms(problem_, solved.placement);
     internal::add_objective(solved, "joint_ms", ms,
-                            joint.proven_optimal ? ms : internal::told_bound(ms, joint.bound_ms),
+                            joint.proven_optimal ? ms : internal::reported_bound(ms, joint.bound_ms),
                             "all placements with these sizes");
     solved.ended_by_time = joint.ended_by_time;
     if (joint.program_tried)
@@ -96,7 +96,7 @@ class Solve {
     JointPlacement joint = place_copies_jointly(problem_, start, replicas.bound, limits());
     PlaceResult solved{.placement = std::move(joint.placement)};
     const double ms = joint_objective_ms(problem_, solved.placement);
-    internal::add_objective(solved, "joint_ms", ms, internal::told_bound(ms, joint.bound_ms),
+    internal::add_objective(solved, "joint_ms", ms, internal::reported_bound(ms, joint.bound_ms),
                             "all ways to copy and place");
     return solved;
   }
@@ -144,7 +144,7 @@ class Solve {
     }
     for (Placement& way : ways) way = way.numbered(problem_.profile.layers());
     solved.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
-                                            Trades::within_nodes, limits());
+                                            CopySwaps::within_nodes, limits());
     return as_served(std::move(solved));
   }
 
@@ -265,8 +265,8 @@ class Solve {
       return with_moves_said(std::move(best), by_even_split);
     const Placement ways[] = {from, best.placement};
     PlaceResult mixed = best;
-    mixed.placement =
-        most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch, Trades::none, limits());
+    mixed.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
+                                           CopySwaps::none, limits());
     mixed = as_served(std::move(mixed));
     PlaceResult unmoved = best;
     unmoved.placement = from;
@@ -334,7 +334,7 @@ class Solve {
   }
 
   static void add_max_over_mean(PlaceResult& solved, double objective, double bound, std::string bound_of) {
-    internal::add_objective(solved, "max_over_mean", objective, internal::told_bound(objective, bound),
+    internal::add_objective(solved, "max_over_mean", objective, internal::reported_bound(objective, bound),
                             std::move(bound_of));
   }
 
