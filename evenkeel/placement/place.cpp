@@ -53,7 +53,7 @@ class Solve {
  private:
   PlaceResult by_problem() const {
     if (options_.from)
-      return is_served_evenly() ? with_moves_said(incrementally(grouped())) : incrementally_as_served();
+      return is_served_evenly() ? with_move_notes(incrementally(grouped())) : incrementally_as_served();
     if (options_.redundant_experts > 0) return is_joint() ? copies_jointly() : with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
     if (grouped()) return with_replicas(options_.num_groups);
@@ -92,7 +92,7 @@ class Solve {
     problem.limits = limits(/*stages_left=*/2);
     require_distinct_experts(problem);
     const ReplicaSolution replicas = replicate(problem);
-    const Placement start = with_good_names(replicas, /*nodes_stay_together=*/false, limits(2));
+    const Placement start = with_renamed_ranks(replicas, /*nodes_stay_together=*/false, limits(2));
     JointPlacement joint = place_copies_jointly(problem_, start, replicas.bound, limits());
     PlaceResult solved{.placement = std::move(joint.placement)};
     const double ms = joint_objective_ms(problem_, solved.placement);
@@ -223,8 +223,8 @@ class Solve {
   }
 
   // Renames ranks to send least.
-  Placement with_good_names(const ReplicaSolution& replicas, bool nodes_stay_together,
-                            const SolveLimits& limits) const {
+  Placement with_renamed_ranks(const ReplicaSolution& replicas, bool nodes_stay_together,
+                               const SolveLimits& limits) const {
     require_capacity(replicas.slots_per_rank);
     Placement placement = placement_of(replicas, problem_.profile.num_experts());
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
@@ -237,7 +237,7 @@ class Solve {
 
   PlaceResult with_names(const ReplicaSolution& replicas, bool nodes_stay_together,
                          const std::string& what) const {
-    PlaceResult solved{.placement = with_good_names(replicas, nodes_stay_together, limits())};
+    PlaceResult solved{.placement = with_renamed_ranks(replicas, nodes_stay_together, limits())};
     const char* ways = options_.whole_groups            ? "place, groups staying whole"
                        : grouped()                      ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
@@ -262,7 +262,7 @@ class Solve {
       if (max_over_mean(in_nodes) < max_over_mean(best)) best = std::move(in_nodes);
     }
     if (num_copies(best.placement) != num_copies(from))
-      return with_moves_said(std::move(best), by_even_split);
+      return with_move_notes(std::move(best), by_even_split);
     const Placement ways[] = {from, best.placement};
     PlaceResult mixed = best;
     mixed.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
@@ -273,7 +273,7 @@ class Solve {
     unmoved = as_served(std::move(unmoved));
     for (PlaceResult* other : {&mixed, &unmoved})
       if (max_over_mean(*other) < max_over_mean(best)) best = std::move(*other);
-    return with_moves_said(std::move(best), by_even_split);
+    return with_move_notes(std::move(best), by_even_split);
   }
 
   static double max_over_mean(const PlaceResult& solved) { return solved.objective.at("max_over_mean"); }
@@ -305,14 +305,14 @@ class Solve {
             .num_recordings = static_cast<int>(recordings_.size())};
   }
 
-  PlaceResult with_moves_said(PlaceResult solved, const std::string& note = {}) const {
+  PlaceResult with_move_notes(PlaceResult solved, const std::string& note = {}) const {
     if (!note.empty()) solved.notes.push_back(note);
     const std::int64_t moved = move_between(*options_.from, solved.placement, {}).experts;
     solved.notes.push_back(fmt::format("{} experts are where they were not before; at most {} could move",
                                        moved, options_.max_moves));
     const std::vector<double> all = loads();
     solved.missing_copies =
-        say_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
+        describe_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
     if (!solved.missing_copies.empty()) solved.notes.push_back(solved.missing_copies);
     return solved;
   }

@@ -219,7 +219,7 @@ class ClusterSolve {
       all_loads.push_back(loads(layer));
       floors.push_back(layers_[static_cast<std::size_t>(layer)].bound);
     }
-    return ClusterProgram(all_loads, rule_, /*tied=*/true, floors);
+    return ClusterProgram(all_loads, rule_, /*has_total_constraints=*/true, floors);
   }
 
   [[noreturn]] static void refuse(const ProgramAnswer& found, std::int64_t columns) {
