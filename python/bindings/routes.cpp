@@ -227,7 +227,7 @@ class StepLayout {
     table.fill_counts(values, placement_);
     table.sum(counts_);
     memories_.clear();
-    for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .gap = budget_});
+    for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .free_bytes = budget_});
     use({.table = table,
          .counts = counts_,
          .homes = placement_,

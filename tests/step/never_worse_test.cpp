@@ -87,17 +87,17 @@ struct Pass {
   }
   // Seconds of the recorded decision, predicted as when candidates are compared.
   double predicted(const Recorded& recorded, const StepPlan& plan) {
-    internal::OnePlan ways(bytes, options, step.ranks());
-    ways.read(in);
-    double rest = std::numeric_limits<double>::infinity();
-    internal::Way way{recorded.chunks};
+    internal::OnePlan candidates(bytes, options, step.ranks());
+    candidates.read(in);
+    double backward_seconds = std::numeric_limits<double>::infinity();
+    internal::StepCandidate candidate{recorded.chunks};
     const StepPlan plain = plain_plan(step);
     for (const bool is_plain : {true, false}) {
-      ways.follow(is_plain ? plain : plan, step.placement);
-      rest = std::min(rest, ways.rest());
-      if (is_plain == (recorded.plan == "plain")) ways.time(in.pass, way);
+      candidates.follow(is_plain ? plain : plan, step.placement);
+      backward_seconds = std::min(backward_seconds, candidates.estimate_backward_seconds());
+      if (is_plain == (recorded.plan == "plain")) candidates.time(in.pass, candidate);
     }
-    return way.seconds_with(rest);
+    return candidate.seconds_with(backward_seconds);
   }
 
   const StepCase& problem;
@@ -152,7 +152,7 @@ struct Runs {
            .memories = memories,
            .top_k = of.step.k,
            .planner = planner.get()} {
-    for (RankMemory& memory : memories) memory.gap = of.phase_budget;
+    for (RankMemory& memory : memories) memory.free_bytes = of.phase_budget;
   }
 
   StepDecision decided() {
