@@ -79,10 +79,11 @@ void require_no_dense_rows(const PlacementFile& file, const std::vector<Physical
   if (to == sglang || options.layers || options.model || from == file.provenance.end() ||
       from->second != name_of(sglang))
     return;
-  const PhysicalRow round = dealt_round(rows.front().size(), file.placement.num_experts());
+  const PhysicalRow default_order = default_row(rows.front().size(), file.placement.num_experts());
   std::vector<int> plain;
   for (int row = 0; row < file.placement.num_layers(); ++row)
-    if (rows[static_cast<std::size_t>(row)] == round) plain.push_back(file.placement.layers().number_of(row));
+    if (rows[static_cast<std::size_t>(row)] == default_order)
+      plain.push_back(file.placement.layers().number_of(row));
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",

@@ -114,12 +114,12 @@ bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision)
   return take_best(0, decision);
 }
 
-PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool stays) {
+PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool plain_ep) {
   PlannedChunks all;
   for (int i = 0; i < count; ++i) {
     const int blocks = in.table.num_blocks(), begin = i * blocks / count, end = (i + 1) * blocks / count;
     const PlannedChunks run =
-        stays ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
+        plain_ep ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
     all.bytes = std::max(all.bytes, run.bytes);
     all.seconds += run.seconds;
     all.moves |= run.moves;
@@ -129,21 +129,21 @@ PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool st
 
 // Takes the first of these numbers of chunks that fits, if it is faster than the decision so far. False if
 // none fits.
-bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
+bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool plain_ep,
                              StepDecision& decision) {
   const std::int64_t blocks = in.table.num_blocks();
   for (const std::int64_t count : counts) {
     if (count > blocks) return false;
-    const PlannedChunks all = equal_chunks(in, static_cast<int>(count), stays);
+    const PlannedChunks all = equal_chunks(in, static_cast<int>(count), plain_ep);
     if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::free_bytes).free_bytes) continue;
     if (all.seconds >= decision.seconds) return true;
     decision.chunks.clear();
     decision.refine.clear();
     for (std::int64_t i = 0; i < count; ++i)
       decision.chunks.push_back(
-          {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, stays});
+          {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, plain_ep});
     decision.seconds = all.seconds;
-    decision.reason = stays ? StepReason::no_memory : reason_of_plan(all.moves);
+    decision.reason = plain_ep ? StepReason::no_memory : reason_of_plan(all.moves);
     return true;
   }
   return false;
@@ -157,12 +157,12 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
   double seconds = 0;
   StepReason reason = StepReason::nothing_moves;
   for (int begin = 0, end = 0; begin < in.table.num_blocks(); begin = end) {
-    bool stays = false;
+    bool plain_ep = false;
     PlannedChunks run;
     const auto fits = [&](int to) {
       run = chunk_plans_->plan(in, begin, to, false);
-      stays = run.bytes > limit && run.moves;
-      if (stays) run = chunk_plans_->stay(in, begin, to);
+      plain_ep = run.bytes > limit && run.moves;
+      if (plain_ep) run = chunk_plans_->stay(in, begin, to);
       return run.bytes <= limit;
     };
     end = begin;
@@ -176,9 +176,9 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
       continue;
     }
     fits(end);
-    chunks.push_back({begin, end, false, stays});
+    chunks.push_back({begin, end, false, plain_ep});
     seconds += run.seconds;
-    if (stays) reason = StepReason::no_memory;
+    if (plain_ep) reason = StepReason::no_memory;
     if (run.moves && reason == StepReason::nothing_moves) reason = StepReason::as_planned;
   }
   if (!decision.chunks.empty() && seconds >= decision.seconds) return;

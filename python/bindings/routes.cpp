@@ -132,7 +132,7 @@ class StepLayout {
     if (!decision_.plans_chunks) begin_shares();
     std::vector<std::tuple<int, int, bool>> chunks;
     for (const Chunk& chunk : decision_.chunks)
-      chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.stays);
+      chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.plain_ep);
     return chunks;
   }
   std::vector<std::tuple<int, int>> refine() const {

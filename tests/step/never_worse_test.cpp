@@ -21,7 +21,7 @@ namespace {
 struct Recorded {
   std::string plan;
   std::vector<Chunk> chunks;
-  std::vector<bool> stays;  // by chunk: true if nothing moved in it
+  std::vector<bool> plain_ep;  // by chunk: true if nothing moved in it
 
   explicit Recorded(const std::string& text, bool has_plan) {
     std::istringstream words(text);
@@ -40,7 +40,7 @@ struct Recorded {
     for (int i = 0; i < count; ++i) {
       const std::int64_t begin = chunks.empty() ? 0 : chunks.back().end;
       chunks.push_back({begin, begin + length, kept});
-      stays.push_back(word.find('p') != std::string::npos);
+      plain_ep.push_back(word.find('p') != std::string::npos);
     }
   }
 };
@@ -178,7 +178,7 @@ struct Runs {
                        .planner = planner.get()};
       internal::PlanPerChunk plans(bytes, options, problem.step.ranks());
       seconds +=
-          (recorded.stays[i] ? plans.stay(of, 0, 1) : plans.plan(of, 0, 1, recorded.chunks.size() == 1))
+          (recorded.plain_ep[i] ? plans.stay(of, 0, 1) : plans.plan(of, 0, 1, recorded.chunks.size() == 1))
               .seconds;
     }
     return seconds;
