@@ -67,8 +67,8 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
 Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
                       const std::string& name) {
   LayerNumbers said =
-      said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
-                  placement.num_experts(), RowsOf::placement);
+      layers_from_options(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
+                          placement.num_experts(), RowsOf::placement);
   return said.known() ? placement.numbered(std::move(said)) : placement;
 }
 
@@ -268,7 +268,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                     "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
-  const LayerNumbers said = said_layers(
+  const LayerNumbers said = layers_from_options(
       options.layers, options.model, {"the placement", shape.layers, shape.num_layers}, 0, RowsOf::placement);
   if (counts_model_layers(format)) {
     const auto numbers = layer_numbers_of(

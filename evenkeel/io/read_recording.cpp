@@ -30,7 +30,7 @@ std::vector<LayerNumbers> said_by(const ReadOptions& options) {
 // Numbers the rows by the options, or by `layers`. Throws if the options do not fit the rows.
 LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts, const ReadOptions& options) {
   const LayerNumbers said =
-      said_layers(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
+      layers_from_options(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
   return said.known() ? said : layers;
 }
 
@@ -144,7 +144,7 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
     (has_load[static_cast<std::size_t>(row)] ? with_load : empty).push_back(row);
   }
   if (with_load.empty()) throw ParseError(file, counts.key, "has no assignment in any layer");
-  const bool unsaid = counts.rows == CountRows::unsaid;
+  const bool unknown = counts.rows == CountRows::unknown;
   if (counts.rows != CountRows::hidden_layers) {
     if (counts.layers.known()) return {all, counts.layers};
     // Rows are the layers of the options, or all hidden layers; then only layers of the options may have a
@@ -155,8 +155,8 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
           std::ranges::includes(said.numbers(), with_load))
         return {said.numbers(), said};
     }
-    const bool hidden = unsaid ? !has_load[0] : counts.rows == CountRows::hidden_if_dense && !empty.empty();
-    if (!hidden && unsaid && !options.layers && !options.model && empty.size() > 1)
+    const bool hidden = unknown ? !has_load[0] : counts.rows == CountRows::hidden_if_dense && !empty.empty();
+    if (!hidden && unknown && !options.layers && !options.model && empty.size() > 1)
       throw InvalidArgument(
           "moe_layers",
           fmt::format(
@@ -167,7 +167,7 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
                       counts.num_rows - 1));
     if (!hidden) return {all, {}};
   }
-  if (unsaid)
+  if (unknown)
     notes.push_back(fmt::format(
         "layers {} have no assignment and are left out as dense ones; the others are the model's layers {}",
         to_text(LayerNumbers(empty)), to_text(LayerNumbers(with_load))));
