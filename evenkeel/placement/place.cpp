@@ -127,23 +127,22 @@ class Solve {
     };
     PlaceResult solved = with_groups(options_.num_groups);
     if (options_.dispatch == Dispatch::even) return solved;
-    std::vector<Placement> ways = {solved.placement};
-    if (recordings_.size() > 1) ways.push_back(with_replicas(options_.num_groups).placement);
+    std::vector<Placement> candidates = {solved.placement};
+    if (recordings_.size() > 1) candidates.push_back(with_replicas(options_.num_groups).placement);
     if (nodes_matter()) {
-      // Two more candidates: each expert as its own group, with all copies in one node; and copies on every
-      // node.
+      // Two more: each expert as its own group, with all copies in one node; and copies on every node.
       if (copies_fit_in_nodes()) {
-        ways.push_back(with_replicas(problem_.profile.num_experts()).placement);
-        ways.push_back(across_recordings(problem_.profile.num_experts()).placement);
+        candidates.push_back(with_replicas(problem_.profile.num_experts()).placement);
+        candidates.push_back(across_recordings(problem_.profile.num_experts()).placement);
       }
       const std::vector<double> sum(problem_.profile.loads().begin(), problem_.profile.loads().end());
       ReplicaProblem problem = replica_problem(sum, /*num_groups=*/1);
       problem.num_nodes = problem_.topology.num_nodes();
       if (const auto everywhere = replicate_on_every_node(problem))
-        ways.push_back(placement_of(*everywhere, problem.num_experts));
+        candidates.push_back(placement_of(*everywhere, problem.num_experts));
     }
-    for (Placement& way : ways) way = way.numbered(problem_.profile.layers());
-    solved.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
+    for (Placement& candidate : candidates) candidate = candidate.numbered(problem_.profile.layers());
+    solved.placement = most_level_as_served(candidates, recordings_, problem_.topology, options_.dispatch,
                                             CopySwaps::within_nodes, limits());
     return as_served(std::move(solved));
   }
@@ -263,9 +262,9 @@ class Solve {
     }
     if (num_copies(best.placement) != num_copies(from))
       return with_move_notes(std::move(best), by_even_split);
-    const Placement ways[] = {from, best.placement};
+    const Placement candidates[] = {from, best.placement};
     PlaceResult mixed = best;
-    mixed.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
+    mixed.placement = most_level_as_served(candidates, recordings_, problem_.topology, options_.dispatch,
                                            CopySwaps::none, limits());
     mixed = as_served(std::move(mixed));
     PlaceResult unmoved = best;

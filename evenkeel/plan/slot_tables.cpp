@@ -11,16 +11,16 @@ void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPla
                       std::int64_t slots) {
   transfers_.assign(plan.transfers().begin(), plan.transfers().end());
   std::ranges::sort(transfers_, {}, [](const Transfer& t) { return std::tuple(t.to, t.from, t.expert); });
-  lying_.assign(static_cast<std::size_t>(plan.num_ranks() * slots), ExpertId(-1));
+  held_experts_.assign(static_cast<std::size_t>(plan.num_ranks() * slots), ExpertId(-1));
   RankId borrower(-1);
   for (std::int64_t slot = 0; const Transfer& transfer : transfers_) {
     slot = transfer.to == borrower ? slot + 1 : 0;
     borrower = transfer.to;
     EVENKEEL_CHECK(slot < slots);
-    lying_[borrower.offset() * static_cast<std::size_t>(slots) + static_cast<std::size_t>(slot)] =
+    held_experts_[borrower.offset() * static_cast<std::size_t>(slots) + static_cast<std::size_t>(slot)] =
         transfer.expert;
   }
-  make(counts, plan, placement, me, lying_, transfers_);
+  make(counts, plan, placement, me, held_experts_, transfers_);
 }
 
 void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,

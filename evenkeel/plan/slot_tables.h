@@ -45,7 +45,7 @@ class SlotTables : public Loan {
  private:
   Deal deal_;
   std::vector<Transfer> transfers_;
-  std::vector<ExpertId> lying_;
+  std::vector<ExpertId> held_experts_;
   std::vector<std::int64_t> slot_of_;  // [E][P], the slot of an expert that is in one
   std::vector<std::int64_t> places_, counts_, at_home_, in_slots_, borrowed_slots_;
   bool moves_ = false;

@@ -110,7 +110,7 @@ class IdRows {
   IdRows(ArrayReader& ids, const TraceInfo& info, bool literal, std::optional<int> num_experts)
       : info_(info),
         literal_(literal || num_experts == 1),
-        said_(num_experts),
+        stated_experts_(num_experts),
         layers_(static_cast<std::size_t>(info.num_layers)) {
     constexpr std::int64_t block_elements = std::int64_t{1} << 18;
     const std::int64_t of_token = info.assignments_per_token();
@@ -261,10 +261,10 @@ class IdRows {
       const bool met = chosen || std::ranges::any_of(layers_, [&](const Layer& layer) {
                          return layer.uniform_rows.contains(id);
                        });
-      if (!met || id < largest_ || (said_ && id < *said_)) continue;
+      if (!met || id < largest_ || (stated_experts_ && id < *stated_experts_)) continue;
       const std::int64_t others = largest_chosen_below(id);
-      if (!said_ && chosen && others >= id - far_above) break;
-      if (!said_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
+      if (!stated_experts_ && chosen && others >= id - far_above) break;
+      if (!stated_experts_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
         throw InvalidArgument(
             "num_experts",
             fmt::format(
@@ -280,7 +280,7 @@ class IdRows {
 
   const TraceInfo& info_;
   bool literal_;
-  std::optional<int> said_;
+  std::optional<int> stated_experts_;
   std::vector<Layer> layers_;
   std::vector<bool> chosen_ = std::vector<bool>(static_cast<std::size_t>(max_trace_experts) + 1, false);
   bool has_impossible_id_ = false;
