@@ -43,7 +43,7 @@ std::vector<Recording> read_all(const CompareArguments& options, const std::vect
                                 const std::string& argument) {
   ReadOptions how = options.files.reading();
   how.count = ReadOptions::Count::nothing;
-  how.steps = ReadOptions::Steps::if_told;
+  how.steps = ReadOptions::Steps::if_consistent;
   std::vector<Recording> recordings = read_recordings(paths, how, argument);
   say_notes(recordings);
   return recordings;

@@ -9,7 +9,7 @@
 
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "evenkeel/io/unfinished.h"
+#include "evenkeel/io/temporary_entry.h"
 
 namespace evenkeel::cli {
 

@@ -307,7 +307,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (format.model) format.layers.reset();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
-  reading.steps = ReadOptions::Steps::if_told;
+  reading.steps = ReadOptions::Steps::if_consistent;
   reading.step_tokens = options.step_tokens;
   if (options.how.traffic == TrafficModel::dispatch_combine) reading.count = ReadOptions::Count::loads;
   PlaceInputs input = options.steps ? read_steps(options.inputs.front(), reading)

@@ -48,8 +48,8 @@ HeldSlots::HeldSlots(LayerPlacement homes, const PlannerOptions& options,
                           fmt::format("1..{}, if slots stay filled between steps", homes_.num_experts()));
   if (renew_above_ < 1000)
     throw InvalidArgument("renew_above", fmt::format("{} thousandths", renew_above_), "1000 or more");
-  free_ = make_planner(with_slots(options_, 0));
-  anew_ = make_planner(options_);
+  keep_planner_ = make_planner(with_slots(options_, 0));
+  refill_planner_ = make_planner(options_);
   clear();
 }
 
@@ -61,12 +61,12 @@ void HeldSlots::clear() {
 
 void HeldSlots::plan(const Counts& counts, StepPlan& plan) {
   sent_.clear();
-  free_->plan(counts, held_, plan);
+  keep_planner_->plan(counts, held_, plan);
   if (excess(counts, plan) > 0) renew(counts, plan);
 }
 
 // A placement of the homes, and of the experts in these slots as copies.
-LayerPlacement HeldSlots::with(const std::vector<ExpertId>& slots) const {
+LayerPlacement HeldSlots::placement_with(const std::vector<ExpertId>& slots) const {
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(homes_.num_experts()));
   for (ExpertId expert : indices<ExpertId>(homes_.num_experts()))
     homes[expert.offset()] = {homes_.owner(expert).value()};
@@ -80,13 +80,13 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   std::vector<ExpertId> best = slots_;
   Value least{std::numeric_limits<std::int64_t>::max(), 0, 0};
   // Plans within renew_above first, of these the one that sends the fewest weights.
-  const auto take_if_better = [&](StepPlan& tried, std::vector<ExpertId> slots) {
-    const std::int64_t worst = std::ranges::max(tried.rank_loads()), sent = std::ssize(sent_for(slots));
-    const Value value{excess(counts, tried) > 0 ? worst : 0, sent, worst};
+  const auto take_if_better = [&](StepPlan& trial, std::vector<ExpertId> slots) {
+    const std::int64_t worst = std::ranges::max(trial.rank_loads()), sent = std::ssize(sent_for(slots));
+    const Value value{excess(counts, trial) > 0 ? worst : 0, sent, worst};
     if (value >= least) return;
     least = value;
     best = std::move(slots);
-    std::swap(best_plan_, tried);
+    std::swap(best_plan_, trial);
   };
   std::vector<ExpertId> swapped = slots_;
   StepPlan one_by_one = plan;
@@ -95,12 +95,12 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
     swap_slots(counts, swapped, one_by_one);
     take_if_better(one_by_one, std::move(swapped));
   }
-  anew_->plan(counts, homes_, tried_);
-  take_if_better(tried_, slots_for(tried_));
+  refill_planner_->plan(counts, homes_, trial_);
+  take_if_better(trial_, slots_for(trial_));
   std::swap(plan, best_plan_);
   sent_ = sent_for(best);
   slots_ = std::move(best);
-  held_ = with(slots_);
+  held_ = placement_with(slots_);
 }
 
 // The transfers of experts that these slots hold and the present slots of the same rank do not.
@@ -108,8 +108,8 @@ std::vector<Transfer> HeldSlots::sent_for(const std::vector<ExpertId>& slots) co
   std::vector<Transfer> sent;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const RankId to(static_cast<int>(i / num_slots()));
-    const auto lying = this->slots(to);
-    if (slots[i] != kNone && std::ranges::find(lying, slots[i]) == lying.end())
+    const auto held_experts = this->slots(to);
+    if (slots[i] != kNone && std::ranges::find(held_experts, slots[i]) == held_experts.end())
       sent.push_back({slots[i], homes_.owner(slots[i]), to});
   }
   return sent;
@@ -123,11 +123,11 @@ void HeldSlots::swap_slots(const Counts& counts, std::vector<ExpertId>& slots, S
     std::int64_t best = left;
     for (const auto& [slot, expert] : swaps(plan, slots)) {
       const ExpertId was = std::exchange(slots[slot], expert);
-      free_->plan(counts, with(slots), tried_);
-      if (const std::int64_t now = excess(counts, tried_); now < best) {
+      keep_planner_->plan(counts, placement_with(slots), trial_);
+      if (const std::int64_t now = excess(counts, trial_); now < best) {
         best = now;
         best_slots = slots;
-        std::swap(best_plan, tried_);
+        std::swap(best_plan, trial_);
       }
       slots[slot] = was;
       if (best == 0) break;
@@ -157,11 +157,11 @@ std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
 
   std::vector<Swap> found;
   for (const RankId rank : ranks) {
-    const auto lying = of_rank(slots, rank);
+    const auto held_experts = of_rank(slots, rank);
     const auto use = [&](ExpertId expert) { return expert == kNone ? -1 : load_at(plan, expert, rank); };
-    const auto slot = std::ranges::min_element(lying, {}, use) - lying.begin();
+    const auto slot = std::ranges::min_element(held_experts, {}, use) - held_experts.begin();
     for (const auto& [load, expert] : there)
-      if (!homes_.is_home(expert, rank) && std::ranges::find(lying, expert) == lying.end())
+      if (!homes_.is_home(expert, rank) && std::ranges::find(held_experts, expert) == held_experts.end())
         found.push_back({rank.offset() * num_slots() + static_cast<std::size_t>(slot), expert});
   }
   return found;
@@ -186,11 +186,12 @@ std::vector<ExpertId> HeldSlots::slots_for(const StepPlan& plan) const {
                                [&](const Transfer& t) { return t.expert == expert && t.to == rank; });
   };
   for (const Transfer& transfer : plan.transfers()) {
-    const auto lying = std::span(slots).subspan(transfer.to.offset() * num_slots(), num_slots());
-    if (std::ranges::find(lying, transfer.expert) != lying.end()) continue;
-    auto slot = std::ranges::find(lying, kNone);
-    if (slot == lying.end())
-      slot = std::ranges::find_if(lying, [&](ExpertId expert) { return !is_wanted(expert, transfer.to); });
+    const auto held_experts = std::span(slots).subspan(transfer.to.offset() * num_slots(), num_slots());
+    if (std::ranges::find(held_experts, transfer.expert) != held_experts.end()) continue;
+    auto slot = std::ranges::find(held_experts, kNone);
+    if (slot == held_experts.end())
+      slot = std::ranges::find_if(held_experts,
+                                  [&](ExpertId expert) { return !is_wanted(expert, transfer.to); });
     *slot = transfer.expert;
   }
   return slots;

@@ -54,7 +54,7 @@ class HeldSlots {
     return std::span(slots).subspan(rank.offset() * num_slots(), num_slots());
   }
   std::int64_t excess(const Counts& counts, const StepPlan& plan) const;
-  LayerPlacement with(const std::vector<ExpertId>& slots) const;
+  LayerPlacement placement_with(const std::vector<ExpertId>& slots) const;
   void renew(const Counts& counts, StepPlan& plan);
   void swap_slots(const Counts& counts, std::vector<ExpertId>& slots, StepPlan& plan);
   std::vector<Swap> swaps(const StepPlan& plan, const std::vector<ExpertId>& slots) const;
@@ -64,12 +64,12 @@ class HeldSlots {
   LayerPlacement homes_;
   PlannerOptions options_;
   std::int64_t renew_above_;
-  LayerPlacement held_;            // homes, and experts in slots as copies
-  std::unique_ptr<Planner> free_;  // uses slots as they are, sends nothing
-  std::unique_ptr<Planner> anew_;  // fills all slots anew
-  std::vector<ExpertId> slots_;    // [P][S]
+  LayerPlacement held_;                      // homes, and experts in slots as copies
+  std::unique_ptr<Planner> keep_planner_;    // uses slots as they are, sends nothing
+  std::unique_ptr<Planner> refill_planner_;  // fills all slots anew
+  std::vector<ExpertId> slots_;              // [P][S]
   std::vector<Transfer> sent_;
-  StepPlan tried_, best_plan_;
+  StepPlan trial_, best_plan_;
 };
 
 }  // namespace evenkeel

@@ -58,9 +58,9 @@ class ByGain final : public Planner {
       ++receives_[transfer.to.offset()];
     }
     const std::int64_t saved = std::ranges::max(at_home_) - std::ranges::max(planned_);
-    const std::int64_t travelling = std::max(std::ranges::max(sends_), std::ranges::max(receives_));
+    const std::int64_t most_transfers = std::max(std::ranges::max(sends_), std::ranges::max(receives_));
     return static_cast<double>(saved) * costs_.seconds_per_assignment -
-           static_cast<double>(travelling) * costs_.seconds_per_transfer - costs_.seconds_per_step;
+           static_cast<double>(most_transfers) * costs_.seconds_per_transfer - costs_.seconds_per_step;
   }
 
   std::unique_ptr<Planner> planner_;

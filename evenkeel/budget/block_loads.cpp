@@ -145,12 +145,12 @@ void BlockLoads::sum(int block) const {
     std::fill_n(split_sums_.data(), ranks_size() * split_.size(), SplitSums{});
     return;
   }
-  for (const Whole& whole : whole_) bring(whole.expert, whole.home, block);
+  for (const Whole& whole : whole_) count_whole_at(whole.expert, whole.home, block);
   for (std::size_t split = 0; split < split_.size(); ++split) add_split(split, block);
 }
 
 // Counts all of an expert's assignments at the home that computes it.
-void BlockLoads::bring(ExpertId expert, RankId home, int block) const {
+void BlockLoads::count_whole_at(ExpertId expert, RankId home, int block) const {
   const auto chosen = [&](RankId rank) {
     return Chosen{table_->assignments(rank, block - 1)[expert.offset()],
                   table_->choosers(rank, block - 1)[expert.offset()]};

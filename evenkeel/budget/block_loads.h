@@ -120,7 +120,7 @@ class BlockLoads {
   void read_groups(std::size_t most, const ForEachGroup& for_each_group);
   void sum_table(int block) const;
   void sum(int block) const;
-  void bring(ExpertId expert, RankId home, int block) const;
+  void count_whole_at(ExpertId expert, RankId home, int block) const;
   void add_split(std::size_t split, int block) const;
 
   // An expert that is split, and where its segments begin in segments_.

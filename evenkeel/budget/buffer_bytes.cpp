@@ -35,7 +35,7 @@ std::int64_t BufferBytes::foreign(ChunkUse use, const ForeignLoad& foreign) cons
 }
 
 // A gradient that comes home counts in addition: it may not fit where the borrowed weights were.
-std::int64_t BufferBytes::travelling(ChunkUse use, const ForeignLoad& load) const {
+std::int64_t BufferBytes::in_transit_bytes(ChunkUse use, const ForeignLoad& load) const {
   const bool forward = use == ChunkUse::forward || use == ChunkUse::forward_kept;
   const std::int64_t more =
       forward ? (load.weights > 0 ? shape_.arrival_bytes : 0) : (load.lent > 0 ? shape_.gradient_bytes : 0);

@@ -16,7 +16,7 @@ class BufferBytes final : public ByteModel {
     return of_chunk(use, load) + this->foreign(use, foreign);
   }
   std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const override;
-  std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const override;
+  std::int64_t in_transit_bytes(ChunkUse use, const ForeignLoad& foreign) const override;
   std::int64_t held(const ChunkLoad& load) const override {
     return held_bytes(shape_, load, load.positions_here);
   }

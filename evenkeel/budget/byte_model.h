@@ -54,7 +54,7 @@ class ByteModel {
   // The part of these bytes that does not depend on the chunk.
   virtual std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const = 0;
   // Peak bytes between chunks, while weights arrive or gradients come home.
-  virtual std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const = 0;
+  virtual std::int64_t in_transit_bytes(ChunkUse use, const ForeignLoad& foreign) const = 0;
   // Bytes that a kept chunk holds until backward.
   virtual std::int64_t held(const ChunkLoad& load) const = 0;
 

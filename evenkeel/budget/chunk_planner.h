@@ -25,8 +25,8 @@ namespace evenkeel {
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  bool kept = false;   // tables, rows and activations stay for backward
-  bool stays = false;  // runs as plain EP, where chunks have plans of their own
+  bool kept = false;      // tables, rows and activations stay for backward
+  bool plain_ep = false;  // runs as plain EP, where chunks have plans of their own
 
   std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
   std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }

@@ -45,7 +45,7 @@ class MeasuredBytes final : public ByteModel {
   std::int64_t foreign(ChunkUse use, const ForeignLoad& foreign) const override {
     return bytes(use, {}, foreign);
   }
-  std::int64_t travelling(ChunkUse use, const ForeignLoad& foreign) const override {
+  std::int64_t in_transit_bytes(ChunkUse use, const ForeignLoad& foreign) const override {
     return bytes(use, {}, foreign);
   }
   std::int64_t held(const ChunkLoad&) const override { return 0; }

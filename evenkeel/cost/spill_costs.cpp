@@ -31,7 +31,7 @@ StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool back
   const double packing =
       3 * (passes * read_seconds(machine, expert.bytes) + read_seconds(machine, gradients));
   return {.assignment_seconds = row_seconds(machine, expert) * (backward ? 3 : 1),
-          .row_ways = 2 * passes,
+          .row_trips = 2 * passes,
           .borrowed_bytes = expert.bytes + gradients,
           .packing_seconds = packing,
           .moving_seconds = passes * machine.chunk_seconds};
@@ -39,12 +39,12 @@ StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool back
 
 SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward) {
   const StepParts parts = step_parts(machine, expert, backward);
-  const double travelling = transfer_seconds(machine, expert.bytes) +
-                            transfer_seconds(machine, parts.borrowed_bytes - expert.bytes);
+  const double sending = transfer_seconds(machine, expert.bytes) +
+                         transfer_seconds(machine, parts.borrowed_bytes - expert.bytes);
   return {.seconds_per_assignment =
-              parts.assignment_seconds + parts.row_ways * row_bytes / machine.link_bytes_per_second,
-          .seconds_per_transfer = taken_for_moving * (travelling + parts.packing_seconds),
-          .seconds_per_step = taken_for_moving * parts.moving_seconds};
+              parts.assignment_seconds + parts.row_trips * row_bytes / machine.link_bytes_per_second,
+          .seconds_per_transfer = kMovingCostFactor * (sending + parts.packing_seconds),
+          .seconds_per_step = kMovingCostFactor * parts.moving_seconds};
 }
 
 void require_links(const StepLinks& links, const char* argument) {
@@ -85,11 +85,11 @@ double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<c
     return exchange_seconds(links.machine, links.topology, bytes);
   };
   const double steady = parts.assignment_seconds * static_cast<double>(worst_load) +
-                        parts.row_ways * exchange(rows, links.row_bytes);
+                        parts.row_trips * exchange(rows, links.row_bytes);
   const double weights = exchange(transfers, parts.borrowed_bytes);
   const double most = most_at_a_rank(transfers, static_cast<std::size_t>(links.topology.num_ranks()));
   const double moving = most > 0 ? parts.moving_seconds + most * parts.packing_seconds + weights : 0;
-  return steady + taken_for_moving * moving;
+  return steady + kMovingCostFactor * moving;
 }
 
 }  // namespace evenkeel

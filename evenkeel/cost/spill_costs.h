@@ -30,7 +30,7 @@ struct SpillCosts {
 // The seconds of a step without its exchanges, and how many rows and bytes the exchanges carry.
 struct StepParts {
   double assignment_seconds = 0;  // its products
-  double row_ways = 0;            // how often a row travels
+  double row_trips = 0;           // how often a row travels
   double borrowed_bytes = 0;      // of a borrowed expert: weights there, gradients back
   double packing_seconds = 0;     // of a borrowed expert, at both ends
   double moving_seconds = 0;      // of any step that moves work
@@ -40,7 +40,7 @@ StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool back
 // The factor from the sum of its parts to what moving work really costs. Measured on the shipped layer: 1.3
 // in training and 1.6 in forward, because pieces of few rows multiply slower, and of equally loaded ranks the
 // slowest counts.
-inline constexpr int taken_for_moving = 2;
+inline constexpr int kMovingCostFactor = 2;
 
 // Costs of one step. An assignment costs its products and its row of `row_bytes` there and back. A transfer
 // costs sending the weights, packing them, and reading them once more than at home. Backward packs them
@@ -51,7 +51,7 @@ SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double 
 //
 // Model     Adds up the products of the worst rank, the rows to their experts and back, and the borrowed
 //           weights, in training with their gradients. Rows and weights are separate exchanges (links.h).
-//           Packing and taken_for_moving count as in spill_costs().
+//           Packing and kMovingCostFactor count as in spill_costs().
 struct StepLinks {
   Topology topology;
   Machine machine;  // of its link numbers only ramp_bytes and ranks_per_nic count

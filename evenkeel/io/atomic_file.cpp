@@ -52,9 +52,9 @@ int make_file(const char* name, unsigned mode, std::optional<unsigned> replaced)
 }
 
 // Creates the file at once, so that an unwritable folder is reported before the work is done.
-Unfinished new_file(const std::string& place, unsigned mode, std::optional<unsigned> replaced) {
+TemporaryEntry new_file(const std::string& place, unsigned mode, std::optional<unsigned> replaced) {
   try {
-    return Unfinished(place, [&](const char* name) { return make_file(name, mode, replaced); });
+    return TemporaryEntry(place, [&](const char* name) { return make_file(name, mode, replaced); });
   } catch (const std::system_error& error) {
     refuse_path(place, error.code().value());
   }
@@ -84,8 +84,8 @@ AtomicFile::AtomicFile(const std::string& path) : AtomicFile(path, mode_of_new) 
 AtomicFile::AtomicFile(const std::string& path, unsigned mode)
     : mode_(mode),
       replaced_mode_(mode_of(path)),
-      unfinished_(new_file(place_of(path), mode_, replaced_mode_)),
-      file_(std::fopen(unfinished_.beside().c_str(), "wb")) {
+      temporary_(new_file(place_of(path), mode_, replaced_mode_)),
+      file_(std::fopen(temporary_.temporary_path().c_str(), "wb")) {
   if (file_ == nullptr) refuse(errno);
 }
 
@@ -94,7 +94,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::refuse(int error) const {
-  refuse_path(unfinished_.place().string(), error);
+  refuse_path(temporary_.final_path().string(), error);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -114,11 +114,11 @@ void AtomicFile::commit() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) refuse(errno);
   if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
   // Until now the owner could write the file. Errors are ignored, since some file systems have no modes.
-  const std::string beside = unfinished_.beside().string();
-  const unsigned made = mode_of(beside).value_or(mode_);
+  const std::string temporary = temporary_.temporary_path().string();
+  const unsigned made = mode_of(temporary).value_or(mode_);
   if (const unsigned wanted = replaced_mode_.value_or(made & mode_); wanted != made)
-    static_cast<void>(::chmod(beside.c_str(), wanted));
-  if (const int error = unfinished_.rename(); error != 0) refuse(error);
+    static_cast<void>(::chmod(temporary.c_str(), wanted));
+  if (const int error = temporary_.rename(); error != 0) refuse(error);
 }
 
 void require_writable(const std::string& path) {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/io/unfinished.h"
+#include "evenkeel/io/temporary_entry.h"
 
 namespace evenkeel {
 
@@ -46,7 +46,7 @@ class AtomicFile {
 
   unsigned mode_;  // of a new file
   std::optional<unsigned> replaced_mode_;
-  Unfinished unfinished_;
+  TemporaryEntry temporary_;
   std::FILE* file_ = nullptr;
 };
 

@@ -59,7 +59,7 @@ class Reader {
   explicit Reader(LanguageConfig config) : config_(std::move(config)), keys_(config_.keys) {
     known_ = config_.family != nullptr && config_.family->weights;
     rule_ = known_ ? *config_.family->weights : usual_rule(keys_);
-    has_rule_ = known_ && !rule_.sizes_alone;
+    has_rule_ = known_ && !rule_.has_unlisted_weights;
   }
 
   // From the config only.
@@ -114,10 +114,10 @@ class Reader {
   }
 
   std::int64_t size(const SizeKey& size) const {
-    if (size.absent >= 0 && !keys_.find(size.key))
-      keys_.fail(size.key, "is missing; null would mean {}", size.absent);
-    return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
-                           : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
+    if (size.null_value >= 0 && !keys_.find(size.key))
+      keys_.fail(size.key, "is missing; null would mean {}", size.null_value);
+    return size.null_value < 0 ? keys_.integer(size.key, 0, max_width)
+                               : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.null_value));
   }
 
   // Adds a note for each key whose weights the rule does not know.

@@ -23,7 +23,7 @@
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/parse_error.h"
-#include "evenkeel/io/unfinished.h"
+#include "evenkeel/io/temporary_entry.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel {
@@ -230,13 +230,13 @@ int make_folder_like(const char* name, const std::string& other) {
 
 // A folder that appears whole or not at all: it has a temporary name until rename(). It gets the permissions
 // of `input`, reduced to those of the empty folder at `path` if there is one.
-Unfinished output_folder(const std::string& path, const std::string& input) {
+TemporaryEntry output_folder(const std::string& path, const std::string& input) {
   const fs::path place = resolved(path);
   require_outside(place, resolved(input));
   require_free(place);
   const std::optional<unsigned> there = mode_of(place.string());
   try {
-    return Unfinished(place, [&](const char* name) {
+    return TemporaryEntry(place, [&](const char* name) {
       const int error = make_folder_like(name, input);
       if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
       return error;
@@ -247,13 +247,13 @@ Unfinished output_folder(const std::string& path, const std::string& input) {
 }
 
 // Temporary folders beside the output that killed runs have left.
-std::vector<std::string> leftovers_of(const Unfinished& folder) {
+std::vector<std::string> leftovers_of(const TemporaryEntry& folder) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder.place().parent_path(), error)) {
+  for (const auto& entry : fs::directory_iterator(folder.final_path().parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (Unfinished::is_beside(folder.place(), name) && entry.path() != folder.beside() &&
-        entry.is_directory(error))
+    if (TemporaryEntry::is_temporary_name(folder.final_path(), name) &&
+        entry.path() != folder.temporary_path() && entry.is_directory(error))
       found.push_back(entry.path().string());
   }
   std::ranges::sort(found);
@@ -360,16 +360,16 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
   done.tensors_renamed = renumbering.count_renamed();
   done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
 
-  Unfinished folder = output_folder(output, checkpoint);
+  TemporaryEntry folder = output_folder(output, checkpoint);
   done.leftovers = leftovers_of(folder);
-  write_all(model, renumbering, folder.beside(), options, done);
+  write_all(model, renumbering, folder.temporary_path(), options, done);
   {
     const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
-    write_expert_map(map, (folder.beside() / expert_map_name).string());
+    write_expert_map(map, (folder.temporary_path() / expert_map_name).string());
   }
-  flush_folder(folder.beside());
+  flush_folder(folder.temporary_path());
   if (const int error = folder.rename(); error != 0)
-    refuse(folder.place(), "cannot be made: " + describe_errno(error));
+    refuse(folder.final_path(), "cannot be made: " + describe_errno(error));
   return done;
 }
 

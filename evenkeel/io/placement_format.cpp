@@ -66,10 +66,10 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
 // Placements without layer numbers get those of the options.
 Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
                       const std::string& name) {
-  LayerNumbers said =
-      said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
-                  placement.num_experts(), RowsOf::placement);
-  return said.known() ? placement.numbered(std::move(said)) : placement;
+  LayerNumbers given =
+      layers_from_options(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
+                          placement.num_experts(), RowsOf::placement);
+  return given.known() ? placement.numbered(std::move(given)) : placement;
 }
 
 // SGLang's file also has rows for dense layers. Such a row can only be recognised by its default order.
@@ -79,10 +79,11 @@ void require_no_dense_rows(const PlacementFile& file, const std::vector<Physical
   if (to == sglang || options.layers || options.model || from == file.provenance.end() ||
       from->second != name_of(sglang))
     return;
-  const PhysicalRow round = dealt_round(rows.front().size(), file.placement.num_experts());
+  const PhysicalRow default_order = default_row(rows.front().size(), file.placement.num_experts());
   std::vector<int> plain;
   for (int row = 0; row < file.placement.num_layers(); ++row)
-    if (rows[static_cast<std::size_t>(row)] == round) plain.push_back(file.placement.layers().number_of(row));
+    if (rows[static_cast<std::size_t>(row)] == default_order)
+      plain.push_back(file.placement.layers().number_of(row));
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",
@@ -123,55 +124,56 @@ void note_rows_by_count(PlacementFormat format, const Placement& placement, std:
 }
 
 // Keeps only the rows of these layers, in a file that numbers its rows.
-void keep_layers(ServerPlacement& said, const std::vector<int>& layers, const std::string& file) {
+void keep_layers(ServerPlacement& in_file, const std::vector<int>& layers, const std::string& file) {
   LayerNumbers kept(layers, "moe_layers");
   std::vector<NamedRow> rows;
   for (const int layer : kept.numbers()) {
-    const auto row = said.layers.row_of(layer, static_cast<int>(said.rows.size()));
+    const auto row = in_file.layers.row_of(layer, static_cast<int>(in_file.rows.size()));
     if (!row)
       throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer),
-                            to_text(said.layers));
-    rows.push_back(std::move(said.rows[static_cast<std::size_t>(*row)]));
+                            to_text(in_file.layers));
+    rows.push_back(std::move(in_file.rows[static_cast<std::size_t>(*row)]));
   }
-  said.rows = std::move(rows);
-  said.layers = std::move(kept);
+  in_file.rows = std::move(rows);
+  in_file.layers = std::move(kept);
 }
 
-int largest_expert(const ServerPlacement& said) {
+int largest_expert(const ServerPlacement& in_file) {
   std::int64_t largest = 0;
-  for (const NamedRow& row : said.rows)
+  for (const NamedRow& row : in_file.rows)
     for (const std::int64_t expert : row.experts) largest = std::max(largest, expert);
   return static_cast<int>(std::min<std::int64_t>(largest, max_experts - 1));
 }
 
 // Numbers that the file lacks come from the options.
-Placement placement_of(ServerPlacement said, const PlacementFormatOptions& options, const std::string& file) {
-  const std::optional<int> num_ranks = said.num_ranks ? said.num_ranks : options.num_ranks;
+Placement placement_of(ServerPlacement in_file, const PlacementFormatOptions& options,
+                       const std::string& file) {
+  const std::optional<int> num_ranks = in_file.num_ranks ? in_file.num_ranks : options.num_ranks;
   if (!num_ranks)
     throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", file), "1 or more");
   if (*num_ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *num_ranks), "1 or more");
-  if (said.rows.empty()) throw ParseError(file, "", "has no layer");
-  if (!said.num_experts) said.num_experts = options.num_experts;
-  const int num_experts = said.num_experts ? *said.num_experts : largest_expert(said) + 1;
+  if (in_file.rows.empty()) throw ParseError(file, "", "has no layer");
+  if (!in_file.num_experts) in_file.num_experts = options.num_experts;
+  const int num_experts = in_file.num_experts ? *in_file.num_experts : largest_expert(in_file) + 1;
   std::vector<LayerPlacement> layers;
-  for (const NamedRow& row : said.rows) {
-    if (const auto slots = std::ssize(row.experts); slots != said.num_slots.value_or(slots))
-      throw parse_error(file, row.key, "has {} slots, but num_slots is {}", slots, *said.num_slots);
+  for (const NamedRow& row : in_file.rows) {
+    if (const auto slots = std::ssize(row.experts); slots != in_file.num_slots.value_or(slots))
+      throw parse_error(file, row.key, "has {} slots, but num_slots is {}", slots, *in_file.num_slots);
     layers.emplace_back(homes_in(row, even_offsets(row, *num_ranks, file), num_experts, file), *num_ranks);
   }
-  return Placement(std::move(layers), std::move(said.layers));
+  return Placement(std::move(layers), std::move(in_file.layers));
 }
 
 PlacementFile read_as(PlacementFormat format, const ByteSource& source,
                       const PlacementFormatOptions& options) {
   if (format == evenkeel) return read_placement(source);
-  ServerPlacement said = facts_of(format).read(source);
+  ServerPlacement in_file = facts_of(format).read(source);
   if (counts_model_layers(format) && options.layers)
-    keep_layers(said, *options.layers, source.name());
+    keep_layers(in_file, *options.layers, source.name());
   else if (format == sglang && options.model)
-    keep_layers(said, options.model->moe_layers, source.name());
-  const auto updates = said.layer_updates_per_iter;
-  return {.placement = placement_of(std::move(said), options, source.name()),
+    keep_layers(in_file, options.model->moe_layers, source.name());
+  const auto updates = in_file.layer_updates_per_iter;
+  return {.placement = placement_of(std::move(in_file), options, source.name()),
           .provenance = {{"read_from", std::string(name_of(format))}},
           .layer_updates_per_iter = updates};
 }
@@ -220,14 +222,14 @@ std::vector<std::string> placement_format_names() {
   return names;
 }
 
-Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view said,
+Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view given,
                       const std::string& option) {
   const bool is_sglangs = format == PlacementFormat::sglang;
-  if (said.empty()) return is_sglangs ? Dispatch::fixed : Dispatch::even;
-  const Dispatch dispatch = parse_dispatch(said, option);
+  if (given.empty()) return is_sglangs ? Dispatch::fixed : Dispatch::even;
+  const Dispatch dispatch = parse_dispatch(given, option);
   if (dispatch != Dispatch::even && format && !is_sglangs && format != PlacementFormat::evenkeel)
     throw InvalidArgument(
-        option, fmt::format("{} is a rule of SGLang, but the file is for {}", said, name_of(*format)),
+        option, fmt::format("{} is a rule of SGLang, but the file is for {}", given, name_of(*format)),
         "even, or a file for sglang");
   return dispatch;
 }
@@ -267,11 +269,11 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                     "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
-  const LayerNumbers said = said_layers(
+  const LayerNumbers given = layers_from_options(
       options.layers, options.model, {"the placement", shape.layers, shape.num_layers}, 0, RowsOf::placement);
   if (counts_model_layers(format)) {
     const auto numbers = layer_numbers_of(
-        {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
+        {"the placement", given.known() ? given : shape.layers, shape.num_layers}, options, name_of(format));
     num_hidden_layers(numbers, options);
   }
   require_writable(path);

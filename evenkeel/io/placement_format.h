@@ -31,7 +31,7 @@ bool counts_model_layers(PlacementFormat format);
 
 // The dispatch rule named `said`; if that is empty, the default rule of the server that loads this format.
 // Throws InvalidArgument about `option` if the server does not have the rule.
-Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view said,
+Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view given,
                       const std::string& option = "dispatch");
 
 struct PlacementFormatOptions {

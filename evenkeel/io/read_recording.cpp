@@ -21,7 +21,7 @@ using namespace internal;
 namespace {
 
 // Possible layer numbers of the rows, by the options: with a model also those with multi-token prediction.
-std::vector<LayerNumbers> said_by(const ReadOptions& options) {
+std::vector<LayerNumbers> possible_layers(const ReadOptions& options) {
   if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
   if (!options.model) return {};
   return {LayerNumbers(options.model->moe_layers), LayerNumbers(options.model->all_layers())};
@@ -29,26 +29,26 @@ std::vector<LayerNumbers> said_by(const ReadOptions& options) {
 
 // Numbers the rows by the options, or by `layers`. Throws if the options do not fit the rows.
 LayerNumbers numbered(const LayerNumbers& layers, int num_rows, int num_experts, const ReadOptions& options) {
-  const LayerNumbers said =
-      said_layers(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
-  return said.known() ? said : layers;
+  const LayerNumbers given =
+      layers_from_options(options.layers, options.model, {"the file", layers, num_rows}, num_experts);
+  return given.known() ? given : layers;
 }
 
 // Selects the layers with experts from a trace that has all hidden layers. Only a model's config gives the
 // number of hidden layers.
-std::unique_ptr<TraceReader> layers_said(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
-                                         std::vector<std::string>& notes) {
+std::unique_ptr<TraceReader> with_experts_only(std::unique_ptr<TraceReader> trace, const ReadOptions& options,
+                                               std::vector<std::string>& notes) {
   const int rows = trace->info().num_layers;
   if (trace->info().layers.known()) return trace;
-  for (const LayerNumbers& said : said_by(options)) {
-    if (!said.known() || std::ssize(said.numbers()) >= rows || said.numbers().back() >= rows) continue;
+  for (const LayerNumbers& given : possible_layers(options)) {
+    if (!given.known() || std::ssize(given.numbers()) >= rows || given.numbers().back() >= rows) continue;
     const auto& model = options.model;
     if (model && !options.layers && rows != model->num_hidden_layers && rows <= model->num_hidden_layers)
       continue;
     if (model && rows > model->num_hidden_layers + static_cast<int>(std::ssize(model->mtp_layers))) continue;
     notes.push_back(
-        fmt::format("{} of the {} layers are taken: {}", said.numbers().size(), rows, to_text(said)));
-    return layers_of_trace(std::move(trace), said);
+        fmt::format("{} of the {} layers are taken: {}", given.numbers().size(), rows, to_text(given)));
+    return layers_of_trace(std::move(trace), given);
   }
   return trace;
 }
@@ -106,7 +106,7 @@ std::vector<RoutingProfile> blocks_of_sequences(TraceReader& trace) {
 void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   const std::vector<std::string>& of_trace = found.reader->info().notes;
   recording.notes.insert(recording.notes.end(), of_trace.begin(), of_trace.end());
-  recording.trace = layers_said(std::move(found.reader), options, recording.notes);
+  recording.trace = with_experts_only(std::move(found.reader), options, recording.notes);
   TraceReader& trace = *recording.trace;
   take_experts_of_model(trace, options);
   const TraceInfo& info = trace.info();
@@ -144,19 +144,19 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
     (has_load[static_cast<std::size_t>(row)] ? with_load : empty).push_back(row);
   }
   if (with_load.empty()) throw ParseError(file, counts.key, "has no assignment in any layer");
-  const bool unsaid = counts.rows == CountRows::unsaid;
+  const bool unknown = counts.rows == CountRows::unknown;
   if (counts.rows != CountRows::hidden_layers) {
     if (counts.layers.known()) return {all, counts.layers};
     // Rows are the layers of the options, or all hidden layers; then only layers of the options may have a
     // load.
-    for (const LayerNumbers& said : said_by(options)) {
-      if (std::ssize(said.numbers()) == counts.num_rows) return {all, said};
-      if (said.known() && said.numbers().back() < counts.num_rows &&
-          std::ranges::includes(said.numbers(), with_load))
-        return {said.numbers(), said};
+    for (const LayerNumbers& given : possible_layers(options)) {
+      if (std::ssize(given.numbers()) == counts.num_rows) return {all, given};
+      if (given.known() && given.numbers().back() < counts.num_rows &&
+          std::ranges::includes(given.numbers(), with_load))
+        return {given.numbers(), given};
     }
-    const bool hidden = unsaid ? !has_load[0] : counts.rows == CountRows::hidden_if_dense && !empty.empty();
-    if (!hidden && unsaid && !options.layers && !options.model && empty.size() > 1)
+    const bool hidden = unknown ? !has_load[0] : counts.rows == CountRows::hidden_if_dense && !empty.empty();
+    if (!hidden && unknown && !options.layers && !options.model && empty.size() > 1)
       throw InvalidArgument(
           "moe_layers",
           fmt::format(
@@ -167,7 +167,7 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
                       counts.num_rows - 1));
     if (!hidden) return {all, {}};
   }
-  if (unsaid)
+  if (unknown)
     notes.push_back(fmt::format(
         "layers {} have no assignment and are left out as dense ones; the others are the model's layers {}",
         to_text(LayerNumbers(empty)), to_text(LayerNumbers(with_load))));
@@ -275,7 +275,7 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
   try {
     return recording_of(find_routing(content, source, options), source.name(), options);
   } catch (const ParseError& error) {
-    if (options.steps != ReadOptions::Steps::if_told) throw;
+    if (options.steps != ReadOptions::Steps::if_consistent) throw;
     ReadOptions whole = options;
     whole.steps = ReadOptions::Steps::added_up;
     Recording recording = recording_of(find_routing(content, source, whole), source.name(), whole);

@@ -35,9 +35,9 @@ struct ReadOptions {
   // What to count in a trace for Recording::profile; with `nothing` the profile stays empty.
   enum class Count { nothing, loads, transitions };
   Count count = Count::transitions;
-  // Whether to keep the steps that the file separates (docs/evaluate.md#steps). With `if_told`, a file with
-  // contradictory steps is read as a whole, with a note.
-  enum class Steps { added_up, if_told, kept };
+  // Whether to keep the steps that the file separates (docs/evaluate.md#steps). With `if_consistent`, a file
+  // with contradictory steps is read as a whole, with a note.
+  enum class Steps { added_up, if_consistent, kept };
   Steps steps = Steps::added_up;
   // For a trace whose steps are kept: steps are windows of this many tokens. An incomplete last window is
   // dropped unless it is the only one.

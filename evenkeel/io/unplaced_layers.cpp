@@ -36,7 +36,7 @@ LayerPlacement in_order(const Placement& like) {
     for (RankId rank : indices<RankId>(like.num_ranks()))
       if (std::ssize(like.layer(layer).natives(rank)) != on_rank)
         return LayerPlacement::contiguous(like.num_experts(), like.num_ranks());
-  return LayerPlacement(dealt_round(on_rank * like.num_ranks(), like.num_experts(), like.num_ranks()),
+  return LayerPlacement(round_robin_copies(on_rank * like.num_ranks(), like.num_experts(), like.num_ranks()),
                         like.num_ranks());
 }
 

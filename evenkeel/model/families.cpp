@@ -63,7 +63,7 @@ WeightRule of_granite_weights(std::optional<SizeKey> shared) {
 
 WeightRule of_granite_hybrid() {
   WeightRule rule = of_granite_weights(SizeKey{"shared_intermediate_size"});
-  rule.sizes_alone = true;
+  rule.has_unlisted_weights = true;
   return rule;
 }
 
@@ -201,7 +201,7 @@ std::vector<Family> deepseek_and_kin() {
                                 .id_tables = {"gate.tid2eid"}},
        .weights = WeightRule{.experts = "n_routed_experts",
                              .shared_width = SizeKey{"moe_intermediate_size"},
-                             .sizes_alone = true}},
+                             .has_unlisted_weights = true}},
       {.model_types = {"deepseek_ocr2_text", "unlimited_ocr_text"},
        .architectures = {"DeepseekOcr2Text", "UnlimitedOcrText"},
        .groups = Groups::unless_greedy,
@@ -365,7 +365,7 @@ std::vector<Family> others() {
                              .gated = false,
                              .latent_width = "moe_latent_size",
                              .attention = {.stated_head_dim = true},
-                             .sizes_alone = true}},
+                             .has_unlisted_weights = true}},
       {.model_types = {"ernie4_5_moe"},
        .architectures = {"Ernie4_5_Moe"},
        .dense_prediction = true,
@@ -430,7 +430,7 @@ std::vector<Family> others() {
        .tensors = ExpertTensors{.modules = {"mlp"},
                                 .router = {"gate.weight", "gate.e_score_correction_bias", "gate.bias"},
                                 .kept = {"gate.global_scale", "global_scale", "shared_experts"},
-                                .rows_behind = true}},
+                                .has_extra_rows = true}},
       {.model_types = {"zaya"},
        .architectures = {"Zaya"},
        .layers = Layers::all,
@@ -438,7 +438,7 @@ std::vector<Family> others() {
                                 .router = {"gate.router_mlp.out_proj.weight", "gate.balancing_biases"},
                                 .kept = {"gate.down_proj", "gate.router_mlp.fc1", "gate.router_mlp.fc2",
                                          "gate.router_mlp.norm", "gate.router_states_scale"},
-                                .rows_behind = true}},
+                                .has_extra_rows = true}},
       {.model_types = {"longcat_flash"},
        .architectures = {"LongcatFlash"},
        .layers = Layers::all,

@@ -26,7 +26,7 @@ struct ExpertTensors {
   // Tensors that hold all experts and are not below "experts".
   std::vector<std::string_view> stacked = {};
   // Router tensors may have further rows after the experts' rows; these are not reordered.
-  bool rows_behind = false;
+  bool has_extra_rows = false;
   // Tensors that contain expert ids: a table that routes by token.
   std::vector<std::string_view> id_tables = {};
 };
@@ -34,12 +34,12 @@ struct ExpertTensors {
 // The key of a number in config.json, and the number that null means.
 struct SizeKey {
   std::string_view key;
-  std::int64_t absent = -1;  // the value if the key is null; -1: null is not allowed
+  std::int64_t null_value = -1;  // the value if the key is null; -1: null is not allowed
 };
 
 struct FlagKey {
   std::string_view key;
-  bool absent = false;
+  bool default_value = false;
 };
 
 // Which keys describe a family's attention.
@@ -80,10 +80,10 @@ struct WeightRule {
   int norms = 2;         // in each layer
   int expert_norms = 0;  // additional norms in a layer with experts
   bool norm_biases = false;
-  bool layer_scalar = false;        // one number that scales a layer's output
-  std::string_view head_bias = {};  // the key that tells whether the head has a bias
-  bool tied = false;                // default of tie_word_embeddings
-  bool sizes_alone = false;         // only sizes are read: the config does not determine all weights
+  bool layer_scalar = false;          // one number that scales a layer's output
+  std::string_view head_bias = {};    // the key that tells whether the head has a bias
+  bool tied = false;                  // default of tie_word_embeddings
+  bool has_unlisted_weights = false;  // only sizes are read: the config does not determine all weights
 };
 
 struct Family {

@@ -179,9 +179,10 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
 // Limit on layers of multi-token prediction that a config does not name.
 constexpr std::int64_t most_unnamed = 16;
 
-class Sorting {
+class TensorSorter {
  public:
-  Sorting(ModelDescription& model, std::span<const NamedTensor> tensors) : model_(model), tensors_(tensors) {}
+  TensorSorter(ModelDescription& model, std::span<const NamedTensor> tensors)
+      : model_(model), tensors_(tensors) {}
 
   void run() {
     most_layers_ = model_.num_layers + std::ssize(model_.prediction_layers);
@@ -281,7 +282,7 @@ class Sorting {
     weight.axis = axis == NamedTensor::by_name ? usual_axis(weight, path, model_.hidden) : axis;
     if (axis == NamedTensor::by_name && weight.kind == WeightKind::attention &&
         is_one_of(path.last(), of_keys))
-      weight.most_parts = model_.attention.kv_heads;
+      weight.max_parts = model_.attention.kv_heads;
     if (is_output(weight.kind, path)) outputs_.push_back(model_.weights.size());
   }
 
@@ -359,7 +360,7 @@ class Sorting {
 }  // namespace
 
 void take_weights(ModelDescription& model, std::span<const NamedTensor> tensors) {
-  Sorting(model, tensors).run();
+  TensorSorter(model, tensors).run();
 }
 
 }  // namespace evenkeel

@@ -24,7 +24,7 @@ std::vector<std::int64_t> shape_on_device(const Weight& weight, const WeightCut&
   if (routed) divide(0, cut.expert);
   if (weight.axis == uncut) return shape;
   const std::int64_t parts = routed ? cut.expert_tensor : cut.tensor;
-  divide(weight.axis, weight.most_parts > 0 ? std::min(parts, weight.most_parts) : parts);
+  divide(weight.axis, weight.max_parts > 0 ? std::min(parts, weight.max_parts) : parts);
   return shape;
 }
 

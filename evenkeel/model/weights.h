@@ -39,7 +39,7 @@ struct Weight {
   std::int64_t layer = no_layer;    // layers of multi-token prediction continue the numbering
   std::vector<std::int64_t> shape;  // experts: one tensor for all of a layer, the first axis counts them
   int axis = uncut;                 // the axis that tensor parallelism cuts; uncut: whole on each device
-  std::int64_t most_parts = 0;      // the most parts of a cut, since heads stay whole; 0: no limit
+  std::int64_t max_parts = 0;       // the most parts of a cut, since heads stay whole; 0: no limit
   bool trained = true;              // else it has no gradient and no optimizer state
   std::int64_t number_bytes = 0;    // bytes of one number in its tensor; 0 if there is no tensor
   std::string name = "";            // of the tensor

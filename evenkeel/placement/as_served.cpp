@@ -62,7 +62,7 @@ class DrawnLayer {
   }
 
   // A random renaming of ranks that keeps each rank in its node.
-  std::vector<int> any_names() {
+  std::vector<int> random_renaming() {
     std::vector<int> names(static_cast<std::size_t>(topology_.num_ranks()));
     std::iota(names.begin(), names.end(), 0);
     for (std::size_t i = names.size(); i-- > 1;) {
@@ -91,14 +91,14 @@ bool are_equally_full(const Copies& copies, int num_ranks) {
 }
 
 // A layer, its imbalance, and the state of the rule after it.
-struct Judged {
+struct JudgedLayer {
   Copies copies;
   CopyRule after;
   double heaviest = 0;
 };
 
-Judged judged(const DrawnLayer& layer, Copies copies, const CopyRule& before) {
-  Judged found{.copies = std::move(copies), .after = before};
+JudgedLayer judged(const DrawnLayer& layer, Copies copies, const CopyRule& before) {
+  JudgedLayer found{.copies = std::move(copies), .after = before};
   found.heaviest = layer.heaviest(found.copies, found.after);
   return found;
 }
@@ -107,7 +107,7 @@ Judged judged(const DrawnLayer& layer, Copies copies, const CopyRule& before) {
 
 Placement most_level_as_served(std::span<const Placement> placements,
                                std::span<const RoutingProfile> recordings, const Topology& topology,
-                               Dispatch dispatch, Trades trades, const SolveLimits& limits) {
+                               Dispatch dispatch, CopySwaps swaps, const SolveLimits& limits) {
   const internal::Deadline deadline(limits);
   CopyRule rule(topology, dispatch);
   std::vector<LayerPlacement> layers;
@@ -116,17 +116,17 @@ Placement most_level_as_served(std::span<const Placement> placements,
     const Copies first = copies_in(placements.front().layer(layer.value()));
     rule.skip_to(numbers.number_of(layer.value()), first);
     DrawnLayer drawn(recordings, topology, layer);
-    Judged best = judged(drawn, first, rule);
+    JudgedLayer best = judged(drawn, first, rule);
     for (const Placement& other : placements.subspan(1)) {
-      Judged found = judged(drawn, copies_in(other.layer(layer.value())), rule);
+      JudgedLayer found = judged(drawn, copies_in(other.layer(layer.value())), rule);
       if (found.heaviest < best.heaviest) best = std::move(found);
     }
     const Copies given = best.copies;
-    const bool may_trade = dispatch == Dispatch::fixed && trades == Trades::within_nodes &&
-                           are_equally_full(given, topology.num_ranks());
+    const bool may_swap = dispatch == Dispatch::fixed && swaps == CopySwaps::within_nodes &&
+                          are_equally_full(given, topology.num_ranks());
     for (std::int64_t left = num_tries(given, topology.num_ranks());
-         may_trade && left > 0 && best.heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
-      Judged found = judged(drawn, renamed(given, drawn.any_names()), rule);
+         may_swap && left > 0 && best.heaviest > kLevelUnderDraws && !deadline.passed(); --left) {
+      JudgedLayer found = judged(drawn, renamed(given, drawn.random_renaming()), rule);
       if (found.heaviest < best.heaviest) best = std::move(found);
     }
     rule = std::move(best.after);

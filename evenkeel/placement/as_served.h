@@ -19,11 +19,11 @@
 namespace evenkeel {
 
 // Whether ranks may swap what they hold. They may not where every moved expert has a cost.
-enum class Trades { none, within_nodes };
+enum class CopySwaps { none, within_nodes };
 
 // Needs one or more placements of the same layers; they carry their layer numbers where known.
 Placement most_level_as_served(std::span<const Placement> placements,
                                std::span<const RoutingProfile> recordings, const Topology& topology,
-                               Dispatch dispatch, Trades trades, const SolveLimits& limits);
+                               Dispatch dispatch, CopySwaps swaps, const SolveLimits& limits);
 
 }  // namespace evenkeel

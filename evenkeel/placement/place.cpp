@@ -53,7 +53,7 @@ class Solve {
  private:
   PlaceResult by_problem() const {
     if (options_.from)
-      return is_served_evenly() ? with_moves_said(incrementally(grouped())) : incrementally_as_served();
+      return is_served_evenly() ? with_move_notes(incrementally(grouped())) : incrementally_as_served();
     if (options_.redundant_experts > 0) return is_joint() ? copies_jointly() : with_copies();
     if (recordings_.size() > 1) return across_recordings(options_.num_groups);
     if (grouped()) return with_replicas(options_.num_groups);
@@ -73,7 +73,7 @@ class Solve {
     PlaceResult solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
     const double ms = joint_objective_ms(problem_, solved.placement);
     internal::add_objective(solved, "joint_ms", ms,
-                            joint.proven_optimal ? ms : internal::told_bound(ms, joint.bound_ms),
+                            joint.proven_optimal ? ms : internal::reported_bound(ms, joint.bound_ms),
                             "all placements with these sizes");
     solved.ended_by_time = joint.ended_by_time;
     if (joint.program_tried)
@@ -92,11 +92,11 @@ class Solve {
     problem.limits = limits(/*stages_left=*/2);
     require_distinct_experts(problem);
     const ReplicaSolution replicas = replicate(problem);
-    const Placement start = with_good_names(replicas, /*nodes_stay_together=*/false, limits(2));
+    const Placement start = with_renamed_ranks(replicas, /*nodes_stay_together=*/false, limits(2));
     JointPlacement joint = place_copies_jointly(problem_, start, replicas.bound, limits());
     PlaceResult solved{.placement = std::move(joint.placement)};
     const double ms = joint_objective_ms(problem_, solved.placement);
-    internal::add_objective(solved, "joint_ms", ms, internal::told_bound(ms, joint.bound_ms),
+    internal::add_objective(solved, "joint_ms", ms, internal::reported_bound(ms, joint.bound_ms),
                             "all ways to copy and place");
     return solved;
   }
@@ -127,24 +127,23 @@ class Solve {
     };
     PlaceResult solved = with_groups(options_.num_groups);
     if (options_.dispatch == Dispatch::even) return solved;
-    std::vector<Placement> ways = {solved.placement};
-    if (recordings_.size() > 1) ways.push_back(with_replicas(options_.num_groups).placement);
+    std::vector<Placement> candidates = {solved.placement};
+    if (recordings_.size() > 1) candidates.push_back(with_replicas(options_.num_groups).placement);
     if (nodes_matter()) {
-      // Two more candidates: each expert as its own group, with all copies in one node; and copies on every
-      // node.
+      // Two more: each expert as its own group, with all copies in one node; and copies on every node.
       if (copies_fit_in_nodes()) {
-        ways.push_back(with_replicas(problem_.profile.num_experts()).placement);
-        ways.push_back(across_recordings(problem_.profile.num_experts()).placement);
+        candidates.push_back(with_replicas(problem_.profile.num_experts()).placement);
+        candidates.push_back(across_recordings(problem_.profile.num_experts()).placement);
       }
       const std::vector<double> sum(problem_.profile.loads().begin(), problem_.profile.loads().end());
       ReplicaProblem problem = replica_problem(sum, /*num_groups=*/1);
       problem.num_nodes = problem_.topology.num_nodes();
       if (const auto everywhere = replicate_on_every_node(problem))
-        ways.push_back(placement_of(*everywhere, problem.num_experts));
+        candidates.push_back(placement_of(*everywhere, problem.num_experts));
     }
-    for (Placement& way : ways) way = way.numbered(problem_.profile.layers());
-    solved.placement = most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch,
-                                            Trades::within_nodes, limits());
+    for (Placement& candidate : candidates) candidate = candidate.numbered(problem_.profile.layers());
+    solved.placement = most_level_as_served(candidates, recordings_, problem_.topology, options_.dispatch,
+                                            CopySwaps::within_nodes, limits());
     return as_served(std::move(solved));
   }
 
@@ -223,8 +222,8 @@ class Solve {
   }
 
   // Renames ranks to send least.
-  Placement with_good_names(const ReplicaSolution& replicas, bool nodes_stay_together,
-                            const SolveLimits& limits) const {
+  Placement with_renamed_ranks(const ReplicaSolution& replicas, bool nodes_stay_together,
+                               const SolveLimits& limits) const {
     require_capacity(replicas.slots_per_rank);
     Placement placement = placement_of(replicas, problem_.profile.num_experts());
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
@@ -237,7 +236,7 @@ class Solve {
 
   PlaceResult with_names(const ReplicaSolution& replicas, bool nodes_stay_together,
                          const std::string& what) const {
-    PlaceResult solved{.placement = with_good_names(replicas, nodes_stay_together, limits())};
+    PlaceResult solved{.placement = with_renamed_ranks(replicas, nodes_stay_together, limits())};
     const char* ways = options_.whole_groups            ? "place, groups staying whole"
                        : grouped()                      ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
@@ -262,18 +261,18 @@ class Solve {
       if (max_over_mean(in_nodes) < max_over_mean(best)) best = std::move(in_nodes);
     }
     if (num_copies(best.placement) != num_copies(from))
-      return with_moves_said(std::move(best), by_even_split);
-    const Placement ways[] = {from, best.placement};
+      return with_move_notes(std::move(best), by_even_split);
+    const Placement candidates[] = {from, best.placement};
     PlaceResult mixed = best;
-    mixed.placement =
-        most_level_as_served(ways, recordings_, problem_.topology, options_.dispatch, Trades::none, limits());
+    mixed.placement = most_level_as_served(candidates, recordings_, problem_.topology, options_.dispatch,
+                                           CopySwaps::none, limits());
     mixed = as_served(std::move(mixed));
     PlaceResult unmoved = best;
     unmoved.placement = from;
     unmoved = as_served(std::move(unmoved));
     for (PlaceResult* other : {&mixed, &unmoved})
       if (max_over_mean(*other) < max_over_mean(best)) best = std::move(*other);
-    return with_moves_said(std::move(best), by_even_split);
+    return with_move_notes(std::move(best), by_even_split);
   }
 
   static double max_over_mean(const PlaceResult& solved) { return solved.objective.at("max_over_mean"); }
@@ -305,14 +304,14 @@ class Solve {
             .num_recordings = static_cast<int>(recordings_.size())};
   }
 
-  PlaceResult with_moves_said(PlaceResult solved, const std::string& note = {}) const {
+  PlaceResult with_move_notes(PlaceResult solved, const std::string& note = {}) const {
     if (!note.empty()) solved.notes.push_back(note);
     const std::int64_t moved = move_between(*options_.from, solved.placement, {}).experts;
     solved.notes.push_back(fmt::format("{} experts are where they were not before; at most {} could move",
                                        moved, options_.max_moves));
     const std::vector<double> all = loads();
     solved.missing_copies =
-        say_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
+        describe_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
     if (!solved.missing_copies.empty()) solved.notes.push_back(solved.missing_copies);
     return solved;
   }
@@ -334,7 +333,7 @@ class Solve {
   }
 
   static void add_max_over_mean(PlaceResult& solved, double objective, double bound, std::string bound_of) {
-    internal::add_objective(solved, "max_over_mean", objective, internal::told_bound(objective, bound),
+    internal::add_objective(solved, "max_over_mean", objective, internal::reported_bound(objective, bound),
                             std::move(bound_of));
   }
 

@@ -52,7 +52,8 @@ void CopyRule::skip_to(int layer, const std::vector<CopyRanks>& like) {
   std::size_t physical = 0;
   for (const CopyRanks& ranks : like) physical += ranks.size();
   while (dispatch_ == Dispatch::fixed && next_ < layer)
-    shares(dealt_round(static_cast<int>(physical), static_cast<int>(like.size()), topology_->num_ranks()));
+    shares(round_robin_copies(static_cast<int>(physical), static_cast<int>(like.size()),
+                              topology_->num_ranks()));
   next_ = layer;
 }
 
@@ -82,7 +83,7 @@ std::vector<std::vector<double>> CopyRule::shares(const std::vector<CopyRanks>& 
   return all;
 }
 
-std::vector<CopyRanks> dealt_round(int num_physical, int num_experts, int num_ranks) {
+std::vector<CopyRanks> round_robin_copies(int num_physical, int num_experts, int num_ranks) {
   std::vector<CopyRanks> copies(static_cast<std::size_t>(num_experts));
   const int on_rank = std::max(1, num_physical / num_ranks);
   for (int slot = 0; slot < num_physical; ++slot)

@@ -38,8 +38,8 @@ Dispatch parse_dispatch(std::string_view name, const std::string& option = "disp
 class CopyShares {
  public:
   // The random draws of `fixed` continue from layer to layer. Where the placement has layer numbers, layers
-  // that it leaves out draw too, as if they were filled like SGLang's (dealt_round()). Throws InvalidArgument
-  // unless placement and topology have the same number of ranks.
+  // that it leaves out draw too, as if they were filled like SGLang's (round_robin_copies()). Throws
+  // InvalidArgument unless placement and topology have the same number of ranks.
   CopyShares(const Placement& placement, const Topology& topology, Dispatch dispatch);
 
   // The shares of these rows of the placement, in their order.
@@ -65,7 +65,7 @@ class CopyRule {
   CopyRule(const Topology& topology, Dispatch dispatch);
 
   // Makes the draws of the layers before this one that a file leaves out. SGLang fills these by
-  // dealt_round(), with as many copies in all as `like` has.
+  // round_robin_copies(), with as many copies in all as `like` has.
   void skip_to(int layer, const std::vector<CopyRanks>& like);
   // The share of each copy, for each expert. Call it for one layer after the other, in the order of the
   // server's file.
@@ -83,7 +83,7 @@ class CopyRule {
 };
 
 // The copies of a round-robin layer: slot s holds expert s mod E.
-std::vector<CopyRanks> dealt_round(int num_physical, int num_experts, int num_ranks);
+std::vector<CopyRanks> round_robin_copies(int num_physical, int num_experts, int num_ranks);
 
 // Each expert's copies in a layer.
 std::vector<CopyRanks> copies_in(const LayerPlacement& layer);

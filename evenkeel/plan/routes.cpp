@@ -63,15 +63,15 @@ void Router::open_cursors(const Deal& deal, RankId me, const SentRoutes& routes)
   destinations_[me.offset()] = {sent, routes.first_own - sent};
   cursors_.resize(deal.num_experts());
   for (ExpertId expert : indices<ExpertId>(cursors_.size()))
-    cursors_[expert.offset()] = {.rest = deal.pieces(expert)};
+    cursors_[expert.offset()] = {.later_pieces = deal.pieces(expert)};
 }
 
 void Router::open_piece(Cursor& cursor) const {
-  if (cursor.rest.empty()) throw_not_counted();
-  const Deal::Piece& piece = cursor.rest.front();
+  if (cursor.later_pieces.empty()) throw_not_counted();
+  const Deal::Piece& piece = cursor.later_pieces.front();
   const Destination& to = destinations_[piece.rank.offset()];
   cursor = {static_cast<std::int32_t>(piece.count), static_cast<std::int32_t>(to.begin + piece.before),
-            to.to_result, cursor.rest.subspan(1)};
+            to.to_result, cursor.later_pieces.subspan(1)};
 }
 
 void Router::place(std::span<const std::int32_t> experts, const SentRoutes& routes) {

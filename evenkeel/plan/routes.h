@@ -59,7 +59,7 @@ class Router {
     std::int32_t left = 0;  // left in the current piece of the deal
     std::int32_t position = 0;
     std::int32_t to_result = 0;
-    std::span<const Deal::Piece> rest;  // pieces after the current one
+    std::span<const Deal::Piece> later_pieces;  // pieces after the current one
   };
   void open_cursors(const Deal& deal, RankId me, const SentRoutes& routes);
   void open_piece(Cursor& cursor) const;

@@ -11,29 +11,29 @@ void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPla
                       std::int64_t slots) {
   transfers_.assign(plan.transfers().begin(), plan.transfers().end());
   std::ranges::sort(transfers_, {}, [](const Transfer& t) { return std::tuple(t.to, t.from, t.expert); });
-  lying_.assign(static_cast<std::size_t>(plan.num_ranks() * slots), ExpertId(-1));
+  held_experts_.assign(static_cast<std::size_t>(plan.num_ranks() * slots), ExpertId(-1));
   RankId borrower(-1);
   for (std::int64_t slot = 0; const Transfer& transfer : transfers_) {
     slot = transfer.to == borrower ? slot + 1 : 0;
     borrower = transfer.to;
     EVENKEEL_CHECK(slot < slots);
-    lying_[borrower.offset() * static_cast<std::size_t>(slots) + static_cast<std::size_t>(slot)] =
+    held_experts_[borrower.offset() * static_cast<std::size_t>(slots) + static_cast<std::size_t>(slot)] =
         transfer.expert;
   }
-  make(counts, plan, placement, me, lying_, transfers_);
+  make(counts, plan, placement, me, held_experts_, transfers_);
 }
 
 void SlotTables::make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
-                      std::span<const ExpertId> lying, std::span<const Transfer> sent) {
+                      std::span<const ExpertId> held_experts, std::span<const Transfer> sent) {
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  const std::size_t slots = lying.size() / ranks;
+  const std::size_t slots = held_experts.size() / ranks;
   const std::int64_t here = std::ssize(placement.natives(me)) + static_cast<std::int64_t>(slots);
   read(sent, placement, me);
   deal_.make(counts, plan, me);
   slot_of_.resize(static_cast<std::size_t>(plan.num_experts()) * ranks);
-  for (std::size_t i = 0; i < lying.size(); ++i)
-    if (lying[i] != ExpertId(-1))
-      slot_of_[lying[i].offset() * ranks + i / slots] = static_cast<std::int64_t>(i % slots);
+  for (std::size_t i = 0; i < held_experts.size(); ++i)
+    if (held_experts[i] != ExpertId(-1))
+      slot_of_[held_experts[i].offset() * ranks + i / slots] = static_cast<std::int64_t>(i % slots);
   borrowed_slots_.clear();
   for (std::int64_t expert : borrowed)
     borrowed_slots_.push_back(slot_of_[static_cast<std::size_t>(expert) * ranks + me.offset()]);

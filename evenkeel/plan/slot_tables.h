@@ -25,10 +25,10 @@ class SlotTables : public Loan {
   // `counts` must have sources.
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
             std::int64_t slots);
-  // As above, where slots hold experts already: `lying` [P][slots], ExpertId(-1) for an empty slot. `sent`
-  // are the transfers that were sent for this plan.
+  // As above, where slots hold experts already: `held_experts` [P][slots], ExpertId(-1) for an empty slot.
+  // `sent` are the transfers that were sent for this plan.
   void make(const Counts& counts, const StepPlan& plan, const LayerPlacement& placement, RankId me,
-            std::span<const ExpertId> lying, std::span<const Transfer> sent);
+            std::span<const ExpertId> held_experts, std::span<const Transfer> sent);
 
   // This rank's assignments, ordered by expert and then as they come: the next counts()[i] of them go to
   // places()[i].
@@ -45,7 +45,7 @@ class SlotTables : public Loan {
  private:
   Deal deal_;
   std::vector<Transfer> transfers_;
-  std::vector<ExpertId> lying_;
+  std::vector<ExpertId> held_experts_;
   std::vector<std::int64_t> slot_of_;  // [E][P], the slot of an expert that is in one
   std::vector<std::int64_t> places_, counts_, at_home_, in_slots_, borrowed_slots_;
   bool moves_ = false;

@@ -242,7 +242,8 @@ void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const La
 // Counts tokens in blocks, as ranks do before they decide.
 BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerTokens& tokens) {
   const int ranks = tokens.num_ranks(), experts = homes.num_experts();
-  const int blocks = memory(homes).num_blocks(std::ranges::min(memories_, {}, &RankMemory::table).table);
+  const int blocks =
+      memory(homes).num_blocks(std::ranges::min(memories_, {}, &RankMemory::table_bytes).table_bytes);
   table_numbers_.resize(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
   const BlockTable table(table_numbers_, ranks, experts, blocks);
   if (tokens.has_tokens()) {

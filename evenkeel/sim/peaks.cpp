@@ -156,13 +156,14 @@ std::int64_t LayerMemory::free_bytes() const {
 RankMemory LayerMemory::report(std::int64_t tokens, std::int64_t borrowed) const {
   RankMemory memory;
   memory.tokens = tokens;
-  memory.gap = free_bytes();
-  memory.least = budget ? least_step_bytes(shape) : 0;
-  memory.table = memory.gap - borrowed;
-  memory.held = shape.recompute == Recompute::none
-                    ? std::numeric_limits<std::int64_t>::max()
-                    : (budget.value_or(memory.gap) - memory.least - least_state_bytes(shape)) /
-                          std::max(shape.states_in_flight, 1);
+  memory.free_bytes = free_bytes();
+  memory.reserved_bytes = budget ? least_step_bytes(shape) : 0;
+  memory.table_bytes = memory.free_bytes - borrowed;
+  memory.keep_limit_bytes =
+      shape.recompute == Recompute::none
+          ? std::numeric_limits<std::int64_t>::max()
+          : (budget.value_or(memory.free_bytes) - memory.reserved_bytes - least_state_bytes(shape)) /
+                std::max(shape.states_in_flight, 1);
   return memory;
 }
 

@@ -13,7 +13,7 @@ namespace evenkeel {
 
 StepDecider::StepDecider(ByteModel& model, const DecisionOptions& options, int num_ranks)
     : options_(options),
-      ways_(std::make_unique<internal::OnePlan>(model, options_, num_ranks)),
+      candidates_(std::make_unique<internal::OnePlan>(model, options_, num_ranks)),
       chunk_plans_(std::make_unique<internal::PlanPerChunk>(model, options_, num_ranks)),
       model_(model) {}
 
@@ -23,8 +23,8 @@ void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   if (options_.plans_chunks) return decide_runs(in, decision);
   if (in.pass == StepPass::forward) in.planner->plan(in.counts, in.homes, decision.plan);
   if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // allocates before it is needed
-  ways_->read(in);
-  ways_->follow(decision.plan, in.homes);
+  candidates_->read(in);
+  candidates_->follow(decision.plan, in.homes);
   decision.reason = reason_of_plan(decision.plan.spilled());
   if (in.pass == StepPass::forward)
     decide_forward(in, decision);
@@ -36,38 +36,39 @@ void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
 
 // What the planner's plan does not keep may go backward under plain EP.
 void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
-  const bool keeps_whole = ways_->keeps() && ways_->cuts_exactly();
-  if (keeps_whole) ways_->find_kept_whole();
+  const bool keeps_whole = candidates_->keeps() && candidates_->cuts_exactly();
+  if (keeps_whole) candidates_->find_kept_whole();
   if (keeps_whole && take_best(0, decision)) return;
   const bool keep_all = options_.memory.recompute == Recompute::none && options_.with_backward;
-  double rest = ways_->rest();
-  ways_->find_forward(keep_all, rest);
-  const internal::Way given{{}, ways_->best().seconds, ways_->best().left};
-  take_best(rest, decision);
+  double backward_seconds = candidates_->estimate_backward_seconds();
+  candidates_->find_forward(keep_all, backward_seconds);
+  const internal::StepCandidate given{{}, candidates_->best().seconds, candidates_->best().recomputed_part};
+  take_best(backward_seconds, decision);
   const bool fits = !decision.chunks.empty();
   const bool settled =
-      fits && (options_.memory.keep_plan || (decision.chunks.size() == 1 && given.left == 0));
+      fits && (options_.memory.keep_plan || (decision.chunks.size() == 1 && given.recomputed_part == 0));
   if (decision.plan.spilled() && !settled) {
     follow_plain(in);
-    rest = std::min(rest, ways_->rest());
-    if (keeps_whole) ways_->find_kept_whole();
-    if (!keeps_whole || ways_->best().chunks.empty()) ways_->find_forward(keep_all, rest);
-    if (fits) decision.seconds = given.seconds_with(rest);
-    take_plain_if_faster(in, rest, decision);
+    backward_seconds = std::min(backward_seconds, candidates_->estimate_backward_seconds());
+    if (keeps_whole) candidates_->find_kept_whole();
+    if (!keeps_whole || candidates_->best().chunks.empty())
+      candidates_->find_forward(keep_all, backward_seconds);
+    if (fits) decision.seconds = given.seconds_with(backward_seconds);
+    take_plain_if_faster(in, backward_seconds, decision);
   }
   // Not all of this step could be kept: what other steps keep may leave no contiguous memory for it.
   if (!keep_all || !decision.chunks.empty()) return;
-  ways_->find_forward(false, rest);
-  take_best(rest, decision);
+  candidates_->find_forward(false, backward_seconds);
+  take_best(backward_seconds, decision);
 }
 
 void StepDecider::decide_backward(const StepInputs& in, StepDecision& decision) {
-  ways_->find_backward();
+  candidates_->find_backward();
   take_best(0, decision);
   if (in.holds_borrowed || !decision.plan.spilled() || decision.chunks.size() == 1) return;
   if (options_.memory.keep_plan && !decision.chunks.empty()) return;
   follow_plain(in);
-  ways_->find_backward();
+  candidates_->find_backward();
   take_plain_if_faster(in, 0, decision);
 }
 
@@ -92,8 +93,8 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   if (few_fit && decision.chunks.size() == 1) return;
   if (!few_fit) take_equal(in, many, false, decision);
   in.planner->plan(in.counts, in.homes, decision.plan);
-  ways_->read(in);
-  ways_->follow(decision.plan, in.homes);
+  candidates_->read(in);
+  candidates_->follow(decision.plan, in.homes);
   take_runs_if_faster(reason_of_plan(decision.plan.spilled()), decision);
   if (options_.memory.keep_plan && !decision.chunks.empty()) return;
   if (!few_fit) take_longest_if_faster(in, decision);
@@ -104,21 +105,21 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
 }
 
 bool StepDecider::take_runs_if_faster(StepReason reason, StepDecision& decision) {
-  ways_->find_runs();
-  const internal::Way& way = ways_->best();
-  if (way.chunks.empty() || way.seconds >= decision.seconds) return false;
+  candidates_->find_runs();
+  const internal::StepCandidate& candidate = candidates_->best();
+  if (candidate.chunks.empty() || candidate.seconds >= decision.seconds) return false;
   decision.refine.clear();
   decision.plans_chunks = false;
   decision.reason = reason;
   return take_best(0, decision);
 }
 
-PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool stays) {
+PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool plain_ep) {
   PlannedChunks all;
   for (int i = 0; i < count; ++i) {
     const int blocks = in.table.num_blocks(), begin = i * blocks / count, end = (i + 1) * blocks / count;
     const PlannedChunks run =
-        stays ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
+        plain_ep ? chunk_plans_->stay(in, begin, end) : chunk_plans_->plan(in, begin, end, count == 1);
     all.bytes = std::max(all.bytes, run.bytes);
     all.seconds += run.seconds;
     all.moves |= run.moves;
@@ -128,21 +129,21 @@ PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool st
 
 // Takes the first of these numbers of chunks that fits, if it is faster than the decision so far. False if
 // none fits.
-bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
+bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool plain_ep,
                              StepDecision& decision) {
   const std::int64_t blocks = in.table.num_blocks();
   for (const std::int64_t count : counts) {
     if (count > blocks) return false;
-    const PlannedChunks all = equal_chunks(in, static_cast<int>(count), stays);
-    if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::gap).gap) continue;
+    const PlannedChunks all = equal_chunks(in, static_cast<int>(count), plain_ep);
+    if (all.bytes > std::ranges::min(in.memories, {}, &RankMemory::free_bytes).free_bytes) continue;
     if (all.seconds >= decision.seconds) return true;
     decision.chunks.clear();
     decision.refine.clear();
     for (std::int64_t i = 0; i < count; ++i)
       decision.chunks.push_back(
-          {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, stays});
+          {i * blocks / count, (i + 1) * blocks / count, options_.with_backward && count == 1, plain_ep});
     decision.seconds = all.seconds;
-    decision.reason = stays ? StepReason::no_memory : reason_of_plan(all.moves);
+    decision.reason = plain_ep ? StepReason::no_memory : reason_of_plan(all.moves);
     return true;
   }
   return false;
@@ -150,18 +151,18 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
 
 // Makes chunks as long as they fit, and leaves everything at home in a chunk where moving does not fit.
 void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& decision) {
-  const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::gap).gap;
+  const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::free_bytes).free_bytes;
   std::vector<Chunk> chunks;
   std::vector<BlockRun> refine;
   double seconds = 0;
   StepReason reason = StepReason::nothing_moves;
   for (int begin = 0, end = 0; begin < in.table.num_blocks(); begin = end) {
-    bool stays = false;
+    bool plain_ep = false;
     PlannedChunks run;
     const auto fits = [&](int to) {
       run = chunk_plans_->plan(in, begin, to, false);
-      stays = run.bytes > limit && run.moves;
-      if (stays) run = chunk_plans_->stay(in, begin, to);
+      plain_ep = run.bytes > limit && run.moves;
+      if (plain_ep) run = chunk_plans_->stay(in, begin, to);
       return run.bytes <= limit;
     };
     end = begin;
@@ -175,9 +176,9 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
       continue;
     }
     fits(end);
-    chunks.push_back({begin, end, false, stays});
+    chunks.push_back({begin, end, false, plain_ep});
     seconds += run.seconds;
-    if (stays) reason = StepReason::no_memory;
+    if (plain_ep) reason = StepReason::no_memory;
     if (run.moves && reason == StepReason::nothing_moves) reason = StepReason::as_planned;
   }
   if (!decision.chunks.empty() && seconds >= decision.seconds) return;
@@ -189,27 +190,28 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
 }
 
 // False if nothing fits.
-bool StepDecider::take_best(double rest, StepDecision& decision) {
-  internal::Way& best = ways_->best();
+bool StepDecider::take_best(double backward_seconds, StepDecision& decision) {
+  internal::StepCandidate& best = candidates_->best();
   decision.chunks.swap(best.chunks);
-  decision.seconds = best.seconds_with(rest);
+  decision.seconds = best.seconds_with(backward_seconds);
   return !decision.chunks.empty();
 }
 
-void StepDecider::take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision) {
-  const internal::Way& plain = ways_->best();
+void StepDecider::take_plain_if_faster(const StepInputs& in, double backward_seconds,
+                                       StepDecision& decision) {
+  const internal::StepCandidate& plain = candidates_->best();
   const bool fits = !decision.chunks.empty();
-  if (fits && (plain.chunks.empty() || plain.seconds_with(rest) >= decision.seconds)) return;
+  if (fits && (plain.chunks.empty() || plain.seconds_with(backward_seconds) >= decision.seconds)) return;
   decision.reason = fits ? StepReason::plain_is_faster : StepReason::no_memory;
-  take_best(rest, decision);
+  take_best(backward_seconds, decision);
   plain_planner_.plan(in.counts, in.homes, decision.plan);
 }
 
 // Where each expert has one home, plain EP needs no step plan.
 void StepDecider::follow_plain(const StepInputs& in) {
-  if (in.homes.has_single_homes()) return ways_->stay_home(in.counts);
+  if (in.homes.has_single_homes()) return candidates_->stay_home(in.counts);
   plain_planner_.plan(in.counts, in.homes, plain_plan_);
-  ways_->follow(plain_plan_, in.homes);
+  candidates_->follow(plain_plan_, in.homes);
 }
 
 }  // namespace evenkeel

@@ -51,10 +51,11 @@ struct DecisionOptions {
 // What a rank reports about its memory before a step.
 struct RankMemory {
   std::int64_t tokens = 0;
-  std::int64_t gap = 0;    // bytes that the step may use
-  std::int64_t least = 0;  // part of `gap` that other steps need while this one waits for backward
-  std::int64_t held = 0;   // the most bytes that it may keep until its backward
-  std::int64_t table = 0;  // bytes for the table of blocks, before anything is freed
+  std::int64_t free_bytes = 0;  // that the step may use
+  // Part of `free_bytes` that other steps need while this one waits for backward.
+  std::int64_t reserved_bytes = 0;
+  std::int64_t keep_limit_bytes = 0;  // the most that it may keep until its backward
+  std::int64_t table_bytes = 0;       // for the table of blocks, before anything is freed
 };
 
 // The inputs of a decision, which depends on nothing else. Referenced objects must outlive decide().
@@ -104,25 +105,26 @@ class StepDecider {
   // chunks have plans of their own. Not for two threads at once.
   void decide(const StepInputs& in, StepDecision& decision);
 
-  // Plans `count` chunks, as equal as whole blocks allow, each as a step of its own; as plain EP if `stays`.
-  PlannedChunks equal_chunks(const StepInputs& in, int count, bool stays = false);
+  // Plans `count` chunks, as equal as whole blocks allow, each as a step of its own; `plain_ep`: nothing
+  // moves.
+  PlannedChunks equal_chunks(const StepInputs& in, int count, bool plain_ep = false);
 
  private:
   void decide_forward(const StepInputs& in, StepDecision& decision);
   void decide_backward(const StepInputs& in, StepDecision& decision);
   void decide_runs(const StepInputs& in, StepDecision& decision);
   bool take_runs_if_faster(StepReason reason, StepDecision& decision);
-  bool take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool stays,
+  bool take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool plain_ep,
                   StepDecision& decision);
   void take_longest_if_faster(const StepInputs& in, StepDecision& decision);
   void follow_plain(const StepInputs& in);
-  bool take_best(double rest, StepDecision& decision);
-  void take_plain_if_faster(const StepInputs& in, double rest, StepDecision& decision);
+  bool take_best(double backward_seconds, StepDecision& decision);
+  void take_plain_if_faster(const StepInputs& in, double backward_seconds, StepDecision& decision);
 
   const DecisionOptions options_;
   Ep plain_planner_;
   StepPlan plain_plan_;  // used where experts have several homes
-  std::unique_ptr<internal::OnePlan> ways_;
+  std::unique_ptr<internal::OnePlan> candidates_;
   std::unique_ptr<internal::PlanPerChunk> chunk_plans_;
   ByteModel& model_;
 };

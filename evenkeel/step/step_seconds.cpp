@@ -21,11 +21,11 @@ StepSeconds::StepSeconds(StepPass pass, const StepExpert& expert, const Machine&
       backward_(pass == StepPass::backward),
       position_(row_seconds(machine, expert.work)),
       group_(read_seconds(machine, expert.work.bytes)),
-      shown_(1 - machine.overlap),
+      not_overlapped_(1 - machine.overlap),
       gradients_(expert.work.bytes > 0 ? 8 * expert.work.elements / expert.work.bytes : 0),
       fixed_(machine.chunk_seconds + machine.products_seconds) {
   const double bytes = expert.work.bytes + (backward_ ? expert.gradient_bytes : 0);
-  travelling_ = transfer_seconds(machine, static_cast<double>(transfers) * bytes);
+  transfer_seconds_ = transfer_seconds(machine, static_cast<double>(transfers) * bytes);
 }
 
 double StepSeconds::of(const Chunk& chunk) const {
@@ -74,17 +74,17 @@ double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double posi
       weights += of_weights;
     }
   }
-  return longer + shown_ * (products + weights - longer);
+  return longer + not_overlapped_ * (products + weights - longer);
 }
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {
-  double seconds = travelling_;
+  double seconds = transfer_seconds_;
   for (const Chunk& chunk : chunks) seconds += of(chunk);
   return seconds;
 }
 
 double StepSeconds::of_equal(std::int64_t chunks) const {
-  return travelling_ + slowest(0, loads_.num_blocks(), 1, false, chunks) +
+  return transfer_seconds_ + slowest(0, loads_.num_blocks(), 1, false, chunks) +
          static_cast<double>(chunks) * fixed_;
 }
 

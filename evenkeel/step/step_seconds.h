@@ -45,12 +45,12 @@ class StepSeconds {
   const BlockLoads& loads_;
   std::int64_t block_units_;
   bool backward_;
-  double position_;    // seconds of one position's forward pass, among many of its expert
-  double group_;       // seconds to read one expert's weights
-  double shown_;       // part of the shorter of these two that does not overlap
-  double gradients_;   // bytes of an expert's gradients, read and written, relative to its weights
-  double fixed_;       // seconds of any chunk besides its products
-  double travelling_;  // seconds of sending weights and, in backward, gradients
+  double position_;          // seconds of one position's forward pass, among many of its expert
+  double group_;             // seconds to read one expert's weights
+  double not_overlapped_;    // part of the shorter of these two that does not overlap
+  double gradients_;         // bytes of an expert's gradients, read and written, relative to its weights
+  double fixed_;             // seconds of any chunk besides its products
+  double transfer_seconds_;  // seconds of sending weights and, in backward, gradients
 };
 
 }  // namespace evenkeel

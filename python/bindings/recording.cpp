@@ -41,7 +41,7 @@ Recording read(const std::filesystem::path& path, std::optional<int> num_experts
                            : count == "loads" ? Count::loads
                                               : Count::transitions,
                   .steps = steps == "kept"      ? Steps::kept
-                           : steps == "if told" ? Steps::if_told
+                           : steps == "if told" ? Steps::if_consistent
                                                 : Steps::added_up,
                   .step_tokens = step_tokens};
   if (model) how.model = read_model_layers(model->string());

@@ -132,7 +132,7 @@ class StepLayout {
     if (!decision_.plans_chunks) begin_shares();
     std::vector<std::tuple<int, int, bool>> chunks;
     for (const Chunk& chunk : decision_.chunks)
-      chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.stays);
+      chunks.emplace_back(static_cast<int>(chunk.begin), static_cast<int>(chunk.end), chunk.plain_ep);
     return chunks;
   }
   std::vector<std::tuple<int, int>> refine() const {
@@ -227,7 +227,7 @@ class StepLayout {
     table.fill_counts(values, placement_);
     table.sum(counts_);
     memories_.clear();
-    for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .gap = budget_});
+    for (const std::int64_t of_rank : tokens) memories_.push_back({.tokens = of_rank, .free_bytes = budget_});
     use({.table = table,
          .counts = counts_,
          .homes = placement_,

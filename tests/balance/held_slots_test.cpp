@@ -46,7 +46,7 @@ class Drift {
   std::vector<double> popularity_;
 };
 
-std::vector<std::vector<ExpertId>> lying_in(const HeldSlots& held, int ranks) {
+std::vector<std::vector<ExpertId>> experts_in(const HeldSlots& held, int ranks) {
   std::vector<std::vector<ExpertId>> slots;
   for (RankId rank : indices<RankId>(ranks))
     slots.emplace_back(held.slots(rank).begin(), held.slots(rank).end());
@@ -56,18 +56,18 @@ std::vector<std::vector<ExpertId>> lying_in(const HeldSlots& held, int ranks) {
 // Each sent expert is in its rank's slots now and was not before; all other slots are unchanged.
 void expect_slots(const HeldSlots& held, const std::vector<std::vector<ExpertId>>& before,
                   const LayerPlacement& homes) {
-  auto lying = lying_in(held, homes.num_ranks());
+  auto held_experts = experts_in(held, homes.num_ranks());
   for (const Transfer& transfer : held.sent()) {
     EXPECT_EQ(homes.owner(transfer.expert), transfer.from);
     EXPECT_FALSE(homes.is_home(transfer.expert, transfer.to));
     EXPECT_EQ(std::ranges::count(before[transfer.to.offset()], transfer.expert), 0);
-    auto& there = lying[transfer.to.offset()];
+    auto& there = held_experts[transfer.to.offset()];
     const auto slot = std::ranges::find(there, transfer.expert);
     ASSERT_NE(slot, there.end());
     *slot = before[transfer.to.offset()][static_cast<std::size_t>(slot - there.begin())];
     EXPECT_EQ(std::ranges::count(there, transfer.expert), 0) << "the expert is in two slots of a rank";
   }
-  EXPECT_EQ(lying, before);
+  EXPECT_EQ(held_experts, before);
 }
 
 // Every segment's rank is a home of the expert or has it in a slot; all assignments are covered.
@@ -78,8 +78,9 @@ void expect_possible(const Counts& counts, const StepPlan& plan, const HeldSlots
     for (const Segment& segment : plan.segments(expert)) {
       EXPECT_EQ(segment.begin, end);
       end = segment.end;
-      const auto lying = held.slots(segment.rank);
-      EXPECT_TRUE(homes.is_home(expert, segment.rank) || std::ranges::find(lying, expert) != lying.end());
+      const auto held_experts = held.slots(segment.rank);
+      EXPECT_TRUE(homes.is_home(expert, segment.rank) ||
+                  std::ranges::find(held_experts, expert) != held_experts.end());
     }
     EXPECT_EQ(end, counts.load(expert));
   }
@@ -103,7 +104,7 @@ TEST(HeldSlots, EveryPlanCanBeCarriedOutWithWhatLiesInThem) {
     for (int step = 0; step < 8; ++step) {
       if (step == 5) held.clear(), other.clear();
       const Counts counts = c.counts();
-      const auto before = lying_in(held, c.num_ranks);
+      const auto before = experts_in(held, c.num_ranks);
       held.plan(counts, plan);
       other.plan(counts, again);
       EXPECT_EQ(plan, again);

@@ -86,7 +86,7 @@ TEST(Steps, ThatNobodyCanTellApartAreRefusedWhereTheyAreAskedForAndElseAddedUp) 
     const ByteSource source = source_of(first + "\n" + second + "\n");
     EXPECT_THAT(recording_refusal(source, {.steps = ReadOptions::Steps::kept}),
                 HasSubstr("f: line 2: " + why));
-    const Recording whole = read_recording(source, {.steps = ReadOptions::Steps::if_told});
+    const Recording whole = read_recording(source, {.steps = ReadOptions::Steps::if_consistent});
     EXPECT_EQ(whole.profile, profile_in(source));
     EXPECT_TRUE(whole.steps.empty());
     EXPECT_THAT(whole.notes, testing::Contains(HasSubstr("its steps are not kept: f: line 2")));

@@ -53,7 +53,7 @@ TEST(SortedWeights, TensorsOfOneExpertBecomeOneOfAllApartFromTheirBiases) {
     EXPECT_EQ(model.parameters(), 2 * 256 + 2 * (32 + 4) + model.parameters(WeightKind::experts));
     for (const Weight& weight : model.weights) {
       EXPECT_EQ(weight.trained, weight.kind != WeightKind::router) << weight.name;
-      EXPECT_EQ(weight.most_parts, weight.kind == WeightKind::attention ? 2 : 0) << weight.name;
+      EXPECT_EQ(weight.max_parts, weight.kind == WeightKind::attention ? 2 : 0) << weight.name;
     }
   }
 }

@@ -289,13 +289,12 @@ TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
             "from: has 12 physical experts in layer 0; allowed: at most 8 experts and 3 copies");
 }
 
-struct Told {
+struct ProgressLog {
   std::vector<double> objectives;
   std::vector<double> bounds;
   std::vector<double> seconds;
 
-  PlaceResult place_and_listen(const RoutingProfile& profile, const Topology& topology,
-                               PlaceOptions options) {
+  PlaceResult place_and_log(const RoutingProfile& profile, const Topology& topology, PlaceOptions options) {
     options.limits.progress = [this](double objective, double bound, double second) {
       objectives.push_back(objective);
       bounds.push_back(bound);
@@ -307,27 +306,27 @@ struct Told {
 
 TEST(Place, JointlyTellsMillisecondsAlone) {
   const RoutingProfile profile = random_profile(4, 3, 12);
-  Told told;
-  const PlaceResult placed = told.place_and_listen(profile, Topology::uniform(2, 2, {100, 1}, {10, 3}),
-                                                   {.objective = Objective::joint});
-  ASSERT_FALSE(told.objectives.empty());
-  EXPECT_NEAR(told.objectives.back(), placed.objective.at("joint_ms"), 1e-9);
-  for (double objective : told.objectives) EXPECT_LT(objective, 2 * placed.objective.at("joint_ms"));
+  ProgressLog progress;
+  const PlaceResult placed = progress.place_and_log(profile, Topology::uniform(2, 2, {100, 1}, {10, 3}),
+                                                    {.objective = Objective::joint});
+  ASSERT_FALSE(progress.objectives.empty());
+  EXPECT_NEAR(progress.objectives.back(), placed.objective.at("joint_ms"), 1e-9);
+  for (double objective : progress.objectives) EXPECT_LT(objective, 2 * placed.objective.at("joint_ms"));
 }
 
 TEST(Place, WithCopiesTellsNothingOfTheProblemsThatRenameRanks) {
-  Told told;
+  ProgressLog progress;
   const Topology topology = Topology::uniform(2, 4, {450, 0}, {50, 0});
-  told.place_and_listen(random_profile(1, 3, 16), topology, {.redundant_experts = 8});
-  EXPECT_TRUE(told.objectives.empty());
+  progress.place_and_log(random_profile(1, 3, 16), topology, {.redundant_experts = 8});
+  EXPECT_TRUE(progress.objectives.empty());
 }
 
 // The first stage (clusters) takes much longer than the second (ranks).
 TEST(Place, TellsSecondsSinceTheFirstStageBegan) {
-  Told told;
-  told.place_and_listen(random_profile(1, 12, 64), Topology::uniform(1, 8), {});
-  ASSERT_EQ(told.seconds.size(), 2u);
-  EXPECT_GT(told.seconds[1], told.seconds[0]);
+  ProgressLog progress;
+  progress.place_and_log(random_profile(1, 12, 64), Topology::uniform(1, 8), {});
+  ASSERT_EQ(progress.seconds.size(), 2u);
+  EXPECT_GT(progress.seconds[1], progress.seconds[0]);
 }
 
 TEST(Place, ExactIsNoWorseThanFastAndItsBoundHolds) {

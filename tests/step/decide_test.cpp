@@ -36,7 +36,8 @@ struct LentExpert {
     options.expert = step_expert(shape);
     options.units = kUnits;
     StepDecider decider(bytes, options, 2);
-    const RankMemory memories[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
+    const RankMemory memories[] = {{.tokens = 40, .free_bytes = lender},
+                                   {.tokens = 40, .free_bytes = borrower}};
     const BlockTable table = block_table(step, kBlocks, numbers);
     const Counts counts = step.counts();
     decider.decide({.pass = StepPass::backward,

@@ -21,7 +21,7 @@ namespace {
 struct Recorded {
   std::string plan;
   std::vector<Chunk> chunks;
-  std::vector<bool> stays;  // by chunk: true if nothing moved in it
+  std::vector<bool> plain_ep;  // by chunk: true if nothing moved in it
 
   explicit Recorded(const std::string& text, bool has_plan) {
     std::istringstream words(text);
@@ -40,7 +40,7 @@ struct Recorded {
     for (int i = 0; i < count; ++i) {
       const std::int64_t begin = chunks.empty() ? 0 : chunks.back().end;
       chunks.push_back({begin, begin + length, kept});
-      stays.push_back(word.find('p') != std::string::npos);
+      plain_ep.push_back(word.find('p') != std::string::npos);
     }
   }
 };
@@ -87,17 +87,17 @@ struct Pass {
   }
   // Seconds of the recorded decision, predicted as when candidates are compared.
   double predicted(const Recorded& recorded, const StepPlan& plan) {
-    internal::OnePlan ways(bytes, options, step.ranks());
-    ways.read(in);
-    double rest = std::numeric_limits<double>::infinity();
-    internal::Way way{recorded.chunks};
+    internal::OnePlan candidates(bytes, options, step.ranks());
+    candidates.read(in);
+    double backward_seconds = std::numeric_limits<double>::infinity();
+    internal::StepCandidate candidate{recorded.chunks};
     const StepPlan plain = plain_plan(step);
     for (const bool is_plain : {true, false}) {
-      ways.follow(is_plain ? plain : plan, step.placement);
-      rest = std::min(rest, ways.rest());
-      if (is_plain == (recorded.plan == "plain")) ways.time(in.pass, way);
+      candidates.follow(is_plain ? plain : plan, step.placement);
+      backward_seconds = std::min(backward_seconds, candidates.estimate_backward_seconds());
+      if (is_plain == (recorded.plan == "plain")) candidates.time(in.pass, candidate);
     }
-    return way.seconds_with(rest);
+    return candidate.seconds_with(backward_seconds);
   }
 
   const StepCase& problem;
@@ -152,7 +152,7 @@ struct Runs {
            .memories = memories,
            .top_k = of.step.k,
            .planner = planner.get()} {
-    for (RankMemory& memory : memories) memory.gap = of.phase_budget;
+    for (RankMemory& memory : memories) memory.free_bytes = of.phase_budget;
   }
 
   StepDecision decided() {
@@ -178,7 +178,7 @@ struct Runs {
                        .planner = planner.get()};
       internal::PlanPerChunk plans(bytes, options, problem.step.ranks());
       seconds +=
-          (recorded.stays[i] ? plans.stay(of, 0, 1) : plans.plan(of, 0, 1, recorded.chunks.size() == 1))
+          (recorded.plain_ep[i] ? plans.stay(of, 0, 1) : plans.plan(of, 0, 1, recorded.chunks.size() == 1))
               .seconds;
     }
     return seconds;

@@ -110,7 +110,7 @@ double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> d
   return slowest + of.machine.chunk_seconds + of.machine.products_seconds;
 }
 
-double travel_seconds(const Machine& machine, double bytes) {
+double expected_transfer_seconds(const Machine& machine, double bytes) {
   if (bytes == 0) return 0;
   const double ramp = machine.ramp_bytes * bytes / (machine.ramp_bytes + bytes);
   return machine.link_seconds + (bytes + ramp) / machine.link_bytes_per_second;
@@ -122,9 +122,10 @@ TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
     const Case problem(random);
     const std::vector<Chunk> chunks = random_chunks(random);
     const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
-    const std::int64_t travelling =
+    const std::int64_t transfer_bytes =
         problem.shape.weight_bytes + (problem.is_backward() ? problem.shape.gradient_bytes : 0);
-    double sum = travel_seconds(problem.machine, static_cast<double>(problem.transfers * travelling));
+    double sum =
+        expected_transfer_seconds(problem.machine, static_cast<double>(problem.transfers * transfer_bytes));
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const double wanted = expected(problem, chunks[c], dealt[c]);
       ASSERT_NEAR(problem.seconds().of(chunks[c]), wanted, 1e-12 * wanted) << "round " << round;

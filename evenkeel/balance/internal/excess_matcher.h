@@ -85,7 +85,8 @@ class ExcessMatcher : private MatchState {
   // A rank with a small balance takes over the balance of another rank. For this it must have a slot from
   // which it can give a piece of min_segment or more.
   bool absorb_small() {
-    for (auto small = at_least<Kind::small_with_much>(0); small; small = after<Kind::small_with_much>(*small))
+    for (auto small = at_least<Kind::small_with_large_slot>(0); small;
+         small = after<Kind::small_with_large_slot>(*small))
       if (const auto best = absorbing(*small))
         return excess(*best) > 0 ? try_flow(*best, *small, excess(*best))
                                  : try_flow(*small, *best, spare(*best));

@@ -40,11 +40,11 @@ LinkTimes::LinkTimes(const StepLinks& links)
   slower_ = static_cast<std::int64_t>(
       std::clamp<Picoseconds>(across_.of_mebibyte / within_.of_mebibyte, 0, 1 << 10));
   const StepParts parts = step_parts(links.machine, links.expert, links.backward);
-  row_ways_ = whole(parts.row_ways);
+  row_trips_ = whole(parts.row_trips);
   borrowed_bytes_ = whole(parts.borrowed_bytes);
   assignment_ = picoseconds(parts.assignment_seconds);
-  packing_ = picoseconds(taken_for_moving * parts.packing_seconds);
-  moving_ = picoseconds(taken_for_moving * parts.moving_seconds);
+  packing_ = picoseconds(kMovingCostFactor * parts.packing_seconds);
+  moving_ = picoseconds(kMovingCostFactor * parts.moving_seconds);
 }
 
 void LinkTimes::read(const Counts& counts, const LayerPlacement& placement,
@@ -120,7 +120,7 @@ LinkTimes::Picoseconds LinkTimes::of_rows(const StepPlan& plan) {
     deal_.deal([&](RankId source) { return count(source, expert); },
                [&](RankId from, RankId to, std::int64_t rows) { pass(from, to, rows); });
   }
-  return row_ways_ * exchange(row_bytes_);
+  return row_trips_ * exchange(row_bytes_);
 }
 
 LinkTimes::Picoseconds LinkTimes::of_moving(const StepPlan& plan) {
@@ -133,7 +133,7 @@ LinkTimes::Picoseconds LinkTimes::of_moving(const StepPlan& plan) {
     ++sends_[transfer.from.offset()];
     ++receives_[transfer.to.offset()];
   }
-  return taken_for_moving * exchange(borrowed_bytes_) + moving_ +
+  return kMovingCostFactor * exchange(borrowed_bytes_) + moving_ +
          packing_ * std::max(std::ranges::max(sends_), std::ranges::max(receives_));
 }
 

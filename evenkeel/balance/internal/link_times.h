@@ -74,7 +74,7 @@ class LinkTimes {
   std::vector<std::vector<RankId>> ranks_of_;  // by node
   Wire within_, across_;
   std::int64_t slower_;  // how many times slower a link across nodes is
-  std::int64_t ramp_bytes_, row_bytes_, row_ways_, borrowed_bytes_;
+  std::int64_t ramp_bytes_, row_bytes_, row_trips_, borrowed_bytes_;
   Picoseconds assignment_, packing_, moving_;
   // The arguments of read(), and their sums.
   std::size_t num_experts_ = 0;

@@ -32,10 +32,10 @@ struct Move {
 
 // Kinds of ranks, and the number by which each kind is ordered.
 enum class Kind {
-  sender,           // has an excess; ordered by excess
-  closable,         // has an excess of min_segment or more, all of it in one slot; ordered by excess
-  receiver,         // has spare capacity, and a borrow slot for a move; ordered by spare capacity
-  small_with_much,  // has a balance below min_segment and a slot of at least that; not ordered
+  sender,                 // has an excess; ordered by excess
+  closable,               // has an excess of min_segment or more, all of it in one slot; ordered by excess
+  receiver,               // has spare capacity, and a borrow slot for a move; ordered by spare capacity
+  small_with_large_slot,  // has a balance below min_segment and a slot of at least that; not ordered
 };
 
 // Ranks ordered by a changing number, then by rank, so that the number nearest to a value is found without a
@@ -316,11 +316,11 @@ class MatchState {
  private:
   template <Kind kind>
   std::int64_t number(RankId r) const {
-    return kind == Kind::small_with_much ? 0 : kind == Kind::receiver ? spare(r) : excess(r);
+    return kind == Kind::small_with_large_slot ? 0 : kind == Kind::receiver ? spare(r) : excess(r);
   }
   template <Kind kind>
   bool is_of(RankId r) const {
-    if constexpr (kind == Kind::small_with_much) {
+    if constexpr (kind == Kind::small_with_large_slot) {
       if (!is_small(balance_[r])) return false;
       bool has_much = false;
       for (SlotId s = slots_->begin(r); s < slots_->end(r); ++s) has_much |= rest_[s] >= min_segment_;
@@ -348,7 +348,7 @@ class MatchState {
     put<Kind::sender>(r);
     put<Kind::closable>(r);
     put<Kind::receiver>(r);
-    put<Kind::small_with_much>(r);
+    put<Kind::small_with_large_slot>(r);
   }
   template <Kind kind>
   void put(RankId r) {

@@ -110,7 +110,7 @@ class IdRows {
   IdRows(ArrayReader& ids, const TraceInfo& info, bool literal, std::optional<int> num_experts)
       : info_(info),
         literal_(literal || num_experts == 1),
-        said_(num_experts),
+        stated_experts_(num_experts),
         layers_(static_cast<std::size_t>(info.num_layers)) {
     constexpr std::int64_t block_elements = std::int64_t{1} << 18;
     const std::int64_t of_token = info.assignments_per_token();
@@ -152,26 +152,26 @@ class IdRows {
     NoExperts none{.fills = fills()};
     for (const std::int64_t fill : none.fills)
       notes_.push_back(fmt::format("id {} fills places without an expert", fill));
-    Alike alike;
-    std::int64_t rows_alike = 0;
+    UniformRows uniform;
+    std::int64_t num_uniform = 0;
     for (const int l : layers) {
       const Layer& layer = layers_[static_cast<std::size_t>(l)];
-      for (const auto& [id, rows] : layer.alike)
-        if (std::ranges::find(none.fills, id) == none.fills.end()) alike[id] += rows;
-      rows_alike += layer.rows_alike;
-      if (literal_) largest_ = std::max(largest_, layer.most_alike);
+      for (const auto& [id, rows] : layer.uniform_rows)
+        if (std::ranges::find(none.fills, id) == none.fills.end()) uniform[id] += rows;
+      num_uniform += layer.num_uniform;
+      if (literal_) largest_ = std::max(largest_, layer.largest_uniform);
     }
-    if (alike.empty() || info_.top_k == 1) return none;
+    if (uniform.empty() || info_.top_k == 1) return none;
     if (literal_) {
       notes_.push_back(
-          fmt::format("{} rows name one id {} times, which no router chooses: read as they stand", rows_alike,
-                      info_.top_k));
+          fmt::format("{} rows name one id {} times, which no router chooses: read as they stand",
+                      num_uniform, info_.top_k));
       return none;
     }
-    const auto& [id, rows] = *alike.begin();
-    if (alike.size() > 1)
+    const auto& [id, rows] = *uniform.begin();
+    if (uniform.size() > 1)
       refuse(fmt::format("some rows have one id {} times ({} or {}), which no router does", info_.top_k, id,
-                         alike.rbegin()->first));
+                         uniform.rbegin()->first));
     none.whole_row = id;
     notes_.push_back(
         fmt::format("id {} fills all {} places in {} rows, which no router chooses: read as tokens without "
@@ -187,14 +187,14 @@ class IdRows {
 
  private:
   // The number of rows with one id k times, by id. Only the first few ids are kept (enough_ids).
-  using Alike = std::map<std::int64_t, std::int64_t>;
+  using UniformRows = std::map<std::int64_t, std::int64_t>;
   static constexpr std::size_t enough_ids = fillers.size() + 2;
 
   struct Layer {
     bool has_choice = false;  // a row has different ids
-    Alike alike = {};
-    std::int64_t rows_alike = 0;
-    std::int64_t most_alike = -1;  // their largest id that is not a filler
+    UniformRows uniform_rows = {};
+    std::int64_t num_uniform = 0;
+    std::int64_t largest_uniform = -1;  // their largest id that is not a filler
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
@@ -216,10 +216,10 @@ class IdRows {
     if (least == most && least == no_expert) return;
     // With k = 1 a row is a choice even if it has one id. A zero may also come from a dense layer.
     if (least == most && (row.size() > 1 || least == 0)) {
-      if (layer.alike.size() < enough_ids || layer.alike.contains(least) || is_filler(least))
-        ++layer.alike[least];
-      ++layer.rows_alike;
-      if (!is_filler(least)) layer.most_alike = std::max(layer.most_alike, least);
+      if (layer.uniform_rows.size() < enough_ids || layer.uniform_rows.contains(least) || is_filler(least))
+        ++layer.uniform_rows[least];
+      ++layer.num_uniform;
+      if (!is_filler(least)) layer.largest_uniform = std::max(layer.largest_uniform, least);
       if (row.size() > 1) return;
     } else {
       layer.has_choice = true;
@@ -232,9 +232,9 @@ class IdRows {
 
   bool is_dense(const Layer& layer) const {
     if (layer.has_choice) return false;
-    if (layer.alike.empty()) return info_.num_tokens > 0;
+    if (layer.uniform_rows.empty()) return info_.num_tokens > 0;
     if (!literal_ && info_.top_k > 1) return true;
-    return literal_ == (info_.top_k > 1) && layer.alike.size() == 1 && info_.num_tokens > 1;
+    return literal_ == (info_.top_k > 1) && layer.uniform_rows.size() == 1 && info_.num_tokens > 1;
   }
 
   // The index in chosen_. The largest filler has the last one.
@@ -258,12 +258,13 @@ class IdRows {
     largest_ = largest_chosen_below(max_trace_experts);
     for (const std::int64_t id : fillers) {
       const bool chosen = chosen_[place_of(id)];
-      const bool met = chosen || std::ranges::any_of(
-                                     layers_, [&](const Layer& layer) { return layer.alike.contains(id); });
-      if (!met || id < largest_ || (said_ && id < *said_)) continue;
+      const bool met = chosen || std::ranges::any_of(layers_, [&](const Layer& layer) {
+                         return layer.uniform_rows.contains(id);
+                       });
+      if (!met || id < largest_ || (stated_experts_ && id < *stated_experts_)) continue;
       const std::int64_t others = largest_chosen_below(id);
-      if (!said_ && chosen && others >= id - far_above) break;
-      if (!said_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
+      if (!stated_experts_ && chosen && others >= id - far_above) break;
+      if (!stated_experts_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
         throw InvalidArgument(
             "num_experts",
             fmt::format(
@@ -279,7 +280,7 @@ class IdRows {
 
   const TraceInfo& info_;
   bool literal_;
-  std::optional<int> said_;
+  std::optional<int> stated_experts_;
   std::vector<Layer> layers_;
   std::vector<bool> chosen_ = std::vector<bool>(static_cast<std::size_t>(max_trace_experts) + 1, false);
   bool has_impossible_id_ = false;

@@ -126,17 +126,17 @@ class LayerLists {
                         to_text(shape_));
     for (const double value : values)
       if (value < 0) throw parse_error(where, key_, "has {}; a count is 0 or more", value);
-    const Said said = said_of(record, shape.size() == 3);
-    if (said_by_.empty()) said_by_ = said.by;
-    if (keep_steps_ && said.by != said_by_)
+    const StepKey step_key = step_key_of(record, shape.size() == 3);
+    if (named_by_.empty()) named_by_ = step_key.named_by;
+    if (keep_steps_ && step_key.named_by != named_by_)
       throw parse_error(where, "",
                         "gives its step {}, but the first record gives it {}; their steps cannot be matched",
-                        said.by, said_by_);
+                        step_key.named_by, named_by_);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
     for (std::size_t begin = 0; begin < values.size(); begin += size) {
-      const bool by_step = keep_steps_ && said.by != nowhere;
+      const bool by_step = keep_steps_ && step_key.named_by != nowhere;
       const std::size_t place =
-          by_step ? place_of(said.step + fmt::to_string(begin / size), said.part, where) : 0;
+          by_step ? place_of(step_key.step + fmt::to_string(begin / size), step_key.part, where) : 0;
       if (sums_.size() < (place + 1) * size) sums_.resize((place + 1) * size, 0.0);
       for (std::size_t i = 0; i < size; ++i) sums_[place * size + i] += values[begin + i];
     }
@@ -152,26 +152,27 @@ class LayerLists {
  private:
   static constexpr std::string_view nowhere = "nowhere";
 
-  // `by`: how a record names its step, for messages. `step` and `part`: the values of its step and part keys.
-  struct Said {
-    std::string by;
+  // `named_by`: how a record names its step, for messages. `step` and `part`: the values of its step and part
+  // keys.
+  struct StepKey {
+    std::string named_by;
     std::string step;
     std::string part;
   };
 
-  static Said said_of(const Json& record, bool has_steps) {
-    Said said;
-    std::vector<std::string> ways;
+  static StepKey step_key_of(const Json& record, bool has_steps) {
+    StepKey step_key;
+    std::vector<std::string> names;
     for (const auto& [key, value] : record.items()) {
       if (value.is_structured()) continue;
       const Meaning meaning = column_meaning(key);
-      if (meaning == Meaning::step) ways.push_back(fmt::format("under '{}'", key));
-      if (meaning == Meaning::step) said.step.append(text_of(value)).push_back('\0');
-      if (meaning == Meaning::part) said.part.append(text_of(value)).push_back('\0');
+      if (meaning == Meaning::step) names.push_back(fmt::format("under '{}'", key));
+      if (meaning == Meaning::step) step_key.step.append(text_of(value)).push_back('\0');
+      if (meaning == Meaning::part) step_key.part.append(text_of(value)).push_back('\0');
     }
-    if (has_steps) ways.push_back("by its place in the list");
-    said.by = ways.empty() ? std::string(nowhere) : fmt::format("{}", fmt::join(ways, " and "));
-    return said;
+    if (has_steps) names.push_back("by its place in the list");
+    step_key.named_by = names.empty() ? std::string(nowhere) : fmt::format("{}", fmt::join(names, " and "));
+    return step_key;
   }
 
   // The index of a step, in the order in which steps first appear in the file.
@@ -189,7 +190,7 @@ class LayerLists {
   bool keep_steps_;
   std::vector<std::int64_t> shape_;
   std::vector<double> sums_;  // [layers, E], or [steps, layers, E]
-  std::string said_by_;
+  std::string named_by_;
   std::unordered_map<std::string, std::size_t> places_;
   std::unordered_set<std::string> seen_;
 };

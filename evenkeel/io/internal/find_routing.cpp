@@ -44,7 +44,7 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
     if (name == "routed_experts" && order.empty()) require_layer_order(ids.shape, file.name(), name);
     auto trace = open_trace_in(file, ids, {.num_experts = options.num_experts, .axes = order});
     FoundRouting found{.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}};
-    if (!order.empty()) found.say_axes(order);
+    if (!order.empty()) found.set_axes(order);
     return found;
   }
   if (!name.empty()) {

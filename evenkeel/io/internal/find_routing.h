@@ -47,7 +47,7 @@ inline constexpr std::array<std::string_view, 6> count_names = {
     "counts", "logical_count", "expert_counts", "expert_load", "tokens_per_expert", "weight"};
 // SGLang's counts have a row for every hidden layer. For other names the rows are unknown.
 inline CountRows rows_of(std::string_view name) {
-  return name == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid;
+  return name == "logical_count" ? CountRows::hidden_if_dense : CountRows::unknown;
 }
 
 }  // namespace evenkeel::internal

@@ -110,9 +110,9 @@ FoundRouting found_tokens(TokenIds tokens, std::optional<int> num_experts, const
   return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace), std::move(tokens.steps)}};
 }
 
-void FoundRouting::say_axes(const std::string& said, std::string_view what) {
-  axes = said;
-  notes.insert(notes.begin(), fmt::format("read as {}{}: {}", what, said, meaning_of(*this)));
+void FoundRouting::set_axes(const std::string& new_axes, std::string_view what) {
+  axes = new_axes;
+  notes.insert(notes.begin(), fmt::format("read as {}{}: {}", what, new_axes, meaning_of(*this)));
 }
 
 std::string counted(std::int64_t count, std::string_view what) {

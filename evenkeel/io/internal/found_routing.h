@@ -22,9 +22,9 @@ namespace evenkeel::internal {
 //   moe_layers       MoE layers; the caller gives their numbers
 //   hidden_layers    all hidden layers of the model, as in SGLang's own recordings
 //   hidden_if_dense  counts with SGLang's name: hidden layers if a row has no assignment, else as moe_layers
-//   unsaid           counts of unknown origin: hidden layers if the first row has no assignment, as in all
+//   unknown          counts of unknown origin: hidden layers if the first row has no assignment, as in all
 //                    models with dense layers; else MoE layers without numbers
-enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unsaid };
+enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unknown };
 
 struct FoundTrace {
   std::unique_ptr<TraceReader> reader;
@@ -36,7 +36,7 @@ struct FoundCounts {
   int num_rows = 0;
   int num_experts = 0;
   bool by_step = false;  // false: one step that holds everything
-  CountRows rows = CountRows::unsaid;
+  CountRows rows = CountRows::unknown;
   LayerNumbers layers = {};  // of the rows, if the file has them
   std::string key = {};      // the name of the counts in messages
 };
@@ -60,7 +60,7 @@ struct FoundRouting {
   std::string axes = {};  // for arrays without names: how their dimensions were read
 
   // Sets `axes` and puts a note about them first; the note has `what` before them.
-  void say_axes(const std::string& said, std::string_view what = "");
+  void set_axes(const std::string& new_axes, std::string_view what = "");
 };
 
 // Takes counts [rows, E] or [steps, rows, E]. Throws ParseError for another shape, a negative number, or a

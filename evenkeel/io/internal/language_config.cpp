@@ -268,7 +268,7 @@ std::vector<int> table_layers(const ConfigKeys& config, int hidden) {
   return numbers_of(flags, hidden, 0);
 }
 
-std::string said_by(const std::vector<int>& layers) {
+std::string layers_text(const std::vector<int>& layers) {
   return layers.empty() ? "no layer has" : fmt::format("layers {} have", to_text(LayerNumbers(layers)));
 }
 
@@ -280,7 +280,7 @@ void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& r
     throw parse_error(config.file(), rule.keys,
                       "says that {} experts, where {} says that {} them; right would be the same layers, "
                       "or one of the two keys",
-                      said_by(other), rules.front().keys, said_by(first));
+                      layers_text(other), rules.front().keys, layers_text(first));
   }
 }
 

@@ -115,9 +115,9 @@ std::vector<int> layer_numbers_of(const NumberedRows& placement, const Placement
                         "such as 3-60, or the model's config.json");
 }
 
-LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
-                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
-                         RowsOf of) {
+LayerNumbers layers_from_options(const std::optional<std::vector<int>>& layers,
+                                 const std::optional<ModelLayers>& model, const NumberedRows& rows,
+                                 int num_experts, RowsOf of) {
   if (!layers) return model ? layers_of_model(*model, rows, num_experts, of) : LayerNumbers();
   const LayerNumbers said(*layers, "moe_layers");
   if (std::ssize(said.numbers()) != rows.num_rows || (rows.layers.known() && rows.layers != said))

@@ -27,9 +27,9 @@ enum class RowsOf { recording, placement };
 // neither is given. Throws InvalidArgument about --moe-layers if there are not as many numbers as rows, or
 // the rows have other numbers. Throws it about --model if a row is a layer without experts, there are not as
 // many rows, or the number of experts differs (`num_experts`; 0: not known).
-LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
-                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
-                         RowsOf of = RowsOf::recording);
+LayerNumbers layers_from_options(const std::optional<std::vector<int>>& layers,
+                                 const std::optional<ModelLayers>& model, const NumberedRows& rows,
+                                 int num_experts, RowsOf of = RowsOf::recording);
 // For a format that counts the model's layers: the numbers that the placement knows, else all layers if
 // options.num_hidden_layers equals its rows. Throws InvalidArgument if neither applies; `format` is the
 // format's name.

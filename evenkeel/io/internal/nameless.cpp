@@ -332,7 +332,7 @@ FoundRouting read_as(std::string_view axes, const ArrayFile& file, const ArrayIn
     if (loads.values.empty()) throw ParseError(file.name(), array.name, "is empty");
     return {.kind = "loads", .format = {}, .content = FoundStep{std::move(loads)}};
   }
-  return counts_in_order(file, array, axes, CountRows::unsaid);
+  return counts_in_order(file, array, axes, CountRows::unknown);
 }
 
 // Reads an array of two dimensions as the lines of a table.
@@ -355,7 +355,7 @@ FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const R
   };
   is_floating(array.dtype) ? add(read_doubles(file, array.name)) : add(read_integers(file, array.name));
   FoundRouting found = table.found(options);
-  found.say_axes(options.columns, "columns ");
+  found.set_axes(options.columns, "columns ");
   return found;
 }
 
@@ -370,7 +370,7 @@ FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadO
   const std::string axes = order_said(file, array, options, facts);
   if (facts.are_probabilities && axes != "layers,experts") refuse_probabilities(file, array);
   FoundRouting found = read_as(axes, file, array, options);
-  found.say_axes(axes);
+  found.set_axes(axes);
   if (facts.are_probabilities)
     found.notes.push_back(
         "every layer's numbers sum to 1: read as its experts' shares of the load, not as probabilities of a "
@@ -385,7 +385,7 @@ FoundRouting named_counts(const ArrayFile& file, const ArrayInfo& array, CountRo
     return counts_in_order(file, array, "", rows);
   checked_order(options.axes, array.shape, false, file.name());
   FoundRouting found = counts_in_order(file, array, options.axes, rows);
-  found.say_axes(options.axes);
+  found.set_axes(options.axes);
   return found;
 }
 

@@ -53,20 +53,20 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
                       "layer {} has {}; allow more moves, or make a new placement",
                       server, rows.front().size(), layer, rows.back().size()));
   }
-  const PhysicalRow round = dealt_round(rows.front().size(), placement.num_experts());
-  PhysicalRow sorted = round;
+  const PhysicalRow default_order = default_row(rows.front().size(), placement.num_experts());
+  PhysicalRow sorted = default_order;
   const std::ptrdiff_t on_rank = std::ssize(sorted) / placement.num_ranks();
   for (int rank = 0; rank < placement.num_ranks(); ++rank)
     std::sort(sorted.begin() + rank * on_rank, sorted.begin() + (rank + 1) * on_rank);
   for (std::size_t layer = 0; layer < rows.size(); ++layer) {
     const int index = static_cast<int>(layer);
     require_even(placement.layer(index), index, rows[layer], server);
-    if (rows[layer] == sorted) rows[layer] = round;
+    if (rows[layer] == sorted) rows[layer] = default_order;
   }
   return rows;
 }
 
-PhysicalRow dealt_round(std::size_t num_physical, int num_experts) {
+PhysicalRow default_row(std::size_t num_physical, int num_experts) {
   PhysicalRow row(num_physical);
   for (std::size_t i = 0; i < num_physical; ++i)
     row[i] = static_cast<std::int64_t>(i % static_cast<std::size_t>(num_experts));

@@ -14,11 +14,11 @@ namespace evenkeel::internal {
 using PhysicalRow = std::vector<std::int64_t>;
 
 // The rows as servers need them, with equally many experts on every rank and in every layer. Each rank's
-// experts are ascending, except that a layer whose ranks hold the experts of dealt_round() gets exactly that
+// experts are ascending, except that a layer whose ranks hold the experts of default_row() gets exactly that
 // row. Throws Unsupported, beginning with `server`, if ranks or layers hold unequal numbers.
 std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view server);
 // Physical expert i is expert i mod E: the servers' default for a layer without a placement.
-PhysicalRow dealt_round(std::size_t num_physical, int num_experts);
+PhysicalRow default_row(std::size_t num_physical, int num_experts);
 // "[0, 2, 1, 3]"
 std::string row_text(const PhysicalRow& row);
 

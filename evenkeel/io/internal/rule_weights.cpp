@@ -39,15 +39,15 @@ class RuleWeights {
   std::int64_t width(std::string_view key) const { return keys_.integer(key, 1, max_width); }
   std::int64_t heads(std::string_view key) const { return keys_.integer(key, 1, max_heads); }
 
-  void add(WeightKind kind, std::vector<std::int64_t> shape, int axis = uncut, std::int64_t most_parts = 0) {
-    weights_.push_back({kind, layer_, std::move(shape), axis, most_parts});
+  void add(WeightKind kind, std::vector<std::int64_t> shape, int axis = uncut, std::int64_t max_parts = 0) {
+    weights_.push_back({kind, layer_, std::move(shape), axis, max_parts});
   }
 
   // Weights [out, in]. The bias is cut only if the output axis is cut.
   void add_linear(WeightKind kind, std::int64_t in, std::int64_t out, int axis, bool bias = false,
-                  std::int64_t most_parts = 0) {
-    add(kind, {out, in}, axis, most_parts);
-    if (bias) add(kind, {out}, axis == 0 ? 0 : uncut, most_parts);
+                  std::int64_t max_parts = 0) {
+    add(kind, {out, in}, axis, max_parts);
+    if (bias) add(kind, {out}, axis == 0 ? 0 : uncut, max_parts);
   }
 
   void add_norms(int number) {
@@ -84,7 +84,7 @@ class RuleWeights {
 
   void add_attention(const AttentionShape& shape) {
     const bool biases = !rule_.attention.biases.key.empty() &&
-                        keys_.flag(rule_.attention.biases.key, rule_.attention.biases.absent);
+                        keys_.flag(rule_.attention.biases.key, rule_.attention.biases.default_value);
     const bool output_bias = biases && rule_.attention.output_bias;
     if (shape.latent)
       add_latent_attention(shape, biases, output_bias);

@@ -96,7 +96,7 @@ ServerPlacement read_sglang(const ByteSource& source) {
 
 std::string sglang_text(const ServerRows& placement) {
   std::vector<PhysicalRow> all(static_cast<std::size_t>(placement.num_hidden_layers),
-                               dealt_round(placement.rows.front().size(), placement.num_experts));
+                               default_row(placement.rows.front().size(), placement.num_experts));
   for (std::size_t i = 0; i < placement.rows.size(); ++i)
     all[static_cast<std::size_t>(placement.layers[i])] = placement.rows[i];
   std::string text = fmt::format("{{\"{}\": [\n", sglang_map_key);

@@ -297,7 +297,7 @@ FoundRouting find_in_root(TorchFile& file, const ReadOptions& options) {
   const Pickle::Id tensor = *pickle.find(root, key);
   const ArrayFile array = file.is_floating(tensor) ? file_of(file.doubles(tensor, key), file.name(), key)
                                                    : file_of(file.integers(tensor, key), file.name(), key);
-  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid;
+  const CountRows rows = key == "logical_count" ? CountRows::hidden_layers : CountRows::unknown;
   FoundRouting found = named_counts(array, array.arrays().front(), rows, options);
   take_said(file, std::get<FoundCounts>(found.content));
   return found;

@@ -64,7 +64,8 @@ std::size_t place_in(const std::vector<int>& layers, int layer) {
 }
 
 // The columns by their names; nullopt if the names are not clear.
-std::optional<TableColumns> columns_said(const Cells& names, const std::string& file, std::int64_t line) {
+std::optional<TableColumns> unambiguous_columns(const Cells& names, const std::string& file,
+                                                std::int64_t line) {
   try {
     return columns_of_names(names, file, fmt::format("line {}", line));
   } catch (const ParseError&) {
@@ -74,14 +75,15 @@ std::optional<TableColumns> columns_said(const Cells& names, const std::string& 
 }
 
 // The columns by the options. Throws if the table's names are clear and disagree.
-TableColumns columns_told(const TextTable& table, const Cells& first, bool named, std::size_t width,
-                          const std::string& file, const ReadOptions& options) {
-  TableColumns told = columns_of_option(options.columns, width, file);
-  if (named && columns_said(first, file, table.line()).value_or(told) != told)
+TableColumns checked_columns_of_option(const TextTable& table, const Cells& first, bool named,
+                                       std::size_t width, const std::string& file,
+                                       const ReadOptions& options) {
+  TableColumns given = columns_of_option(options.columns, width, file);
+  if (named && unambiguous_columns(first, file, table.line()).value_or(given) != given)
     throw InvalidArgument(
         "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(first, ",")),
         "to leave them out");
-  return told;
+  return given;
 }
 
 // The columns by the names in the table's first line or in a comment before it; nullopt without names.
@@ -128,10 +130,10 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
         "counts the columns from 0 on, as a line of names does; take it out, or call the columns "
         "'expert_0', 'expert_1', ... or 'layer', 'k_0', ...; if they are numbers, write names above");
   const std::size_t width = cells.size() - (has_index ? 1 : 0);
-  const bool told = !options.columns.empty();
+  const bool has_option = !options.columns.empty();
   std::optional<NamedTable> rows;
-  if (auto columns = told ? columns_told(table, cells, named, width, file, options)
-                          : named_columns(table, cells, named, width, file))
+  if (auto columns = has_option ? checked_columns_of_option(table, cells, named, width, file, options)
+                                : named_columns(table, cells, named, width, file))
     rows.emplace(*std::move(columns), file);
   const bool has_header = named || has_index;
   TableNumbers numbers;
@@ -152,7 +154,7 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
   }
   if (lines == 0) throw ParseError(file, "", "is text, but neither JSON nor lines of numbers");
   FoundRouting found = rows ? rows->found(options) : std::move(numbers).nameless(lines, file, options);
-  if (told) found.say_axes(options.columns, "columns ");
+  if (has_option) found.set_axes(options.columns, "columns ");
   found.format = "csv";
   return found;
 }
@@ -287,7 +289,7 @@ FoundRouting NamedTable::counts(const std::vector<int>& layers, bool has_numbers
   std::vector<std::int64_t> shape = {std::ssize(layers), static_cast<std::int64_t>(experts)};
   if (by_step) shape.insert(shape.begin(), static_cast<std::int64_t>(steps));
   // If layers have numbers, those without assignments are dense.
-  const CountRows rows = has_numbers ? CountRows::hidden_layers : CountRows::unsaid;
+  const CountRows rows = has_numbers ? CountRows::hidden_layers : CountRows::unknown;
   FoundRouting found =
       numbers_.fractional
           ? found_counts(DoubleArray{shape, sums(numbers_.reals, layers, experts, steps)}, file_, "", rows)

@@ -153,7 +153,7 @@ class ClusterSolve {
   // Names clusters so that cluster c of every layer is on rank c, and capacities and Eq. 13 hold.
   Named named_by_rank(Layers clusters) const {
     const std::vector<Sizes> sizes = sizes_of(clusters, rule_.num_ranks);
-    if (lie_as_named(sizes, rule_)) return {std::move(clusters)};
+    if (sizes_fit_ranks(sizes, rule_)) return {std::move(clusters)};
     for (const Sizes& of_layer : sizes)
       if (fit_to_ranks(of_layer, rule_).empty()) return {.clusters = {}, .impossible = true};
     RanksFound found;
@@ -172,7 +172,7 @@ class ClusterSolve {
     Layers best;
     if (!start_.cluster_of.empty()) best = named_by_rank(start_.cluster_of).clusters;
     Layers own = contiguous_clusters(rule_);
-    if (!lie_as_named(sizes_of(own, rule_.num_ranks), rule_)) return best;
+    if (!sizes_fit_ranks(sizes_of(own, rule_.num_ranks), rule_)) return best;
     if (best.empty() || deviation_of_all(own) < deviation_of_all(best)) return own;
     return best;
   }
@@ -219,7 +219,7 @@ class ClusterSolve {
       all_loads.push_back(loads(layer));
       floors.push_back(layers_[static_cast<std::size_t>(layer)].bound);
     }
-    return ClusterProgram(all_loads, rule_, /*tied=*/true, floors);
+    return ClusterProgram(all_loads, rule_, /*has_total_constraints=*/true, floors);
   }
 
   [[noreturn]] static void refuse(const ProgramAnswer& found, std::int64_t columns) {

@@ -58,31 +58,32 @@ class Decision {
 
   bool optimistic() const { return evidence_.measured_on == JudgedData::made_from && !evidence_.held_out; }
   bool moves() const { return verdict_.move.experts > 0; }
-  bool price_known() const { return ms_of_level_ && verdict_.move.ms && horizon_; }
+  bool break_even_known() const { return ms_of_level_ && verdict_.move.ms && horizon_; }
   // The gain at which the move pays for itself; 0 if that is not known.
-  double price() const {
-    return moves() && price_known() ? *verdict_.move.ms / *horizon_ / *ms_of_level_ : 0;
+  double break_even_gain() const {
+    return moves() && break_even_known() ? *verdict_.move.ms / *horizon_ / *ms_of_level_ : 0;
   }
   // Upper bound of the gain, if there is one.
-  std::optional<double> most() const {
+  std::optional<double> gain_upper_bound() const {
     if (evidence_.gain) return evidence_.gain->high();
     if (optimistic()) return verdict_.max_over_mean_before - verdict_.max_over_mean_after;
     return std::nullopt;
   }
 
   Answer answer() const {
-    if (most() && *most() <= price()) return Answer::does_not_pay;
-    if (optimistic() || !evidence_.gain || evidence_.gain->low() <= price()) return Answer::not_enough_data;
-    return price_known() || !moves() ? Answer::pays : Answer::depends;
+    if (gain_upper_bound() && *gain_upper_bound() <= break_even_gain()) return Answer::does_not_pay;
+    if (optimistic() || !evidence_.gain || evidence_.gain->low() <= break_even_gain())
+      return Answer::not_enough_data;
+    return break_even_known() || !moves() ? Answer::pays : Answer::depends;
   }
 
-  // Enough tokens that 19 of 20 recordings show the gain on the right side of the price. The true distance is
-  // taken as the measured one, but at least a standard error. Errors shrink with the square root of the
+  // Enough tokens that 19 of 20 recordings show the gain on the right side of break-even. The true distance
+  // is taken as the measured one, but at least a standard error. Errors shrink with the square root of the
   // tokens.
   double tokens_needed() const {
     if (!evidence_.gain) return evidence_.tokens * evidence_.times_for_blocks;
     const Gain& gain = *evidence_.gain;
-    const double far = std::max(std::abs(gain.mean - price()), gain.standard_error);
+    const double far = std::max(std::abs(gain.mean - break_even_gain()), gain.standard_error);
     const double errors = far > 0 ? (gain.half_width + kUnlucky * gain.standard_error) / far : 0;
     return std::max(evidence_.tokens * errors * errors, evidence_.tokens * evidence_.times_for_blocks);
   }
@@ -93,7 +94,8 @@ class Decision {
         return fmt::format("it pays: {}{}", moves() ? against_move() : "nothing has to move, and " + saved(),
                            verdict_.measured_on ? "" : ", if it was not made from this data");
       case Answer::does_not_pay:
-        return fmt::format("it does not pay: {}{}", most() <= 0 || !moves() ? saved() : against_move(),
+        return fmt::format("it does not pay: {}{}",
+                           gain_upper_bound() <= 0 || !moves() ? saved() : against_move(),
                            optimistic() ? ", and that is optimistic: it was made from this data" : "");
       case Answer::depends:
         return fmt::format("it depends on {}: {}", unknowns(),
@@ -118,9 +120,10 @@ class Decision {
       return fmt::format("not enough data: {}, so the effect of chance is not known; {}, and there are {}",
                          evidence_.why_no_gain, enough, there);
     const std::string needed =
-        moves() && price_known() ? fmt::format("the move needs {} of each step over {}",
-                                               time_text(price() * *ms_of_level_), counted(*horizon_, "step"))
-                                 : "which may be chance";
+        moves() && break_even_known()
+            ? fmt::format("the move needs {} of each step over {}",
+                          time_text(break_even_gain() * *ms_of_level_), counted(*horizon_, "step"))
+            : "which may be chance";
     return fmt::format("not enough data: {}, {}; {}, and there are {}", saved(), needed, enough, there);
   }
 

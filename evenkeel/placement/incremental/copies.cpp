@@ -27,7 +27,7 @@ void add_free_slots(std::vector<std::int32_t>& slots, int wanted, int num_expert
 }
 
 // Solves again without a limit on moves, to tell what all copies would take.
-std::string say_what_all_take(IncrementalProblem problem, std::int64_t asked) {
+std::string describe_moves_for_all(IncrementalProblem problem, std::int64_t asked) {
   problem.max_moves = std::numeric_limits<int>::max();
   const internal::Deadline deadline(problem.limits);
   const IncrementalResult all = place_incrementally(problem);
@@ -67,15 +67,15 @@ std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_
   return slots;
 }
 
-std::string say_missing_copies(const IncrementalProblem& problem, const Placement& placed,
-                               int redundant_experts) {
+std::string describe_missing_copies(const IncrementalProblem& problem, const Placement& placed,
+                                    int redundant_experts) {
   const std::int64_t asked = std::int64_t{redundant_experts} * placed.num_layers();
   const std::int64_t made = num_copies(placed);
   if (made >= asked) return "";
   return fmt::format(
       "{} of the {} requested redundant experts, over all layers, were placed: moves go where they gain "
       "most, and at most {} were allowed; {}",
-      made, asked, problem.max_moves, say_what_all_take(problem, asked));
+      made, asked, problem.max_moves, describe_moves_for_all(problem, asked));
 }
 
 }  // namespace evenkeel

@@ -22,7 +22,7 @@ std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_
 
 // A sentence for the reader if `placed` has fewer copies than requested: how many there are, and how many
 // moves all of them would take. Solves again to find out. Empty if none is missing.
-std::string say_missing_copies(const IncrementalProblem& problem, const Placement& placed,
-                               int redundant_experts);
+std::string describe_missing_copies(const IncrementalProblem& problem, const Placement& placed,
+                                    int redundant_experts);
 
 }  // namespace evenkeel

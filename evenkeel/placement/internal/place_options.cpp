@@ -170,23 +170,23 @@ void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, b
     refuse("total has no meaning where balance alone decides and it is not known where tokens live");
 }
 
-void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+void require_slots(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   const std::int64_t physical = std::int64_t{profile.num_experts()} + options.redundant_experts;
   if (physical < topology.num_ranks() && !options.from)
     throw InvalidArgument("ranks",
                           fmt::format("{} ranks are more than {} physical experts: some rank would have none",
                                       topology.num_ranks(), physical),
                           fmt::format("up to {}, or redundant experts", physical));
-  std::int64_t places = 0;
+  std::int64_t slots = 0;
   bool limited = true;
   for (RankId rank : indices<RankId>(topology.num_ranks())) {
     const std::optional<int> capacity = topology.capacity(rank);
     limited = limited && capacity.has_value();
-    places += capacity.value_or(0);
+    slots += capacity.value_or(0);
   }
-  if (limited && places < physical)
+  if (limited && slots < physical)
     throw Infeasible(
-        fmt::format("{} physical experts a layer, but the ranks have capacity for {}", physical, places));
+        fmt::format("{} physical experts a layer, but the ranks have capacity for {}", physical, slots));
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ void validate_options(const RoutingProfile& profile, const Topology& topology, c
   if (profile.num_layers() < 1) throw InvalidArgument("profile", "has no layers", "1 or more");
   if (has_replicas(options)) require_replicas(profile, topology, options);
   require_from(profile, topology, options);
-  require_places(profile, topology, options);
+  require_slots(profile, topology, options);
   require_traffic(profile, topology, options);
   require_pairs(profile, options, several_recordings || has_replicas(options));
 }

@@ -11,7 +11,7 @@ namespace evenkeel::internal {
 constexpr double kSameNumber = 1e-9;
 
 // The bound to report: never above the objective, and equal to it if they differ only by rounding.
-inline double told_bound(double objective, double bound) {
+inline double reported_bound(double objective, double bound) {
   return objective - bound <= kSameNumber * objective ? objective : bound;
 }
 
@@ -22,7 +22,7 @@ inline bool is_within_gap(double objective, double bound, double relative_gap) {
 // Sets the reported bound and proven_optimal. `solved_to_the_end`: nothing is better, whatever the bound.
 template <class Answer>
 void conclude(Answer& answer, double& objective, double& bound, bool solved_to_the_end) {
-  bound = solved_to_the_end ? objective : told_bound(objective, bound);
+  bound = solved_to_the_end ? objective : reported_bound(objective, bound);
   answer.proven_optimal = bound == objective;
 }
 

@@ -120,7 +120,7 @@ bool totals_fit(const std::vector<Sizes>& sizes, const SizeRule& rule) {
   return true;
 }
 
-bool lie_as_named(const std::vector<Sizes>& sizes, const SizeRule& rule) {
+bool sizes_fit_ranks(const std::vector<Sizes>& sizes, const SizeRule& rule) {
   for (const Sizes& layer : sizes)
     for (std::size_t rank = 0; rank < layer.size(); ++rank)
       if (layer[rank] < rule.in_layer.least[rank] || layer[rank] > rule.in_layer.most[rank]) return false;

@@ -45,10 +45,10 @@ bool all_alike(const Sizes& sizes);
 Sizes cluster_sizes(const std::vector<int>& cluster_of, int num_clusters);
 std::vector<Sizes> sizes_of(const std::vector<std::vector<int>>& cluster_of, int num_clusters);
 
-// Whether the rule holds with cluster c on rank c: totals_fit() checks only totals, lie_as_named() each layer
-// too.
+// Whether the rule holds with cluster c on rank c: totals_fit() checks only totals, sizes_fit_ranks() each
+// layer too.
 bool totals_fit(const std::vector<Sizes>& sizes, const SizeRule& rule);
-bool lie_as_named(const std::vector<Sizes>& sizes, const SizeRule& rule);
+bool sizes_fit_ranks(const std::vector<Sizes>& sizes, const SizeRule& rule);
 
 // For one layer, renames clusters so that cluster c has a size that rank c may hold. Empty if that is
 // impossible.

@@ -33,7 +33,7 @@ class TwoStages {
     solved.ended_by_time = clusters.ended_by_time;
     if (by_balance()) return solved;
     const double traffic = pair_objective(problem_, solved.placement);
-    add_objective(solved, "traffic", traffic, told_bound(traffic, ranks.bound),
+    add_objective(solved, "traffic", traffic, reported_bound(traffic, ranks.bound),
                   "all ways to assign ranks to these clusters of experts");
     note_programs(clusters, ranks, solved.notes);
     return solved;

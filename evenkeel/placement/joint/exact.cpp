@@ -81,10 +81,11 @@ class JointSolve {
 
   std::vector<Ranks> begin(const JointSolution& start) const {
     if (!start.rank_of_expert.empty()) require_clusters(problem_, start.rank_of_expert);
-    if (!start.rank_of_expert.empty() && lie_as_named(sizes_of(start.rank_of_expert, rule_.num_ranks), rule_))
+    if (!start.rank_of_expert.empty() &&
+        sizes_fit_ranks(sizes_of(start.rank_of_expert, rule_.num_ranks), rule_))
       return start.rank_of_expert;
     std::vector<Ranks> own = contiguous_clusters(rule_);
-    return lie_as_named(sizes_of(own, rule_.num_ranks), rule_) ? own : std::vector<Ranks>{};
+    return sizes_fit_ranks(sizes_of(own, rule_.num_ranks), rule_) ? own : std::vector<Ranks>{};
   }
 
   std::vector<double> loads(int layer) const {

@@ -41,12 +41,12 @@ std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
 
 // What a search tries besides swaps: `moves` lets an expert without copies move to another rank if only the
 // order of sizes changes; `copies` lets a slot go to another expert.
-enum class Besides { moves, copies };
+enum class ExtraChanges { moves, copies };
 
 class LayerSearch {
  public:
-  LayerSearch(const PlacementProblem& problem, JointCost& cost, LayerId layer, Besides besides)
-      : problem_(problem), cost_(cost), besides_(besides) {
+  LayerSearch(const PlacementProblem& problem, JointCost& cost, LayerId layer, ExtraChanges extra_changes)
+      : problem_(problem), cost_(cost), extra_changes_(extra_changes) {
     cost.enter(layer.offset());
     sizes_.resize(static_cast<std::size_t>(problem.topology.num_ranks()));
     for (const CopyRanks& homes : cost.homes())
@@ -73,7 +73,8 @@ class LayerSearch {
       best_ms_ = cost_.layer_ms() * (1 - kLeastJointGain);
       for (const int rank : homes)
         if (has(critical, rank)) try_to_leave(x, rank);
-      if (besides_ == Besides::copies && std::ranges::find_first_of(homes, critical) != homes.end())
+      if (extra_changes_ == ExtraChanges::copies &&
+          std::ranges::find_first_of(homes, critical) != homes.end())
         try_more_copies(x);
       if (!best_) continue;
       if (best_->y == x) {
@@ -93,7 +94,7 @@ class LayerSearch {
       for (const int to : homes[y])
         if (!has(homes[x], to)) try_change(x, from, to, y, to, from);
     }
-    if (besides_ == Besides::moves) {
+    if (extra_changes_ == ExtraChanges::moves) {
       for (int to = 0; to < problem_.topology.num_ranks(); ++to)
         if (may_move(from, to)) try_change(x, from, to, x, from, to);
     } else if (homes[x].size() > 1) {
@@ -140,7 +141,7 @@ class LayerSearch {
 
   const PlacementProblem& problem_;
   JointCost& cost_;
-  Besides besides_;
+  ExtraChanges extra_changes_;
   std::vector<int> sizes_;  // [P]
   JointCost::Change trial_;
   std::optional<JointCost::Change> best_;
@@ -148,8 +149,8 @@ class LayerSearch {
 };
 
 // Changes `start` until nothing improves, or the milliseconds are close to the bound.
-JointPlacement improved(const PlacementProblem& problem, Placement start, Besides besides, double bound,
-                        const internal::Deadline& deadline) {
+JointPlacement improved(const PlacementProblem& problem, Placement start, ExtraChanges extra_changes,
+                        double bound, const internal::Deadline& deadline) {
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
   bool changed = false;
@@ -160,7 +161,7 @@ JointPlacement improved(const PlacementProblem& problem, Placement start, Beside
     improved = false;
     for (std::size_t layer = 0; layer < open.size() && !deadline.passed(); ++layer) {
       if (!std::exchange(open[layer], false)) continue;
-      if (!LayerSearch(problem, cost, LayerId(layer), besides).run(deadline)) continue;
+      if (!LayerSearch(problem, cost, LayerId(layer), extra_changes).run(deadline)) continue;
       improved = true;
       if (problem.traffic == TrafficModel::dispatch_combine) continue;
       if (layer > 0) open[layer - 1] = true;
@@ -179,7 +180,7 @@ JointPlacement improved(const PlacementProblem& problem, Placement start, Beside
 JointSolution search(const PlacementProblem& problem, double bound, const internal::Deadline& deadline) {
   const JointPlacement found =
       improved(problem, placement_of(two_stage_homes(problem, deadline), problem.topology.num_ranks()),
-               Besides::moves, bound, deadline);
+               ExtraChanges::moves, bound, deadline);
   JointSolution solution{.rank_of_expert = {}, .objective_ms = found.objective_ms};
   for (LayerId layer : indices<LayerId>(found.placement.num_layers())) {
     auto& homes = solution.rank_of_expert.emplace_back();
@@ -201,7 +202,7 @@ JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLim
     with_equal_sizes.sizes = ClusterSizes::equal;
     JointSolution equal = search(with_equal_sizes, bound, deadline);
     const auto sizes = internal::sizes_of(equal.rank_of_expert, problem.topology.num_ranks());
-    if (equal.objective_ms < best.objective_ms && lie_as_named(sizes, internal::size_rule(problem)))
+    if (equal.objective_ms < best.objective_ms && sizes_fit_ranks(sizes, internal::size_rule(problem)))
       best = std::move(equal);
   }
   best.bound_ms = bound;
@@ -216,7 +217,7 @@ JointPlacement place_copies_jointly(const PlacementProblem& problem, const Place
   const double bound =
       internal::joint_bound_of_copies(problem, start.layer(0).most_natives(), least_max_over_mean, deadline)
           .total_ms;
-  return improved(problem, start, Besides::copies, bound, deadline);
+  return improved(problem, start, ExtraChanges::copies, bound, deadline);
 }
 
 }  // namespace evenkeel

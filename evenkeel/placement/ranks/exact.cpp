@@ -61,9 +61,9 @@ class RankSolve {
                             .num_items = ranks,
                             .amounts = traffic.traffic(i)});
     const int size = sizes_.front().front();
-    tied_ = rule_.has_totals() && !std::ranges::all_of(sizes_, [&](const Sizes& of_layer) {
-              return std::ranges::all_of(of_layer, [&](int each) { return each == size; });
-            });
+    has_total_constraints_ = rule_.has_totals() && !std::ranges::all_of(sizes_, [&](const Sizes& of_layer) {
+                               return std::ranges::all_of(of_layer, [&](int each) { return each == size; });
+                             });
     best_ = begin(start);
     bound_ = start.rank_of.empty() ? 0 : start.bound;
     floors_.assign(exchanges_.size(), 0.0);
@@ -160,13 +160,13 @@ class RankSolve {
   // layer, ranks are interchangeable if all links are alike. Then only the pairing of clusters on a rank
   // matters, and each exchange can choose it freely.
   bool every_exchange_alone() const {
-    if (tied_) return false;
+    if (has_total_constraints_) return false;
     return !layer_to_layer_ || (costs_.all_alike() && rule_.fits_everywhere());
   }
 
   // Permutations solve only exchanges from layer to layer that sizes do not restrict.
   bool may_permute() const {
-    return !tied_ && layer_to_layer_ &&
+    return !has_total_constraints_ && layer_to_layer_ &&
            permutation_steps(sizes_rule_.num_ranks, sizes_rule_.num_layers) <= most_permutation_steps;
   }
 
@@ -271,7 +271,7 @@ class RankSolve {
       program.give_each_rank_one(layer, [&](std::size_t cluster, std::size_t rank) {
         return rule_.fits(static_cast<std::size_t>(layer), cluster, rank);
       });
-    if (tied_) program.limit_totals(sizes_, sizes_rule_);
+    if (has_total_constraints_) program.limit_totals(sizes_, sizes_rule_);
     for (std::size_t i = 0; i < exchanges_.size(); ++i)
       program.add_exchange(exchanges_[i], costs_, floors_[i] * (1 - 1e-6));
     deadline_.set_rest(0, 0);
@@ -291,8 +291,8 @@ class RankSolve {
   bool layer_to_layer_;  // false: from the tokens' own ranks, or there are no exchanges
   PairCosts costs_;
   Deadline deadline_;
-  std::vector<Exchange> exchanges_;  // between clusters
-  bool tied_ = false;                // Eq. 13 restricts the ranks
+  std::vector<Exchange> exchanges_;     // between clusters
+  bool has_total_constraints_ = false;  // Eq. 13 restricts the ranks
   std::vector<Ranks> best_;
   std::vector<double> floors_;  // lower bound of each exchange
   double bound_ = 0;

@@ -12,7 +12,8 @@ OnePlan::OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks
     : model_(model), options_(options), foreign_(num_ranks) {
   for (auto* by_rank : {&tokens_, &limits_, &kept_, &kept_with_})
     by_rank->reserve(static_cast<std::size_t>(num_ranks));
-  for (Way* way : {&best_, &tried_}) way->chunks.reserve(static_cast<std::size_t>(options.units));
+  for (StepCandidate* candidate : {&best_, &trial_})
+    candidate->chunks.reserve(static_cast<std::size_t>(options.units));
 }
 
 bool OnePlan::keeps() const {
@@ -26,7 +27,7 @@ void OnePlan::read(const StepInputs& in) {
   std::int64_t spare = std::numeric_limits<std::int64_t>::max();
   tokens_.clear();
   for (const RankMemory& memory : memories_) {
-    spare = std::min(spare, memory.gap - memory.least);
+    spare = std::min(spare, memory.free_bytes - memory.reserved_bytes);
     tokens_.push_back(memory.tokens);
   }
   model_.give_workspace(spare);
@@ -89,66 +90,67 @@ ChunkLoad OnePlan::covering_load(RankId rank, const Chunk& chunk) const {
   return whole ? loads_.load(rank, begin, end) : loads_.bound(rank, begin, end);
 }
 
-void OnePlan::find_forward(bool keep_all, double rest) {
+void OnePlan::find_forward(bool keep_all, double backward_seconds) {
   best_.chunks.clear();
   const bool keeps_any = keeps(), exact = cuts_exactly();
-  if (!weights_can_travel(ChunkUse::forward) || (keep_all && exact)) return;
+  if (!weights_fit_in_transit(ChunkUse::forward) || (keep_all && exact)) return;
   for (const std::int64_t part : {1, 2, 4}) {
-    find_chunks(part, keep_all, rest);
+    find_chunks(part, keep_all, backward_seconds);
     if (!keeps_any || !exact) break;  // a smaller part would gain nothing
   }
   if (keeps_any && exact)
-    for (const std::int64_t most_behind : {1, 2, 4}) find_kept_prefix(most_behind, rest);
+    for (const std::int64_t most_behind : {1, 2, 4}) find_kept_prefix(most_behind, backward_seconds);
   if (keep_all && best_.chunks.empty()) find_kept_whole();
 }
 
 void OnePlan::find_kept_whole() {
   best_.chunks.clear();
-  if (!weights_can_travel(ChunkUse::forward) || !fits_whole()) return;
+  if (!weights_fit_in_transit(ChunkUse::forward) || !fits_whole()) return;
   best_.chunks.assign(1, {0, options_.units, true});
   time(StepPass::forward, best_);
 }
 
 // Gives chunks that are not kept 1 / `part` of the memory, and kept chunks the rest.
-void OnePlan::find_chunks(std::int64_t part, bool keep_all, double rest) {
+void OnePlan::find_chunks(std::int64_t part, bool keep_all, double backward_seconds) {
   limits_.clear();
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const std::int64_t away = model_.foreign(ChunkUse::forward, foreign(rank));
-    limits_.push_back(away + (memories_[rank.offset()].gap - away) / part);
+    limits_.push_back(away + (memories_[rank.offset()].free_bytes - away) / part);
   }
-  if (!cut(ChunkUse::forward, tried_.chunks)) return;
+  if (!cut(ChunkUse::forward, trial_.chunks)) return;
   if (keeps()) keep_what_fits();
-  if (keeps() && cuts_exactly() && !lengthen_the_rest()) return;
-  if (keep_all && !tried_.chunks.back().kept) return;
-  weigh_tried(rest);
+  if (keeps() && cuts_exactly() && !lengthen_recomputed()) return;
+  if (keep_all && !trial_.chunks.back().kept) return;
+  take_trial_if_faster(backward_seconds);
 }
 
-void OnePlan::weigh_tried(double rest) {
-  time(StepPass::forward, tried_);
-  if (best_.chunks.empty() || tried_.seconds_with(rest) < best_.seconds_with(rest)) std::swap(best_, tried_);
+void OnePlan::take_trial_if_faster(double backward_seconds) {
+  time(StepPass::forward, trial_);
+  if (best_.chunks.empty() || trial_.seconds_with(backward_seconds) < best_.seconds_with(backward_seconds))
+    std::swap(best_, trial_);
 }
 
 // Finds the longest prefix that can be kept as one chunk with at most `most_behind` chunks behind it.
-void OnePlan::find_kept_prefix(std::int64_t most_behind, double rest) {
+void OnePlan::find_kept_prefix(std::int64_t most_behind, double backward_seconds) {
   int kept = 0, too_many = loads_.num_blocks();
   while (too_many - kept > 1) {
     const int middle = kept + (too_many - kept) / 2;
     (keeps_prefix(middle, most_behind) ? kept : too_many) = middle;
   }
-  if (kept > 0 && keeps_prefix(kept, most_behind)) weigh_tried(rest);
+  if (kept > 0 && keeps_prefix(kept, most_behind)) take_trial_if_faster(backward_seconds);
 }
 
 // Makes such chunks, if they fit. can_keep_next() gets the limits of an empty chunk behind the prefix;
 // cut_behind() checks the real ones.
 bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
-  tried_.chunks.assign(1, {0, blocks * block_units(), true});
+  trial_.chunks.assign(1, {0, blocks * block_units(), true});
   kept_.assign(memories_.size(), 0);
   limits_.assign(memories_.size(), 0);
   for (RankId rank : indices<RankId>(loads_.num_ranks()))
     limits_[rank.offset()] = model_.foreign(ChunkUse::forward, foreign(rank));
-  if (!can_keep_next(tried_.chunks.front())) return false;
+  if (!can_keep_next(trial_.chunks.front())) return false;
   std::swap(kept_, kept_with_);
-  return cut_behind(blocks) && std::ssize(tried_.chunks) - 1 <= most_behind;
+  return cut_behind(blocks) && std::ssize(trial_.chunks) - 1 <= most_behind;
 }
 
 // Whether every rank can keep the whole step as one chunk and run its backward pass in one piece.
@@ -156,18 +158,18 @@ bool OnePlan::fits_whole() const {
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const RankMemory& memory = memories_[rank.offset()];
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
-    if (model_.held(load) > std::min(memory.held, memory.gap - memory.least) ||
-        model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.gap ||
-        model_.bytes(ChunkUse::backward_kept, load, foreign(rank)) > memory.gap)
+    if (model_.held(load) > std::min(memory.keep_limit_bytes, memory.free_bytes - memory.reserved_bytes) ||
+        model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.free_bytes ||
+        model_.bytes(ChunkUse::backward_kept, load, foreign(rank)) > memory.free_bytes)
       return false;
   }
   return true;
 }
 
 // Whether borrowed weights, or in backward their gradients, fit in memory while they travel.
-bool OnePlan::weights_can_travel(ChunkUse use) const {
+bool OnePlan::weights_fit_in_transit(ChunkUse use) const {
   for (RankId rank : indices<RankId>(loads_.num_ranks()))
-    if (model_.travelling(use, foreign(rank)) > memories_[rank.offset()].gap) return false;
+    if (model_.in_transit_bytes(use, foreign(rank)) > memories_[rank.offset()].free_bytes) return false;
   return true;
 }
 
@@ -175,7 +177,7 @@ bool OnePlan::weights_can_travel(ChunkUse use) const {
 // backward.
 void OnePlan::keep_what_fits() {
   kept_.assign(memories_.size(), 0);
-  for (Chunk& chunk : tried_.chunks) {
+  for (Chunk& chunk : trial_.chunks) {
     if (cuts_exactly() && chunk.end % block_units() != 0) return;
     if (!can_keep_next(chunk)) return;
     std::swap(kept_, kept_with_);
@@ -192,11 +194,12 @@ bool OnePlan::can_keep_next(const Chunk& chunk) {
     const RankMemory& memory = memories_[r];
     const ChunkLoad load = covering_load(rank, chunk);
     kept_with_[r] += model_.held(load);
-    if (kept_with_[r] > std::min({memory.held, memory.gap - memory.least, memory.gap - limits_[r]}) ||
-        kept_[r] + model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.gap ||
+    if (kept_with_[r] > std::min({memory.keep_limit_bytes, memory.free_bytes - memory.reserved_bytes,
+                                  memory.free_bytes - limits_[r]}) ||
+        kept_[r] + model_.bytes(ChunkUse::forward_kept, load, foreign(rank)) > memory.free_bytes ||
         kept_[r] + model_.bytes(ChunkUse::backward_kept, load, {}) +
                 model_.foreign(ChunkUse::recompute, foreign(rank)) >
-            memory.gap)
+            memory.free_bytes)
       return false;
   }
   return true;
@@ -204,33 +207,34 @@ bool OnePlan::can_keep_next(const Chunk& chunk) {
 
 // Cuts the chunks behind the kept ones again, into all the memory that the kept ones leave. False if they no
 // longer fit.
-bool OnePlan::lengthen_the_rest() {
-  std::vector<Chunk>& chunks = tried_.chunks;
-  const auto rest = std::ranges::find(chunks, false, &Chunk::kept);
-  if (rest == chunks.begin() || rest == chunks.end()) return true;
-  const auto block = static_cast<int>(rest->begin / block_units());
-  chunks.erase(rest, chunks.end());
+bool OnePlan::lengthen_recomputed() {
+  std::vector<Chunk>& chunks = trial_.chunks;
+  const auto first_recomputed = std::ranges::find(chunks, false, &Chunk::kept);
+  if (first_recomputed == chunks.begin() || first_recomputed == chunks.end()) return true;
+  const auto block = static_cast<int>(first_recomputed->begin / block_units());
+  chunks.erase(first_recomputed, chunks.end());
   return cut_behind(block);
 }
 
 // Cuts the step from `block` on into the memory that kept_ leaves.
 bool OnePlan::cut_behind(int block) {
   for (std::size_t rank = 0; rank < memories_.size(); ++rank)
-    limits_[rank] = memories_[rank].gap - kept_[rank];
-  return cut_into_chunks(limits(ChunkUse::forward), loads_, block, options_.units, tried_.chunks);
+    limits_[rank] = memories_[rank].free_bytes - kept_[rank];
+  return cut_into_chunks(limits(ChunkUse::forward), loads_, block, options_.units, trial_.chunks);
 }
 
-// Sets way.seconds and way.left. Backward of the part that is not kept (`left`) is added later, as its share
-// of the whole step's backward.
-void OnePlan::time(StepPass pass, Way& way) const {
-  way.seconds = seconds(pass).of_all(way.chunks);
-  way.left = 0;
+// Sets candidate.seconds and candidate.recomputed_part. Backward of the part that
+// is not kept is added later, as its share of the whole step's backward.
+void OnePlan::time(StepPass pass, StepCandidate& candidate) const {
+  candidate.seconds = seconds(pass).of_all(candidate.chunks);
+  candidate.recomputed_part = 0;
   if (pass == StepPass::backward) return;
-  const auto rest = std::ranges::find(way.chunks, false, &Chunk::kept);
-  const std::span<const Chunk> kept(way.chunks.begin(), rest);
-  if (!kept.empty()) way.seconds += seconds(StepPass::backward).of_all(kept);
-  const std::int64_t left = rest == way.chunks.end() ? 0 : options_.units - rest->begin;
-  way.left = static_cast<double>(left) / static_cast<double>(options_.units);
+  const auto first_recomputed = std::ranges::find(candidate.chunks, false, &Chunk::kept);
+  const std::span<const Chunk> kept(candidate.chunks.begin(), first_recomputed);
+  if (!kept.empty()) candidate.seconds += seconds(StepPass::backward).of_all(kept);
+  const std::int64_t left =
+      first_recomputed == candidate.chunks.end() ? 0 : options_.units - first_recomputed->begin;
+  candidate.recomputed_part = static_cast<double>(left) / static_cast<double>(options_.units);
 }
 
 void OnePlan::find_backward() {
@@ -242,7 +246,7 @@ void OnePlan::find_backward() {
 
 void OnePlan::find_runs() {
   best_.chunks.clear();
-  best_.left = 0;
+  best_.recomputed_part = 0;
   if (!set_backward_limits()) return;
   for (int begin = 0, end = 0; begin < loads_.num_blocks(); begin = end) {
     end = end_of_run(limits(ChunkUse::recompute), loads_, begin);
@@ -254,16 +258,16 @@ void OnePlan::find_runs() {
   if (options_.with_backward) best_.seconds += seconds(StepPass::backward).of_all(best_.chunks);
 }
 
-// In backward, chunks that were not kept may use all the memory. False if gradients may not fit on their way
-// home.
+// In backward, chunks that were not kept may use all the memory. False if gradients may not fit on their
+// way home.
 bool OnePlan::set_backward_limits() {
   limits_.clear();
-  for (const RankMemory& memory : memories_) limits_.push_back(memory.gap);
-  return weights_can_travel(ChunkUse::recompute);
+  for (const RankMemory& memory : memories_) limits_.push_back(memory.free_bytes);
+  return weights_fit_in_transit(ChunkUse::recompute);
 }
 
 // Assumes about as many chunks as the whole step would be cut into.
-double OnePlan::rest() {
+double OnePlan::estimate_backward_seconds() {
   if (!options_.with_backward) return 0;
   if (!set_backward_limits()) return std::numeric_limits<double>::infinity();
   const std::int64_t estimated = estimated_chunks(limits(ChunkUse::recompute), loads_, options_.units);

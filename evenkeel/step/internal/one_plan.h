@@ -16,13 +16,15 @@
 namespace evenkeel::internal {
 
 // A candidate; nothing fits if it has no chunks.
-struct Way {
+struct StepCandidate {
   std::vector<Chunk> chunks;
-  double seconds = 0;  // without the backward pass of what is not kept
-  double left = 0;     // the part of the step that is not kept
+  double seconds = 0;          // without the backward pass of what is not kept
+  double recomputed_part = 0;  // the part of the step that is not kept
 
-  // All seconds, if backward of the whole step would take `rest` with nothing kept.
-  double seconds_with(double rest) const { return left > 0 ? seconds + left * rest : seconds; }
+  // All seconds, if backward of the whole step would take `backward_seconds` with nothing kept.
+  double seconds_with(double backward_seconds) const {
+    return recomputed_part > 0 ? seconds + recomputed_part * backward_seconds : seconds;
+  }
 };
 
 class OnePlan {
@@ -44,16 +46,16 @@ class OnePlan {
   // These replace best(). find_forward() tries the candidates that do not keep the whole step as one chunk;
   // with `keep_all`, only those that still keep everything for backward.
   void find_kept_whole();
-  void find_forward(bool keep_all, double rest);
+  void find_forward(bool keep_all, double backward_seconds);
   void find_backward();
   // Chunks of whole blocks, the same in both passes, for an executor that plans chunks.
   void find_runs();
   // Estimates the seconds of the backward pass with nothing kept.
-  double rest();
+  double estimate_backward_seconds();
   // Predicts the seconds of a candidate's chunks; in backward these are the chunks that were not kept.
-  void time(StepPass pass, Way& way) const;
+  void time(StepPass pass, StepCandidate& candidate) const;
 
-  Way& best() { return best_; }
+  StepCandidate& best() { return best_; }
   bool keeps() const;
   bool cuts_exactly() const { return options_.memory.rule.kind == ChunkRule::Kind::exact; }
 
@@ -62,15 +64,15 @@ class OnePlan {
   bool cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks);
   std::int64_t count_by_rule(ChunkUse use) const;
   ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
-  void find_chunks(std::int64_t part, bool keep_all, double rest);
-  void find_kept_prefix(std::int64_t most_behind, double rest);
+  void find_chunks(std::int64_t part, bool keep_all, double backward_seconds);
+  void find_kept_prefix(std::int64_t most_behind, double backward_seconds);
   bool keeps_prefix(int blocks, std::int64_t most_behind);
-  void weigh_tried(double rest);
+  void take_trial_if_faster(double backward_seconds);
   bool fits_whole() const;
-  bool weights_can_travel(ChunkUse use) const;
+  bool weights_fit_in_transit(ChunkUse use) const;
   void keep_what_fits();
   bool can_keep_next(const Chunk& chunk);
-  bool lengthen_the_rest();
+  bool lengthen_recomputed();
   bool cut_behind(int block);
   bool set_backward_limits();
   const ForeignLoad& foreign(RankId rank) const { return foreign_.loads()[rank.offset()]; }
@@ -88,7 +90,7 @@ class OnePlan {
   ForeignLoads foreign_;
   // Reused, so that no step allocates.
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_, most_;  // by rank
-  Way best_, tried_;
+  StepCandidate best_, trial_;
 };
 
 }  // namespace evenkeel::internal

@@ -230,7 +230,7 @@ class Search {
         return take_rows(found, tensor, false);
       case Kind::router:
         found.has_router |= role.part.ends_with("weight");  // not a bias
-        return take_rows(found, tensor, model_.family->tensors->rows_behind);
+        return take_rows(found, tensor, model_.family->tensors->has_extra_rows);
       case Kind::id_table:
         found.id_tables.push_back(tensor);
         return;
@@ -272,10 +272,10 @@ class Search {
            std::ranges::all_of(tensor.shape, [](std::int64_t length) { return length == 1; });
   }
 
-  void take_rows(Found& found, std::size_t tensor, bool more_behind) {
+  void take_rows(Found& found, std::size_t tensor, bool extra_rows) {
     const SafetensorsTensor& rows = at(tensor);
     const std::int64_t count = num_rows(rows);
-    const bool fits = count == model_.num_experts || (more_behind && count > model_.num_experts);
+    const bool fits = count == model_.num_experts || (extra_rows && count > model_.num_experts);
     if (!fits || rows.bytes() % count != 0)
       throw parse_error(file_of(tensor), rows.name,
                         "shape {} of {} bytes does not have a row for each of the {} experts of config.json",

@@ -76,11 +76,11 @@ void StepSchedule::follow(const StepPlan& plan) {
 void StepSchedule::gather_memories(std::int64_t tokens, std::int64_t borrowed) {
   RankMemory& mine = memories_[comm_.rank().offset()];
   mine.tokens = tokens;
-  mine.gap = arena_.largest_gap_bytes() + borrowed;
-  mine.least = arena_.claimed_step_bytes();
-  mine.table = arena_.largest_gap_bytes();
-  mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
-                                                  : arena_.spare_state_bytes();
+  mine.free_bytes = arena_.largest_gap_bytes() + borrowed;
+  mine.reserved_bytes = arena_.claimed_step_bytes();
+  mine.table_bytes = arena_.largest_gap_bytes();
+  mine.keep_limit_bytes = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
+                                                              : arena_.spare_state_bytes();
   comm_
       .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(memories_)), stream_,
                   "memory")
@@ -90,7 +90,7 @@ void StepSchedule::gather_memories(std::int64_t tokens, std::int64_t borrowed) {
 // The most blocks for which every rank has memory for the block table.
 int StepSchedule::num_blocks() const {
   static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
-  const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
+  const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table_bytes).table_bytes;
   int blocks = kStepBlocks;
   while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
   return blocks;

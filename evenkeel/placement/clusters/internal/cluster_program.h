@@ -10,8 +10,8 @@
 //   least <= sum_e x[c,e,l] <= most      Eq. 7, or equal sizes
 //   sum_c x[c,e,l] = 1                   not in the paper, and needed
 //
-// Clusters of one layer are interchangeable. Unless layers are tied, cluster c must begin after cluster c-1
-// in the order of experts. That keeps one of the P! copies of every answer.
+// Clusters of one layer are interchangeable. Without total constraints, cluster c must begin after cluster
+// c-1 in the order of experts. That keeps one of the P! copies of every answer.
 #pragma once
 
 #include <algorithm>
@@ -43,11 +43,11 @@ inline double whole_bound(double bound_of_program) {
 
 class ClusterProgram {
  public:
-  // loads[l] is [E]. `tied`: the totals of the rule (Eq. 13) hold over these layers, with cluster c on rank
-  // c. deviation_floors[l]: a lower bound on the deviation of that layer.
-  ClusterProgram(const std::vector<std::span<const std::int64_t>>& loads, const SizeRule& rule, bool tied,
-                 const std::vector<double>& deviation_floors)
-      : rule_(rule), tied_(tied) {
+  // loads[l] is [E]. `has_total_constraints`: the totals of the rule (Eq. 13) hold over these layers, with
+  // cluster c on rank c. deviation_floors[l]: a lower bound on the deviation of that layer.
+  ClusterProgram(const std::vector<std::span<const std::int64_t>>& loads, const SizeRule& rule,
+                 bool has_total_constraints, const std::vector<double>& deviation_floors)
+      : rule_(rule), has_total_constraints_(has_total_constraints) {
     std::int64_t largest = 0;
     for (const auto& layer : loads)
       largest = std::max(largest, *std::max_element(layer.begin(), layer.end()));
@@ -55,9 +55,9 @@ class ClusterProgram {
     for (std::size_t layer = 0; layer < loads.size(); ++layer) {
       add_layer(loads[layer], deviation_floors[layer]);
       floor_ += deviation_floors[layer];
-      if (rule.ranks_alike && (!tied || layer == 0)) break_symmetry(layer);
+      if (rule.ranks_alike && (!has_total_constraints || layer == 0)) break_symmetry(layer);
     }
-    if (tied) tie_layers();
+    if (has_total_constraints) limit_totals();
   }
 
   // Starts from `known` clusters, if any. The returned bound is on the sum of |P load - total|. Stops within
@@ -97,7 +97,7 @@ class ClusterProgram {
     std::vector<int> name(static_cast<std::size_t>(rule_.num_ranks));
     std::iota(name.begin(), name.end(), 0);
     for (std::size_t layer = 0; layer < cluster_of.size(); ++layer) {
-      if (rule_.ranks_alike && rule_.in_layer.least.front() > 0 && (!tied_ || layer == 0)) {
+      if (rule_.ranks_alike && rule_.in_layer.least.front() > 0 && (!has_total_constraints_ || layer == 0)) {
         std::fill(name.begin(), name.end(), -1);
         int next = 0;
         for (int expert : order_[layer]) {
@@ -172,7 +172,7 @@ class ClusterProgram {
       }
   }
 
-  void tie_layers() {
+  void limit_totals() {
     for (int cluster = 0; cluster < rule_.num_ranks; ++cluster) {
       std::vector<Term> row;
       for (std::size_t layer = 0; layer < first_x_.size(); ++layer)
@@ -191,7 +191,7 @@ class ClusterProgram {
   const SizeRule& rule_;
   double unit_ = 1;
   double floor_ = 0;
-  bool tied_ = false;
+  bool has_total_constraints_ = false;
   std::vector<int> first_x_;             // [layers] column of x(layer, 0, 0)
   std::vector<std::vector<int>> order_;  // [layers][E] experts, the heaviest first
 };

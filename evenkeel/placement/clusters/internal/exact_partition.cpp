@@ -123,7 +123,7 @@ double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>&
 
 bool partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
                           const Deadline& deadline, ExactPartition& partition) {
-  const ClusterProgram program({loads}, rule, /*tied=*/false, {partition.bound});
+  const ClusterProgram program({loads}, rule, /*has_total_constraints=*/false, {partition.bound});
   const ProgramAnswer answer = program.solve_from({partition.cluster_of}, seconds, deadline);
   if (!answer.values.empty()) {
     const std::vector<int> found = program.clusters_of(answer.values).front();

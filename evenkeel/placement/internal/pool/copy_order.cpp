@@ -81,7 +81,7 @@ class CopyOrder {
       counts_[static_cast<std::size_t>(by_load_[i])] = sorted[i];
     items_.list_items(pool_.loads, counts_);
     packing_.fill(items_.item_loads(), items_.item_experts(), pool_.capacities, distinct_);
-    const FixedLoad heaviest = packing_.exchange(most_, nullptr);
+    const FixedLoad heaviest = packing_.swap_copies(most_, nullptr);
     std::vector<std::int32_t> packed;
     packing_.list_experts(packed);
     if (heaviest > most_ || (distinct_ && holds_twice(packed))) {

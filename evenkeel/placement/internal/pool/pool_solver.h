@@ -47,9 +47,9 @@ class PoolSolver {
     const FixedLoad total = std::reduce(pool.loads.begin(), pool.loads.end(), FixedLoad{0});
     fill(distinct);
     bound_ = std::max(total / num_ranks, counts_.largest_copy());
-    const bool plain = !packing_.stepped_aside() && std::ranges::max(counts_.counts()) < num_ranks;
+    const bool plain = !packing_.skipped_rank() && std::ranges::max(counts_.counts()) < num_ranks;
     heaviest_ = std::numeric_limits<FixedLoad>::max();
-    keep_if_lighter(exchange());
+    keep_if_lighter(swap_copies());
     if (search.deadline->passed()) return heaviest_;
     const FixedLoad near = within(kPairToleranceBits);
     if (heaviest_ > within(kBoundToleranceBits)) bound_ = slot_bound(pool, bound_, heaviest_);
@@ -65,7 +65,7 @@ class PoolSolver {
     if (search.repeats && distinct && !plain && heaviest_ > std::max(target, bound_)) {
       // Other tools use plain largest first, so never be worse than that.
       fill(/*distinct=*/false);
-      if (packing_.heaviest_load() < heaviest_) keep_if_lighter(exchange());
+      if (packing_.heaviest_load() < heaviest_) keep_if_lighter(swap_copies());
     }
     return heaviest_;
   }
@@ -97,17 +97,17 @@ class PoolSolver {
     packing_.fill(counts_.item_loads(), counts_.item_experts(), pool_.capacities, distinct);
   }
 
-  FixedLoad exchange() {
+  FixedLoad swap_copies() {
     const FixedLoad close = within(kToleranceBits);
     const FixedLoad near = within(kPairToleranceBits);
-    FixedLoad heaviest = packing_.exchange(close, search_.deadline);
+    FixedLoad heaviest = packing_.swap_copies(close, search_.deadline);
     // Limit pair swaps so that they look at about kMostPairs pairs of copies in all.
     const auto ranks = static_cast<std::int64_t>(pool_.capacities.size());
     const std::int64_t capacity = pool_.num_slots / ranks + 1;
     std::int64_t rounds = kMostPairs / std::max<std::int64_t>(ranks * capacity * (capacity - 1) / 2, 1);
-    for (; heaviest > near && rounds > 0 && !search_.deadline->passed() && packing_.exchange_pair(near);
+    for (; heaviest > near && rounds > 0 && !search_.deadline->passed() && packing_.swap_pairs(near);
          --rounds)
-      heaviest = packing_.exchange(close, search_.deadline);
+      heaviest = packing_.swap_copies(close, search_.deadline);
     return heaviest;
   }
 
@@ -126,7 +126,7 @@ class PoolSolver {
         ++varied_[taker];
         counts_.list_items(pool_.loads, varied_);
         packing_.fill(counts_.item_loads(), counts_.item_experts(), pool_.capacities, distinct);
-        if (keep_if_lighter(exchange())) continue;
+        if (keep_if_lighter(swap_copies())) continue;
         ++varied_[giver];
         --varied_[taker];
       }

@@ -50,12 +50,12 @@ class RankPacking {
     item_in_.resize(loads_.size());
     largest_first();
     const auto [least, most] = std::ranges::minmax(capacities);
-    if (distinct_ && stepped_aside_ && !separate_copies() && most - least <= 1) deal_in_turn();
+    if (distinct_ && skipped_rank_ && !separate_copies() && most - least <= 1) deal_in_turn();
   }
 
   // Swaps until no rank is above `target`, no swap helps, or the deadline (if any) passes. Returns the load
   // of the heaviest rank.
-  FixedLoad exchange(FixedLoad target, const Deadline* deadline) {
+  FixedLoad swap_copies(FixedLoad target, const Deadline* deadline) {
     for (;;) {
       const std::size_t rank = heaviest();
       if (rank_load_[rank] <= target || (deadline != nullptr && deadline->passed())) return rank_load_[rank];
@@ -67,7 +67,7 @@ class RankPacking {
 
   // Makes the best swap of two copies of the heaviest rank for two of another; false if none helps. For ranks
   // that no single swap improves.
-  bool exchange_pair(FixedLoad target) {
+  bool swap_pairs(FixedLoad target) {
     const std::size_t rank = heaviest();
     const FixedLoad load = rank_load_[rank];
     list_pairs(rank, my_pairs_);
@@ -86,7 +86,7 @@ class RankPacking {
 
   FixedLoad heaviest_load() const { return rank_load_[heaviest()]; }
   // True if the lightest rank held the expert already at some point of the largest-first filling.
-  bool stepped_aside() const { return stepped_aside_; }
+  bool skipped_rank() const { return skipped_rank_; }
   // The expert in each slot, rank after rank.
   void list_experts(std::vector<std::int32_t>& expert_in) const {
     expert_in.clear();
@@ -129,7 +129,7 @@ class RankPacking {
   }
 
   void largest_first() {
-    stepped_aside_ = false;
+    skipped_rank_ = false;
     heap_.clear();
     for (std::size_t rank = 0; rank + 1 < begin_.size(); ++rank)
       if (begin_[rank + 1] > begin_[rank]) heap_.push_back(ascending_key(0, rank));
@@ -139,10 +139,10 @@ class RankPacking {
         return several_[item] != 0 && filled_[rank] > 0 &&
                experts_[item_in_[begin_[rank] + filled_[rank] - 1]] == experts_[item];
       };
-      aside_.clear();
-      stepped_aside_ |= distinct_ && has_copy(rank_of_key(heap_.front()));
+      put_back_.clear();
+      skipped_rank_ |= distinct_ && has_copy(rank_of_key(heap_.front()));
       while (distinct_ && heap_.size() > 1 && has_copy(rank_of_key(heap_.front()))) {
-        aside_.push_back(heap_.front());
+        put_back_.push_back(heap_.front());
         std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
         heap_.pop_back();
       }
@@ -151,8 +151,8 @@ class RankPacking {
       heap_.pop_back();
       put(item, rank);
       if (begin_[rank] + filled_[rank] < begin_[rank + 1])
-        aside_.push_back(ascending_key(rank_load_[rank], rank));
-      for (std::uint64_t key : aside_) {
+        put_back_.push_back(ascending_key(rank_load_[rank], rank));
+      for (std::uint64_t key : put_back_) {
         heap_.push_back(key);
         std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
       }
@@ -281,7 +281,7 @@ class RankPacking {
   std::span<const FixedLoad> loads_;
   std::span<const std::int32_t> experts_;
   bool distinct_ = false;
-  bool stepped_aside_ = false;
+  bool skipped_rank_ = false;
   std::vector<std::uint8_t> several_;   // [items] 1 if the expert has more than one copy
   std::vector<std::uint32_t> rank_of_;  // [items]
   std::vector<std::uint32_t> slot_of_;  // [items]
@@ -290,7 +290,7 @@ class RankPacking {
   std::vector<std::uint32_t> item_in_;  // [slots]
   std::vector<FixedLoad> rank_load_;    // [ranks]
   std::vector<std::uint64_t> heap_;     // ranks with a free slot, the lightest first
-  std::vector<std::uint64_t> aside_;
+  std::vector<std::uint64_t> put_back_;
   std::vector<Pair> my_pairs_;
   std::vector<Pair> other_pairs_;
 };

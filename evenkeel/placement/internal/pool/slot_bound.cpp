@@ -17,11 +17,11 @@ struct Split {
   double large_copies = 0;
 };
 
-FixedLoad largest_with_company(const Pool& pool) {
+FixedLoad largest_expert_bound(const Pool& pool) {
   std::vector<FixedLoad> sorted(pool.loads.begin(), pool.loads.end());
   std::ranges::sort(sorted);
-  const auto company = std::max(std::ranges::min(pool.capacities) - 1, 0);
-  return std::reduce(sorted.begin(), sorted.begin() + company, sorted.back());
+  const auto others = std::max(std::ranges::min(pool.capacities) - 1, 0);
+  return std::reduce(sorted.begin(), sorted.begin() + others, sorted.back());
 }
 
 // Whether x passes the test of slot_bound() with j = per_rank. `splits` is scratch.
@@ -59,7 +59,7 @@ bool possible(const Pool& pool, int per_rank, FixedLoad x, std::vector<Split>& s
 
 FixedLoad slot_bound(const Pool& pool, FixedLoad low, FixedLoad high) {
   if (pool.num_slots == static_cast<int>(pool.loads.size()))
-    low = std::max(low, std::min(largest_with_company(pool), high));
+    low = std::max(low, std::min(largest_expert_bound(pool), high));
   std::vector<Split> splits;
   const int capacity = std::ranges::max(pool.capacities);
   for (int per_rank = 1; per_rank < capacity && capacity <= kMostCapacity; ++per_rank) {

@@ -37,37 +37,37 @@ void require_solver() {}
 namespace {
 
 // Messages between the two threads. Shared, with all that the work uses, until the work ends.
-class Apart {
+class SolverMailbox {
  public:
   // Called by the worker: whether to stop, and its progress.
   bool must_stop() const { return stop_; }
-  void tell(double objective, double bound) {
+  void publish(double objective, double bound) {
     const std::lock_guard lock(mutex_);
-    const std::pair told(objective, bound);
-    has_news_ = has_news_ || told != told_;
-    told_ = told;
+    const std::pair progress(objective, bound);
+    has_new_progress_ = has_new_progress_ || progress != latest_;
+    latest_ = progress;
   }
 
   // Called by the caller's thread.
   void ask_to_stop() { stop_ = true; }
   // Objective and bound if they have changed since the last call.
-  std::optional<std::pair<double, double>> news() {
+  std::optional<std::pair<double, double>> take_progress() {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(has_news_, false)) return std::nullopt;
-    return told_;
+    if (!std::exchange(has_new_progress_, false)) return std::nullopt;
+    return latest_;
   }
 
  private:
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
-  bool has_news_ = false;
-  std::pair<double, double> told_ = {0, 0};
+  bool has_new_progress_ = false;
+  std::pair<double, double> latest_ = {0, 0};
 };
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr Seconds kLook = std::chrono::milliseconds(20);
+constexpr Seconds kPollInterval = std::chrono::milliseconds(20);
 // Grace periods after a stop request and after the time limit.
 constexpr double kGraceSeconds = 0.25;
 constexpr double kGraceAfterLimit = 0.75;
@@ -83,9 +83,9 @@ void end_at_once(int status, void*) {
 }
 
 // Joins the thread if its work has ended; otherwise asks it to stop and detaches it.
-class ApartThread {
+class DetachableThread {
  public:
-  ApartThread(std::packaged_task<void()> task, Apart& apart) : apart_(apart) {
+  DetachableThread(std::packaged_task<void()> task, SolverMailbox& mailbox) : mailbox_(mailbox) {
     ++left_running;
     try {
       thread_ = std::thread([task = std::move(task)]() mutable {
@@ -98,37 +98,39 @@ class ApartThread {
       throw;
     }
   }
-  ~ApartThread() {
+  ~DetachableThread() {
     if (ended_) {
       thread_.join();
       return;
     }
-    apart_.ask_to_stop();
+    mailbox_.ask_to_stop();
     static std::once_flag registered;
     std::call_once(registered, [] { on_exit(end_at_once, nullptr); });
     thread_.detach();
   }
-  ApartThread(const ApartThread&) = delete;
-  ApartThread& operator=(const ApartThread&) = delete;
+  DetachableThread(const DetachableThread&) = delete;
+  DetachableThread& operator=(const DetachableThread&) = delete;
 
   void note_end() { ended_ = true; }
 
  private:
-  Apart& apart_;
+  SolverMailbox& mailbox_;
   std::thread thread_;
   bool ended_ = false;
 };
 
 // Returns true if the work ended in time.
-bool wait(const std::future<void>& end, Apart& apart, double seconds, double unit, const Deadline& deadline) {
+bool wait(const std::future<void>& end, SolverMailbox& mailbox, double seconds, double unit,
+          const Deadline& deadline) {
   const auto begin = Clock::now();
   std::optional<Clock::time_point> asked;
-  while (end.wait_for(kLook) != std::future_status::ready) {
-    if (const auto news = apart.news()) deadline.report(news->first * unit, news->second * unit);
+  while (end.wait_for(kPollInterval) != std::future_status::ready) {
+    if (const auto progress = mailbox.take_progress())
+      deadline.report(progress->first * unit, progress->second * unit);
     const auto now = Clock::now();
     if (!asked && deadline.stop_requested()) {
       asked = now;
-      apart.ask_to_stop();
+      mailbox.ask_to_stop();
     }
     if (asked && Seconds(now - *asked).count() > kGraceSeconds) return false;
     if (Seconds(now - begin).count() > seconds + kGraceAfterLimit) return false;
@@ -139,18 +141,18 @@ bool wait(const std::future<void>& end, Apart& apart, double seconds, double uni
 // Runs `work` on another thread. True: it ended within about `seconds`. False: it still runs for a while, and
 // the caller must not read anything it uses. Rethrows what the work throws. Progress, multiplied by `unit`,
 // is reported on the calling thread.
-bool run_apart(Apart& apart, const std::function<void()>& work, double seconds, double unit,
-               const Deadline& deadline) {
+bool run_on_thread(SolverMailbox& mailbox, const std::function<void()>& work, double seconds, double unit,
+                   const Deadline& deadline) {
   std::packaged_task<void()> task(work);
   std::future<void> end = task.get_future();
-  std::optional<ApartThread> thread;
+  std::optional<DetachableThread> thread;
   try {
-    thread.emplace(std::move(task), apart);
+    thread.emplace(std::move(task), mailbox);
   } catch (const std::system_error&) {  // no more threads: run it here
     work();
     return true;
   }
-  if (!wait(end, apart, seconds, unit, deadline)) return false;
+  if (!wait(end, mailbox, seconds, unit, deadline)) return false;
   thread->note_end();
   end.get();
   return true;
@@ -204,16 +206,16 @@ void set_options(Highs& highs, const ProgramOptions& options, double relative_ga
 // A run of HiGHS, and the messages between its thread and the caller's.
 struct Run {
   Highs highs;
-  Apart apart;
+  SolverMailbox mailbox;
 };
 
 void watch(Run& run) {
-  run.highs.setCallback([&apart = run.apart](int kind, const std::string&, const HighsCallbackOutput* out,
-                                             HighsCallbackInput* in, void*) {
-    if (in && apart.must_stop()) in->user_interrupt = true;
+  run.highs.setCallback([&mailbox = run.mailbox](int kind, const std::string&, const HighsCallbackOutput* out,
+                                                 HighsCallbackInput* in, void*) {
+    if (in && mailbox.must_stop()) in->user_interrupt = true;
     if (kind == kCallbackMipInterrupt && out->mip_primal_bound < kHighsInf &&
         out->mip_dual_bound > -kHighsInf)
-      apart.tell(out->mip_primal_bound, out->mip_dual_bound);
+      mailbox.publish(out->mip_primal_bound, out->mip_dual_bound);
   });
   for (const auto kind : {kCallbackMipInterrupt, kCallbackSimplexInterrupt, kCallbackIpmInterrupt})
     run.highs.startCallback(kind);
@@ -243,8 +245,8 @@ ProgramAnswer solve(const Program& program, const ProgramOptions& options, const
   watch(*run);
   give_start(highs, program, options.start);
   ProgramAnswer answer;
-  if (!run_apart(
-          run->apart, [run] { run->highs.run(); }, options.seconds, options.unit, deadline))
+  if (!run_on_thread(
+          run->mailbox, [run] { run->highs.run(); }, options.seconds, options.unit, deadline))
     return answer;
 
   const HighsModelStatus status = highs.getModelStatus();

@@ -34,9 +34,9 @@ FastestLinks fastest_links(const ClusterTraffic& traffic) {
 }
 
 // Union-find over senders and receivers that traffic joins. join() is false if the joined set exceeds a node.
-class Joined {
+class UnionFind {
  public:
-  explicit Joined(std::size_t P) : parent_(2 * P), senders_(2 * P, 0), receivers_(2 * P, 0) {
+  explicit UnionFind(std::size_t P) : parent_(2 * P), senders_(2 * P, 0), receivers_(2 * P, 0) {
     std::iota(parent_.begin(), parent_.end(), 0);
     std::fill_n(senders_.begin(), P, 1);
     std::fill_n(receivers_.begin() + static_cast<std::ptrdiff_t>(P), P, 1);
@@ -72,7 +72,7 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
   const auto larger = [&](std::size_t a, std::size_t b) { return pairs[a] > pairs[b]; };
-  Joined joined(P);
+  UnionFind sets(P);
   auto next = order.begin();
   for (std::size_t take = 4 * P; next != order.end() && !deadline.passed(); take *= 8) {
     const auto end =
@@ -80,7 +80,7 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
     if (end != order.end()) std::nth_element(next, end, order.end(), larger);
     std::sort(next, end, larger);
     for (; next != end; ++next)
-      if (!joined.join(*next / P, P + *next % P, node_size)) return pairs[*next];
+      if (!sets.join(*next / P, P + *next % P, node_size)) return pairs[*next];
   }
   return 0;
 }

@@ -1,5 +1,5 @@
 // Files and folders that are written under a temporary name.
-#include "evenkeel/io/unfinished.h"
+#include "evenkeel/io/temporary_entry.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,13 +21,15 @@ int make_folder(const char* name) {
 
 TEST_F(UnfinishedFiles, IsGoneWithItsContentUnlessItWasRenamed) {
   {
-    Unfinished left(folder / "left", make_folder);
-    write_text((left.beside() / "file").string(), "half");
-    Unfinished done(folder / "done", make_folder);
-    write_text((done.beside() / "file").string(), "whole");
+    TemporaryEntry left(folder / "left", make_folder);
+    write_text((left.temporary_path() / "file").string(), "half");
+    TemporaryEntry done(folder / "done", make_folder);
+    write_text((done.temporary_path() / "file").string(), "whole");
     EXPECT_EQ(done.rename(), 0);
-    EXPECT_TRUE(Unfinished::is_beside(folder / "left", left.beside().filename().string()));
-    EXPECT_FALSE(Unfinished::is_beside(folder / "done", left.beside().filename().string()));
+    EXPECT_TRUE(
+        TemporaryEntry::is_temporary_name(folder / "left", left.temporary_path().filename().string()));
+    EXPECT_FALSE(
+        TemporaryEntry::is_temporary_name(folder / "done", left.temporary_path().filename().string()));
   }
   EXPECT_EQ(folder.names(), std::vector<std::string>{"done"});
   EXPECT_EQ(read_text(folder / "done/file"), "whole");
@@ -35,17 +37,18 @@ TEST_F(UnfinishedFiles, IsGoneWithItsContentUnlessItWasRenamed) {
 
 TEST_F(UnfinishedFiles, AsksAgainWhereTheNameIsTaken) {
   int asked = 0;
-  Unfinished file(folder / "out", [&](const char* name) { return ++asked < 3 ? EEXIST : make_folder(name); });
+  TemporaryEntry file(folder / "out",
+                      [&](const char* name) { return ++asked < 3 ? EEXIST : make_folder(name); });
   EXPECT_EQ(asked, 3);
-  EXPECT_THROW(Unfinished(folder / "out", [](const char*) { return EACCES; }), std::system_error);
+  EXPECT_THROW(TemporaryEntry(folder / "out", [](const char*) { return EACCES; }), std::system_error);
 }
 
 // Runs in a process that exits, because any later writer blocks forever.
 [[noreturn]] void discard_and_exit(const std::string& path, const std::string& folder) {
   AtomicFile file(path);
   file.write("half");
-  Unfinished around(folder, make_folder);
-  AtomicFile inside((around.beside() / "inside").string());
+  TemporaryEntry around(folder, make_folder);
+  AtomicFile inside((around.temporary_path() / "inside").string());
   const std::vector<std::string> places = discard_unfinished();
   ::_exit(places == std::vector<std::string>{path, folder} ? 7 : 1);
 }

@@ -1,4 +1,4 @@
-#include "evenkeel/io/unfinished.h"
+#include "evenkeel/io/temporary_entry.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ constexpr std::string_view kEnd = ".part";
 // Files are made, renamed and removed under the mutex, so that discard_unfinished() misses none.
 struct Registry {
   std::mutex mutex;
-  std::map<fs::path, fs::path> place_of;  // final path, by temporary path
+  std::map<fs::path, fs::path> final_path_of;  // final path, by temporary path
   unsigned counter = 0;
 };
 
@@ -37,10 +37,10 @@ std::size_t longest_name(const fs::path& folder) {
 }
 
 // The final name, shortened to leave space for any process id and number.
-std::string begin_of(const fs::path& place) {
+std::string begin_of(const fs::path& final_path) {
   constexpr std::size_t space = sizeof(".4194304-4294967295.part") - 1;
-  std::string name = place.filename().string();
-  const std::size_t most = longest_name(place.parent_path());
+  std::string name = final_path.filename().string();
+  const std::size_t most = longest_name(final_path.parent_path());
   if (name.size() + space <= most) return name;
   std::size_t kept = most - std::min(most, space);
   while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;  // whole characters
@@ -72,58 +72,58 @@ void flush_folder(const fs::path& folder) {
   ::close(opened);
 }
 
-Unfinished::Unfinished(fs::path place, const std::function<int(const char*)>& make)
-    : place_(std::move(place)) {
-  const std::string begin = begin_of(place_);
+TemporaryEntry::TemporaryEntry(fs::path path, const std::function<int(const char*)>& make)
+    : final_path_(std::move(path)) {
+  const std::string begin = begin_of(final_path_);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (;;) {
     // The path is kept as the user wrote it, since errors name it.
-    beside_ = place_;
-    beside_.replace_filename(fmt::format("{}.{}-{}{}", begin, ::getpid(), all.counter++, kEnd));
-    const int error = make(beside_.c_str());
+    temporary_path_ = final_path_;
+    temporary_path_.replace_filename(fmt::format("{}.{}-{}{}", begin, ::getpid(), all.counter++, kEnd));
+    const int error = make(temporary_path_.c_str());
     if (error == EEXIST) continue;
     if (error != 0) throw std::system_error(error, std::generic_category());
-    all.place_of.emplace(beside_, place_);
+    all.final_path_of.emplace(temporary_path_, final_path_);
     return;
   }
 }
 
-Unfinished::~Unfinished() {
+TemporaryEntry::~TemporaryEntry() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  if (!renamed_) remove_whole(beside_);
-  all.place_of.erase(beside_);
+  if (!renamed_) remove_whole(temporary_path_);
+  all.final_path_of.erase(temporary_path_);
 }
 
-int Unfinished::rename() {
+int TemporaryEntry::rename() {
   Registry& all = registry();
   {
     const std::lock_guard lock(all.mutex);
-    if (::rename(beside_.c_str(), place_.c_str()) != 0) return errno;
+    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) return errno;
     renamed_ = true;
-    all.place_of.erase(beside_);
+    all.final_path_of.erase(temporary_path_);
   }
-  flush_folder(place_.parent_path());
+  flush_folder(final_path_.parent_path());
   return 0;
 }
 
-bool Unfinished::is_beside(const fs::path& place, const std::string& name) {
-  return name.starts_with(begin_of(place) + ".") && name.ends_with(kEnd);
+bool TemporaryEntry::is_temporary_name(const fs::path& path, const std::string& name) {
+  return name.starts_with(begin_of(path) + ".") && name.ends_with(kEnd);
 }
 
 std::vector<std::string> discard_unfinished() {
   Registry& all = registry();
   all.mutex.lock();  // and never unlocked
-  std::vector<std::string> places;
-  for (const auto& [beside, place] : all.place_of) {
-    remove_whole(beside);
+  std::vector<std::string> final_paths;
+  for (const auto& [temporary, final_path] : all.final_path_of) {
+    remove_whole(temporary);
     const auto holds_it = [&](const auto& other) {
-      return other.first != beside && is_inside(beside, other.first);
+      return other.first != temporary && is_inside(temporary, other.first);
     };
-    if (std::ranges::none_of(all.place_of, holds_it)) places.push_back(place.string());
+    if (std::ranges::none_of(all.final_path_of, holds_it)) final_paths.push_back(final_path.string());
   }
-  return places;
+  return final_paths;
 }
 
 }  // namespace evenkeel
