@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from processes import lines_of_log, run_ranks, said_by
+from processes import error_message, lines_of_log, run_ranks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -95,7 +95,7 @@ def peak_and_warnings(step: Step, layer: ExpertParallel) -> tuple[int, list[str]
     return peak, [str(each.message) for each in caught if "a budget of" in str(each.message)]
 
 
-def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
+def budgets_of_error(step: Step, experts: Experts = experts) -> Budgets:
     layer = step.layer(budget=1)
     try:
         layer(step.hidden, step.ids, step.top_k, experts, step.weights)
@@ -107,7 +107,7 @@ def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
     raise AssertionError("one byte was enough")
 
 
-class Did(NamedTuple):
+class StepOutcome(NamedTuple):
     """The outcome of a step under a budget."""
 
     budget: int
@@ -118,10 +118,10 @@ class Did(NamedTuple):
     warned: list[str]
 
 
-def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
+def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[StepOutcome]]:
     """Returns the budgets from the error, and the outcome of steps under budgets near them."""
     step, made = Step(rank, shape), []
-    said = said_by_error(step)
+    said = budgets_of_error(step)
     near = (said.step[n] - less for n in (2, 8) for less in (0, 1))
     for budget in (*(int(times * said.least) for times in TIMES_LEAST), *near):
         layer = step.layer(budget=budget)
@@ -129,7 +129,7 @@ def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
         assert made or peak_and_warnings(step, layer)[1] == [], "it is said once"
         assert layer.budgets() == said, f"{layer.budgets()} of {budget}, before {said}"
         last = layer.last
-        made.append(Did(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
+        made.append(StepOutcome(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
     return said, made
 
 
@@ -150,12 +150,12 @@ def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
     step.options["planner"] = "ep"
     hot = shape.experts // shape.ranks - 1
     step.ids = torch.where(step.ids == 0, hot, torch.where(step.ids == hot, 0, step.ids))
-    layer = step.layer(budget=int(1.1 * said_by_error(step, copying).least))
+    layer = step.layer(budget=int(1.1 * budgets_of_error(step, copying).least))
     training = step.peak(layer, copying), layer.budget or 0
     assert layer.last["chunks"] > 2, layer.last
     with torch.no_grad():
         step.ids = torch.full_like(step.ids, hot)  # the other rank has no rows
-        layer = step.layer(budget=said_by_error(step, copying).least)
+        layer = step.layer(budget=budgets_of_error(step, copying).least)
         layer(step.hidden[:0], step.ids[:0], step.top_k[:0], copying, step.weights)
         with LiveBytes() as live:
             out = layer(step.hidden, step.ids, step.top_k, copying, step.weights)
@@ -181,7 +181,7 @@ def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
     """Frozen weights, but calls that keep much else for backward: actual chunks by the chunks expected of the budget."""
     step, made = Step(rank, shape), {}
     step.weights = {name: weight.detach() for name, weight in step.weights.items()}
-    for chunks, size in said_by_error(step, keeping).step.items():
+    for chunks, size in budgets_of_error(step, keeping).step.items():
         layer = step.layer(budget=size)
         layer(step.hidden, step.ids, step.top_k, keeping, step.weights)
         made[chunks] = layer.last["chunks"]
@@ -215,7 +215,7 @@ def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
     """Moving pays in one chunk: it saves about 170 assignments and costs 100. In each of two chunks it does not."""
     step, made = Step(rank, shape), []
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
-    said = said_by_error(step)
+    said = budgets_of_error(step)
     for chunks in (1, 2):
         layer = step.layer(budget=said.step[chunks])
         _, warned = peak_and_warnings(step, layer)
@@ -274,7 +274,7 @@ def before_any(rank: int, ranks: int, shape: Shape) -> list[str]:
     step = Step(rank, shape)
     unbounded = step.layer()
     unbounded(step.hidden, step.ids, step.top_k, experts, step.weights)
-    return [said_by(layer.budgets, ek.errors.Unsupported) for layer in (unbounded, step.layer(budget="auto"))]
+    return [error_message(layer.budgets, ek.errors.Unsupported) for layer in (unbounded, step.layer(budget="auto"))]
 
 
 class BudgetTest(unittest.TestCase):
@@ -284,16 +284,16 @@ class BudgetTest(unittest.TestCase):
             answers = run_ranks(shape.ranks, steps, shape)
             said = answers[0][0]
             self.assertEqual([other for other, _ in answers], [said] * shape.ranks)
-            for did in zip(*(made for _, made in answers), strict=True):
-                with self.subTest(shape=shape, budget=did[0].budget, said=said):
-                    self.check(said, did)
-                    lacking.append(did[0].lacked_memory)
+            for outcomes in zip(*(made for _, made in answers), strict=True):
+                with self.subTest(shape=shape, budget=outcomes[0].budget, said=said):
+                    self.check(said, outcomes)
+                    lacking.append(outcomes[0].lacked_memory)
         self.assertIn(sum(lacking), range(2, len(lacking) // 2), lacking)
 
-    def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
-        """Compares the outcome on each rank, `did`, with the promised budgets."""
-        budget, chunks, lacked_memory, transfers = did[0][:4]
-        self.assertEqual({each[:4] for each in did}, {did[0][:4]})
+    def check(self, said: Budgets, outcomes: tuple[StepOutcome, ...]) -> None:
+        """Compares the outcome on each rank, `outcomes`, with the promised budgets."""
+        budget, chunks, lacked_memory, transfers = outcomes[0][:4]
+        self.assertEqual({each[:4] for each in outcomes}, {outcomes[0][:4]})
         fitting = [n for n, size in said.step.items() if size <= budget]
         at_once = bool(fitting) and fitting[0] <= 2
         if fitting:
@@ -303,13 +303,13 @@ class BudgetTest(unittest.TestCase):
         if at_once:
             self.assertEqual(chunks, fitting[0])
         bound = said.step[chunks] if at_once else budget
-        peak = max(each.peak for each in did)
+        peak = max(each.peak for each in outcomes)
         self.assertLessEqual(peak, bound)
         if at_once or chunks > 1:
             self.assertGreater(peak, bound / (2 if at_once else 3), "the bound is not idle")
-        self.assertEqual([len(each.warned) for each in did], [int(lacked_memory), *[0] * (len(did) - 1)])
+        self.assertEqual([len(each.warned) for each in outcomes], [int(lacked_memory), *[0] * (len(outcomes) - 1)])
         if lacked_memory:
-            would_do = re.search(r"(\d+) bytes would do\. (.*)", did[0].warned[0])
+            would_do = re.search(r"(\d+) bytes would do\. (.*)", outcomes[0].warned[0])
             assert would_do is not None
             self.assertGreater(int(would_do[1]), budget)
             self.assertEqual(would_do[2], str(said))

@@ -96,7 +96,7 @@ def run_program(ranks: int, program: Path, *options: object, folder: Path | None
         return "".join(run_ranks(ranks, _program, port, *words, grouped=False))
 
 
-def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
+def error_message(call: Callable[[], object], *kinds: type[BaseException]) -> str:
     """The message of an error of the given kinds; "nothing" if the call raises none."""
     try:
         call()

@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from costs_test import NUMBERS
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from slots_test import close, dispatcher, experts
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -200,12 +200,12 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
             out = model(given)
         with torch.no_grad():
             model(hidden)
-        said = said_by(out.sum().backward, ek.InvalidArgument)
+        said = error_message(out.sum().backward, ek.InvalidArgument)
         assert "routes_ahead: has ended, and backward computes layer" in said, said
         first, second = (given.detach() + i for i in range(2))
         with routes_ahead(model, ids):
             out = model(first.requires_grad_())
-        said = said_by(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
+        said = error_message(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
         assert "is not what the router of layer" in said, said
         model.around = lambda block, hidden: block(hidden)
     close(model.made(hidden), model.made(hidden))  # the layer still works
@@ -223,12 +223,12 @@ def checked(model: Model, hidden: torch.Tensor) -> None:
     with routes_ahead(model, ids.flip(-1), replay=False):
         close(model.made(hidden), right)
     for wrong in (ids[..., [0, 0]], torch.cat([ids[..., :1], ids[..., 1:] * 0 - 1], -1)):
-        said = said_by(lambda: run_ahead(model, hidden, wrong, replay=False), ek.InvalidArgument)  # noqa: B023
+        said = error_message(lambda: run_ahead(model, hidden, wrong, replay=False), ek.InvalidArgument)  # noqa: B023
         assert "for 40 tokens of rank 0, first token 0" in said, said
     other = ids.clone()
     if dist.get_rank() == 1:
         other[7::5, 1, 0] = (other[7::5, 1, 0] + 1 + (other[7::5, 1, 1] == (other[7::5, 1, 0] + 1) % EXPERTS)) % EXPERTS
-    said = said_by(lambda: run_ahead(model, hidden, other, replay=False), ek.InvalidArgument)
+    said = error_message(lambda: run_ahead(model, hidden, other, replay=False), ek.InvalidArgument)
     assert "of layer" in said and "for 7 tokens of rank 1, first token 7;" in said, said
 
 
@@ -267,7 +267,7 @@ def refused(rank: int, ranks: int, last: str) -> list[str]:
     wrong[0, 2, 1] = 8 if rank == 1 else wrong[0, 2, 1]
 
     def said(ids: Any = ids, model: nn.Module = model, **options: Any) -> str:
-        return said_by(lambda: run_ahead(model, hidden, ids, **options), ek.InvalidArgument, ek.CommError)
+        return error_message(lambda: run_ahead(model, hidden, ids, **options), ek.InvalidArgument, ek.CommError)
 
     found = [
         said(wrong),

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import torchtitan.tools.utils
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -188,7 +188,7 @@ def compare(
         assert error < 1e-2, f"{name}: off by {error}"
 
 
-def still(rank: int, ranks: int, options: dict[str, Any]) -> None:
+def nothing_moves(rank: int, ranks: int, options: dict[str, Any]) -> None:
     """If nothing may move, logits and gradients are torchtitan's own to the bit."""
     made = []
     for ours in (False, True):
@@ -240,10 +240,10 @@ def refusals(rank: int, ranks: int) -> list[str]:
         (make_config(2, 1, "partial_dtensor")[0], {"slots": 4}),
         (make_config(2, 1, "partial_dtensor")[0], {"planner": "ep", "topology": "2x8xh100"}),
     ):
-        said.append(said_by(lambda: overridden(config, options), ValueError))  # noqa: B023
+        said.append(error_message(lambda: overridden(config, options), ValueError))  # noqa: B023
     layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
     mesh = SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3))
-    return [*said, said_by(lambda: layer.parallelize(mesh), ValueError)]
+    return [*said, error_message(lambda: layer.parallelize(mesh), ValueError)]
 
 
 def parametrized(rank: int, ranks: int) -> str:
@@ -254,7 +254,7 @@ def parametrized(rank: int, ranks: int) -> str:
         experts = layer.moe.routed_experts.inner_experts
         register_parametrization(experts, next(iter(experts._parameters)), torch.nn.Identity())
     with context():
-        return said_by(lambda: model(batch(1)), ValueError)
+        return error_message(lambda: model(batch(1)), ValueError)
 
 
 class TorchtitanTest(unittest.TestCase):
@@ -271,7 +271,7 @@ class TorchtitanTest(unittest.TestCase):
 
     def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
         for options in ({}, {"mode": "slots"}):
-            run_ranks(2, still, options)
+            run_ranks(2, nothing_moves, options)
 
     def test_slots_over_torchtitans_own_dispatcher(self) -> None:
         for ranks, slots, ep, tp, backend, kind in (
