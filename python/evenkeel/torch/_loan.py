@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import _native
-from ._chunk import add_experts, apart, wide
+from ._chunk import add_experts, unaliased, wide
 from ._exchange import Exchange, Rows, to_device
 from ._faults import Pending
 from ._levels import Lending, lending_of
@@ -77,7 +77,7 @@ class Loan:
     def add(self, grads: list[torch.Tensor]) -> None:
         """A chunk's gradients of the borrowed weights that want one."""
         if not self._sums:
-            self._sums = [grad.to(wide(grad.dtype)) for grad in apart(grads)] if self.several else grads
+            self._sums = [grad.to(wide(grad.dtype)) for grad in unaliased(grads)] if self.several else grads
         else:
             for total, grad in zip(self._sums, grads, strict=True):
                 total.add_(grad)

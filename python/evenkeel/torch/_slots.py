@@ -18,10 +18,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from .. import _native
 from .._arguments import invalid
 from . import _kept
-from ._chunk import AT_HOME, BORROWED, Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
+from ._chunk import AT_HOME, BORROWED, Experts, Part, call_experts, part_gradients, run_part, unaliased, wanted_of
 from ._exchange import Exchange, to_device
 from ._loan import Loan
-from ._random import Surroundings
+from ._random import RecomputeContext
 from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -220,7 +220,7 @@ class _Compute(torch.autograd.Function):
         ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
         ctx.wants = ctx.needs_input_grad[5 + ctx.of_rows :]
         keep = step.keeps and any(ctx.needs_input_grad)
-        ctx.around = Surroundings(tensors[0]) if keep else None
+        ctx.recompute_context = RecomputeContext(tensors[0]) if keep else None
         made, kept = _forward(ctx, tensors, step.loan, keep)
         step.loan.release()
         if keep:
@@ -236,7 +236,7 @@ class _Compute(torch.autograd.Function):
             loan = step.borrow(tensors[ctx.of_rows :])
             kept = _kept.take(ticket)
             if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
-                with ctx.around.again():
+                with ctx.recompute_context.restored():
                     kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
             borrowed.weights = list(loan.weights())
@@ -279,7 +279,7 @@ def _gradients(
         loan.add([] if moved is None else moved[ctx.of_rows :])
         loan.give_back(wanted)
     native = part_gradients(parts, 0, AT_HOME, own)
-    homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
+    homes = unaliased([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
     if step.sends:
         loan.take_back(homes)
     of_wanted = iter(homes)

@@ -32,7 +32,7 @@ from ._last_step import step_in_words
 from ._nodes import NodesOfRanks, find_nodes, members_of
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
-from ._random import undisturbed
+from ._random import preserve_random_state
 from ._run_log import run_log
 from ._step import Chunks, Step
 from .checkpointing import within
@@ -217,8 +217,8 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
             known, cut = self._plan(given)
-        takes_stock = self.budget is None and self.exchange.nodes is None and not cut.last["transfers"]
-        if (stock := given.stock) is not None and takes_stock:
+        runs_stock = self.budget is None and self.exchange.nodes is None and not cut.last["transfers"]
+        if (stock := given.stock) is not None and runs_stock:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
         step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
         try:
@@ -326,7 +326,7 @@ class ExpertParallel:
             hidden, names, weights = given.hidden, list(given.weights), list(given.weights.values())
             self._sizes = expert_work(weights, hidden), row_bytes(hidden)
             if self.machine is None:
-                with undisturbed(hidden):
+                with preserve_random_state(hidden):
                     self.machine = measure_machine(self.exchange, given.experts, names, weights, hidden)
         assert self.machine is not None and self._sizes is not None
         self._layout.set_machine(self.machine.numbers)
