@@ -203,13 +203,13 @@ class Chunk:
         """`[tokens + rows received, hidden]`, as they arrive."""
         pool = rows.new_empty((len(rows) + sum(self._rows.received), rows.shape[1]))
         pool[: len(rows)] = rows
-        levels, came = self.routes.levels, pool[len(rows) :]
+        levels, arrived = self.routes.levels, pool[len(rows) :]
         if levels is None:
-            self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, came)
+            self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, arrived)
             return pool
-        came, behind = came.split(levels.came)
-        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_first), *levels.first, came)
-        self.exchange.pass_on(phase, came, at.passed, levels.passed, behind)
+        direct, forwarded = arrived.split(levels.arrival_counts)
+        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_first), *levels.first, direct)
+        self.exchange.pass_on(phase, direct, at.passed, levels.passed, forwarded)
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -280,8 +280,8 @@ class Chunk:
             back = self.exchange.all_to_all(phase, away.to(like.dtype), self._rows.received, self._rows.sent)
             add_rows(home, at.sent_rows, back)
             return home
-        away, behind = away.split(levels.came)
-        self.exchange.pass_back(phase, behind.to(like.dtype), levels.passed, at.passed, away)
+        away, forwarded = away.split(levels.arrival_counts)
+        self.exchange.pass_back(phase, forwarded.to(like.dtype), levels.passed, at.passed, away)
         back = self.exchange.all_to_all(phase, away.to(like.dtype), levels.first.received, levels.first.sent)
         add_rows(home, at.sent_first, back)
         return home

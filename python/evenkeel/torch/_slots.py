@@ -113,7 +113,7 @@ def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class SlotStep:
-    """One step; `sends` says whether any weight travels, `lying` are those in slots that stay."""
+    """One step; `sends` says whether any weight travels, `held` are those in slots that are kept."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class SlotStep:
         experts: Experts,
         names: Sequence[str],
         weights: Sequence[torch.Tensor],
-        lying: Sequence[torch.Tensor] | None = None,
+        held: Sequence[torch.Tensor] | None = None,
     ) -> None:
         self.exchange, self.experts, self.names, self.weights = exchange, experts, names, weights
         self.native, self.sends = tables.loan, sends
-        self.lying, self.borrowed_slots = lying, tables.borrowed_slots
+        self.held, self.borrowed_slots = held, tables.borrowed_slots
         self.at_home, self.in_slots = tables.at_home, tables.in_slots
         self.homes = len(weights[0])
         self.loan = self.borrow(weights)
@@ -141,12 +141,12 @@ class SlotStep:
 
     def in_slots_of(self, loan: Loan) -> list[torch.Tensor]:
         """The weights in slots, once they have come."""
-        came = list(loan.weights())
-        if self.lying is None:
-            return came
-        for lying, new in zip(self.lying, came, strict=False):  # none where nothing was sent
-            lying.index_copy_(0, to_device(self.borrowed_slots, lying.device), new)
-        return list(self.lying)
+        arrived = list(loan.weights())
+        if self.held is None:
+            return arrived
+        for held, new in zip(self.held, arrived, strict=False):  # none where nothing was sent
+            held.index_copy_(0, to_device(self.borrowed_slots, held.device), new)
+        return list(self.held)
 
     def require_run(self) -> None:
         if not self._has_run:
@@ -169,7 +169,7 @@ class SlotStep:
         more rows than assignments, and more rows may follow the last place's, as kernels of fixed sizes want it. Experts
         are then called on rows that go on behind those that they count, whose outputs nobody reads.
         """
-        filled = len(self.native.borrowed) if self.lying is None else len(self.lying[0])
+        filled = len(self.native.borrowed) if self.held is None else len(self.held[0])
         if counts.dim() != 1 or len(counts) < self.homes + filled:
             raise invalid("dispatcher", f"counts rows {tuple(counts.shape)}", "[places here], those of each place")
         own, foreign = counts[: self.homes], counts[self.homes : self.homes + filled]
