@@ -153,12 +153,12 @@ def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
     if holders_of(model, ExpertParallel):
         return
     config = getattr(model.config, "distributed_config", None)
-    said = "no distributed_config"
+    loaded_with = "no distributed_config"
     if config is not None:
-        said = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
+        loaded_with = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
     warnings.warn(
         f"{type(model).__name__} runs without evenkeel, though evenkeel.transformers.register() was called: it is not "
-        f"balanced, and no budget holds. It was loaded with {said}; ours needs an ep_size above 1 and "
+        f"balanced, and no budget holds. It was loaded with {loaded_with}; ours needs an ep_size above 1 and "
         f"ep_implementation={NAME!r}, or the name that was registered",
         stacklevel=4,  # who calls the model
     )
@@ -352,7 +352,7 @@ class SlotsEP(EvenkeelEP):
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self.layer.carries_none = False  # as transformers' own do not
+        self.layer.allows_missing = False  # as transformers' own do not
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 

@@ -157,8 +157,8 @@ class Faults:
         if self._is_blamed:
             verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
         self.unfinished.clear()  # they hold their tensors
-        said = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
-        return _comm_error(said, verdict.peer, verdict.place, seconds, verdict.why)
+        message = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
+        return _comm_error(message, verdict.peer, verdict.place, seconds, verdict.why)
 
     def end(self, peer: int, why: str) -> CommError:
         """Ends the group by what all ranks found alike, each by itself."""

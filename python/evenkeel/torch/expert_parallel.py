@@ -275,7 +275,7 @@ class ExpertParallel:
 
     sends_rows = True
     """Whether rows travel by the layer itself."""
-    carries_none = True
+    allows_missing = True
     """Whether a token may have fewer experts than others."""
 
     _fixed = 0  # how many `weights_fixed` this is within
@@ -358,10 +358,10 @@ class ExpertParallel:
 
     def _options_in_words(self) -> str:
         """Its experts and options, as its log has them."""
-        said = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
+        text = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
         if self.budget is None:
-            return said
-        return f"{said}, budget {'auto, now ' if self._budget.is_auto else ''}{self.budget} bytes"
+            return text
+        return f"{text}, budget {'auto, now ' if self._budget.is_auto else ''}{self.budget} bytes"
 
     def __repr__(self) -> str:
         name = f"{self.exchange.layer}: " if self.exchange.layer else ""
