@@ -168,8 +168,8 @@ def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: s
     models.alone = get_peft_model(models.alone, config)
     torch.manual_seed(5 + rank)  # adapters start different on every rank
     models.spread = get_peft_model(models.spread, config)
-    said = error_message(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
-    assert "allowed: evenkeel.transformers.share_adapters(model) first" in said, said
+    message = error_message(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
+    assert "allowed: evenkeel.transformers.share_adapters(model) first" in message, message
     evenkeel.transformers.share_adapters(models.spread)
     for name, module in models.spread.named_modules():
         if "lora_" in name and isinstance(module, nn.Linear) and ".experts." not in name:

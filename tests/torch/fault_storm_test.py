@@ -120,8 +120,8 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
             judge_rank(run, outcome, Promise(or_torch_error=True, peers=(-1,)))
         else:
             judge_rank(run, outcome, promise)
-    told = {outcome.data.get("why", outcome.message) for outcome in outcomes}
-    assert not promise.alike or len(told) == 1, f"ranks do not say the same: {told}"
+    messages = {outcome.data.get("why", outcome.message) for outcome in outcomes}
+    assert not promise.alike or len(messages) == 1, f"ranks do not say the same: {messages}"
     named = any(outcome.error == promise.error for outcome in outcomes)
     assert named or -1 in promise.peers, "no rank names the fault"
 

@@ -100,7 +100,7 @@ def nothing_moves(rank: int, ranks: int, shape: dict[str, Any]) -> None:
 
 def refusals(rank: int, ranks: int) -> list[str]:
     module = example(ranks)
-    said = []
+    messages = []
     for shape, layer in (
         ({"moe_apply_probs_on_input": True}, module.BalancedMoELayer),
         (
@@ -110,8 +110,8 @@ def refusals(rank: int, ranks: int) -> list[str]:
         ),
     ):
         config = module.make_config(1, **shape)
-        said.append(error_message(lambda: module.make_layer(config, layer), ValueError))  # noqa: B023
-    return said
+        messages.append(error_message(lambda: module.make_layer(config, layer), ValueError))  # noqa: B023
+    return messages
 
 
 class MegatronTest(unittest.TestCase):

@@ -113,8 +113,8 @@ class Storm:
                 case.hidden = case.hidden.detach().double()
             elif odd == self.rank:
                 within.enter_context(torch.autocast("cpu", torch.bfloat16))
-            said = error_message(lambda: case.ours(layer), ek.InvalidArgument)
-        assert how in said, said
+            message = error_message(lambda: case.ours(layer), ek.InvalidArgument)
+        assert how in message, message
         case.ids, case.hidden, case.top_k = given
 
     def change(self) -> None:
