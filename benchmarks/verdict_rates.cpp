@@ -20,42 +20,42 @@ namespace {
 using namespace evenkeel;
 using namespace evenkeel::verdict_runs;
 
-constexpr double kTaste = 1;  // Dirichlet concentration of a sequence's own popularity
+constexpr double kConcentration = 1;  // Dirichlet concentration of a sequence's own popularity
 
-struct Paid {
+struct PaysCount {
   int on_own = 0;
   int on_fresh = 0;
 };
 
-Paid count_paid(const Truth& truth, std::int64_t tokens, int runs) {
-  Paid paid;
+PaysCount count_pays(const Truth& truth, std::int64_t tokens, int runs) {
+  PaysCount count;
   for (int run = 0; run < runs; ++run) {
     const auto seed = static_cast<std::uint64_t>(run) * 2;
     const Recording one = draw(truth, tokens, seed), other = draw(truth, tokens, seed + 1);
-    paid.on_own += verdict_on_own(truth, one).answer == Verdict::Answer::pays;
-    paid.on_fresh += verdict_on_fresh(truth, one, other).answer == Verdict::Answer::pays;
+    count.on_own += verdict_on_own(truth, one).answer == Verdict::Answer::pays;
+    count.on_fresh += verdict_on_fresh(truth, one, other).answer == Verdict::Answer::pays;
   }
-  return paid;
+  return count;
 }
 
-void print(const Truth& truth, std::int64_t tokens, int runs, const Paid& paid) {
+void print(const Truth& truth, std::int64_t tokens, int runs, const PaysCount& count) {
   fmt::print(
       "{:3} ranks {:3} experts {:2} layers {:7} tokens{}: pays on its own {:3} of {}, on fresh {:3} of {}\n",
       truth.ranks, truth.experts, truth.layers, tokens, truth.concentration < 1e9 ? "" : ", tokens alike",
-      paid.on_own, runs, paid.on_fresh, runs);
+      count.on_own, runs, count.on_fresh, runs);
   std::fflush(stdout);
 }
 
 void measure_noise() {
   constexpr int runs = 70;
-  Paid all;
+  PaysCount all;
   for (const int layers : {1, 12})
     for (const std::int64_t tokens : {100, 1'000, 10'000, 100'000, 1'000'000}) {
-      const Truth truth{.layers = layers, .concentration = kTaste};
-      const Paid paid = count_paid(truth, tokens, runs);
-      print(truth, tokens, runs, paid);
-      all.on_own += paid.on_own;
-      all.on_fresh += paid.on_fresh;
+      const Truth truth{.layers = layers, .concentration = kConcentration};
+      const PaysCount count = count_pays(truth, tokens, runs);
+      print(truth, tokens, runs, count);
+      all.on_own += count.on_own;
+      all.on_fresh += count.on_fresh;
     }
   fmt::print("noise: pays in {} of 1400, {} on its own recording and {} on fresh ones\n\n",
              all.on_own + all.on_fresh, all.on_own, all.on_fresh);
@@ -63,15 +63,15 @@ void measure_noise() {
 
 void measure_gain() {
   constexpr int runs = 200;
-  for (const double taste : {kTaste, std::numeric_limits<double>::infinity()})
+  for (const double concentration : {kConcentration, std::numeric_limits<double>::infinity()})
     for (const auto& [ranks, experts, layers] :
          {std::tuple(8, 64, 1), {32, 128, 1}, {8, 64, 4}, {64, 256, 4}, {64, 256, 1}}) {
       const Truth truth{.ranks = ranks,
                         .experts = experts,
                         .layers = layers,
                         .max_over_mean = 1 / 0.9,
-                        .concentration = taste};
-      print(truth, 100'000, runs, count_paid(truth, 100'000, runs));
+                        .concentration = concentration};
+      print(truth, 100'000, runs, count_pays(truth, 100'000, runs));
     }
 }
 

@@ -55,31 +55,31 @@ NamedPlacement read_named(const std::string& path, const std::string& option, co
                           fmt::format("one for {} ranks", num_ranks));
   // Our own files record the dispatch rule they were placed for.
   const auto placed_for = file.provenance.find("dispatch");
-  const std::string said =
+  const std::string rule =
       dispatch.empty() && placed_for != file.provenance.end() ? placed_for->second : dispatch;
   return {.name = path,
           .placement = std::move(file.placement),
           .argument = option,
           .made_from = digests_in(file.provenance),
-          .dispatch = dispatch_for(detect_placement_format(path), said, "--dispatch")};
+          .dispatch = dispatch_for(detect_placement_format(path), rule, "--dispatch")};
 }
 
 // Unless the command line gives the number of ranks, takes it from the placement files, which must agree.
 MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options) {
   MachineOptions machine = options.machine;
   if (is_machine_given(app)) return machine;
-  std::string said_by;
-  const auto look = [&](const std::string& path, const char* option) {
-    const std::optional<int> said = num_ranks_in(path);
-    if (!said) return;
-    if (machine.ranks != 0 && machine.ranks != *said)
-      throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, *said),
-                            fmt::format("one for {} ranks, as {}", machine.ranks, said_by));
-    machine.ranks = *said;
-    said_by = path;
+  std::string source;
+  const auto read_ranks = [&](const std::string& path, const char* option) {
+    const std::optional<int> ranks = num_ranks_in(path);
+    if (!ranks) return;
+    if (machine.ranks != 0 && machine.ranks != *ranks)
+      throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, *ranks),
+                            fmt::format("one for {} ranks, as {}", machine.ranks, source));
+    machine.ranks = *ranks;
+    source = path;
   };
-  for (const std::string& path : options.placements) look(path, "--placement");
-  if (!options.from.empty()) look(options.from, "--from");
+  for (const std::string& path : options.placements) read_ranks(path, "--placement");
+  if (!options.from.empty()) read_ranks(options.from, "--from");
   if (machine.ranks == 0)
     throw InvalidArgument(
         "--ranks",

@@ -15,18 +15,18 @@ namespace evenkeel::cli {
 
 namespace {
 
-constexpr int kEnding[] = {SIGHUP, SIGINT, SIGTERM, SIGXCPU};
+constexpr int kEndSignals[] = {SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 
-std::mutex work_mutex;
-Interrupt* work_at_hand = nullptr;
+std::mutex interrupt_mutex;
+Interrupt* current_interrupt = nullptr;
 
-bool taken_by_work(int signal) {
-  const std::lock_guard lock(work_mutex);
-  return work_at_hand != nullptr && work_at_hand->take(signal);
+bool stops_work(int signal) {
+  const std::lock_guard lock(interrupt_mutex);
+  return current_interrupt != nullptr && current_interrupt->request_stop(signal);
 }
 
 // The path relative to the working folder if it lies inside, otherwise unchanged.
-std::string seen_from_here(const std::string& place) {
+std::string relative_to_working_folder(const std::string& place) {
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
   const std::filesystem::path near = std::filesystem::path(place).lexically_proximate(here);
@@ -38,7 +38,7 @@ std::string seen_from_here(const std::string& place) {
     const std::vector<std::string> places = discard_unfinished();
     wipe_line();
     for (const std::string& place : places)
-      say("evenkeel: interrupted; {} was not made", seen_from_here(place));
+      say("evenkeel: interrupted; {} was not made", relative_to_working_folder(place));
   } catch (const std::exception&) {  // not even memory for the names: just end
   }
   std::signal(signal, SIG_DFL);
@@ -53,7 +53,7 @@ std::string seen_from_here(const std::string& place) {
 [[noreturn]] void wait_for(const sigset_t& signals) {
   for (;;) {
     int signal = 0;
-    if (sigwait(&signals, &signal) == 0 && !taken_by_work(signal)) end_by(signal);
+    if (sigwait(&signals, &signal) == 0 && !stops_work(signal)) end_by(signal);
   }
 }
 
@@ -70,7 +70,7 @@ void watch_signals() {
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   sigset_t ours;
   sigemptyset(&ours);
-  for (const int signal : kEnding)
+  for (const int signal : kEndSignals)
     if (!is_ignored(signal) && sigismember(&blocked, signal) == 0) sigaddset(&ours, signal);
   pthread_sigmask(SIG_BLOCK, &ours, nullptr);
   try {
@@ -81,16 +81,16 @@ void watch_signals() {
 }
 
 Interrupt::Interrupt(std::initializer_list<int> signals) : signals_(signals) {
-  const std::lock_guard lock(work_mutex);
-  work_at_hand = this;
+  const std::lock_guard lock(interrupt_mutex);
+  current_interrupt = this;
 }
 
 Interrupt::~Interrupt() {
-  const std::lock_guard lock(work_mutex);
-  work_at_hand = nullptr;
+  const std::lock_guard lock(interrupt_mutex);
+  current_interrupt = nullptr;
 }
 
-bool Interrupt::take(int signal) {
+bool Interrupt::request_stop(int signal) {
   return std::ranges::find(signals_, signal) != signals_.end() && source_.request_stop();
 }
 

@@ -23,10 +23,10 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  bool asked() const { return source_.stop_requested(); }
+  bool stop_requested() const { return source_.stop_requested(); }
 
-  // Asks the work to stop if `signal` is one of `signals` and the first of them. Returns whether it asked.
-  bool take(int signal);
+  // Asks the work to stop if `signal` is one of `signals` and the first of them. Returns whether it did.
+  bool request_stop(int signal);
 
  private:
   std::vector<int> signals_;

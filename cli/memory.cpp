@@ -26,8 +26,8 @@ namespace evenkeel::cli {
 namespace {
 
 // Refuses options that would change no number.
-void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
-                              const MemoryModel& memory) {
+void refuse_options_without_effect(const CLI::App& app, const MemoryArguments& options,
+                                   const MemoryModel& memory) {
   if (options.static_bytes) {
     const char* const why = "is about static memory, which --static-bytes gives";
     const auto named = [&](const char* term) { return std::ranges::count(options.with, term) > 0; };
@@ -112,7 +112,7 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   const MemoryModel memory = memory_of(app, options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(options, memory, device, received);
-  refuse_what_says_nothing(app, options, memory);
+  refuse_options_without_effect(app, options, memory);
   MemoryReport report = memory_report(memory, device, received);
   report.device_bytes = options.device_bytes;
   report.device_name = options.device;

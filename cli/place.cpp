@@ -262,11 +262,11 @@ PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const
   }
   PlaceResult result = copies ? copies->placed : place(input.profiles(), topology, how);
   wipe_line();
-  if (!interrupt.asked())
+  if (!interrupt.stop_requested())
     held_out = hold_out(input.recordings, options.steps ? PlacedFor::steps : PlacedFor::recordings, topology,
                         how, result.solve_ms);
   if (held_out) result.notes.insert(result.notes.end(), held_out->notes.begin(), held_out->notes.end());
-  if (interrupt.asked()) result.notes.emplace_back("interrupted: this is the best so far");
+  if (interrupt.stop_requested()) result.notes.emplace_back("interrupted: this is the best so far");
   return result;
 }
 

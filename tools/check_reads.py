@@ -28,7 +28,8 @@ STEP = [
     "routes_ahead",
     "slots",
 ]
-MAY = {"to_host", "to_device", "_checked"}  # exceptions: they read and copy for the others, or take a caller's array
+ALLOWED_FUNCTIONS = {"to_host", "to_device", "_checked"}
+"""Exceptions: they read and copy for the others, or take a caller's array."""
 
 READS = {"cpu", "item", "numpy", "nonzero", "masked_select", "unique", "argwhere", "bincount", "is_nonzero"}
 COPIES = {"tensor", "as_tensor", "from_numpy", "new_tensor"}
@@ -38,8 +39,8 @@ OF_HOST = {"np"}  # calls on numpy arrays do not count
 
 def found_in(tree):
     """The line and name of each such call."""
-    may = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in MAY]
-    skipped = {inner for function in may for inner in ast.walk(function)}
+    allowed = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in ALLOWED_FUNCTIONS]
+    skipped = {inner for function in allowed for inner in ast.walk(function)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node in skipped:
             continue
@@ -53,15 +54,15 @@ def found_in(tree):
 
 
 def main(root):
-    said = []
+    problems = []
     for name in STEP:
         path = Path(root) / FOLDER / f"{name}.py"
         for line, call in sorted(found_in(ast.parse(path.read_text()))):
-            said.append(
+            problems.append(
                 f"{path}:{line}: {call}() waits for the device or copies unpinned memory; use to_host() or to_device()"
             )
-    print("\n".join(said) or f"{len(STEP)} sources of a step read devices only through to_host()")
-    return 1 if said else 0
+    print("\n".join(problems) or f"{len(STEP)} sources of a step read devices only through to_host()")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

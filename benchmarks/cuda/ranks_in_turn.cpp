@@ -67,12 +67,12 @@ std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelC
 }
 
 // The steps of one routing under one planner.
-class TurnOfRanks {
+class StepRunner {
  public:
   using Times = std::vector<std::vector<RankTimes>>;  // by rank and step
 
-  TurnOfRanks(RanksInTurn& all, const std::vector<std::vector<std::int32_t>>& ids,
-              const PlannerOptions& planner, std::int64_t budget)
+  StepRunner(RanksInTurn& all, const std::vector<std::vector<std::int32_t>>& ids,
+             const PlannerOptions& planner, std::int64_t budget)
       : all_(all), stream_(all.stream_), counts_(ranks(), experts()), traffic_(size(ranks())) {
     for (int r = 0; r < ranks(); ++r) {
       for (const std::int32_t id : ids[size(r)]) ++counts_.rows()[size(r * experts() + id)];
@@ -321,14 +321,14 @@ cuda::ExpertLayout RanksInTurn::layout() const {
 
 std::vector<RankTimes> RanksInTurn::run(const std::vector<std::vector<std::int32_t>>& ids,
                                         const PlannerOptions& planner, int repeats, std::int64_t budget) {
-  TurnOfRanks turn(*this, ids, planner, budget);
-  TurnOfRanks::Times times(ids.size());
-  turn.step(times);
+  StepRunner runner(*this, ids, planner, budget);
+  StepRunner::Times times(ids.size());
+  runner.step(times);
   for (auto& of_rank : times) of_rank.clear();
-  for (int i = 0; i < repeats; ++i) turn.step(times);
+  for (int i = 0; i < repeats; ++i) runner.step(times);
   std::vector<RankTimes> result;
   for (std::size_t r = 0; r < ids.size(); ++r) {
-    RankTimes all = turn.traffic(static_cast<int>(r));
+    RankTimes all = runner.traffic(static_cast<int>(r));
     for (double RankTimes::*phase : {&RankTimes::plan, &RankTimes::tables, &RankTimes::gather,
                                      &RankTimes::experts, &RankTimes::combine}) {
       std::vector<double> values;

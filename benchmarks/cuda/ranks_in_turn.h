@@ -60,7 +60,7 @@ class RanksInTurn {
   cuda::ExpertLayout layout() const;
 
  private:
-  friend class TurnOfRanks;
+  friend class StepRunner;
   using Bytes = testing::DeviceMemory<std::byte>;
 
   ModelCase model_;

@@ -56,7 +56,7 @@ class Plan:
 
 
 @dataclass
-class Turn:
+class ModeRound:
     """One mode's steps in one round, on this rank."""
 
     seconds: float
@@ -74,8 +74,8 @@ class Turn:
 
 
 @dataclass
-class Clock:
-    """Counts what this rank's layers do in the current turn."""
+class LayerCounters:
+    """Counts what this rank's layers do in the current round of a mode."""
 
     experts_seconds: float = 0.0
     exchange_seconds: list[float] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Clock:
     rank_loads: list[list[int]] = field(default_factory=list)
 
 
-clock = Clock()
+counters = LayerCounters()
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
             batches = [batch_of(plan, texts, 1 + number * plan.steps + step) for step in range(plan.steps)]
             order = [(number + i) % len(modes) for i in range(len(modes))]
             for i in order:  # each round starts with another mode
-                turns[i].append(asdict(run_turn(modes[i], batches)))
+                turns[i].append(asdict(run_round(modes[i], batches)))
     every: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(every, turns)
     if dist.get_rank() == 0:
@@ -111,12 +111,12 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-# Running a turn.
+# Running one round of a mode.
 
 
-def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
-    global clock
-    clock = Clock()
+def run_round(mode: Mode, batches: Sequence[torch.Tensor]) -> ModeRound:
+    global counters
+    counters = LayerCounters()
     mode.install()
     dist.barrier()
     link, loopback = bytes_sent_and_received(LINK), bytes_sent_and_received("lo")
@@ -126,15 +126,15 @@ def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
     dist.barrier()
     seconds = time.perf_counter() - start
     now = bytes_sent_and_received(LINK)
-    return Turn(
+    return ModeRound(
         seconds=seconds,
         link_bytes=(now[0] - link[0], now[1] - link[1]),
         loopback_bytes=bytes_sent_and_received("lo")[0] - loopback[0],
-        exchange_seconds=clock.exchange_seconds,
-        payload=clock.payload,
-        transfers=clock.transfers,
-        home_loads=clock.home_loads,
-        rank_loads=clock.rank_loads,
+        exchange_seconds=counters.exchange_seconds,
+        payload=counters.payload,
+        transfers=counters.transfers,
+        home_loads=counters.home_loads,
+        rank_loads=counters.rank_loads,
     )
 
 
@@ -228,9 +228,9 @@ class Layer:
         self.run = kind(experts, mesh["ep"], mesh["tp"])
 
     def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        before, start = clock.experts_seconds, time.perf_counter()
+        before, start = counters.experts_seconds, time.perf_counter()
         made: torch.Tensor = self.run(hidden, index, weights)
-        clock.exchange_seconds.append(time.perf_counter() - start - (clock.experts_seconds - before))
+        counters.exchange_seconds.append(time.perf_counter() - start - (counters.experts_seconds - before))
         return made
 
 
@@ -242,7 +242,7 @@ class Stock(AllToAllEP):
         def timed(*arguments: torch.Tensor) -> torch.Tensor:
             start = time.perf_counter()
             made: torch.Tensor = forward(experts, *arguments)
-            clock.experts_seconds += time.perf_counter() - start
+            counters.experts_seconds += time.perf_counter() - start
             return made
 
         self.experts_forward = timed
@@ -257,15 +257,15 @@ class Ours(EvenkeelEP):
 
     def _eager(self, *given: Any, with_stock: bool) -> torch.Tensor:
         made = super()._eager(*given, with_stock=False)
-        clock.transfers += self.layer.last["transfers"]
-        clock.home_loads.append(self.layer.last["home_loads"])
-        clock.rank_loads.append(self.layer.last["rank_loads"])
+        counters.transfers += self.layer.last["transfers"]
+        counters.home_loads.append(self.layer.last["home_loads"])
+        counters.rank_loads.append(self.layer.last["rank_loads"])
         return made
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
         start = time.perf_counter()
         made = super()._run(rows, slots, weights)
-        clock.experts_seconds += time.perf_counter() - start
+        counters.experts_seconds += time.perf_counter() - start
         return made
 
 
@@ -283,7 +283,7 @@ class CountedExchange(Exchange):
         each = rows.element_size() * rows[0].numel() if len(rows) else 0
         on_node = int(os.environ["LOCAL_WORLD_SIZE"])
         away = sum(count for rank, count in enumerate(sent) if rank // on_node != self.rank // on_node)
-        clock.payload.append((phase, each * away))
+        counters.payload.append((phase, each * away))
         return super().start(phase, rows, sent, received, out)
 
 

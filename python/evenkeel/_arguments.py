@@ -30,9 +30,9 @@ R = TypeVar("R")
 def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
     """An InvalidArgument with the message and data that the library would give."""
     suggestion = suggested_word(*(words.encode("utf-8", "replace") for words in (why, allowed)))
-    said = f"; did you mean '{suggestion}'?" if suggestion else ""
+    hint = f"; did you mean '{suggestion}'?" if suggestion else ""
     return InvalidArgument(
-        f"{argument}: {why}; allowed: {allowed}{said}", {"argument": argument, "why": why, "allowed": allowed}
+        f"{argument}: {why}; allowed: {allowed}{hint}", {"argument": argument, "why": why, "allowed": allowed}
     )
 
 
@@ -234,10 +234,10 @@ def choice(value: str, name: str, allowed: Sequence[str]) -> str:
 
 def layer_list(layers: Sequence[int] | None) -> list[int] | None:
     """Layer numbers of a model, or None if none were given."""
-    return None if layers is None else said_layers(layers)
+    return None if layers is None else checked_layers(layers)
 
 
-def said_layers(layers: Sequence[int]) -> list[int]:
+def checked_layers(layers: Sequence[int]) -> list[int]:
     """Layer numbers of a model; the library checks that they ascend."""
     numbers = integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]")
     if numbers.size == 0:

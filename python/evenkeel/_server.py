@@ -13,7 +13,7 @@ SWITCH = "EVENKEEL_REBALANCE"
 """Environment variable; 1 makes our rebalance_experts the algorithm of a server started with it."""
 
 
-def is_asked_for() -> bool:
+def is_enabled() -> bool:
     """Whether the user asked for it. Raises InvalidArgument for an unknown value."""
     value = os.environ.get(SWITCH, "")
     if value not in ("", "0", "1"):

@@ -102,7 +102,7 @@ class TimeModel:
     def is_given(self) -> bool:
         return any(value is not None for name, value in vars(self).items() if name != "model")
 
-    def require_sense(self, has_topology: bool, step_tokens: int | None = None) -> None:
+    def validate(self, has_topology: bool, step_tokens: int | None = None) -> None:
         for name in ("tokens_per_step", "tflops", "link", "expert_bytes", "cost", "device"):
             if self.model is None and getattr(self, name) is not None:
                 raise invalid(name, "needs model, which says how large an expert is", "model beside it")
@@ -135,7 +135,7 @@ class TimeModel:
         step_tokens: int | None = None,
     ) -> _native.StepModel:
         tokens = step_tokens if self.tokens_per_step is None else self.tokens_per_step
-        said = _native.TimeModel(
+        time_model = _native.TimeModel(
             None if self.model is None else file_path(self.model, "model"),
             None if tokens is None else float(tokens),
             None if self.tflops is None else float(self.tflops),
@@ -144,7 +144,7 @@ class TimeModel:
             None if self.cost is None else file_path(self.cost, "cost"),
             self.device,
         )
-        return said.step_model(machine, has_topology, recording.name, recording.profile.num_experts)
+        return time_model.step_model(machine, has_topology, recording.name, recording.profile.num_experts)
 
 
 def widest_of(recordings: list[_native.Recording]) -> _native.Recording:
@@ -152,7 +152,7 @@ def widest_of(recordings: list[_native.Recording]) -> _native.Recording:
     return max(recordings, key=lambda each: each.profile.num_layers)
 
 
-def several(given: T | FilePath | Sequence[T | FilePath], kind: type[T], name: str) -> list[T | FilePath]:
+def as_list(given: T | FilePath | Sequence[T | FilePath], kind: type[T], name: str) -> list[T | FilePath]:
     single = isinstance(given, (kind, str, os.PathLike))
     try:
         all_given = [given] if single else list(given)  # type: ignore[arg-type]

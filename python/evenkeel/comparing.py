@@ -15,7 +15,7 @@ from . import _native
 from ._arguments import Floats, Integers, file_path, instance, invalid, number, public, thousandths, unsupported, words
 from ._machine import machine_of
 from ._reading import FilePath, Reading
-from ._verdict import several
+from ._verdict import as_list
 from .profile import RoutingProfile
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ class Comparison:
         return self._native.text()
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{each['name']} {each['verdict']['answer']}" for each in self.methods)
-        return f"Comparison({self.figures['judged_on']}: {said})"
+        answers = ", ".join(f"{each['name']} {each['verdict']['answer']}" for each in self.methods)
+        return f"Comparison({self.figures['judged_on']}: {answers})"
 
 
 def _numbers(column: list[str]) -> NDArray[Any]:
@@ -247,8 +247,8 @@ def compare(
     """
     machine = _machine(ranks, nodes, topology, model, cost, device, expert_bytes, budget, backward)
     how = Reading(num_experts, axes, columns, as_, layers, model)
-    given = several(recordings, RoutingProfile, "recordings")
-    sources = [] if place_from is None else several(place_from, RoutingProfile, "place_from")
+    given = as_list(recordings, RoutingProfile, "recordings")
+    sources = [] if place_from is None else as_list(place_from, RoutingProfile, "place_from")
     if all(isinstance(each, RoutingProfile) for each in [*given, *sources]):
         how.refuse("is about files, and recordings has none", but=("model",))
     return Comparison(

@@ -14,9 +14,9 @@ from ._verdict import (
     Dispatch,
     TimeModel,
     VerdictFigures,
+    as_list,
     named_placement,
     read_recordings,
-    several,
     widest_of,
 )
 from .placement import Placement
@@ -125,14 +125,14 @@ def evaluate(
         ParseError: a file has wrong content.
         InvalidArgument: recordings and placements do not fit each other.
     """
-    given = several(placements, Placement, "placements")
+    given = as_list(placements, Placement, "placements")
     if ranks is None and topology is None:
         ranks = _ranks_of(given, from_)
     machine = machine_of(ranks, nodes, topology)
     how = Reading(num_experts, axes, columns, as_, layers, model, step_tokens)
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
-    time.require_sense(topology is not None, how.step_tokens)
-    given_recordings = several(recordings, RoutingProfile, "recordings")
+    time.validate(topology is not None, how.step_tokens)
+    given_recordings = as_list(recordings, RoutingProfile, "recordings")
     if all(isinstance(each, RoutingProfile) for each in given_recordings):
         how.refuse("is about files, and recordings has none", but=("model",))
     read = read_recordings(given_recordings, how, "recordings")
@@ -140,7 +140,7 @@ def evaluate(
         raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
     rule = None if dispatch is None else choice(dispatch, "dispatch", get_args(Dispatch))
     named = [named_placement(each, f"placement {i}", machine.num_ranks, dispatch=rule) for i, each in enumerate(given)]
-    said: Evaluation = json.loads(
+    result: Evaluation = json.loads(
         _native.evaluate(
             read,
             named,
@@ -150,7 +150,7 @@ def evaluate(
             time.steps_served(),
         )
     )
-    return said
+    return result
 
 
 @public
@@ -180,20 +180,20 @@ def read_steps(
 
 def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePath | None) -> int:
     """The number of ranks in the placements, which must agree."""
-    said: dict[int, str] = {}
+    sources: dict[int, str] = {}
     for each in [*placements, *([] if from_ is None else [from_])]:
         argument = "from_" if each is from_ else "placements"
         name = "a placement" if isinstance(each, Placement) else file_path(each, argument)
         ranks = each.num_ranks if isinstance(each, Placement) else _native.Placement.num_ranks_in(name)
-        if ranks is None or ranks in said:
+        if ranks is None or ranks in sources:
             continue
-        if said:
-            [(most, first)] = said.items()
+        if sources:
+            [(most, first)] = sources.items()
             raise invalid(argument, f"{name} is for {ranks} ranks", f"one for {most} ranks, as {first}")
-        said[ranks] = name
-    if not said:
+        sources[ranks] = name
+    if not sources:
         raise invalid("ranks", "is not given, nor is topology, and no placement says it", "how many ranks there are")
-    return next(iter(said))
+    return next(iter(sources))
 
 
 __all__ = ["Evaluation", "evaluate", "read_steps"]

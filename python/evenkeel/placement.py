@@ -16,6 +16,7 @@ from ._arguments import (
     ArrayLike,
     as_numpy,
     called,
+    checked_layers,
     choice,
     file_path,
     integers,
@@ -23,7 +24,6 @@ from ._arguments import (
     layer_list,
     number,
     public,
-    said_layers,
 )
 from .mapping_file import write_mapping
 
@@ -59,7 +59,7 @@ class Placement:
         ranks = number(max(highest, 0) + 1 if num_ranks is None else num_ranks, "num_ranks", 1, MOST_RANKS)
         with called("homes", "placement", "experts"):
             native = _native.Placement.of_homes(lists, ranks)
-        self._take(native if layers is None else native.numbered(said_layers(layers)))
+        self._take(native if layers is None else native.numbered(checked_layers(layers)))
 
     def _take(
         self,
@@ -255,8 +255,8 @@ class Placement:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as a Placement: homes, layer numbers and its file's facts, without a solver's figures."""
         homes = [[self.homes(layer, e) for e in range(self.num_experts)] for layer in range(self.num_layers)]
-        said = (self._objective, self._bound, self._provenance, self._layer_updates)
-        return _restored, (homes, self.num_ranks, self.layers, said)
+        details = (self._objective, self._bound, self._provenance, self._layer_updates)
+        return _restored, (homes, self.num_ranks, self.layers, details)
 
     def __eq__(self, other: object) -> bool:
         """Compares homes; layer numbers are ignored."""
@@ -272,10 +272,10 @@ class Placement:
 
 
 def _restored(
-    homes: list[list[list[int]]], num_ranks: int, layers: list[int] | None, said: tuple[Any, ...]
+    homes: list[list[list[int]]], num_ranks: int, layers: list[int] | None, details: tuple[Any, ...]
 ) -> Placement:
     placement = Placement(homes, num_ranks, layers=layers)
-    placement._take(placement._native, *said)
+    placement._take(placement._native, *details)
     return placement
 
 

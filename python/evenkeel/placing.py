@@ -15,7 +15,7 @@ from . import _native
 from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, public, real
 from ._machine import machine_of
 from ._reading import FilePath, Reading
-from ._verdict import Dispatch, TimeModel, VerdictFigures, named_placement, read_recordings, several
+from ._verdict import Dispatch, TimeModel, VerdictFigures, as_list, named_placement, read_recordings
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -89,13 +89,13 @@ class StepLevels(NamedTuple):
 class PlaceResult(Placement):
     """A placement, with its solver's figures."""
 
-    __slots__ = ("_held_out", "_judged", "_read_notes", "_result", "_said_notes", "_tried")
+    __slots__ = ("_held_out", "_judged", "_judging_notes", "_read_notes", "_result", "_tried")
     _result: _native.PlaceResult
     _tried: list[CopiesTried]
     _held_out: _native.HeldOut | None
     _judged: _native.JudgedPlacing
     _read_notes: list[str]
-    _said_notes: list[str]
+    _judging_notes: list[str]
 
     @property
     def copies_tried(self) -> list[CopiesTried]:
@@ -190,7 +190,7 @@ class PlaceResult(Placement):
     @property
     def notes(self) -> list[str]:
         """What a reader of the figures must know, one sentence each."""
-        return [*self._read_notes, *self._result.notes, *self._said_notes]
+        return [*self._read_notes, *self._result.notes, *self._judging_notes]
 
     def __repr__(self) -> str:
         before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
@@ -321,17 +321,17 @@ def place(
         if counts.size == 0:
             raise invalid("sources", f"shape {list(counts.shape)}", "[layers, ranks, experts], each 1 or more")
         options.set_sources(counts)
-    recordings = several(profile, RoutingProfile, "profile")
+    recordings = as_list(profile, RoutingProfile, "profile")
     if across is not None:
         if len(recordings) == 1:
             raise invalid("across", "is for several recordings", "to leave it out, or several recordings")
         options.set_across(choice(across, "across", get_args(Across)) == "sum")
     machine = machine_of(ranks, nodes, topology)
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
-    time.require_sense(topology is not None)
+    time.validate(topology is not None)
     has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
     how = Reading(num_experts, axes, columns, layers=layers, model=model)
-    given_judges = [] if judge is None else several(judge, RoutingProfile, "judge")
+    given_judges = [] if judge is None else as_list(judge, RoutingProfile, "judge")
     if all(isinstance(each, RoutingProfile) for each in [*recordings, *given_judges]):
         how.refuse("is for files", but=("model",))
     own = read_recordings(recordings, how, "profile", "if told")
@@ -366,9 +366,9 @@ def place(
         file_path(model, "model") if model is not None and has_files else None,
     )
     placed._read_notes += unplaced
-    placed._said_notes = [] if held_out is None else held_out.notes
+    placed._judging_notes = [] if held_out is None else held_out.notes
     if of_one := _native.note_of_one_recording(len(own), len(judges)):
-        placed._said_notes = [*placed._said_notes, of_one]
+        placed._judging_notes = [*placed._judging_notes, of_one]
     placed._judged = _native.judge_placed(
         named_placement(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_", dispatch),
         named_placement(placed, "the placement", machine.num_ranks, "judge", dispatch),
@@ -382,8 +382,8 @@ def place(
     return placed
 
 
-def _verdict(said: str | None) -> PlaceVerdict | None:
-    figures: PlaceVerdict | None = None if said is None else json.loads(said)
+def _verdict(text: str | None) -> PlaceVerdict | None:
+    figures: PlaceVerdict | None = None if text is None else json.loads(text)
     return figures
 
 

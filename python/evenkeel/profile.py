@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, number, public, said_layers
+from ._arguments import ArrayLike, checked_layers, choice, file_path, instance, integers, invalid, number, public
 from ._reading import Reading
 
 Format = Literal["safetensors", "npz", "json"]
@@ -99,7 +99,7 @@ class RoutingProfile:
             raise invalid("num_experts", str(num_experts), f"{counted.shape[1]}, as loads say, or to leave it out")
         self._native = _native.RoutingProfile.of_arrays(counted, pairs)
         if layers is not None:
-            self._native.set_layers(said_layers(layers))
+            self._native.set_layers(checked_layers(layers))
 
     @property
     def num_layers(self) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arguments import Integers, as_given, floats, integers, invalid
 from ._live import Options, Sizes, Windows, list_copies, next_map, why_unusable
-from ._server import is_asked_for, require_parameters
+from ._server import is_enabled, require_parameters
 from ._versions import needs
 from .eplb import rebalance_experts
 from .errors import Error
@@ -44,7 +44,7 @@ windows = Windows()
 def register() -> None:
     """Wraps SGLang's function in `rebalance`, if EVENKEEL_REBALANCE is 1. Ends the process if that fails."""
     try:
-        if is_asked_for():
+        if is_enabled():
             _register()
     except Error as error:
         # SGLang only logs any other exception and serves on with its own algorithm.
@@ -82,7 +82,7 @@ def rebalance(
         tokens_per_expert: `[steps, L, E]`, which are added up.
     """
 
-    def as_theirs() -> Maps:
+    def original_result() -> Maps:
         return original(
             tokens_per_expert, num_physical_experts, num_local_physical_experts, num_groups, num_nodes, algorithm
         )
@@ -90,7 +90,7 @@ def rebalance(
     num_gpus = num_physical_experts // num_local_physical_experts
     elastic = _elastic_state()
     if algorithm.name.startswith("elasticity_aware") and _ranks_are_missing(elastic, num_gpus):
-        return as_theirs()
+        return original_result()
     groups, nodes = _kept_groups(num_groups, num_nodes, algorithm)
     weight = tokens_per_expert.sum(0)
     loads = floats(weight, "tokens_per_expert", 2, "[steps, layers, experts]")
@@ -106,7 +106,7 @@ def rebalance(
     why = why_unusable(loads)
     if why:
         logger.warning("evenkeel: %s; SGLang's own algorithm decides", why)
-        return as_theirs()
+        return original_result()
     return rebalance_experts(weight, num_physical_experts, groups, nodes, num_gpus)
 
 

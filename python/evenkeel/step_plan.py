@@ -18,6 +18,7 @@ from ._arguments import (
     Integers,
     as_numpy,
     called,
+    checked_layers,
     choice,
     file_path,
     instance,
@@ -25,7 +26,6 @@ from ._arguments import (
     invalid,
     number,
     public,
-    said_layers,
     thousandths,
     words,
 )
@@ -265,7 +265,7 @@ def plan_layers(
     """
     with called("loads", "path"):
         profile = _profile_of(loads)
-    numbers = profile.layers or list(range(profile.num_layers)) if layers is None else said_layers(layers)
+    numbers = profile.layers or list(range(profile.num_layers)) if layers is None else checked_layers(layers)
     is_single = layers is None and profile.num_layers == 1
     with called("layers", "layer"):
         plans = [

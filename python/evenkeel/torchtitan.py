@@ -30,7 +30,7 @@ from .step_plan import Planner
 from .torch import ExpertParallel
 from .torch._chunk import Weights
 from .torch._costs import Costs
-from .torch._cut import how_many
+from .torch._cut import count_values
 from .torch._module import weights_of, with_weights
 from .torch._names import name_at_first_forward
 from .torch._nodes import NodesOfRanks
@@ -117,7 +117,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
 
     def _carry(self, hidden: torch.Tensor, places: torch.Tensor, scores: torch.Tensor, run: SlotStep) -> torch.Tensor:
         """By the model's own dispatcher, for which borrow slots are more experts."""
-        counts = how_many(places.flatten(), self.with_slots.num_experts)
+        counts = count_values(places.flatten(), self.with_slots.num_experts)
         rows, counts_here, metadata = self.with_slots.dispatch(hidden, scores, places, counts)
         out: torch.Tensor = self.with_slots.combine(run.sorted(self._run_sorted, rows, counts_here), metadata, hidden)
         return out
@@ -125,7 +125,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
         """The grouped experts' own forward on these rows and weights, which it takes sorted by expert."""
         order = slots.argsort(stable=True)
-        counts = how_many(slots, len(next(iter(weights.values()))))
+        counts = count_values(slots, len(next(iter(weights.values()))))
         sorted_rows = self._run_sorted(rows[order], counts, weights)
         return torch.empty_like(sorted_rows).index_copy(0, order, sorted_rows)
 

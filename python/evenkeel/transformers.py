@@ -153,12 +153,12 @@ def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
     if holders_of(model, ExpertParallel):
         return
     config = getattr(model.config, "distributed_config", None)
-    said = "no distributed_config"
+    loaded_with = "no distributed_config"
     if config is not None:
-        said = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
+        loaded_with = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
     warnings.warn(
         f"{type(model).__name__} runs without evenkeel, though evenkeel.transformers.register() was called: it is not "
-        f"balanced, and no budget holds. It was loaded with {said}; ours needs an ep_size above 1 and "
+        f"balanced, and no budget holds. It was loaded with {loaded_with}; ours needs an ep_size above 1 and "
         f"ep_implementation={NAME!r}, or the name that was registered",
         stacklevel=4,  # who calls the model
     )
@@ -218,7 +218,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts, self.names = experts, list(experts._parameters)
         self._shares = any("." in name for name, _ in experts.named_parameters())
-        self._as_it_is = self.stock(experts, ep_mesh, tp_mesh)
+        self._original = self.stock(experts, ep_mesh, tp_mesh)
         self.layer = layer_with(
             self.layer_options, experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made))
         )
@@ -264,8 +264,8 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
     def _stock(self, weights: Weights) -> Callable[..., torch.Tensor]:
         """The implementation that is not ours, for a step in which nothing moves."""
         if not self._shares and not is_parametrized(self.experts):
-            return self._as_it_is  # type: ignore[no-any-return]
-        stock = copy.copy(self._as_it_is)
+            return self._original  # type: ignore[no-any-return]
+        stock = copy.copy(self._original)
         stock.experts_forward = partial(self._forward, weights)
         return stock  # type: ignore[no-any-return]
 
@@ -352,7 +352,7 @@ class SlotsEP(EvenkeelEP):
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self.layer.carries_none = False  # as transformers' own do not
+        self.layer.allows_missing = False  # as transformers' own do not
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 
@@ -378,11 +378,11 @@ class SlotsEP(EvenkeelEP):
 
         stock = self._stock(weights)
 
-        def as_it_is(*_: torch.Tensor) -> torch.Tensor:
+        def unchanged(*_: torch.Tensor) -> torch.Tensor:
             made: torch.Tensor = stock(hidden, index, top_k_weights)
             return made
 
         if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # no version says what they are of
             self.layer.weights_changed()
         parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
-        return self.layer(*parts, self._run, weights, carry, as_it_is if with_stock else None)
+        return self.layer(*parts, self._run, weights, carry, unchanged if with_stock else None)

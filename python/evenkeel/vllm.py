@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ._arguments import floats, integers
 from ._live import Options, Sizes, Windows, next_map
-from ._server import is_asked_for, require_parameters
+from ._server import is_enabled, require_parameters
 from ._versions import needs
 from .eplb import rebalance_experts
 
@@ -28,7 +28,7 @@ def register() -> None:
 
     An exception here ends vLLM. vLLM accepts no other policy name (`EPLBPolicyOption` in vllm/config/parallel.py).
     """
-    if not is_asked_for():
+    if not is_enabled():
         return
     Options.from_environment()  # a wrong value shall fail at the start, not at the first rebalancing
     with needs("vllm", "0.33"):

@@ -83,18 +83,18 @@ class Browser:
         self.note(message.get("method"), message.get("params", {}))
         return message
 
-    def note(self, method, said):
+    def note(self, method, reply):
         if method == "Page.loadEventFired":
             self.loads += 1
         elif method == "Network.requestWillBeSent":
-            self.requests.append(said["request"]["url"])
+            self.requests.append(reply["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            details = said["exceptionDetails"]
+            details = reply["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
-        elif method == "Runtime.consoleAPICalled" and said["type"] in {"error", "warning", "assert"}:
-            self.problems.append(str(said["args"]))
-        elif method == "Log.entryAdded" and said["entry"]["level"] in {"error", "warning"}:
-            self.problems.append(said["entry"]["text"])
+        elif method == "Runtime.consoleAPICalled" and reply["type"] in {"error", "warning", "assert"}:
+            self.problems.append(str(reply["args"]))
+        elif method == "Log.entryAdded" and reply["entry"]["level"] in {"error", "warning"}:
+            self.problems.append(reply["entry"]["text"])
 
     def open(self, path, width=1280, dark=False):
         """Opens the page as a user sees it, and waits until it is loaded."""
@@ -110,10 +110,10 @@ class Browser:
 
     def ask(self, expression):
         """The value of a JavaScript expression; waits for promises."""
-        said = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in said:
-            raise RuntimeError(said["exceptionDetails"].get("exception", {}).get("description", said))
-        return said["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in reply:
+            raise RuntimeError(reply["exceptionDetails"].get("exception", {}).get("description", reply))
+        return reply["result"].get("value")
 
     def press(self, key):
         code = {"Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}[key]

@@ -8,13 +8,13 @@ from compare_test import EXPERTS, RANKS, CompareTest
 
 class Beside(CompareTest):
     def test_a_timeline_has_each_methods_step_on_every_rank(self):
-        said = self.compare(self.trace(tokens=4000, length=100), "--ranks", RANKS, *self.machine("--backward"),
+        result = self.compare(self.trace(tokens=4000, length=100), "--ranks", RANKS, *self.machine("--backward"),
                             "--methods", "level", "--min-segment", 1, "--timeline", "t.json")  # fmt: skip
         trace = json.loads((self.folder / "t.json").read_text(encoding="utf-8"))
         self.assertEqual(list(trace["otherData"]), ["layer", "step", "clock"])
         events = trace["traceEvents"]
         names = [e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"]
-        self.assertEqual(names, [f"{each['name']}: rank {rank}" for each in said["methods"] for rank in range(RANKS)])
+        self.assertEqual(names, [f"{each['name']}: rank {rank}" for each in result["methods"] for rank in range(RANKS)])
         ends, phases = {}, set()
         for event in (e for e in events if e["ph"] == "X"):
             thread = event["pid"], event["tid"]
@@ -23,7 +23,7 @@ class Beside(CompareTest):
             phases.add((event["cat"], event["name"]))
         self.assertLessEqual({("forward", "products"), ("forward", "borrowed"), ("backward", "gradients")}, phases)
         steps = [end for (pid, tid), end in ends.items() if (pid, tid - 1) not in ends]  # without weight transfers
-        for method in range(len(said["methods"])):
+        for method in range(len(result["methods"])):
             self.assertEqual(len(set(steps[method * RANKS : (method + 1) * RANKS])), 1)
         arrows = {ph: {e["id"]: e for e in events if e["ph"] == ph} for ph in "sf"}
         self.assertEqual(set(arrows["s"]), set(arrows["f"]))

@@ -97,17 +97,17 @@ class CompareTest(CommandTest):
         """Returns the object on stdout; checks that stderr has the same notes."""
         done = self.call("compare", *words, "--num-experts", EXPERTS, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        said = json.loads(done.stdout)
-        self.assertEqual(done.stderr.splitlines(), [f"note: {note}" for note in said["notes"]])
-        return said
+        result = json.loads(done.stdout)
+        self.assertEqual(done.stderr.splitlines(), [f"note: {note}" for note in result["notes"]])
+        return result
 
     def refused(self, words, message, status=2, kind="InvalidArgument"):
         words = [*words, *([] if "--num-experts" in words else ["--num-experts", EXPERTS])]
         error = self.assert_refused(["compare", *words], status, kind)
         self.assertEqual(error["message"], message)
 
-    def methods(self, said):
-        return {each["name"]: each for each in said["methods"]}
+    def methods(self, result):
+        return {each["name"]: each for each in result["methods"]}
 
     def rows(self, name):
         with (self.folder / name).open(encoding="utf-8", newline="") as file:
@@ -116,15 +116,15 @@ class CompareTest(CommandTest):
 
 class Told(CompareTest):
     def test_prints_exactly_the_promised_keys_and_null_for_what_nothing_says(self):
-        said = self.compare(self.trace(), "--ranks", RANKS)
-        self.assertEqual(list(said), RESULT)
-        self.assertEqual({key: said[key] for key in RESULT[:12]}, {
+        result = self.compare(self.trace(), "--ranks", RANKS)
+        self.assertEqual(list(result), RESULT)
+        self.assertEqual({key: result[key] for key in RESULT[:12]}, {
             "ranks": RANKS, "nodes": 1, "ep_ranks": RANKS, "groups": 1, "layers": [0, 1, 2], "num_experts": EXPERTS,
             "top_k": TOP_K, "steps": 20, "tokens_per_step": 10, "assignments_per_step": 20, "backward": False,
             "budget": None,
         })  # fmt: skip
-        self.assertEqual(list(self.methods(said)), USUAL)
-        for method in said["methods"]:
+        self.assertEqual(list(self.methods(result)), USUAL)
+        for method in result["methods"]:
             self.assertEqual(list(method), METHOD)
             self.assertEqual(list(method["max_over_mean"]), SPREAD)
             self.assertEqual(list(method["verdict"]), ["answer", "sentence", "break_even_tokens"])
@@ -132,8 +132,8 @@ class Told(CompareTest):
                 self.assertIsNone(method[key], key)
             self.assertIsNone(method["verdict"]["break_even_tokens"])
             self.assertIsInstance(method["verdict"]["sentence"], str)
-        self.assertEqual(said["methods"][0]["verdict"]["answer"], "is_reference")
-        self.assertEqual(said["methods"][0]["speedup"], 1)
+        self.assertEqual(result["methods"][0]["verdict"]["answer"], "is_reference")
+        self.assertEqual(result["methods"][0]["speedup"], 1)
 
     def test_a_model_says_bytes_a_machine_seconds_and_a_budget_what_does_not_fit(self):
         self.trace()
@@ -155,7 +155,7 @@ class Told(CompareTest):
 
     def test_plain_ep_is_as_counted_from_the_ids_alone(self):
         self.trace(length=0)
-        said = self.compare("t.npz", "--ranks", RANKS, "--step-tokens", 40, "--methods", "ep", "--csv", "s.csv")
+        result = self.compare("t.npz", "--ranks", RANKS, "--step-tokens", 40, "--methods", "ep", "--csv", "s.csv")
         ids, level = drawn_ids(1, 400), []
         for step in range(5, 10):
             layers = []
@@ -168,7 +168,7 @@ class Told(CompareTest):
             level.append(sum(layers) / LAYERS)
         for row, expected in zip(self.rows("s.csv"), level, strict=True):
             self.assertAlmostEqual(float(row["max_over_mean"]), expected, places=12)
-        spread = said["methods"][0]["max_over_mean"]
+        spread = result["methods"][0]["max_over_mean"]
         self.assertAlmostEqual(spread["mean"], sum(level) / 5, places=12)
         self.assertAlmostEqual(spread["median"], sorted(level)[2], places=12)
         self.assertAlmostEqual(spread["worst"], max(level), places=12)
@@ -176,13 +176,13 @@ class Told(CompareTest):
     def test_the_csv_has_a_row_for_every_step_and_method_whose_means_are_the_figures(self):
         self.trace()
         words = ["--ranks", RANKS, "--nodes", 2, *self.machine("--budget", "64KiB", "--backward")]
-        said = self.compare("t.npz", *words, "--csv", "s.csv")
+        result = self.compare("t.npz", *words, "--csv", "s.csv")
         rows = self.rows("s.csv")
         self.assertEqual(list(rows[0]), COLUMNS)
-        names = list(self.methods(said))
+        names = list(self.methods(result))
         self.assertEqual([(row["step"], row["method"]) for row in rows],
                          [(str(step), name) for step in range(20, 40) for name in names])  # fmt: skip
-        for name, method in self.methods(said).items():
+        for name, method in self.methods(result).items():
             column = {key: [float(row[key]) for row in rows if row["method"] == name] for key in COLUMNS[2:]}
             mean = {key: sum(values) / len(values) for key, values in column.items()}
             for key, expected in [
@@ -239,8 +239,8 @@ class Told(CompareTest):
 
 class Split(CompareTest):
     def judged(self, *words):
-        said = self.compare(*words)
-        return {key: said[key] for key in ("placed_on", "judged_on", "same_data", "steps")}
+        result = self.compare(*words)
+        return {key: result[key] for key in ("placed_on", "judged_on", "same_data", "steps")}
 
     def test_the_first_half_places_and_the_second_is_judged(self):
         self.assertEqual(self.judged(self.trace(), "--ranks", RANKS), {
@@ -266,14 +266,14 @@ class Split(CompareTest):
     def test_experts_may_be_placed_anew_and_what_moves_is_counted(self):
         self.trace()
         words = ["t.npz", "--ranks", RANKS, *self.machine(), "--methods", "eplb:4,level"]
-        said = self.compare(*words, "--place-every", 5, "--csv", "s.csv")
-        self.assertEqual(said["placed_on"], "steps 0-19 of t.npz; with @5 made anew after every 5 steps, from these")
+        result = self.compare(*words, "--place-every", 5, "--csv", "s.csv")
+        self.assertEqual(result["placed_on"], "steps 0-19 of t.npz; with @5 made anew after every 5 steps, from these")
         moved = [float(row["moved_bytes"]) for row in self.rows("s.csv") if row["method"] == "eplb:4@5"]
         for step, each in enumerate(moved):
             (self.assertGreater if step in (5, 10, 15) else self.assertEqual)(each, 0, step)
-        self.assertEqual(list(self.methods(said)), ["ep", "eplb:4", "eplb:4@5", "level"])
+        self.assertEqual(list(self.methods(result)), ["ep", "eplb:4", "eplb:4@5", "level"])
         for name in ["eplb:4", "level"]:
-            self.assertEqual(self.methods(said)[name]["moved_bytes"], 0)
+            self.assertEqual(self.methods(result)[name]["moved_bytes"], 0)
         self.trace("other.npz", seed=7)
         both = self.compare(*words, "--place-every", 5, "--place-from", "other.npz")
         self.assertEqual(both["placed_on"], "other.npz; with @5 made anew after every 5 steps, from these")
@@ -289,13 +289,13 @@ class Split(CompareTest):
 
     def test_steps_of_a_trace_are_forty_batches_of_whole_sequences_or_windows_of_so_many_tokens(self):
         self.trace(tokens=1000, length=5)
-        said = self.compare("t.npz", "--ranks", RANKS)
-        self.assertEqual((said["steps"], said["tokens_per_step"], said["independent_parts"]), (20, 25, 100))
-        said = self.compare("t.npz", "--ranks", RANKS, "--step-tokens", 300)
-        self.assertEqual((said["judged_on"], said["tokens_per_step"]), ("steps 1-2 of t.npz", 300))
-        said = self.compare(self.trace("flat.npz", length=0), "--ranks", RANKS)
-        self.assertEqual((said["steps"], said["independent_parts"]), (20, 1))
-        self.assertEqual(self.methods(said)["level"]["verdict"]["answer"], "not_enough_data")
+        result = self.compare("t.npz", "--ranks", RANKS)
+        self.assertEqual((result["steps"], result["tokens_per_step"], result["independent_parts"]), (20, 25, 100))
+        result = self.compare("t.npz", "--ranks", RANKS, "--step-tokens", 300)
+        self.assertEqual((result["judged_on"], result["tokens_per_step"]), ("steps 1-2 of t.npz", 300))
+        result = self.compare(self.trace("flat.npz", length=0), "--ranks", RANKS)
+        self.assertEqual((result["steps"], result["independent_parts"]), (20, 1))
+        self.assertEqual(self.methods(result)["level"]["verdict"]["answer"], "not_enough_data")
 
     def test_the_first_experts_of_a_token_are_asked_for_by_top_k(self):
         self.trace()
@@ -309,65 +309,65 @@ class Split(CompareTest):
 
 class Loads(CompareTest):
     def test_loads_have_steps_of_their_own_and_tokens_once_top_k_is_said(self):
-        said = self.compare(self.loads(), "--ranks", RANKS)
-        self.assertEqual((said["judged_on"], said["independent_parts"]), ("steps 20-39 of c.npz", 20))
-        self.assertEqual((said["top_k"], said["tokens_per_step"]), (None, None))
-        told = self.compare("c.npz", "--ranks", RANKS, "--top-k", 2)
-        self.assertEqual((told["top_k"], told["assignments_per_step"]), (2, said["assignments_per_step"]))
-        self.assertEqual(told["tokens_per_step"], told["assignments_per_step"] / 2)
+        result = self.compare(self.loads(), "--ranks", RANKS)
+        self.assertEqual((result["judged_on"], result["independent_parts"]), ("steps 20-39 of c.npz", 20))
+        self.assertEqual((result["top_k"], result["tokens_per_step"]), (None, None))
+        with_top_k = self.compare("c.npz", "--ranks", RANKS, "--top-k", 2)
+        self.assertEqual((with_top_k["top_k"], with_top_k["assignments_per_step"]), (2, result["assignments_per_step"]))
+        self.assertEqual(with_top_k["tokens_per_step"], with_top_k["assignments_per_step"] / 2)
 
     def test_of_an_array_whose_axes_are_told_as_of_one_with_a_name(self):
-        said = self.compare(self.loads(), "--ranks", RANKS)
+        result = self.compare(self.loads(), "--ranks", RANKS)
         draw = random.Random(2)
         values = [draw.randrange(1, 100) for _ in range(40 * LAYERS * EXPERTS)]
         (self.folder / "bare.npy").write_bytes(npy([40, LAYERS, EXPERTS], values))
-        told = self.json("compare", "bare.npy", "--axes", "steps,layers,experts", "--ranks", RANKS)
-        self.assertEqual(told["methods"], said["methods"])
+        with_axes = self.json("compare", "bare.npy", "--axes", "steps,layers,experts", "--ranks", RANKS)
+        self.assertEqual(with_axes["methods"], result["methods"])
 
     def test_of_a_training_run_s_counts(self):
-        said = self.json("compare", TRAINED, "--ranks", 8, "--methods", "eplb,level")
-        self.assertEqual((said["steps"], len(said["layers"]), said["num_experts"]), (782, 8, 32))
-        self.assertEqual([each["verdict"]["answer"] for each in said["methods"]], ["is_reference", "pays", "pays"])
+        result = self.json("compare", TRAINED, "--ranks", 8, "--methods", "eplb,level")
+        self.assertEqual((result["steps"], len(result["layers"]), result["num_experts"]), (782, 8, 32))
+        self.assertEqual([each["verdict"]["answer"] for each in result["methods"]], ["is_reference", "pays", "pays"])
 
     def test_of_one_file_of_counts_alone_one_step_is_judged_on_itself(self):
         self.write("s.json", {"logical_count": [[1, 2, 3, 4, 5, 6, 7, 8]] * LAYERS})
-        said = self.compare("s.json", "--ranks", RANKS)
-        self.assertEqual((said["steps"], said["same_data"]), (1, True))
+        result = self.compare("s.json", "--ranks", RANKS)
+        self.assertEqual((result["steps"], result["same_data"]), (1, True))
 
 
 class Machines(CompareTest):
     def test_more_ranks_than_experts_are_groups_side_by_side(self):
-        said = self.json("compare", SEQUENCES, "--ranks", 64)
-        self.assertEqual((said["ranks"], said["ep_ranks"], said["groups"]), (64, 32, 2))
+        result = self.json("compare", SEQUENCES, "--ranks", 64)
+        self.assertEqual((result["ranks"], result["ep_ranks"], result["groups"]), (64, 32, 2))
         done = self.call("compare", SEQUENCES, "--ranks", 64)
         self.assertIn("\n2 groups of expert parallelism, of 32 ranks each\n", done.stdout)
 
     def test_one_rank_and_one_expert_are_compared_as_others(self):
-        said = self.compare(self.trace(), "--ranks", 1)
-        self.assertEqual({each["max_over_mean"]["worst"] for each in said["methods"]}, {1})
+        result = self.compare(self.trace(), "--ranks", 1)
+        self.assertEqual({each["max_over_mean"]["worst"] for each in result["methods"]}, {1})
         (self.folder / "one.npz").write_bytes(npz("topk_ids", [40, 1, 1], [0] * 40))
-        said = self.json("compare", "one.npz", "--ranks", 2)
-        self.assertEqual((said["ep_ranks"], said["groups"]), (1, 2))
+        result = self.json("compare", "one.npz", "--ranks", 2)
+        self.assertEqual((result["ep_ranks"], result["groups"]), (1, 2))
 
     def test_links_of_nodes_are_planned_by_where_they_differ(self):
         self.write("topology.json", TOPOLOGY)
-        said = self.compare(self.trace(), "--topology", "topology.json", *self.machine())
-        self.assertIn("level-links", self.methods(said))
+        result = self.compare(self.trace(), "--topology", "topology.json", *self.machine())
+        self.assertIn("level-links", self.methods(result))
         self.write("groups.json", TOPOLOGY | {"devices_per_rank": 2})
-        said = self.compare("t.npz", "--topology", "groups.json", *self.machine())
-        self.assertNotIn("level-links", self.methods(said))
+        result = self.compare("t.npz", "--topology", "groups.json", *self.machine())
+        self.assertNotIn("level-links", self.methods(result))
 
     def test_links_that_a_topology_does_not_say_are_those_of_the_file_of_costs(self):
         self.write("topology.json", {key: TOPOLOGY[key] for key in ("format", "num_nodes", "ranks_per_node")})
-        said = self.compare(self.trace(), "--topology", "topology.json", *self.machine())
-        self.assertEqual(said, self.compare("t.npz", "--ranks", RANKS, "--nodes", 2, *self.machine()))
+        result = self.compare(self.trace(), "--topology", "topology.json", *self.machine())
+        self.assertEqual(result, self.compare("t.npz", "--ranks", RANKS, "--nodes", 2, *self.machine()))
 
     def test_a_device_s_rates_are_assumed_and_said(self):
         self.trace()
-        said = self.compare("t.npz", "--ranks", RANKS, *self.machine()[:2], "--device", "h100")
-        self.assertTrue(said["notes"][0].startswith("h100 (H100 SXM): assumes 50 % of the datasheet's compute"))
+        result = self.compare("t.npz", "--ranks", RANKS, *self.machine()[:2], "--device", "h100")
+        self.assertTrue(result["notes"][0].startswith("h100 (H100 SXM): assumes 50 % of the datasheet's compute"))
         preset = self.compare("t.npz", "--topology", "4xh100", *self.machine()[:2])
-        self.assertEqual(preset["notes"][0], said["notes"][0])
+        self.assertEqual(preset["notes"][0], result["notes"][0])
 
     def test_backward_takes_longer_and_has_no_slots(self):
         self.trace()
@@ -380,16 +380,16 @@ class Machines(CompareTest):
     def test_a_budget_is_kept_by_the_methods_that_are_about_it(self):
         self.trace()
         words = ["t.npz", "--ranks", RANKS, "--step-tokens", 40, *self.machine("--budget", "9KiB")]
-        said = self.methods(self.compare(*words, "--methods", "memfine,level+budget,level"))
-        self.assertEqual(said["level+budget"]["steps_over_budget"], 0)
-        self.assertGreater(said["level"]["steps_over_budget"], 0)
+        result = self.methods(self.compare(*words, "--methods", "memfine,level+budget,level"))
+        self.assertEqual(result["level+budget"]["steps_over_budget"], 0)
+        self.assertGreater(result["level"]["steps_over_budget"], 0)
 
 
 class Methods(CompareTest):
     def test_usual_names_and_combinations_stand_in_the_order_asked_for_behind_plain_ep(self):
-        said = self.compare(self.trace(), "--ranks", RANKS, "--methods", "slots,eplb:8+level,ep,all,joint+llep")
-        self.assertEqual(list(self.methods(said)), ["ep", "slots", "eplb:8+level", "all", "joint+llep"])
-        what = {name: method["what"] for name, method in self.methods(said).items()}
+        result = self.compare(self.trace(), "--ranks", RANKS, "--methods", "slots,eplb:8+level,ep,all,joint+llep")
+        self.assertEqual(list(self.methods(result)), ["ep", "slots", "eplb:8+level", "all", "joint+llep"])
+        what = {name: method["what"] for name, method in self.methods(result).items()}
         self.assertEqual(
             what["eplb:8+level"], "8 copies of popular experts; each step's excess moves until ranks are level"
         )

@@ -99,16 +99,16 @@ class DispatchTest(CommandTest):
             machine = ["--ranks", ranks, "--nodes", nodes]
             for rule in RULES:
                 with self.subTest(ranks=ranks, nodes=nodes, copies=copies, groups=groups, rule=rule):
-                    said = self.place(*machine, "--redundant-experts", copies, "--groups", groups, "--dispatch", rule)
+                    result = self.place(*machine, "--redundant-experts", copies, "--groups", groups, "--dispatch", rule)
                     served = self.served(loads, ranks, nodes, rule)
-                    self.assertEqual(said.get("dispatch", "even"), rule)
-                    self.assertAlmostEqual(said["after"]["max_over_mean_mean"], sum(served) / 2, places=9)
-                    self.assertAlmostEqual(said["after"]["max_over_mean_worst"], max(served), places=9)
+                    self.assertEqual(result.get("dispatch", "even"), rule)
+                    self.assertAlmostEqual(result["after"]["max_over_mean_mean"], sum(served) / 2, places=9)
+                    self.assertAlmostEqual(result["after"]["max_over_mean_worst"], max(served), places=9)
                     for other in RULES:
                         again = sum(self.served(loads, ranks, nodes, other)) / 2
                         self.assertAlmostEqual(self.evaluated(other, *machine), again, places=9)
                         if copies:
-                            self.assertAlmostEqual(said["served"][other], again, places=9)
+                            self.assertAlmostEqual(result["served"][other], again, places=9)
 
     def evaluated(self, rule, *machine):
         words = ["evaluate", "counts.npz", "--placement", "placed.json", "--dispatch", rule, *machine]

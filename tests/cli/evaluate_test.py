@@ -72,8 +72,8 @@ class PlacedTest(CommandTest):
     def evaluate(self, recording, placement, *words):
         return self.json("evaluate", recording, "--placement", placement, "--ranks", RANKS, *words)
 
-    def result(self, said, placement=1, recording=0):
-        return said["placements"][placement]["results"][recording]
+    def result(self, report, placement=1, recording=0):
+        return report["placements"][placement]["results"][recording]
 
     def priced(self, *more):
         """Options that give the cost of a step and of the move."""
@@ -86,24 +86,26 @@ class Evaluate(PlacedTest):
         first, second = self.counts("a.json", drawn_loads(1, 3)), self.counts("b.json", drawn_loads(2, 3))
         self.placed(first, "p.json")
         self.placed(second, "q.json")
-        said = self.json("evaluate", first, second, "--placement", "p.json", "--placement", "q.json", "--ranks", RANKS)
-        self.assertEqual(list(said), ["placements", "verdict", "notes"])
-        self.assertEqual((said["notes"], said["verdict"]["notes"]), ([], []))
-        self.assertEqual([each["file"] for each in said["placements"]], ["contiguous", "p.json", "q.json"])
-        for each in said["placements"]:
+        report = self.json(
+            "evaluate", first, second, "--placement", "p.json", "--placement", "q.json", "--ranks", RANKS
+        )
+        self.assertEqual(list(report), ["placements", "verdict", "notes"])
+        self.assertEqual((report["notes"], report["verdict"]["notes"]), ([], []))
+        self.assertEqual([each["file"] for each in report["placements"]], ["contiguous", "p.json", "q.json"])
+        for each in report["placements"]:
             self.assertEqual(list(each), ["file", "results"])
             self.assertEqual([result["recording"] for result in each["results"]], [first, second])
             for result in each["results"]:
                 self.assertEqual(list(result), RESULT)
                 self.assertEqual(result["layers"], [0, 1, 2])
                 self.assertEqual([result[key] for key in RESULT[4:]], [None, None, None])
-        self.assertEqual(list(said["verdict"]), VERDICT)
-        self.assertEqual(said["verdict"]["recordings"], 2)
+        self.assertEqual(list(report["verdict"]), VERDICT)
+        self.assertEqual(report["verdict"]["recordings"], 2)
 
     def test_traffic_is_what_crosses_ranks_where_the_recording_has_transitions(self):
         self.write("t.json", {"loads": [[EXPERTS] * EXPERTS] * 2, "transitions": [[[1] * EXPERTS] * EXPERTS]})
-        said = self.evaluate("t.json", self.written("p.json", [list(range(EXPERTS))] * 2), "--nodes", 2)
-        result = self.result(said)  # of the 64 pairs, three quarters join two ranks, and half join two nodes
+        report = self.evaluate("t.json", self.written("p.json", [list(range(EXPERTS))] * 2), "--nodes", 2)
+        result = self.result(report)  # of the 64 pairs, three quarters join two ranks, and half join two nodes
         self.assertEqual((result["crossing"], result["crossing_between_nodes"]), (48, 32))
 
     def test_rows_are_paired_by_layer_number_whatever_the_placement_s_format(self):
@@ -134,13 +136,13 @@ class Evaluate(PlacedTest):
         self.placed(self.trace("t.npz", 60), "p.json")
         self.write("config.json", MIXTRAL)
         words = ["--model", "config.json", "--tflops", 2, "--step-tokens", 20]
-        said, told, more = (
+        report, again, more = (
             self.evaluate("t.npz", "p.json", *words, *tokens)["verdict"]
             for tokens in ([], ["--tokens-per-step", 20], ["--tokens-per-step", 40])
         )
-        self.assertIsNotNone(said["step_ms_before"])
-        self.assertEqual(said, told)
-        self.assertAlmostEqual(more["step_ms_before"], 2 * said["step_ms_before"], places=12)
+        self.assertIsNotNone(report["step_ms_before"])
+        self.assertEqual(report, again)
+        self.assertAlmostEqual(more["step_ms_before"], 2 * report["step_ms_before"], places=12)
 
     def test_each_thing_that_is_missing_is_named_and_no_other(self):
         recording = self.counts("r.json", drawn_loads(12, 3))
@@ -160,9 +162,9 @@ class Evaluate(PlacedTest):
             (["--model", "config.json", *tokens, "--link", 1], rates, None),
         ]:
             with self.subTest(words=words):
-                said = self.call("evaluate", recording, "--placement", "p.json", "--ranks", RANKS, *words).stdout
+                report = self.call("evaluate", recording, "--placement", "p.json", "--ranks", RANKS, *words).stdout
                 for what, missing in [("what a step takes: ", step), ("what the move takes: ", move)]:
-                    lines = [line.strip() for line in said.splitlines() if line.startswith("  " + what)]
+                    lines = [line.strip() for line in report.splitlines() if line.startswith("  " + what)]
                     self.assertEqual(lines, [] if missing is None else [what + missing])
 
     def test_ranks_are_those_of_the_placements(self):
@@ -205,13 +207,13 @@ class Evaluate(PlacedTest):
         words = self.priced("--horizon", 9)
         done = self.call("evaluate", "w.npz", "--placement", "p.json", "--ranks", RANKS, *words)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        said = self.evaluate("w.npz", "p.json", *words)
+        report = self.evaluate("w.npz", "p.json", *words)
         for placement in (0, 1):
-            result = self.result(said, placement)
+            result = self.result(report, placement)
             figures = [result["max_over_mean_mean"], result["max_over_mean_worst"], *result["steps"].values()]
-            line = rf"  {said['placements'][placement]['file']} +" + " +".join(f"{x:.3f}" for x in figures)
+            line = rf"  {report['placements'][placement]['file']} +" + " +".join(f"{x:.3f}" for x in figures)
             self.assertRegex(done.stdout, line)
-        self.assertIn(f"p.json against contiguous: {said['verdict']['sentence']}\n", done.stdout)
+        self.assertIn(f"p.json against contiguous: {report['verdict']['sentence']}\n", done.stdout)
         self.assertIn("waiting for weights and sending left out", done.stdout)
 
     def test_what_does_not_fit_is_refused_and_both_sides_are_named(self):
@@ -260,6 +262,6 @@ class Evaluate(PlacedTest):
             (own, "v.json", None, "if it was not made from this data"),
         ]:
             with self.subTest(recording=recording, placement=placement):
-                said = self.evaluate(recording, placement, *words)["verdict"]
-                self.assertEqual(said["measured_on"], data)
-                self.assertIn(part, said["sentence"])
+                report = self.evaluate(recording, placement, *words)["verdict"]
+                self.assertEqual(report["measured_on"], data)
+                self.assertIn(part, report["sentence"])

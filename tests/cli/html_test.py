@@ -106,9 +106,9 @@ class Pages(CommandTest):
 
     def setUp(self):
         super().setUp()
-        said = self.call("plan", "no file", "--ranks", 1, "--html", "x.html").stderr
-        if "this build has no pages" in said:
-            self.skipTest(said)
+        errors = self.call("plan", "no file", "--ranks", 1, "--html", "x.html").stderr
+        if "this build has no pages" in errors:
+            self.skipTest(errors)
 
     def page(self, words, name="page.html"):
         """Writes a page and returns its path; checks the note that names it."""

@@ -121,7 +121,7 @@ class Mpi(CommandTest):
             (["bench", "--over-budget", "50%"], 2, "--over-budget: is measured with ranks as threads"),
         ]:
             with self.subTest(words=words):
-                said = self.mpi(3, *words, "--backend", "mpi", status=status).stderr
-                self.assertEqual(said.count("evenkeel: "), 1, said)
-                self.assertNotIn("failed: ", said.splitlines()[0])
-                self.assertIn(message, said)
+                errors = self.mpi(3, *words, "--backend", "mpi", status=status).stderr
+                self.assertEqual(errors.count("evenkeel: "), 1, errors)
+                self.assertNotIn("failed: ", errors.splitlines()[0])
+                self.assertIn(message, errors)

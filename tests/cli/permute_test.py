@@ -120,7 +120,7 @@ class Permute(CommandTest):
         self.assert_refused(["permute", "nowhere", *words[2:]], 3, "ParseError", "nowhere: is not a folder")
         self.assertFalse((self.folder / "other").exists())
 
-    def begin_and_stop(self, sign):
+    def start_and_signal(self, sign):
         """Starts on a checkpoint of 1 GiB, and sends the signal once the temporary folder is being filled."""
         self.prepare(layers=4, stacked_bytes=256 << 20)
         process = self.start(*self.WORDS)
@@ -135,7 +135,7 @@ class Permute(CommandTest):
 
     def test_an_interrupt_leaves_nothing(self):
         # process_test.py checks the same for other signals.
-        self.assertEqual(self.begin_and_stop(signal.SIGINT), "evenkeel: interrupted; out was not made\n")
+        self.assertEqual(self.start_and_signal(signal.SIGINT), "evenkeel: interrupted; out was not made\n")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in", "placement.json"])
 
     def on_a_terminal(self, kind, **changes):
@@ -189,7 +189,7 @@ class Permute(CommandTest):
         self.assertRegex(text, rb"\r\x1b\[Kevenkeel: [^\r\n]+File too large\r\n\Z")
 
     def test_a_kill_leaves_one_folder_beside_and_the_next_run_names_it(self):
-        self.begin_and_stop(signal.SIGKILL)
+        self.start_and_signal(signal.SIGKILL)
         (left,) = self.folder.glob("out.*.part")
         shutil.rmtree(self.folder / "in")
         self.prepare()

@@ -125,7 +125,7 @@ class Endings(ProcessTest):
     def is_writing(self):
         return bool(list(self.folder.glob("*.part")))
 
-    def begin_and_stop(self, words, *signs, **changes):
+    def start_and_signal(self, words, *signs, **changes):
         """Sends the signals once the command writes, or once it reads, for a profile: writing one is too short."""
         process = self.start(*words, **changes)
         begun = (lambda: has_open(process.pid, words[1])) if words[0] == "profile" else self.is_writing
@@ -150,7 +150,7 @@ class Endings(ProcessTest):
             (signal.SIGINT, ["profile", "long.npy", "--as", "trace", "-o", "o.json"]),
         ]:
             with self.subTest(sign=sign, words=words):
-                status, errors = self.begin_and_stop([*words, "--json"], sign)
+                status, errors = self.start_and_signal([*words, "--json"], sign)
                 self.assertEqual(status, -sign)
                 said = f"evenkeel: interrupted; {words[-1]} was not made\n"
                 # A profile first checks that its file can be made, then reads, and writes at the end.
@@ -175,7 +175,8 @@ class Endings(ProcessTest):
 
         write_trace(self.folder / "t.npy", 1_000_000)
         signs = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
-        status, errors = self.begin_and_stop(["convert", "t.npy", "o.npz", "--as", "trace"], *signs, preexec_fn=ignore)
+        words = ["convert", "t.npy", "o.npz", "--as", "trace"]
+        status, errors = self.start_and_signal(words, *signs, preexec_fn=ignore)
         self.assertEqual(status, 0)
         self.assertIn("read as tokens,layers,k", errors)
         self.assertIn("o.npz", self.names())

@@ -7,7 +7,7 @@ import json
 import unittest
 
 import numpy as np
-from support import COMMAND, TRACE, PackageTest, random_arrays, said_by_command
+from support import COMMAND, TRACE, PackageTest, command_output, random_arrays
 
 import evenkeel as ek
 
@@ -56,7 +56,7 @@ class Evaluate(EvaluateTest):
         ]:  # fmt: skip
             with self.subTest(words=words):
                 of_placements = ["--placement", now, "--placement", then, "--ranks", 8]
-                printed = said_by_command("evaluate", *files, *of_placements, *words)
+                printed = command_output("evaluate", *files, *of_placements, *words)
                 said = ek.evaluate(files, [now, then], 8, **named)
                 self.assertEqual(said, printed)
                 self.assertEqual(list(said["verdict"]), list(printed["verdict"]))
@@ -127,7 +127,7 @@ class VerdictOfPlace(EvaluateTest):
             ([TRACE], ["--from", now, "--max-moves", 5, "--horizon", 3], {"from_": start, "max_moves": 5, "horizon": 3}),
         ]:  # fmt: skip
             with self.subTest(words=words):
-                printed = said_by_command("place", *files, "--ranks", 8, "--redundant-experts", 8, *words)
+                printed = command_output("place", *files, "--ranks", 8, "--redundant-experts", 8, *words)
                 if "from_" in named:
                     printed["verdict"]["against"] = "from_"
                 self.assert_says(ek.place(files, 8, redundant_experts=8, **named), printed)
@@ -162,7 +162,7 @@ class PlaceOfSeveral(PackageTest):
             paths.append(self.folder / f"{i}.npz")
             recording.save(paths[-1])
         for words, named in [([], {}), (["--across", "sum"], {"across": "sum"})]:
-            printed = said_by_command("place", *paths, "--ranks", 4, "--redundant-experts", 4, *words)
+            printed = command_output("place", *paths, "--ranks", 4, "--redundant-experts", 4, *words)
             placed = ek.place(self.recordings, 4, redundant_experts=4, **named)
             self.assertEqual((placed.objective, placed.bound), (printed["objective"], printed["bound"]))
             for qualities, shown in zip(placed.per_recording, printed["per_recording"], strict=True):

@@ -157,13 +157,13 @@ class InFull(LiveTest):
 class WhichWindowsCount(LiveTest):
     def test_the_last_ones_and_no_others(self):
         for most in (1, 2, 3):
-            veteran = Rank(first_map(popularity(1)), options=Options(windows=most))
+            old_rank = Rank(first_map(popularity(1)), options=Options(windows=most))
             for seed in range(2, 7):
-                veteran.rebalance(popularity(seed))
-            newcomer = Rank(veteran.live, options=Options(windows=most))
+                old_rank.rebalance(popularity(seed))
+            new_rank = Rank(old_rank.live, options=Options(windows=most))
             for seed in range(8 - most, 7):  # all but the last window
-                newcomer.windows.add(popularity(seed), SIZES, most)
-            np.testing.assert_array_equal(newcomer.rebalance(popularity(7)), veteran.rebalance(popularity(7)))
+                new_rank.windows.add(popularity(seed), SIZES, most)
+            np.testing.assert_array_equal(new_rank.rebalance(popularity(7)), old_rank.rebalance(popularity(7)))
 
     def test_they_stay_what_they_were_when_the_server_counts_on_in_its_array(self):
         rank, other = (Rank(first_map(popularity(1))) for _ in range(2))
@@ -190,23 +190,24 @@ class WhichWindowsCount(LiveTest):
             (larger, np.pad(first_map(popularity(1)), ((0, 0), (0, 6)), constant_values=-1)),  # grown by one rank
             (SIZES, np.tile(np.r_[np.arange(16), [-1] * 8], (LAYERS, 1))),  # a rank was replaced
         ]:
-            veteran = Rank(first_map(popularity(1)))
+            old_rank = Rank(first_map(popularity(1)))
             for seed in range(2, 5):
-                veteran.rebalance(popularity(seed))
-            veteran.live, veteran.sizes = live, sizes
-            newcomer = Rank(live, sizes)
-            newcomer.rebalance(np.zeros((LAYERS, EXPERTS)))  # vLLM's dry run when a process starts
-            newcomer.live = live
+                old_rank.rebalance(popularity(seed))
+            old_rank.live, old_rank.sizes = live, sizes
+            new_rank = Rank(live, sizes)
+            new_rank.rebalance(np.zeros((LAYERS, EXPERTS)))  # vLLM's dry run when a process starts
+            new_rank.live = live
             for seed in range(5, 8):
-                np.testing.assert_array_equal(veteran.rebalance(popularity(seed)), newcomer.rebalance(popularity(seed)))
+                loads = popularity(seed)
+                np.testing.assert_array_equal(old_rank.rebalance(loads), new_rank.rebalance(loads))
 
     def test_grown_and_shrunk_again_it_remembers_nothing_of_before(self):
         larger = SIZES._replace(num_replicas=30, num_ranks=5)
-        veteran = Rank(first_map(popularity(1)))
-        veteran.rebalance(popularity(2))
-        next_map(popularity(3), first_map(popularity(3), larger), larger, veteran.windows, Options(), LOGGER)
-        newcomer = Rank(veteran.live)
-        np.testing.assert_array_equal(veteran.rebalance(popularity(4)), newcomer.rebalance(popularity(4)))
+        old_rank = Rank(first_map(popularity(1)))
+        old_rank.rebalance(popularity(2))
+        next_map(popularity(3), first_map(popularity(3), larger), larger, old_rank.windows, Options(), LOGGER)
+        new_rank = Rank(old_rank.live)
+        np.testing.assert_array_equal(old_rank.rebalance(popularity(4)), new_rank.rebalance(popularity(4)))
 
     def test_no_thread_loses_the_window_of_another(self):
         windows = Windows()
@@ -414,8 +415,8 @@ class InSglang(LiveTest):
             for seed in (2, 3):
                 maps, line = self.logged(self.rebalance, popularity(seed), algorithm, logger="evenkeel.sglang")
                 self.assertIn(" on the last window", line)
-                newcomer = Rank(self.live, options=Options(windows=1))
-                np.testing.assert_array_equal(maps[0], newcomer.rebalance(popularity(seed)))
+                new_rank = Rank(self.live, options=Options(windows=1))
+                np.testing.assert_array_equal(maps[0], new_rank.rebalance(popularity(seed)))
         state.active_ranks[2] = 0
         theirs = mock.Mock(return_value="SGLang's")
         self.assertEqual(self.rebalance(popularity(2), "elasticity_aware", original=theirs), "SGLang's")

@@ -9,7 +9,7 @@ import time
 import unittest
 
 import numpy as np
-from support import COMMAND, TRACE, PackageTest, random_arrays, said_by_command
+from support import COMMAND, TRACE, PackageTest, command_output, random_arrays
 
 import evenkeel as ek
 
@@ -96,7 +96,7 @@ class Place(PackageTest):
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
     def test_says_the_same_as_the_command(self):
         random_profile(7).save(self.folder / "profile.npz")
-        printed = said_by_command("place", self.folder / "profile.npz", "--ranks", 4, "--nodes", 2)
+        printed = command_output("place", self.folder / "profile.npz", "--ranks", 4, "--nodes", 2)
         placed = ek.place(random_profile(7), ranks=4, nodes=2)
         for key in ["solver", "num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal"]:
             self.assertEqual(getattr(placed, key), printed[key], key)

@@ -8,7 +8,7 @@ import unittest
 from dataclasses import replace
 
 import numpy as np
-from support import COMMAND, REPOSITORY, TRACE, PackageTest, random_arrays, said_by_command
+from support import COMMAND, REPOSITORY, TRACE, PackageTest, command_output, random_arrays
 
 import evenkeel as ek
 
@@ -30,7 +30,7 @@ class Plan(PackageTest):
             for planner in ["ep", "least-loaded", "level"]:
                 options = ["--min-segment", 16, "--imbalance-threshold", 1.05, "--capacity-factor", 1.125]
                 words = ["--ranks", ranks, "--planner", planner, *options]
-                printed = said_by_command("plan", self.folder / "loads.json", *words)
+                printed = command_output("plan", self.folder / "loads.json", *words)
                 plan = ek.plan(loads, ranks, planner=planner, min_segment=16, imbalance_threshold=1.05,
                                capacity_factor=1.125)  # fmt: skip
                 with self.subTest(seed=seed, planner=planner):
@@ -47,7 +47,7 @@ class Plan(PackageTest):
                                      "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}}))  # fmt: skip
         loads.write_text(json.dumps({"counts" if isinstance(counts[0], list) else "loads": counts}))
         plan = ek.plan(counts, topology=links, model=MODEL, device="h100", **options)
-        return plan, said_by_command("plan", loads, "--topology", links, "--model", MODEL, "--device", "h100", *words)
+        return plan, command_output("plan", loads, "--topology", links, "--model", MODEL, "--device", "h100", *words)
 
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
     def test_plans_over_links_and_predicts_as_the_command_does(self):

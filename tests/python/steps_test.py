@@ -5,7 +5,7 @@ SGLang's recordings are tested with several files or a damaged one.
 """
 
 import numpy as np
-from support import COMMAND, PackageTest, said_by_command
+from support import COMMAND, PackageTest, command_output
 from tensor_files import Tensor, torch_file
 
 import evenkeel as ek
@@ -39,7 +39,7 @@ class Steps(PackageTest):
         np.testing.assert_allclose(list(said.values()), figures, rtol=1e-12)
         if not COMMAND:
             return
-        placed = said_by_command("place", path, "--ranks", RANKS, "--steps")
+        placed = command_output("place", path, "--ranks", RANKS, "--steps")
         before = [each["before"]["max_over_mean_mean"] for each in placed["per_recording"]]
         np.testing.assert_allclose(before, max_over_mean(counts).mean(axis=1), rtol=1e-12)
 

@@ -23,7 +23,7 @@ sys.path.append(str(REPOSITORY / "tests" / "cli"))  # file writers that the comm
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
-def said_by_command(*words):
+def command_output(*words):
     done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from safetensors.torch import load_file
 from tiny_models import make
 from torch import nn
@@ -168,8 +168,8 @@ def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: s
     models.alone = get_peft_model(models.alone, config)
     torch.manual_seed(5 + rank)  # adapters start different on every rank
     models.spread = get_peft_model(models.spread, config)
-    said = said_by(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
-    assert "allowed: evenkeel.transformers.share_adapters(model) first" in said, said
+    message = error_message(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
+    assert "allowed: evenkeel.transformers.share_adapters(model) first" in message, message
     evenkeel.transformers.share_adapters(models.spread)
     for name, module in models.spread.named_modules():
         if "lora_" in name and isinstance(module, nn.Linear) and ".experts." not in name:

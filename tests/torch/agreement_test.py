@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from processes import require_documented, run_ranks, said_by
+from processes import error_message, require_documented, run_ranks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -117,14 +117,14 @@ def unlike_outputs(rank: int, ranks: int, first: bool) -> tuple[str, str]:
 
 
 def unlike_options(rank: int, ranks: int) -> list[str]:
-    said = []
+    messages = []
     homes = [list(range(ranks)) * 200, list(range(ranks)) * 200]
     homes[1][200:202] = [1, 0]  # a place that a message does not show
     long = ek.Placement([[[home] for home in homes[rank]]], ranks)
     for kind, options in ((["A", "C"][rank], {}), ("E", {"placement": long, "planner": "ep"})):
         layer = Layer(kind, rank, ranks, name="moe", **options)  # type: ignore[arg-type]
-        said.append(said_by(layer.forward, InvalidArgument))
-    return said
+        messages.append(error_message(layer.forward, InvalidArgument))
+    return messages
 
 
 def unnamed(rank: int, ranks: int) -> str:
@@ -171,7 +171,7 @@ def fails_in_backward(rank: int, ranks: int) -> str:
         return products(Failing.apply(rows) if rank == 1 else rows, *rest)  # type: ignore[no-untyped-call]
 
     made = checkpoint(lambda x: layer.forward(failing, hidden=x), layer.hidden, use_reentrant=False)
-    return said_by(made.sum().backward, CommError, ValueError)
+    return error_message(made.sum().backward, CommError, ValueError)
 
 
 class AgreementTest(unittest.TestCase):

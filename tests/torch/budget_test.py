@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from processes import lines_of_log, run_ranks, said_by
+from processes import error_message, lines_of_log, run_ranks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -95,19 +95,19 @@ def peak_and_warnings(step: Step, layer: ExpertParallel) -> tuple[int, list[str]
     return peak, [str(each.message) for each in caught if "a budget of" in str(each.message)]
 
 
-def said_by_error(step: Step, experts: Experts = experts) -> Budgets:
+def budgets_of_error(step: Step, experts: Experts = experts) -> Budgets:
     layer = step.layer(budget=1)
     try:
         layer(step.hidden, step.ids, step.top_k, experts, step.weights)
     except ek.errors.BudgetTooSmall as error:
-        said = layer.budgets()
-        assert error.data == {"given": 1, **said._asdict()}, error.data
-        assert f": {said.least}. " in str(error) and str(said) in str(error), str(error)
-        return said
+        budgets = layer.budgets()
+        assert error.data == {"given": 1, **budgets._asdict()}, error.data
+        assert f": {budgets.least}. " in str(error) and str(budgets) in str(error), str(error)
+        return budgets
     raise AssertionError("one byte was enough")
 
 
-class Did(NamedTuple):
+class StepOutcome(NamedTuple):
     """The outcome of a step under a budget."""
 
     budget: int
@@ -118,19 +118,19 @@ class Did(NamedTuple):
     warned: list[str]
 
 
-def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[Did]]:
+def steps(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[StepOutcome]]:
     """Returns the budgets from the error, and the outcome of steps under budgets near them."""
     step, made = Step(rank, shape), []
-    said = said_by_error(step)
-    near = (said.step[n] - less for n in (2, 8) for less in (0, 1))
-    for budget in (*(int(times * said.least) for times in TIMES_LEAST), *near):
+    budgets = budgets_of_error(step)
+    near = (budgets.step[n] - less for n in (2, 8) for less in (0, 1))
+    for budget in (*(int(times * budgets.least) for times in TIMES_LEAST), *near):
         layer = step.layer(budget=budget)
         peak, warned = peak_and_warnings(step, layer)
         assert made or peak_and_warnings(step, layer)[1] == [], "it is said once"
-        assert layer.budgets() == said, f"{layer.budgets()} of {budget}, before {said}"
+        assert layer.budgets() == budgets, f"{layer.budgets()} of {budget}, before {budgets}"
         last = layer.last
-        made.append(Did(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
-    return said, made
+        made.append(StepOutcome(budget, last["chunks"], last["lacked_memory"], last["transfers"], peak, warned))
+    return budgets, made
 
 
 def copying(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
@@ -150,12 +150,12 @@ def copied(rank: int, ranks: int, shape: Shape) -> list[tuple[int, int]]:
     step.options["planner"] = "ep"
     hot = shape.experts // shape.ranks - 1
     step.ids = torch.where(step.ids == 0, hot, torch.where(step.ids == hot, 0, step.ids))
-    layer = step.layer(budget=int(1.1 * said_by_error(step, copying).least))
+    layer = step.layer(budget=int(1.1 * budgets_of_error(step, copying).least))
     training = step.peak(layer, copying), layer.budget or 0
     assert layer.last["chunks"] > 2, layer.last
     with torch.no_grad():
         step.ids = torch.full_like(step.ids, hot)  # the other rank has no rows
-        layer = step.layer(budget=said_by_error(step, copying).least)
+        layer = step.layer(budget=budgets_of_error(step, copying).least)
         layer(step.hidden[:0], step.ids[:0], step.top_k[:0], copying, step.weights)
         with LiveBytes() as live:
             out = layer(step.hidden, step.ids, step.top_k, copying, step.weights)
@@ -181,7 +181,7 @@ def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
     """Frozen weights, but calls that keep much else for backward: actual chunks by the chunks expected of the budget."""
     step, made = Step(rank, shape), {}
     step.weights = {name: weight.detach() for name, weight in step.weights.items()}
-    for chunks, size in said_by_error(step, keeping).step.items():
+    for chunks, size in budgets_of_error(step, keeping).step.items():
         layer = step.layer(budget=size)
         layer(step.hidden, step.ids, step.top_k, keeping, step.weights)
         made[chunks] = layer.last["chunks"]
@@ -215,9 +215,9 @@ def where_chunks_do_not_pay(rank: int, ranks: int, shape: Shape) -> list[Any]:
     """Moving pays in one chunk: it saves about 170 assignments and costs 100. In each of two chunks it does not."""
     step, made = Step(rank, shape), []
     step.options = {"min_segment": 4, "costs": SpillCosts(1e-6, 0, 100e-6)}
-    said = said_by_error(step)
+    budgets = budgets_of_error(step)
     for chunks in (1, 2):
-        layer = step.layer(budget=said.step[chunks])
+        layer = step.layer(budget=budgets.step[chunks])
         _, warned = peak_and_warnings(step, layer)
         made.append((layer.last["chunks"], layer.last["transfers"] > 0, layer.last["lacked_memory"], warned))
     return made
@@ -262,19 +262,19 @@ def with_bins(rank: int, ranks: int, shape: Shape) -> tuple[Budgets, list[int]]:
     step = Step(rank, shape)
     layer = step.layer(budget="auto", chunk_bins=[1, 3, 6])
     step.peak(layer)
-    said, chunks = layer.budgets(), []
-    for budget in (*said.step.values(), said.least):
+    budgets, chunks = layer.budgets(), []
+    for budget in (*budgets.step.values(), budgets.least):
         layer = step.layer(budget=budget, chunk_bins=[1, 3, 6])
         step.peak(layer)
         chunks.append(layer.last["chunks"])
-    return said, chunks
+    return budgets, chunks
 
 
 def before_any(rank: int, ranks: int, shape: Shape) -> list[str]:
     step = Step(rank, shape)
     unbounded = step.layer()
     unbounded(step.hidden, step.ids, step.top_k, experts, step.weights)
-    return [said_by(layer.budgets, ek.errors.Unsupported) for layer in (unbounded, step.layer(budget="auto"))]
+    return [error_message(layer.budgets, ek.errors.Unsupported) for layer in (unbounded, step.layer(budget="auto"))]
 
 
 class BudgetTest(unittest.TestCase):
@@ -282,19 +282,19 @@ class BudgetTest(unittest.TestCase):
         lacking = []
         for shape in SHAPES:
             answers = run_ranks(shape.ranks, steps, shape)
-            said = answers[0][0]
-            self.assertEqual([other for other, _ in answers], [said] * shape.ranks)
-            for did in zip(*(made for _, made in answers), strict=True):
-                with self.subTest(shape=shape, budget=did[0].budget, said=said):
-                    self.check(said, did)
-                    lacking.append(did[0].lacked_memory)
+            budgets = answers[0][0]
+            self.assertEqual([other for other, _ in answers], [budgets] * shape.ranks)
+            for outcomes in zip(*(made for _, made in answers), strict=True):
+                with self.subTest(shape=shape, budget=outcomes[0].budget, budgets=budgets):
+                    self.check(budgets, outcomes)
+                    lacking.append(outcomes[0].lacked_memory)
         self.assertIn(sum(lacking), range(2, len(lacking) // 2), lacking)
 
-    def check(self, said: Budgets, did: tuple[Did, ...]) -> None:
-        """Compares the outcome on each rank, `did`, with the promised budgets."""
-        budget, chunks, lacked_memory, transfers = did[0][:4]
-        self.assertEqual({each[:4] for each in did}, {did[0][:4]})
-        fitting = [n for n, size in said.step.items() if size <= budget]
+    def check(self, budgets: Budgets, outcomes: tuple[StepOutcome, ...]) -> None:
+        """Compares the outcome on each rank, `outcomes`, with the promised budgets."""
+        budget, chunks, lacked_memory, transfers = outcomes[0][:4]
+        self.assertEqual({each[:4] for each in outcomes}, {outcomes[0][:4]})
+        fitting = [n for n, size in budgets.step.items() if size <= budget]
         at_once = bool(fitting) and fitting[0] <= 2
         if fitting:
             self.assertFalse(lacked_memory)
@@ -302,17 +302,17 @@ class BudgetTest(unittest.TestCase):
             self.assertLessEqual(chunks, fitting[0])
         if at_once:
             self.assertEqual(chunks, fitting[0])
-        bound = said.step[chunks] if at_once else budget
-        peak = max(each.peak for each in did)
+        bound = budgets.step[chunks] if at_once else budget
+        peak = max(each.peak for each in outcomes)
         self.assertLessEqual(peak, bound)
         if at_once or chunks > 1:
             self.assertGreater(peak, bound / (2 if at_once else 3), "the bound is not idle")
-        self.assertEqual([len(each.warned) for each in did], [int(lacked_memory), *[0] * (len(did) - 1)])
+        self.assertEqual([len(each.warned) for each in outcomes], [int(lacked_memory), *[0] * (len(outcomes) - 1)])
         if lacked_memory:
-            would_do = re.search(r"(\d+) bytes would do\. (.*)", did[0].warned[0])
+            would_do = re.search(r"(\d+) bytes would do\. (.*)", outcomes[0].warned[0])
             assert would_do is not None
             self.assertGreater(int(would_do[1]), budget)
-            self.assertEqual(would_do[2], str(said))
+            self.assertEqual(would_do[2], str(budgets))
 
     def test_what_calls_one_by_one_keep_adds_up(self) -> None:
         for cases in run_ranks(2, copied, Shape(2, 16, k=1, hidden=32, width=32, tokens=800, hot=0.9)):
@@ -332,11 +332,11 @@ class BudgetTest(unittest.TestCase):
         for shape in (*SHAPES, SHAPES[0]._replace(tokens=99)):
             answers = run_ranks(shape.ranks, automatic, shape)
             self.assertEqual(answers, [answers[0]] * shape.ranks)
-            (chunks, budget, said), fewer, hot = answers[0]
-            self.assertEqual((chunks, budget), (2, max(said.least, said.even[2])))
-            self.assertEqual(said.step, said.even)
+            (chunks, budget, budgets), fewer, hot = answers[0]
+            self.assertEqual((chunks, budget), (2, max(budgets.least, budgets.even[2])))
+            self.assertEqual(budgets.step, budgets.even)
             self.assertEqual((fewer[0], fewer[1]), (1, budget), "a shorter step keeps the budget")
-            self.assertEqual((hot[1], hot[2].even), (budget, said.even), "nor does routing change it")
+            self.assertEqual((hot[1], hot[2].even), (budget, budgets.even), "nor does routing change it")
 
     def test_what_does_not_pay_in_each_chunk_pays_once_a_pass(self) -> None:
         for whole, chunked in run_ranks(2, where_chunks_do_not_pay, SHAPES[0]):
@@ -350,19 +350,19 @@ class BudgetTest(unittest.TestCase):
             self.assertTrue(same)
 
     def test_the_first_rank_logs_the_first_step_of_each_kind(self) -> None:
-        (training, _, without), said = run_ranks(2, logged, SHAPES[0])[0]
+        (training, _, without), budgets = run_ranks(2, logged, SHAPES[0])[0]
         self.assertTrue(training.startswith("layer 7, a step with gradients in 1 chunk: a budget of 1073741824 bytes;"))
-        self.assertTrue(training.endswith(said), "also after a step without")
+        self.assertTrue(training.endswith(budgets), "also after a step without")
         self.assertTrue(
             without.startswith("layer 7, a step without gradients in 1 chunk: a budget of 1073741824 bytes;")
         )
-        self.assertFalse(without.endswith(said))
-        self.assertEqual(run_ranks(2, logged, SHAPES[0])[1], ([], said))
+        self.assertFalse(without.endswith(budgets))
+        self.assertEqual(run_ranks(2, logged, SHAPES[0])[1], ([], budgets))
 
     def test_bins_are_the_numbers_of_chunks(self) -> None:
-        for said, chunks in run_ranks(2, with_bins, SHAPES[0]):
+        for budgets, chunks in run_ranks(2, with_bins, SHAPES[0]):
             *of_bins, finer = chunks
-            self.assertEqual((list(said.step), list(said.even), of_bins), ([1, 3, 6], [1, 3, 6], [1, 3, 6]))
+            self.assertEqual((list(budgets.step), list(budgets.even), of_bins), ([1, 3, 6], [1, 3, 6], [1, 3, 6]))
             self.assertGreater(finer, 6, "of a budget that no bin fits")
 
     def test_without_a_step_under_a_budget_there_is_nothing_to_say(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from layer_test import HIDDEN, WIDTH, all_weights, at_home, experts, inputs, one_process, routing
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from slots_test import dispatcher
 
 import evenkeel as ek
@@ -97,8 +97,8 @@ def unlike_links(rank: int, ranks: int, files: list[Path]) -> list[str]:
     ids = torch.zeros((TOKENS, 1), dtype=torch.int64)
     hidden, top_k, _ = inputs(3, rank, ids)
     layer = ExpertParallel(2, topology=files[rank])
-    unlike = said_by(lambda: layer(hidden, ids, top_k, experts, all_weights(3, 1)), *kinds)
-    return [unlike, said_by(lambda: ExpertParallel(2, topology="8xh100"), *kinds)]
+    unlike = error_message(lambda: layer(hidden, ids, top_k, experts, all_weights(3, 1)), *kinds)
+    return [unlike, error_message(lambda: ExpertParallel(2, topology="8xh100"), *kinds)]
 
 
 def predicted(training: bool) -> tuple[float, float, float]:

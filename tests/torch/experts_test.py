@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from layer_test import HIDDEN, at_home, inputs, least_budget
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from torch.distributed.device_mesh import init_device_mesh
 from transformers.models.mixtral.configuration_mixtral import MixtralConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
@@ -147,7 +147,7 @@ def few(rank: int, ranks: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
 
 
 def refusal(call: Callable[[], object]) -> str:
-    said = said_by(call, ek.errors.InvalidArgument)
+    said = error_message(call, ek.errors.InvalidArgument)
     torch.distributed.destroy_process_group()  # the failed group
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     return said
@@ -254,7 +254,7 @@ def refused_where_timed(rank: int, ranks: int, training: bool) -> str:
     experts: Any = lambda r, s, w: (unused(r, s, w), None)  # noqa: E731
     with torch.set_grad_enabled(training):
         layer = ExpertParallel(E, imbalance_threshold="auto")
-        return said_by(lambda: layer(hidden, ids, top_k, experts, own), ek.errors.InvalidArgument)
+        return error_message(lambda: layer(hidden, ids, top_k, experts, own), ek.errors.InvalidArgument)
 
 
 def quantized(rank: int, ranks: int) -> bool:
@@ -275,7 +275,7 @@ def quantized(rank: int, ranks: int) -> bool:
 def copied(rank: int, ranks: int) -> tuple[bool, str]:
     """Returns whether a copy is the layer itself, and the error of pickling it."""
     layer = ExpertParallel(E)
-    return copy.deepcopy([layer])[0] is layer, said_by(lambda: pickle.dumps([layer]), ek.errors.Unsupported)
+    return copy.deepcopy([layer])[0] is layer, error_message(lambda: pickle.dumps([layer]), ek.errors.Unsupported)
 
 
 def probes_draw_nothing(rank: int, ranks: int) -> bool:
@@ -334,7 +334,7 @@ def unlike(rank: int, ranks: int) -> list[tuple[str, str]]:
     for name, call in calls:
         layer(*given.values())  # the group still works after each fault
         with torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast" and rank == 1):
-            said.append((name, said_by(call, ek.errors.InvalidArgument)))
+            said.append((name, error_message(call, ek.errors.InvalidArgument)))
     return said
 
 
@@ -347,7 +347,7 @@ def not_plain(rank: int, ranks: int) -> list[str]:
     layer = EvenkeelEP(module, mesh["ep"], mesh["tp"])
     given = rows, ids, torch.ones(4, 1)
     calls = (lambda: layer(*given), lambda: layer.in_graph(*given, [*module.parameters()]))
-    return [said_by(call, ek.errors.InvalidArgument) for call in calls]
+    return [error_message(call, ek.errors.InvalidArgument) for call in calls]
 
 
 def all_gradients(rank: int, ranks: int) -> list[int]:

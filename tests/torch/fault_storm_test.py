@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from processes import PAGE, chosen_seeds, require_documented
 from storm_ranks import CHECKPOINT, Outcome, on_rank
-from storm_runs import CYCLE, INNOCENT, LOST, OWN, PLACES, SAMPLE, SET_UP, Draft, Promise, Run
+from storm_runs import CYCLE, INNOCENT, LOST, OWN_MESSAGE, PLACES, SAMPLE, SET_UP, Draft, Promise, Run
 from transformers_test import save
 
 AT_ONCE = 8
@@ -45,16 +45,16 @@ def play(run: Run) -> str:
             process.start()
     lost = {fault.rank for fault in run.faults if fault.what in LOST}
     left = [rank for rank in range(run.ranks) if rank not in lost]
-    ends = Ends(folder, [pipe for pipe, _ in pipes], started)
+    processes = RankProcesses(folder, [pipe for pipe, _ in pipes], started)
     try:
-        outcomes = [ends.receive(rank) for rank in left]
+        outcomes = [processes.receive(rank) for rank in left]
         if any(fault.what not in INNOCENT for fault in run.faults):
             assert began.value > 0, "the fault never came"
         judge(run, outcomes)
         if not run.ends:
-            ends.go_on(run, left)
+            processes.continue_without_failed(run, left)
         for rank in left:
-            ends.require_good_end(rank)
+            processes.require_good_end(rank)
     except AssertionError as broken:
         return f"{broken}\n{run.shown()}"
     finally:
@@ -65,7 +65,7 @@ def play(run: Run) -> str:
     return ""
 
 
-class Ends(NamedTuple):
+class RankProcesses(NamedTuple):
     """The parent's side of the ranks: their processes, and a pipe to each."""
 
     folder: str
@@ -91,9 +91,9 @@ class Ends(NamedTuple):
             code = self.started[rank].exitcode
         assert code == 0, f"rank {rank} ended with {code}"
 
-    def go_on(self, run: Run, left: list[int]) -> None:
+    def continue_without_failed(self, run: Run, left: list[int]) -> None:
         """If the group has failed, the surviving ranks continue in a new group without the faulty ones."""
-        some = [rank for rank in left if not run.faults or rank not in run.odd]
+        some = [rank for rank in left if not run.faults or rank not in run.faulty_ranks]
         able = run.promise.error == "CommError" and len(some) > 1 and not run.promise.own
         some = some if able and run.layers[0].world != "model" else []
         for rank in left:
@@ -104,7 +104,7 @@ class Ends(NamedTuple):
             self.pipes[rank].send("")
 
 
-TORCHS = {"RuntimeError", "DistError", "DistBackendError", "DistNetworkError", "DistStoreError"}
+TORCH_ERRORS = {"RuntimeError", "DistError", "DistBackendError", "DistNetworkError", "DistStoreError"}
 
 
 def judge(run: Run, outcomes: list[Outcome]) -> None:
@@ -113,21 +113,22 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
         assert not outcome.wrong, f"rank {outcome.rank}: wrong {outcome.wrong}"
         if outcome.rank in run.raising():
             assert outcome.error == promise.own, f"rank {outcome.rank}, which raises, says {outcome}"
-        elif run.kind == "late" and outcome.rank in run.odd:
+        elif run.kind == "late" and outcome.rank in run.faulty_ranks:
             judge_rank(run, outcome, promise._replace(peers=(-1, outcome.rank), says="", place=False))
-        elif run.apart and outcome.rank // 2 != run.odd[0] // 2:  # it sees the fault only in its half's own collectives
-            judge_rank(run, outcome, Promise(or_torchs=True, peers=(-1,)))
+        elif run.two_groups and outcome.rank // 2 != run.faulty_ranks[0] // 2:
+            # It sees the fault only in its own group's collectives.
+            judge_rank(run, outcome, Promise(or_torch_error=True, peers=(-1,)))
         else:
             judge_rank(run, outcome, promise)
-    told = {outcome.data.get("why", outcome.message) for outcome in outcomes}
-    assert not promise.alike or len(told) == 1, f"ranks do not say the same: {told}"
+    messages = {outcome.data.get("why", outcome.message) for outcome in outcomes}
+    assert not promise.alike or len(messages) == 1, f"ranks do not say the same: {messages}"
     named = any(outcome.error == promise.error for outcome in outcomes)
     assert named or -1 in promise.peers, "no rank names the fault"
 
 
 def judge_rank(run: Run, outcome: Outcome, promise: Promise) -> None:
     shown = outcome._replace(trace="")
-    allowed = {promise.error} | (TORCHS if promise.or_torchs else set())
+    allowed = {promise.error} | (TORCH_ERRORS if promise.or_torch_error else set())
     assert outcome.error in allowed, f"expected {' or '.join(allowed) or 'no error'}: {shown}\n{outcome.trace}"
     assert outcome.seconds < promise.seconds, f"after {outcome.seconds:.2f} s: {shown}"
     if outcome.error == promise.error:
@@ -135,8 +136,8 @@ def judge_rank(run: Run, outcome: Outcome, promise: Promise) -> None:
     if outcome.error == "CommError":
         assert outcome.data["peer"] in promise.peers, f"expected peer {promise.peers}: {shown}"
         assert outcome.data["layer"] in (*outcome.layers, ""), f"a layer of no name: {shown}"
-    if run.kind in DOCUMENTED and promise.peers == run.odd:
-        require_documented(DOCUMENTED[run.kind], 1, as_on_page(run, outcome.data["why"]))
+    if run.kind in DOCUMENTED and promise.peers == run.faulty_ranks:
+        require_documented(DOCUMENTED[run.kind], 1, as_documented(run, outcome.data["why"]))
     if promise.place:
         (fault,) = run.faults
         found = tuple(outcome.data[name] for name in ("operation", "layer", "direction"))
@@ -153,11 +154,11 @@ DOCUMENTED = {
 """The name of each kind of run in docs/errors.md."""
 
 
-def as_on_page(run: Run, why: str) -> str:
+def as_documented(run: Run, why: str) -> str:
     """Rewrites the message as docs/errors.md shows it: rank 1 at fault, in one layer and phase."""
     (fault,) = run.faults
     why = why.replace(f"rank {fault.rank} ", "rank 1 ")
-    why = why.replace(f"{fault.error.__name__}: {fault.error(OWN)}", "ValueError: rows of another planet")
+    why = why.replace(f"{fault.error.__name__}: {fault.error(OWN_MESSAGE)}", "ValueError: rows of another planet")
     for words, phase in (("awaited in|come to", "combine"), ("after|last in", "dispatch")):
         why = re.sub(rf"({words}) [a-z ]+ of layer \S+, (forward|backward)", rf"\1 {phase} of layer 7, forward", why)
     return why

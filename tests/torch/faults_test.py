@@ -71,8 +71,8 @@ def told_of_a_fault(rank: int, ranks: int) -> list[str]:
             time.sleep(0.8)
         else:
             faults = exchange.faults(torch.device("cpu"))
-            told = Verdict(0, Place(first, "counts", "7", "forward"), "rank 0 failed")
-            threading.Timer(0.1, setattr, (faults, "verdict", told)).start()
+            message = Verdict(0, Place(first, "counts", "7", "forward"), "rank 0 failed")
+            threading.Timer(0.1, setattr, (faults, "verdict", message)).start()
         try:
             met.append(str(exchange.all_gather("counts", torch.ones(1)).sum().item()))
             exchange.faults(torch.device("cpu")).verdict = None
@@ -113,7 +113,8 @@ def without_ipv4(rank: int, ranks: int) -> tuple[int, str]:
 
 def on_hosts_of_their_own(rank: int, ranks: int) -> tuple[int, str]:
     """Every rank has its own address, and none listens at 127.0.0.1."""
-    with mock.patch.multiple(_peers, host_name=lambda: f"host{rank}", _outward=lambda: iter([f"127.0.0.{rank + 2}"])):
+    addresses = [f"127.0.0.{rank + 2}"]
+    with mock.patch.multiple(_peers, host_name=lambda: f"host{rank}", _outward_addresses=lambda: iter(addresses)):
         return rank_1_raises(rank, ranks)
 
 
@@ -130,27 +131,27 @@ def among_strangers(rank: int, ranks: int) -> tuple[int, str]:
         made = listen(addresses)
         if made is not None:
             listeners.append(made.getsockname()[:2])
-            for said in (b"[" * 4096 + b"\n", b"\n", os.urandom(70000), b"0 [0, 1]\n", b""):
-                call(said)
+            for data in (b"[" * 4096 + b"\n", b"\n", os.urandom(70000), b"0 [0, 1]\n", b""):
+                call(data)
         return made
 
-    def call(said: bytes, address: Any = None) -> None:
+    def call(data: bytes, address: Any = None) -> None:
         strangers.append(socket.create_connection(address or listeners[-1]))
-        strangers[-1].sendall(said)
+        strangers[-1].sendall(data)
 
-    def sending(self: Any, connection: Any, told: Any) -> None:
-        send(self, connection, told)
-        line = json.dumps(told).encode()
-        for said in (self._signature(line) + b" " + line + b"\n", self._signature(line) + b" " + line):
+    def sending(self: Any, connection: Any, message: Any) -> None:
+        send(self, connection, message)
+        line = json.dumps(message).encode()
+        for data in (self._signature(line) + b" " + line + b"\n", self._signature(line) + b" " + line):
             with contextlib.suppress(OSError):  # only one end of a connection listens
-                call(said, connection.socket.getpeername()[:2])
+                call(data, connection.socket.getpeername()[:2])
 
     def connecting(self: Any, gather: Callable[[str], list[str]]) -> None:
         def gathering(text: str) -> list[str]:
             rows = gather(text)
             self._secret = json.loads(rows[0])[1]
-            for told in (["ask", 1], [rank, rank], [2, 1 - rank], [[], rank], [{}, rank]):
-                line = json.dumps(told).encode()
+            for message in (["ask", 1], [rank, rank], [2, 1 - rank], [[], rank], [{}, rank]):
+                line = json.dumps(message).encode()
                 call(self._signature(line) + b" " + line + b"\n")
             return rows
 

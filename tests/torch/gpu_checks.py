@@ -35,7 +35,7 @@ import evenkeel as ek
 from evenkeel import _native
 from evenkeel.torch import ExpertParallel, ExpertSlots, LiveBytes, routes_ahead
 from evenkeel.torch._chunk import Experts, Weights
-from evenkeel.torch._cut import how_many
+from evenkeel.torch._cut import count_values
 from evenkeel.torch._exchange import HostReads, on_host
 from evenkeel.torch._routes import Sent
 from evenkeel.torch._slots import places_of
@@ -138,7 +138,7 @@ def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, 
     k, flat = places.shape[1], places.reshape(-1)
     order = flat.argsort(stable=True)
     order = order[flat[order] >= 0]
-    sent = how_many(flat[order], RANKS * here).view(RANKS, here)
+    sent = count_values(flat[order], RANKS * here).view(RANKS, here)
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent)
     sizes = sent.sum(1).tolist(), received.sum(1).tolist()
@@ -165,7 +165,7 @@ def one_order(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torc
 def grouped(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Grouped products, as models compute them, without waiting for the device."""
     order = slots.argsort(stable=True)
-    ends = how_many(slots, len(weights["up"])).cumsum(0).to(torch.int32)
+    ends = count_values(slots, len(weights["up"])).cumsum(0).to(torch.int32)
     wide = torch.relu(grouped_mm(rows.index_select(0, order), weights["up"], offs=ends))
     return torch.empty_like(rows).index_copy(0, order, grouped_mm(wide, weights["down"], offs=ends))
 
@@ -306,7 +306,7 @@ def planning(device: torch.device) -> list[Line]:
         share = random.dirichlet(np.full(experts, 0.5))
         ids = torch.from_numpy(random.choice(experts, (tokens, k), p=share))
         counts = random.multinomial(tokens * k, share, ranks)
-        counts[0] = how_many(ids.view(-1), experts).numpy()
+        counts[0] = count_values(ids.view(-1), experts).numpy()
         placement = ek.Placement.contiguous(1, experts, ranks)._native
         layout = _native.StepLayout(placement, 0, 0, "level", 1000, 64, 1000, 4)
         plan = partial(layout.slots, counts)

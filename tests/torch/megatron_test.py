@@ -13,7 +13,7 @@ os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiling Megatron's small functions 
 
 import torch
 from examples_test import torchrun
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -90,7 +90,7 @@ def compare(
     return ours.balanced.last
 
 
-def still(rank: int, ranks: int, shape: dict[str, Any]) -> None:
+def nothing_moves(rank: int, ranks: int, shape: dict[str, Any]) -> None:
     """A step in which nothing may move gives Megatron's bits."""
     theirs, ours = layers(ranks, rank, "SlotsMoELayer", {"imbalance_threshold": 1e6}, shape, hot=False)
     hidden = torch.randn(40, 2, 32, generator=torch.Generator().manual_seed(rank))
@@ -100,7 +100,7 @@ def still(rank: int, ranks: int, shape: dict[str, Any]) -> None:
 
 def refusals(rank: int, ranks: int) -> list[str]:
     module = example(ranks)
-    said = []
+    messages = []
     for shape, layer in (
         ({"moe_apply_probs_on_input": True}, module.BalancedMoELayer),
         (
@@ -110,8 +110,8 @@ def refusals(rank: int, ranks: int) -> list[str]:
         ),
     ):
         config = module.make_config(1, **shape)
-        said.append(said_by(lambda: module.make_layer(config, layer), ValueError))  # noqa: B023
-    return said
+        messages.append(error_message(lambda: module.make_layer(config, layer), ValueError))  # noqa: B023
+    return messages
 
 
 class MegatronTest(unittest.TestCase):
@@ -161,7 +161,7 @@ class MegatronTest(unittest.TestCase):
 
     def test_with_slots_a_step_in_which_nothing_moves_has_megatrons_bits(self) -> None:
         for dispatcher in ("allgather", "alltoall"):
-            run_ranks(2, still, {"moe_token_dispatcher_type": dispatcher})
+            run_ranks(2, nothing_moves, {"moe_token_dispatcher_type": dispatcher})
 
     def test_the_example(self) -> None:
         self.assertIn("assignments by rank [", torchrun("megatron_layer.py"))

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 import transformers as T
 from layer_test import all_weights, at_home, experts, inputs
-from processes import lines_of_log, run_ranks, said_by
+from processes import error_message, lines_of_log, run_ranks
 from slots_test import dispatcher
 from torch import nn
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
@@ -88,8 +88,8 @@ def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
     one = metrics(model.named)
     check(one, {"the first": model.named})
     words += [repr(model.named), repr(model.slots)]
-    refused = [said_by(lambda: metrics(nn.Linear(1, 1)), ek.errors.InvalidArgument)]
-    refused += [said_by(lambda: evenkeel.transformers.report_metrics(model), ek.errors.InvalidArgument)]  # type: ignore[arg-type]
+    refused = [error_message(lambda: metrics(nn.Linear(1, 1)), ek.errors.InvalidArgument)]
+    refused += [error_message(lambda: evenkeel.transformers.report_metrics(model), ek.errors.InvalidArgument)]  # type: ignore[arg-type]
     run_log.end()
     own_lines = lines.copy()
     lines.clear()

@@ -8,7 +8,7 @@ from dataclasses import astuple
 from typing import Any, NamedTuple
 
 import numpy as np
-from budget_test import Shape, Step, experts, said_by_error
+from budget_test import Shape, Step, budgets_of_error, experts
 from processes import run_ranks
 from threads import run_threads
 
@@ -91,7 +91,7 @@ def layers(rank: int, ranks: int) -> list[list[Decision]]:
         shape, between, options = case(seed)
         step = Step(rank, shape)
         step.options = options
-        said = said_by_error(step)
+        said = budgets_of_error(step)
         layer = step.layer(budget=int(said.least + between * (said.step[1] - said.least)))
         recorded = layer._layout = layer._budget.layout = Recorded(layer._layout)  # type: ignore[assignment]
         layer(step.hidden, step.ids, step.top_k, experts, step.weights).sum().backward()

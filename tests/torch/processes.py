@@ -81,9 +81,9 @@ def _program(rank: int, ranks: int, port: int, program: str, options: list[str],
     os.environ.update({name: str(value) for name, value in names.items()})
     sys.argv, sys.path[:0] = [program, *options], [os.path.dirname(program)]
     os.chdir(folder)
-    with redirect_stdout(StringIO()) as said:
+    with redirect_stdout(StringIO()) as text:
         runpy.run_path(program, run_name="__main__")
-    return said.getvalue()
+    return text.getvalue()
 
 
 def run_program(ranks: int, program: Path, *options: object, folder: Path | None = None) -> str:
@@ -96,7 +96,7 @@ def run_program(ranks: int, program: Path, *options: object, folder: Path | None
         return "".join(run_ranks(ranks, _program, port, *words, grouped=False))
 
 
-def said_by(call: Callable[[], object], *kinds: type[BaseException]) -> str:
+def error_message(call: Callable[[], object], *kinds: type[BaseException]) -> str:
     """The message of an error of the given kinds; "nothing" if the call raises none."""
     try:
         call()
@@ -130,8 +130,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 def require_documented(fault: str, peer: int, why: str) -> None:
     """Checks that a row of the page on errors has this message; the row leaves out the backend's own text."""
-    said = re.sub(
+    text = re.sub(
         r"\((RuntimeError: )?\[.*\)", "(…)", why.partition("; rank 0 waited")[0].partition("; rank 1 waited")[0]
     )
-    row = f"| {fault} | {peer} | `{said}` |"
+    row = f"| {fault} | {peer} | `{text}` |"
     assert row in PAGE.read_text(), f"{PAGE} should have: {row}"

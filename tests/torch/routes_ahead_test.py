@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from costs_test import NUMBERS
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from slots_test import close, dispatcher, experts
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -200,13 +200,13 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
             out = model(given)
         with torch.no_grad():
             model(hidden)
-        said = said_by(out.sum().backward, ek.InvalidArgument)
-        assert "routes_ahead: has ended, and backward computes layer" in said, said
+        message = error_message(out.sum().backward, ek.InvalidArgument)
+        assert "routes_ahead: has ended, and backward computes layer" in message, message
         first, second = (given.detach() + i for i in range(2))
         with routes_ahead(model, ids):
             out = model(first.requires_grad_())
-        said = said_by(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
-        assert "is not what the router of layer" in said, said
+        message = error_message(lambda: backward_in_another(model, second, ids, out), ek.InvalidArgument)  # noqa: B023
+        assert "is not what the router of layer" in message, message
         model.around = lambda block, hidden: block(hidden)
     close(model.made(hidden), model.made(hidden))  # the layer still works
 
@@ -223,13 +223,13 @@ def checked(model: Model, hidden: torch.Tensor) -> None:
     with routes_ahead(model, ids.flip(-1), replay=False):
         close(model.made(hidden), right)
     for wrong in (ids[..., [0, 0]], torch.cat([ids[..., :1], ids[..., 1:] * 0 - 1], -1)):
-        said = said_by(lambda: run_ahead(model, hidden, wrong, replay=False), ek.InvalidArgument)  # noqa: B023
-        assert "for 40 tokens of rank 0, first token 0" in said, said
+        message = error_message(lambda: run_ahead(model, hidden, wrong, replay=False), ek.InvalidArgument)  # noqa: B023
+        assert "for 40 tokens of rank 0, first token 0" in message, message
     other = ids.clone()
     if dist.get_rank() == 1:
         other[7::5, 1, 0] = (other[7::5, 1, 0] + 1 + (other[7::5, 1, 1] == (other[7::5, 1, 0] + 1) % EXPERTS)) % EXPERTS
-    said = said_by(lambda: run_ahead(model, hidden, other, replay=False), ek.InvalidArgument)
-    assert "of layer" in said and "for 7 tokens of rank 1, first token 7;" in said, said
+    message = error_message(lambda: run_ahead(model, hidden, other, replay=False), ek.InvalidArgument)
+    assert "of layer" in message and "for 7 tokens of rank 1, first token 7;" in message, message
 
 
 def run_ahead(model: Model, hidden: torch.Tensor, ids: Any, **options: Any) -> None:
@@ -266,21 +266,21 @@ def refused(rank: int, ranks: int, last: str) -> list[str]:
     wrong = ids.clone()
     wrong[0, 2, 1] = 8 if rank == 1 else wrong[0, 2, 1]
 
-    def said(ids: Any = ids, model: nn.Module = model, **options: Any) -> str:
-        return said_by(lambda: run_ahead(model, hidden, ids, **options), ek.InvalidArgument, ek.CommError)
+    def refusal(ids: Any = ids, model: nn.Module = model, **options: Any) -> str:
+        return error_message(lambda: run_ahead(model, hidden, ids, **options), ek.InvalidArgument, ek.CommError)
 
     found = [
-        said(wrong),
-        said(replay=rank == 0),
-        said(ids[:, :2]),
-        said(ids.float()),
-        said(missing="none"),
-        said(model=nn.Linear(WIDTH, WIDTH)),
+        refusal(wrong),
+        refusal(replay=rank == 0),
+        refusal(ids[:, :2]),
+        refusal(ids.float()),
+        refusal(missing="none"),
+        refusal(model=nn.Linear(WIDTH, WIDTH)),
     ]
     if last == "tokens":
-        return [*found, said(ids[: TOKENS - rank])]
+        return [*found, refusal(ids[: TOKENS - rank])]
     model.force(ids)
-    return [*found, said()]
+    return [*found, refusal()]
 
 
 class RoutesAheadTest(unittest.TestCase):
@@ -306,18 +306,18 @@ class RoutesAheadTest(unittest.TestCase):
             run_ranks(2, costs_that_are_not_given, file)
 
     def test_what_is_refused(self) -> None:
-        for said in run_ranks(2, refused, "tokens"):
-            self.assertIn("1 ids of rank 1 in layer blocks.2 are outside -1..7", said[0])
-            self.assertIn("replay: is not the same on ranks 0 and 1: rank 0 has True, rank 1 has False", said[1])
-            self.assertIn("is [40, 2, 2]; allowed: [..., 3, k], of the 3 layers of ours", said[2])
-            self.assertIn("routed_experts: is of torch.float32; allowed: whole numbers", said[3])
-            self.assertIn("missing: 'none'; allowed: router, drop", said[4])
-            self.assertIn("model: has no layer of ours", said[5])
-            self.assertIn("has [39, 2] of layer blocks.0, whose step on this rank has [40, 2]", said[6])
+        for messages in run_ranks(2, refused, "tokens"):
+            self.assertIn("1 ids of rank 1 in layer blocks.2 are outside -1..7", messages[0])
+            self.assertIn("replay: is not the same on ranks 0 and 1: rank 0 has True, rank 1 has False", messages[1])
+            self.assertIn("is [40, 2, 2]; allowed: [..., 3, k], of the 3 layers of ours", messages[2])
+            self.assertIn("routed_experts: is of torch.float32; allowed: whole numbers", messages[3])
+            self.assertIn("missing: 'none'; allowed: router, drop", messages[4])
+            self.assertIn("model: has no layer of ours", messages[5])
+            self.assertIn("has [39, 2] of layer blocks.0, whose step on this rank has [40, 2]", messages[6])
 
     def test_a_router_that_cannot_be_forced(self) -> None:
-        for said in run_ranks(2, refused, "router"):
-            self.assertIn("layer blocks.0 is given: its router calls no torch.topk of [tokens, 8] for 2", said[6])
+        for messages in run_ranks(2, refused, "router"):
+            self.assertIn("layer blocks.0 is given: its router calls no torch.topk of [tokens, 8] for 2", messages[6])
 
 
 if __name__ == "__main__":

@@ -126,9 +126,9 @@ class RoutesTest(unittest.TestCase):
             self.assertEqual(moved[0] > 10, ranks > 1, moved)
 
     def test_the_host_reads_counts_and_where_work_moves_numbers_of_rows(self) -> None:
-        for still, moves in run_ranks(2, reads):
+        for nothing_moves, moves in run_ranks(2, reads):
             of_counts = 4 * 2 * (8 + 2 + 7)  # bytes: P ranks, each with E expert counts, P row counts, and the head
-            self.assertEqual(still, (1, of_counts, 0))
+            self.assertEqual(nothing_moves, (1, of_counts, 0))
             self.assertEqual(moves, (2, of_counts + 8 * 2, 0))
 
 

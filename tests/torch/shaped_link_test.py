@@ -93,9 +93,9 @@ class ShapedLink(hosts_test.OnHosts):
             self.assertGreater(moves["transfers_a_step"], 0)
             self.assertGreater(moves["payload_a_step"]["weights"], 0)
             self.assertLess(moves["max_over_mean"], moves["max_over_mean_at_home"])
-        for still in (ep, control, placed):
-            self.assertEqual(still["transfers_a_step"], 0)
-            self.assertNotIn("weights", still["payload_a_step"])  # no weight collective on any rank
+        for nothing_moves in (ep, control, placed):
+            self.assertEqual(nothing_moves["transfers_a_step"], 0)
+            self.assertNotIn("weights", nothing_moves["payload_a_step"])  # no weight collective on any rank
         self.assertLess(placed["max_over_mean"], ep["max_over_mean"])
         self.assertEqual(placed_auto["max_over_mean_at_home"], placed["max_over_mean_at_home"])
         self.assertLessEqual(auto["transfers_a_step"], level["transfers_a_step"])

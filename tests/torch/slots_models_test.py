@@ -46,14 +46,14 @@ MATMUL = torch.Tensor.__matmul__
 
 
 def compare(rank: int, ranks: int, folder: str, tp: int, slots: int) -> dict[str, str]:
-    said = {}
+    errors = {}
     for model_type in TYPES:
         with (
             mock.patch("torch.nn.functional.linear", row_by_row),
             mock.patch("torch.Tensor.__matmul__", row_by_row_product),
         ):
-            said[model_type] = compare_type(model_type, rank, ranks, folder, tp, slots)
-    return said
+            errors[model_type] = compare_type(model_type, rank, ranks, folder, tp, slots)
+    return errors
 
 
 def compare_type(model_type: str, rank: int, ranks: int, folder: str, tp: int, slots: int) -> str:
@@ -78,9 +78,9 @@ def compare_type(model_type: str, rank: int, ranks: int, folder: str, tp: int, s
         made.square().mean().backward()
         others = torch.stack(routers.chosen, dim=1).roll(1, 0)  # each token gets the ids of the token before it
         with Routers(others) if name == "all_to_all" else routes_ahead(spread, others):
-            told = logits(spread, ids)
+            replayed = logits(spread, ids)
         grads = {n: p.grad.to_local() for n, p in spread.named_parameters() if "experts" in n and p.grad is not None}
-        found.append((made.detach(), told.detach(), grads))
+        found.append((made.detach(), replayed.detach(), grads))
     moved = sum(layer.last["transfers"] for layer in evenkeel.transformers.layers(spread))
     (*stock, right), (*made, grads) = found
     for what, one, other in zip(("logits", "logits of routes ahead"), stock, made, strict=True):
@@ -101,8 +101,8 @@ class SlotsModelsTest(unittest.TestCase):
     def test_logits_have_the_stock_implementations_bits(self) -> None:
         for ranks, tp, slots in ((2, 1, 1), (4, 2, 2)):
             with self.subTest(ranks=ranks, tp=tp, slots=slots), tempfile.TemporaryDirectory() as folder:
-                for said in run_ranks(ranks, compare, folder, tp, slots):
-                    self.assertEqual(said, dict.fromkeys(TYPES, ""))
+                for errors in run_ranks(ranks, compare, folder, tp, slots):
+                    self.assertEqual(errors, dict.fromkeys(TYPES, ""))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from processes import chosen_seeds, run_ranks, said_by
+from processes import chosen_seeds, error_message, run_ranks
 from slots_test import Case, close, gradients
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -113,8 +113,8 @@ class Storm:
                 case.hidden = case.hidden.detach().double()
             elif odd == self.rank:
                 within.enter_context(torch.autocast("cpu", torch.bfloat16))
-            said = said_by(lambda: case.ours(layer), ek.InvalidArgument)
-        assert how in said, said
+            message = error_message(lambda: case.ours(layer), ek.InvalidArgument)
+        assert how in message, message
         case.ids, case.hidden, case.top_k = given
 
     def change(self) -> None:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from torch.autograd.graph import save_on_cpu
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.utils.checkpoint import checkpoint
@@ -183,7 +183,7 @@ def sorted_experts(rows: torch.Tensor, counts: torch.Tensor, weights: Weights, p
     return torch.cat([made, past * torch.nan]) * probs[:, None]
 
 
-def with_room(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int) -> tuple[torch.Tensor, ...]:
+def pad_rows(rows: torch.Tensor, counts: torch.Tensor, multiple: int, more: int) -> tuple[torch.Tensor, ...]:
     """Pads each place's rows to a nonzero multiple and adds `more` rows; returns rows, counts and indices."""
     room = (counts.clamp(min=1) + multiple - 1) // multiple * multiple
     moved = (room.cumsum(0) - room) - (counts.cumsum(0) - counts)
@@ -206,7 +206,7 @@ def sorts(rank: int, ranks: int, seed: int, multiple: int = 0, more: int = 0) ->
             counts = slots.bincount(minlength=layer.places_here)
             sorted_rows, at = rows[order], torch.arange(len(order))
             if multiple:
-                sorted_rows, counts, at = with_room(sorted_rows, counts, multiple, more)
+                sorted_rows, counts, at = pad_rows(sorted_rows, counts, multiple, more)
             out = run.sorted(sorted_experts, sorted_rows[:, :-1], counts, sorted_rows[:, -1])
             assert out.isfinite().all()
             out = torch.nn.functional.pad(out[at], (0, 1))  # the width of the received rows
@@ -261,7 +261,7 @@ def one_by_one(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> tor
     return out.index_add(0, torch.cat(parts), torch.cat(made)) if made else out
 
 
-def stays(rank: int, ranks: int) -> tuple[int, int]:
+def slots_kept(rank: int, ranks: int) -> tuple[int, int]:
     """Weights sent by steps whose slots stay, and by steps that fill slots anew; every step has stock's bits."""
     sent, anew = 0, 0
     for seed in (5, 9, 14):
@@ -328,7 +328,7 @@ def changed(rank: int, ranks: int) -> str:
     with weights_fixed(layer):
         assert layer.slots == layer.num_experts
         assert step() == first and step() == 0
-    return said_by(lambda: weights_fixed(torch.nn.Linear(1, 1)).__enter__(), ek.errors.InvalidArgument)
+    return error_message(lambda: weights_fixed(torch.nn.Linear(1, 1)).__enter__(), ek.errors.InvalidArgument)
 
 
 def messages(rank: int, ranks: int) -> list[list[str]]:
@@ -368,7 +368,7 @@ def runs_otherwise(rank: int, ranks: int, times: int) -> str:
         return dispatcher(hidden, places, top_k, again, layer.places_here)
 
     call = partial(layer, case.hidden, case.ids, case.top_k, experts, case.weights, carry)
-    return said_by(call, ek.errors.InvalidArgument, ek.errors.CommError)
+    return error_message(call, ek.errors.InvalidArgument, ek.errors.CommError)
 
 
 def refused(rank: int, ranks: int) -> list[str]:
@@ -380,12 +380,12 @@ def refused(rank: int, ranks: int) -> list[str]:
 
     def call(dispatch: Any, ids: torch.Tensor = case.ids) -> str:
         run = partial(layer, case.hidden, ids, case.top_k, experts, case.weights, dispatch)
-        return said_by(run, ek.errors.InvalidArgument, ek.errors.CommError)
+        return error_message(run, ek.errors.InvalidArgument, ek.errors.CommError)
 
     return [
         call(partial(dispatcher, here=layer.places_here), case.ids - 2),
         *(
-            said_by(make, ek.errors.InvalidArgument)
+            error_message(make, ek.errors.InvalidArgument)
             for make in (
                 lambda: case.layer(planner="least-loaded"),
                 lambda: case.layer(slots=0),
@@ -413,7 +413,7 @@ def raises_early(rank: int, ranks: int) -> str:
 
     with mock.patch.object(SlotStep, "borrow", late if rank == 0 else borrow):
         call = partial(layer, case.hidden, case.ids, case.top_k, experts, case.weights, raising)
-        said = said_by(call, ek.errors.CommError, ValueError)
+        said = error_message(call, ek.errors.CommError, ValueError)
     time.sleep(2 * (rank == 0))  # by then rank 1 has its answer, or still waits
     return said
 
@@ -453,7 +453,7 @@ class SlotsTest(unittest.TestCase):
 
     def test_slots_that_stay_have_the_same_bits_and_send_less(self) -> None:
         for ranks in (2, 4):
-            (sent, anew), *_ = run_ranks(ranks, stays)
+            (sent, anew), *_ = run_ranks(ranks, slots_kept)
             self.assertLess(2 * sent, anew)
 
     def test_weights_that_change_empty_the_slots(self) -> None:
@@ -461,9 +461,9 @@ class SlotsTest(unittest.TestCase):
         self.assertEqual(run_ranks(2, changed), [said] * 2)
 
     def test_a_step_sends_counts_and_what_moves_and_reads_counts_alone(self) -> None:
-        for still, moving in run_ranks(2, messages):
+        for nothing_moves, moving in run_ranks(2, messages):
             read = f"1 read of {2 * 4 * (8 + 7)} bytes"  # 8 counts from each rank, with 7 words around them
-            self.assertEqual(still, ["counts, forward", "dispatcher, forward", read])
+            self.assertEqual(nothing_moves, ["counts, forward", "dispatcher, forward", read])
             weights = [f"weights, {direction}" for direction in ("forward", "backward") for _ in "12"]
             home = ["weight gradients, backward"] * 2
             self.assertEqual(

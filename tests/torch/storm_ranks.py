@@ -27,7 +27,20 @@ import processes  # noqa: F401  # else every rank imports it at its first step
 import torch
 import torch.distributed as dist
 from slots_test import dispatcher
-from storm_runs import DEADLINE, INNOCENT, MARGIN, OWN, PAUSE, PAUSE_AT_DEADLINE, SET_UP, Call, Fault, Run, Spec, steps
+from storm_runs import (
+    DEADLINE,
+    INNOCENT,
+    MARGIN,
+    OWN_MESSAGE,
+    PAUSE,
+    PAUSE_AT_DEADLINE,
+    SET_UP,
+    Call,
+    Fault,
+    Run,
+    Spec,
+    steps,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from transformers.distributed.expert_parallel import AllToAllEP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeExperts
@@ -58,13 +71,13 @@ class Outcome(NamedTuple):
 CHECKPOINT = os.path.join(tempfile.gettempdir(), f"evenkeel-storm-{os.getpid()}")
 """A tiny model, which the ranks of every run load."""
 
-touches: list[Callable[[torch.Tensor], torch.Tensor]] = []
+row_hooks: list[Callable[[torch.Tensor], torch.Tensor]] = []
 """Functions that this rank's experts apply to their rows."""
 
 
 def products(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
-    for touch in touches:
-        rows = touch(rows)
+    for hook in row_hooks:
+        rows = hook(rows)
     up = torch.einsum("th,thw->tw", rows, weights["up"][slots])
     return torch.einsum("tw,twh->th", torch.nn.functional.silu(up), weights["down"][slots])
 
@@ -207,12 +220,12 @@ class Model:
         self.spec = spec
         original = Qwen3MoeExperts.forward
 
-        def touched(module: Any, hidden: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-            for touch in touches:
-                hidden = touch(hidden)
+        def forward_with_hooks(module: Any, hidden: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+            for hook in row_hooks:
+                hidden = hook(hidden)
             return original(module, hidden, *rest)  # type: ignore[no-any-return]
 
-        Qwen3MoeExperts.forward = touched
+        Qwen3MoeExperts.forward = forward_with_hooks
         mode: Any = "slots" if spec.slots else "exchange"
         evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0 if spec.moves else 1e6, mode=mode)
         self.model = load(CHECKPOINT, "eager", fsdp_size=ranks, ep_size=ep)
@@ -220,19 +233,19 @@ class Model:
         self.ids = torch.randint(0, 64, (ranks, 40), generator=torch.Generator().manual_seed(1))
         self.ids[:, 8:] = 7  # most tokens choose the same experts
         self.mine = self.ids[rank : rank + 1]
-        alone = load(CHECKPOINT, "eager").double()
+        reference = load(CHECKPOINT, "eager").double()
         chosen: list[torch.Tensor] = []
         hooks = [
             module.register_forward_pre_hook(lambda _, given: chosen.append(given[1]))
-            for module in alone.modules()
+            for module in reference.modules()
             if isinstance(module, Qwen3MoeExperts)
         ]
-        self.exact = alone(self.mine).logits.detach()
+        self.exact = reference(self.mine).logits.detach()
         for hook in hooks:
             hook.remove()
         self.routed = torch.stack(chosen, 1)
-        sum(alone(batch[None], labels=batch[None]).loss / ranks for batch in self.ids).backward()
-        self.exact_grads = {name: p.grad for name, p in alone.named_parameters() if "experts" in name}
+        sum(reference(batch[None], labels=batch[None]).loss / ranks for batch in self.ids).backward()
+        self.exact_grads = {name: p.grad for name, p in reference.named_parameters() if "experts" in name}
 
     def unset_leaves(self) -> list[torch.Tensor]:
         return []  # FSDP sets gradients during backward
@@ -270,35 +283,35 @@ def _close(made: torch.Tensor, exact: torch.Tensor) -> bool:
 
 
 def _raising(*_: Any, **__: Any) -> Any:
-    raise MemoryError(OWN)
+    raise MemoryError(OWN_MESSAGE)
 
 
 class Failing(torch.autograd.Function):
     """Triggers the fault in backward."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, strike: Callable[[], None]) -> torch.Tensor:
-        ctx.strike = strike
+    def forward(ctx: Any, rows: torch.Tensor, inject: Callable[[], None]) -> torch.Tensor:
+        ctx.inject = inject
         return rows * 1.0
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        ctx.strike()
+        ctx.inject()
         return grads[0], None
 
 
-class Striker:
+class FaultInjector:
     """Carries out one fault of this rank."""
 
     def __init__(self, fault: Fault, layers: list[Any], began: Any) -> None:
         self.fault, self.began, self.left = fault, began, fault.nth + 1
         self.layer = layers[fault.layer].exchange.layer
         if fault.phase == "any moment":
-            threading.Timer(fault.after, self.strike).start()
+            threading.Timer(fault.after, self.inject).start()
         elif fault.phase == "addresses":
-            self.strike()
+            self.inject()
         elif fault.phase.startswith("experts"):
-            touches.append(self.touch)
+            row_hooks.append(self.on_rows)
         elif fault.phase == "meeting":
             self.after_addresses()
         elif fault.phase == "dispatcher backward":
@@ -308,10 +321,10 @@ class Striker:
         else:
             self.enter_phases()
 
-    def touch(self, rows: torch.Tensor) -> torch.Tensor:
+    def on_rows(self, rows: torch.Tensor) -> torch.Tensor:
         if self.fault.direction == "backward":
-            return Failing.apply(rows, self.come) if rows.requires_grad else rows  # type: ignore[no-any-return]
-        self.come()
+            return Failing.apply(rows, self.count_down) if rows.requires_grad else rows  # type: ignore[no-any-return]
+        self.count_down()
         return rows
 
     def after_addresses(self) -> None:
@@ -321,7 +334,7 @@ class Striker:
             work = original(*arguments)
             if work is not None:
                 work.wait()
-            self.come()
+            self.count_down()
 
         _faults.start_gather = gather  # type: ignore[assignment]
 
@@ -330,7 +343,7 @@ class Striker:
 
         def begin(exchange: Exchange, phase: str, *rest: Any) -> Any:
             if (phase, exchange.direction, exchange.layer) == (self.fault.operation, self.fault.direction, self.layer):
-                self.come()
+                self.count_down()
             return original(exchange, phase, *rest)
 
         Exchange._begin = begin  # type: ignore[method-assign]
@@ -340,12 +353,12 @@ class Striker:
         original = Exchange.watch
 
         def watch(exchange: Exchange, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> Any:
-            def touched() -> torch.Tensor:
+            def work_with_fault() -> torch.Tensor:
                 if (phase, exchange.layer) == (self.fault.phase, self.layer):
-                    self.come()
+                    self.count_down()
                 return work()
 
-            return original(exchange, phase, touched, device)
+            return original(exchange, phase, work_with_fault, device)
 
         Exchange.watch = watch  # type: ignore[method-assign]
 
@@ -355,20 +368,21 @@ class Striker:
 
         def run(step: SlotStep, rows: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
             if step.exchange.layer == self.layer and rows.requires_grad:
-                rows = Failing.apply(rows, self.come)
+                rows = Failing.apply(rows, self.count_down)
             return original(step, rows, *rest)
 
         SlotStep.__call__ = run  # type: ignore[method-assign]
 
-    def come(self) -> None:
+    def count_down(self) -> None:
+        """Called at each collective or call of the experts in question; the nth triggers the fault."""
         self.left -= 1
         if self.left == 0 and self.fault.what in INNOCENT:
-            threading.Timer(self.fault.after, self.strike).start()  # meanwhile this rank waits for the others
+            threading.Timer(self.fault.after, self.inject).start()  # meanwhile this rank waits for the others
         elif self.left == 0:
             time.sleep(self.fault.after)
-            self.strike()
+            self.inject()
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         what, me = self.fault.what, os.getpid()
         pause = PAUSE if self.fault.after < 1 else PAUSE_AT_DEADLINE
         if what not in INNOCENT:
@@ -387,7 +401,7 @@ class Striker:
         elif what == "slow":
             time.sleep(PAUSE)
         elif what == "raises":
-            raise self.fault.error(OWN)
+            raise self.fault.error(OWN_MESSAGE)
         elif what == "paused":
             subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {pause}; kill -CONT {me}"]).wait()
         elif what == "holds":
@@ -400,20 +414,20 @@ class Rank:
     def __init__(self, run: Run, rank: int, ranks: int, began: Any) -> None:
         self.run, self.rank, self.began = run, rank, began
         if run.layers[0].world == "model":
-            self.steps: list[Any] = [Model(run.layers[0], rank, ranks, ranks // (1 + run.apart))]
+            self.steps: list[Any] = [Model(run.layers[0], rank, ranks, ranks // (1 + run.two_groups))]
         else:
             self.mesh = init_device_mesh(
-                "cpu", (1 + run.apart, ranks // (1 + run.apart), 1), mesh_dim_names=("dp", "ep", "tp")
+                "cpu", (1 + run.two_groups, ranks // (1 + run.two_groups), 1), mesh_dim_names=("dp", "ep", "tp")
             )
-            ep = ranks // (1 + run.apart)
+            ep = ranks // (1 + run.two_groups)
             self.steps = [Layer(spec, n, rank % ep, ep, self.mesh) for n, spec in enumerate(run.layers)]
         self.layers = [layer for step in self.steps for layer in step.layers]
         self.open: list[list[Any]] = [[] for _ in self.steps]
         self.within = ExitStack()
         self.wrong = ""
         self.refused = ""
-        self.met: BaseException | None = None
-        self.at = time.time()
+        self.caught: BaseException | None = None
+        self.armed_at = time.time()
 
     def warm(self) -> None:
         for call in steps(list(range(len(self.steps)))):
@@ -439,15 +453,15 @@ class Rank:
             step.backward(self.open[number].pop())
             self.wrong = self.wrong or step.wrong_gradients()
         elif which == "arm":
-            self.at = time.time()
+            self.armed_at = time.time()
             for fault in self.run.faults:
                 if fault.rank == self.rank:
-                    Striker(fault, self.layers, self.began)
+                    FaultInjector(fault, self.layers, self.began)
         elif which == "ahead":
             self.within.enter_context(self.routes_ahead())
         elif which == "compared":
             self.within.close()
-        elif which == "add":  # add the gradients of the two halves
+        elif which == "add":  # add the gradients of the two groups
             for weight in step.weights.values():
                 dist.all_reduce(weight.grad, group=self.mesh["dp"].get_group())
 
@@ -468,11 +482,11 @@ class Rank:
                 for call in script:
                     self.play(call)
             error, message = "InvalidArgument" if self.refused else "", self.refused
-        except BaseException as met:
-            self.met = met
-            error, message, data = type(met).__name__, str(met), getattr(met, "data", {})
+        except BaseException as caught:
+            self.caught = caught
+            error, message, data = type(caught).__name__, str(caught), getattr(caught, "data", {})
             trace = traceback.format_exc()
-        seconds = time.time() - (self.began.value or self.at)
+        seconds = time.time() - (self.began.value or self.armed_at)
         if error == "CommError" and call[0] == "backward" and not self.wrong:
             left = any(leaf.grad is not None for leaf in self.steps[call[1]].unset_leaves())
             self.wrong = "a gradient of the step that failed is set" if left else ""
@@ -518,31 +532,31 @@ def on_rank(run: Run, folder: str, rank: int, began: Any, pipe: Connection) -> N
         outcome = here.outcome(run.scripts[rank])
         pipe.send(outcome)
         if run.ends:
-            end_process(here.met)
+            end_process(here.caught)
         else:
             left = pipe.recv()  # sent when all ranks have their error
             if rank in left:
-                go_on(run, folder, left.index(rank), len(left), pipe)
+                continue_without_failed(run, folder, left.index(rank), len(left), pipe)
     except BaseException:
         pipe.send(traceback.format_exc())
     finally:
         os._exit(0)
 
 
-def end_process(met: BaseException | None) -> None:
+def end_process(error: BaseException | None) -> None:
     """Ends the process as the interpreter does after an uncaught error."""
-    if met is not None:
-        sys.last_value = met
+    if error is not None:
+        sys.last_value = error
     atexit._run_exitfuncs()
     os._exit(0)
 
 
-def go_on(run: Run, folder: str, rank: int, ranks: int, pipe: Connection) -> None:
+def continue_without_failed(run: Run, folder: str, rank: int, ranks: int, pipe: Connection) -> None:
     """The surviving ranks make a new group and new layers, without faults."""
-    touches.clear()
+    row_hooks.clear()
     dist.destroy_process_group()
     join(run, folder, "second", rank, ranks)
-    again = Rank(run._replace(apart=False), rank, ranks, None)
+    again = Rank(run._replace(two_groups=False), rank, ranks, None)
     again.warm()
     pipe.send(again.wrong)
     pipe.recv()

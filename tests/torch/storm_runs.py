@@ -16,7 +16,7 @@ PAUSE = 2.0  # seconds that a slow or innocent rank pauses
 PAUSE_AT_DEADLINE = 1.3
 SET_UP = 60.0  # seconds for a group and its first steps, in which nothing fails; other runs keep the cores busy
 SAMPLE = 30
-OWN = "of its own"
+OWN_MESSAGE = "of its own"
 INNOCENT = ("paused", "holds")
 LOST = ("killed", "stopped", "ends", "orphaned")
 
@@ -77,7 +77,7 @@ class Promise(NamedTuple):
 
     error: str = "CommError"  # "" if the run succeeds
     peers: tuple[int, ...] = ()
-    or_torchs: bool = False  # torch's own error is allowed too, if one rank names the fault or `peers` has -1
+    or_torch_error: bool = False  # torch's own error is allowed too, if one rank names the fault or `peers` has -1
     says: str = ""
     place: bool = False  # the message names phase, layer and direction of the fault
     seconds: float = DEADLINE + MARGIN
@@ -93,21 +93,21 @@ class Run(NamedTuple):
     scripts: list[list[Call]]
     promise: Promise
     faults: list[Fault] = []
-    odd: tuple[int, ...] = ()
+    faulty_ranks: tuple[int, ...] = ()
     ends: bool = False  # a rank ends as soon as it has its error; else when all ranks have
     warm: bool = True
     store: str = "file"
-    apart: bool = False  # each half of the ranks holds all experts, and the halves add their gradients
+    two_groups: bool = False  # each half of the ranks is a group with all experts; the groups add their gradients
 
     def raising(self) -> set[int]:
         """The ranks that raise an error of their own."""
         return {fault.rank for fault in self.faults if fault.what == "raises"} or set(
-            self.odd if self.promise.own else ()
+            self.faulty_ranks if self.promise.own else ()
         )
 
     def shown(self) -> str:
         short = self._replace(scripts=[])
-        scripts = {rank: script[:20] for rank, script in enumerate(self.scripts) if rank in (*self.odd, 0, 1)}
+        scripts = {rank: script[:20] for rank, script in enumerate(self.scripts) if rank in (*self.faulty_ranks, 0, 1)}
         return f"{short}\n{scripts}"
 
 
@@ -146,14 +146,14 @@ class Place(NamedTuple):
 
 MOVING = [Place(False, True, phase) for phase in FORWARD + BACKWARD]
 MOVING += [Place(True, True, phase) for phase in OF_SLOTS + OF_SLOTS_BACKWARD]
-STILL = [
+NOT_MOVING = [
     Place(slots, False, phase)
     for slots in (False, True)
     for phase in ("counts", "stock", "experts", "experts backward")
 ]
-PLACES = MOVING + STILL
+PLACES = MOVING + NOT_MOVING
 
-ALONE = ["counting", "planning", "arguments"]
+BEFORE_SENDING = ["counting", "planning", "arguments"]
 """Phases in which a rank fails before a step has sent anything, or before it has sent its rows."""
 
 ERRORS = [
@@ -167,7 +167,7 @@ ERRORS = [
     SystemExit,
 ]
 
-UNLIKE = {
+OTHER_ARGUMENTS = {
     "autocast": "autocast: is not the same on ranks",
     "hidden": "hidden: is not the same on ranks",
     "top_k": "top_k_weights: is not the same on ranks",
@@ -187,7 +187,7 @@ class Draft:
         self.turn = seed // SAMPLE * CYCLE.count(self.kind) + CYCLE[: seed % SAMPLE].count(self.kind)
         self.ranks = self.seeded.choice([2, 3, 4])
         self.step = 5 * self.turn + CYCLE.index(self.kind)  # cycles through all places: 5 does not divide their number
-        self.odd = 0
+        self.faulty_rank = 0
         self.ahead = False
         self.layers: list[Spec] = []
         self.arm: list[Call] = [("arm", 0, "")]
@@ -200,8 +200,8 @@ class Draft:
     def run(self, scripts: list[list[Call]], promise: Promise, *faults: Fault, **more: Any) -> Run:
         seeded = random.Random(self.seed)
         drawn = {"ends": seeded.random() < 0.3, "store": seeded.choice(["file", "file", "tcp"])}
-        odd = tuple(sorted({fault.rank for fault in faults if fault.what not in INNOCENT})) or (self.odd,)
-        named = Run(self.seed, self.kind, self.ranks, self.layers, scripts, promise, list(faults), odd)
+        faulty = tuple(sorted({fault.rank for fault in faults if fault.what not in INNOCENT})) or (self.faulty_rank,)
+        named = Run(self.seed, self.kind, self.ranks, self.layers, scripts, promise, list(faults), faulty)
         return named._replace(**drawn | more)
 
     def draw_layers(
@@ -209,7 +209,7 @@ class Draft:
     ) -> None:
         """`moves` and `slots` hold for every layer, with `mixed` only for the target; None and the rest are drawn."""
         seeded, count = self.seeded, self.seeded.randint(least, most)
-        self.odd, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
+        self.faulty_rank, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
         for n in range(count):
             drawn = n != self.target and mixed
             move = seeded.random() < 0.5 if drawn else moves
@@ -219,7 +219,7 @@ class Draft:
             self.layers.append(Spec(world, seeded.choice([12, 24, 48]), chunks, move, with_slots))
 
     def draw_place(self, places: list[Place], most: int = 3) -> str:
-        """Draws the layers; returns the phase in which the odd rank fails."""
+        """Draws the layers; returns the phase in which the faulty rank fails."""
         slots, moves, phase = places[self.step % len(places)]
         self.draw_layers(moves, most=most, mixed=not phase.startswith("experts"), slots=slots)
         self.ahead = phase == "routes ahead" or self.seeded.random() < 0.2
@@ -242,7 +242,7 @@ class Draft:
         if self.ahead and phase in ("counts", "routes ahead"):  # the block's counts also occur as it ends
             times, layer = 1 + (phase == "counts"), 0
         after = 0.0 if self.seeded.random() < 0.2 else 0.2
-        drawn = {"rank": self.odd, "nth": self.seeded.randrange(times), "layer": layer, "after": after}
+        drawn = {"rank": self.faulty_rank, "nth": self.seeded.randrange(times), "layer": layer, "after": after}
         return Fault(what, phase=phase, **drawn | given)
 
     def promise(self, fault: Fault, rank: int | None = None) -> Promise:
@@ -252,25 +252,25 @@ class Draft:
         own = fault.error.__name__ if fault.what == "raises" else ""
         others_carry = of_layer.slots or not of_layer.moves
         if others_carry and fault.phase in ("experts backward", "dispatcher backward"):
-            return Promise(peers=(-1, rank), or_torchs=True, own=own)
+            return Promise(peers=(-1, rank), or_torch_error=True, own=own)
         if others_carry and fault.what == "late" and fault.phase in ("experts", "weights backward"):
             return Promise(peers=(-1, rank))  # it may be inside a collective that is not ours
         named = rf"rank {rank}( \(global rank {fault.rank}\))?"
         if own:
             waits_there = others_carry and fault.phase in ("weights", "stock", "dispatcher", "experts")
             seconds = DEADLINE + MARGIN if waits_there else DEADLINE / 2
-            return Promise(peers=(rank,), says=rf"{named} failed \({own}: .*{OWN}", seconds=seconds, own=own)
+            return Promise(peers=(rank,), says=rf"{named} failed \({own}: .*{OWN_MESSAGE}", seconds=seconds, own=own)
         says = "has not come to" if fault.what == "late" else f"{named} does not answer"
         place = fault.after > 0 and not fault.phase.startswith("experts")
         return Promise(peers=(rank,), says=says, place=place)
 
     def play(self, promise: Promise, *faults: Fault, **more: Any) -> Run:
-        """All ranks play the same script, and the faults strike in it."""
+        """All ranks play the same script, and the faults happen in it."""
         script = self.round() * self.seeded.randrange(2) + self.arm + self.round() * 3
         return self.run([script] * self.ranks, promise, *faults, **more)
 
 
-def gone(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
+def rank_fails(draft: Draft, what: str, places: list[Place] = PLACES) -> Run:
     """A rank disappears, pauses, or raises: in its experts, in a dispatcher, or between collectives."""
     phase = draft.draw_place(places)
     error = draft.seeded.choice(ERRORS)
@@ -287,36 +287,37 @@ def at_any_moment(draft: Draft) -> Run:
     calls = draft.round() if trains else [("forward", n, "no_grad") for n in range(len(draft.layers))]
     promise = Promise(peers=(fault.rank,), says=f"rank {fault.rank} does not answer")
     if trains and draft.has_slots:
-        promise = Promise(peers=(-1, fault.rank), or_torchs=True)
+        promise = Promise(peers=(-1, fault.rank), or_torch_error=True)
     return draft.run([draft.arm + calls * 1000] * draft.ranks, promise, fault)
 
 
-def raises_alone(draft: Draft) -> Run:
-    how = ALONE[draft.turn % len(ALONE)]
+def raises_before_sending(draft: Draft) -> Run:
+    how = BEFORE_SENDING[draft.turn % len(BEFORE_SENDING)]
     draft.draw_layers(draft.seeded.random() < 0.5)
     own = "InvalidArgument" if how == "arguments" else "MemoryError"
     scripts = [draft.arm + draft.round() for _ in range(draft.ranks)]
-    scripts[draft.odd] = [*draft.arm, ("forward", 0, how)]
+    scripts[draft.faulty_rank] = [*draft.arm, ("forward", 0, how)]
     first = draft.layers[0]
     in_stock = how == "planning" and (first.slots or not first.moves)  # the others then are in stock collectives
     seconds = DEADLINE + MARGIN if in_stock else DEADLINE / 2
-    promise = Promise(peers=(draft.odd,), says=rf"rank {draft.odd} failed \({own}: ", seconds=seconds, own=own)
+    says = rf"rank {draft.faulty_rank} failed \({own}: "
+    promise = Promise(peers=(draft.faulty_rank,), says=says, seconds=seconds, own=own)
     return draft.run(scripts, promise, warm=draft.seeded.random() < 0.7)
 
 
 def different_calls(
     draft: Draft, script: list[Call], changed: list[Call], says: str = "", named: bool = False, slots: bool = False
 ) -> Run:
-    """Names the odd rank if it differs from the majority, or if the message identifies it.
+    """Names the faulty rank if it differs from the majority, or if the message identifies it.
 
     `slots`: a rank may be in the backward pass of another library's collective, which is not compared.
     """
     scripts = [draft.arm + script for _ in range(draft.ranks)]
-    scripts[draft.odd] = draft.arm + changed
-    peers = (draft.odd,) if named or draft.ranks > 2 else (-1,)
+    scripts[draft.faulty_rank] = draft.arm + changed
+    peers = (draft.faulty_rank,) if named or draft.ranks > 2 else (-1,)
     promise = Promise(peers=peers, says=says or "are at different calls", seconds=DEADLINE, alike=True)
     if slots:
-        promise = Promise(peers=(-1, draft.odd), or_torchs=True)
+        promise = Promise(peers=(-1, draft.faulty_rank), or_torch_error=True)
     return draft.run(scripts, promise)
 
 
@@ -349,7 +350,7 @@ def without_gradients(draft: Draft) -> Run:
     if how == "detached":  # detached arguments; a transformers layer takes its weights from the module
         draft.layers = [spec._replace(world="layer") for spec in draft.layers]
     last = ("forward", draft.seeded.randrange(len(draft.layers)), "")
-    says = f"backward, which rank {draft.odd} ran without gradients"
+    says = f"backward, which rank {draft.faulty_rank} ran without gradients"
     changed: list[Call] = [("forward", n, how), last]
     return different_calls(draft, [*steps([n]), last], changed, says, named=True, slots=draft.layers[n].slots)
 
@@ -358,21 +359,22 @@ def without_gradients_in_stock(draft: Draft) -> Run:
     draft.draw_layers(False)
     scripts = []
     for rank in range(draft.ranks):
-        how = draft.seeded.choice(["no_grad", "inference_mode"]) if rank == draft.odd else ""
+        how = draft.seeded.choice(["no_grad", "inference_mode"]) if rank == draft.faulty_rank else ""
         scripts.append([*draft.arm, ("forward", draft.target, how), *draft.round()])
     return draft.run(scripts, Promise(""))
 
 
-def unlike(draft: Draft) -> Run:
-    """The odd rank gives other arguments: all ranks report it, and continue."""
-    how = "autocast" if draft.kind == "autocast" else list(UNLIKE)[1 + draft.turn % (len(UNLIKE) - 1)]
+def other_arguments(draft: Draft) -> Run:
+    """The faulty rank gives other arguments: all ranks report it, and continue."""
+    how = "autocast" if draft.kind == "autocast" else list(OTHER_ARGUMENTS)[1 + draft.turn % (len(OTHER_ARGUMENTS) - 1)]
     draft.draw_layers(draft.seeded.random() < 0.7)
     if how in ("weights", "frozen"):
         draft.layers = [spec._replace(world="layer") for spec in draft.layers]
     scripts = []
     for rank in range(draft.ranks):
-        scripts.append([*draft.arm, ("forward", draft.target, how if rank == draft.odd else ""), *draft.round()])
-    return draft.run(scripts, Promise("InvalidArgument", says=UNLIKE[how], seconds=2 * DEADLINE, alike=True))
+        changed = how if rank == draft.faulty_rank else ""
+        scripts.append([*draft.arm, ("forward", draft.target, changed), *draft.round()])
+    return draft.run(scripts, Promise("InvalidArgument", says=OTHER_ARGUMENTS[how], seconds=2 * DEADLINE, alike=True))
 
 
 def while_innocent(draft: Draft) -> Run:
@@ -403,7 +405,7 @@ def several(draft: Draft) -> Run:
     says = "does not answer, nor does rank"
     if draft.turn % 3 == 2:  # either fault may be found first
         other, says = other._replace(what="raises"), ""
-    promise = promise._replace(says="" if promise.or_torchs else says, place=False)
+    promise = promise._replace(says="" if promise.or_torch_error else says, place=False)
     own = "ValueError" if other.what == "raises" else ""
     return draft.play(promise._replace(peers=(*promise.peers, other.rank), own=own), first, other)
 
@@ -422,51 +424,51 @@ def first_step(draft: Draft) -> Run:
     return draft.run([script] * draft.ranks, Promise(peers=(peer,), says=says), fault, warm=False)
 
 
-def halves(draft: Draft) -> Run:
+def split_expert_groups(draft: Draft) -> Run:
     """Each pair of ranks holds all experts. Collectives that are not ours add gradients between the pairs."""
     draft.ranks = 4
     fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), draft.draw_place(MOVING, most=2))
     promise = draft.promise(fault, fault.rank % 2)
     if draft.turn % 3 == 2:
-        fault = Fault("killed", draft.odd, "any moment", after=draft.seeded.uniform(0, 0.5))
+        fault = Fault("killed", draft.faulty_rank, "any moment", after=draft.seeded.uniform(0, 0.5))
         promise = draft.promise(fault, fault.rank % 2)
         if any(spec.slots or not spec.moves for spec in draft.layers):
             promise = Promise(peers=(-1, fault.rank % 2))
     script: list[Call] = []
     for call in draft.round():
         script += [call, ("add", call[1], "")] if call[0] == "backward" else [call]
-    promise = promise._replace(or_torchs=True, place=False, seconds=DEADLINE + MARGIN)
+    promise = promise._replace(or_torch_error=True, place=False, seconds=DEADLINE + MARGIN)
     more = (
         {"ends": True} if fault.phase == "any moment" else {}
-    )  # else the other half waits for a rank that its own error stopped
-    return draft.run([draft.arm + script * 1000] * 4, promise, fault, apart=True, **more)
+    )  # else the other group waits for a rank that its own error stopped
+    return draft.run([draft.arm + script * 1000] * 4, promise, fault, two_groups=True, **more)
 
 
 def in_a_model(draft: Draft) -> Run:
     slots, moves, phase = PLACES[draft.step % len(PLACES)]
     draft.ranks = draft.seeded.choice([2, 4])
-    apart = draft.ranks == 4 and draft.seeded.random() < 0.5
+    two_groups = draft.ranks == 4 and draft.seeded.random() < 0.5
     draft.layers = [Spec("model", 8, 0, moves, slots)]
-    draft.odd, draft.target = draft.seeded.randrange(draft.ranks), 0
+    draft.faulty_rank, draft.target = draft.seeded.randrange(draft.ranks), 0
     draft.ahead = phase == "routes ahead" or draft.seeded.random() < 0.2
     fault = draft.fault(draft.seeded.choice(["killed", "stopped", "raises"]), phase, after=0.2)
-    named = fault.rank % (draft.ranks // (1 + apart))
+    named = fault.rank % (draft.ranks // (1 + two_groups))
     promise = draft.promise(fault, named)
     says = promise.says and f"{promise.says}|no rank"
-    promise = promise._replace(or_torchs=True, says=says, place=False, seconds=DEADLINE + MARGIN)
-    return draft.play(promise, fault, apart=apart)
+    promise = promise._replace(or_torch_error=True, says=says, place=False, seconds=DEADLINE + MARGIN)
+    return draft.play(promise, fault, two_groups=two_groups)
 
 
 KINDS: dict[str, Callable[[Draft], Run]] = {
-    "killed": lambda draft: gone(draft, "killed"),
-    "stopped": lambda draft: gone(draft, "stopped"),
-    "late": lambda draft: gone(draft, "late"),
-    "ends": lambda draft: gone(draft, "ends"),
-    "orphaned": lambda draft: gone(draft, "orphaned"),
+    "killed": lambda draft: rank_fails(draft, "killed"),
+    "stopped": lambda draft: rank_fails(draft, "stopped"),
+    "late": lambda draft: rank_fails(draft, "late"),
+    "ends": lambda draft: rank_fails(draft, "ends"),
+    "orphaned": lambda draft: rank_fails(draft, "orphaned"),
     "any moment": at_any_moment,
-    "raises": lambda draft: gone(draft, "raises", MOVING),
-    "raises alone": raises_alone,
-    "raises in stock": lambda draft: gone(draft, "raises", STILL),
+    "raises": lambda draft: rank_fails(draft, "raises", MOVING),
+    "raises before sending": raises_before_sending,
+    "raises in stock": lambda draft: rank_fails(draft, "raises", NOT_MOVING),
     "order": other_calls,
     "less": other_calls,
     "more": other_calls,
@@ -474,14 +476,14 @@ KINDS: dict[str, Callable[[Draft], Run]] = {
     "skipped": backward_passes,
     "without gradients": without_gradients,
     "without gradients in stock": without_gradients_in_stock,
-    "autocast": unlike,
-    "types": unlike,
+    "autocast": other_arguments,
+    "types": other_arguments,
     "paused": while_innocent,
     "holds": while_innocent,
     "in time": in_time,
     "several": several,
     "first step": first_step,
-    "halves": halves,
+    "two groups": split_expert_groups,
     "model": in_a_model,
 }
 CYCLE = [*KINDS, "killed", "stopped", "raises", "late", "model"]

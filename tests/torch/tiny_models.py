@@ -173,17 +173,17 @@ def _model_class(config_class: type[PreTrainedConfig]) -> type[PreTrainedModel]:
 
 
 class Routers:
-    """Records in call order what routers choose by topk (k of `experts`), or makes them choose `told`."""
+    """Records in call order what routers choose by topk (k of `experts`), or makes them choose `forced`."""
 
-    def __init__(self, told: torch.Tensor | None = None, experts: int = EXPERTS, k: int = TOP_K) -> None:
-        self.told, self.of, self.chosen = told, (2, experts, k), list[torch.Tensor]()
+    def __init__(self, forced: torch.Tensor | None = None, experts: int = EXPERTS, k: int = TOP_K) -> None:
+        self.forced, self.of, self.chosen = forced, (2, experts, k), list[torch.Tensor]()
 
     def top_k(self, scores: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         made = _topk(scores, k, dim, largest, sorted)
         if (scores.dim(), scores.shape[-1], k) != self.of:  # scores with three dimensions are groups of experts
             return made
-        if self.told is not None:
-            ids = self.told[:, len(self.chosen)].view(made.indices.shape)
+        if self.forced is not None:
+            ids = self.forced[:, len(self.chosen)].view(made.indices.shape)
             made = torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
         self.chosen.append(made.indices.reshape(-1, k))
         return made

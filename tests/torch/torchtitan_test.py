@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 import torchtitan.tools.utils
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -188,7 +188,7 @@ def compare(
         assert error < 1e-2, f"{name}: off by {error}"
 
 
-def still(rank: int, ranks: int, options: dict[str, Any]) -> None:
+def nothing_moves(rank: int, ranks: int, options: dict[str, Any]) -> None:
     """If nothing may move, logits and gradients are torchtitan's own to the bit."""
     made = []
     for ours in (False, True):
@@ -228,7 +228,7 @@ def refusals(rank: int, ranks: int) -> list[str]:
         experts.token_dispatcher = derive(experts.token_dispatcher, MinimalAsyncEPTokenDispatcher.Config)
     for layer in static.layers:
         layer.moe.routed_experts.token_dispatcher.non_blocking_capacity_factor = 1.0
-    said = []
+    messages = []
     for config, options in (
         (make_config(2, 1, "partial_dtensor", "deepep")[0], {}),
         (make_config(2, 1, "partial_dtensor")[0], {"planner": "best"}),
@@ -240,10 +240,10 @@ def refusals(rank: int, ranks: int) -> list[str]:
         (make_config(2, 1, "partial_dtensor")[0], {"slots": 4}),
         (make_config(2, 1, "partial_dtensor")[0], {"planner": "ep", "topology": "2x8xh100"}),
     ):
-        said.append(said_by(lambda: overridden(config, options), ValueError))  # noqa: B023
+        messages.append(error_message(lambda: overridden(config, options), ValueError))  # noqa: B023
     layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
     mesh = SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3))
-    return [*said, said_by(lambda: layer.parallelize(mesh), ValueError)]
+    return [*messages, error_message(lambda: layer.parallelize(mesh), ValueError)]
 
 
 def parametrized(rank: int, ranks: int) -> str:
@@ -254,7 +254,7 @@ def parametrized(rank: int, ranks: int) -> str:
         experts = layer.moe.routed_experts.inner_experts
         register_parametrization(experts, next(iter(experts._parameters)), torch.nn.Identity())
     with context():
-        return said_by(lambda: model(batch(1)), ValueError)
+        return error_message(lambda: model(batch(1)), ValueError)
 
 
 class TorchtitanTest(unittest.TestCase):
@@ -271,7 +271,7 @@ class TorchtitanTest(unittest.TestCase):
 
     def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
         for options in ({}, {"mode": "slots"}):
-            run_ranks(2, still, options)
+            run_ranks(2, nothing_moves, options)
 
     def test_slots_over_torchtitans_own_dispatcher(self) -> None:
         for ranks, slots, ep, tp, backend, kind in (
@@ -291,9 +291,9 @@ class TorchtitanTest(unittest.TestCase):
             run_ranks(2, compare, options, 2, 1, "partial_dtensor", "lora")
 
     def test_parametrized_experts_are_refused(self) -> None:
-        for said in run_ranks(2, parametrized):
+        for message in run_ranks(2, parametrized):
             self.assertEqual(
-                said, "inner_experts: have parametrized weights; allowed: plain parameters: merge them first"
+                message, "inner_experts: have parametrized weights; allowed: plain parameters: merge them first"
             )
 
     def test_slots_over_a_dispatcher_of_ones_own_that_pads(self) -> None:
@@ -303,9 +303,9 @@ class TorchtitanTest(unittest.TestCase):
                 run_ranks(ranks, compare, options, ranks, 1, "partial_dtensor", "padding")
 
     def test_experts_that_are_not_spread_are_spoken_of_once(self) -> None:
-        for said in run_ranks(2, alone):
-            self.assertEqual(len(said), 1)
-            self.assertIn("has nothing to balance: expert_parallel_degree is 1", said[0])
+        for messages in run_ranks(2, alone):
+            self.assertEqual(len(messages), 1)
+            self.assertIn("has nothing to balance: expert_parallel_degree is 1", messages[0])
 
     def test_a_misspelt_option_is_an_error_of_ours(self) -> None:
         with self.assertRaisesRegex(ValueError, "'bugdet' is no argument of balanced_experts.*did you mean 'budget'"):

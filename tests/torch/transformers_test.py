@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers as T
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from transformers.distributed import DistributedConfig
 from transformers.distributed.expert_parallel import EPImplementationInterface
 
@@ -94,7 +94,7 @@ def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, A
         assert (grad - want).abs().max() <= 1e-4 * whole.grad.abs().max(), f"{name}: {(grad / want).median()}"
 
 
-def still(rank: int, ranks: int, path: str) -> None:
+def nothing_moves(rank: int, ranks: int, path: str) -> None:
     """If nothing may move, logits are transformers' own to the bit."""
     evenkeel.transformers.register(imbalance_threshold=1e6)
     ids = torch.randint(0, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank))
@@ -108,7 +108,7 @@ def still(rank: int, ranks: int, path: str) -> None:
 def refused(rank: int, ranks: int, path: str) -> str:
     """transformers' own error for this number of experts and ranks, raised before our code is used."""
     evenkeel.transformers.register()
-    return said_by(lambda: load(path, "eager", fsdp_size=ranks, ep_size=ranks), ValueError)
+    return error_message(lambda: load(path, "eager", fsdp_size=ranks, ep_size=ranks), ValueError)
 
 
 def heard(rank: int, ranks: int, path: str, loads: list[dict[str, Any]]) -> list[str]:
@@ -176,7 +176,7 @@ class TransformersTest(unittest.TestCase):
                 run_ranks(ranks, compare, str(self.folder / family), experts, options, tp, ep)
 
     def test_a_step_in_which_nothing_moves_is_the_frameworks_own(self) -> None:
-        run_ranks(2, still, self.qwen)
+        run_ranks(2, nothing_moves, self.qwen)
 
     def test_training_gives_the_stock_implementations_losses(self) -> None:
         ours, stock = (run_ranks(2, trained, self.qwen, name)[0] for name in ("evenkeel", "all_to_all"))

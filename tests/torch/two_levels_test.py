@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from layer_test import all_weights, at_home, experts, inputs, least_budget, routing
-from processes import run_ranks, said_by
+from processes import error_message, run_ranks
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -235,12 +235,12 @@ def leaves_its_node(rank: int, ranks: int) -> str:
     step()
     if rank == 3:
         Exchange.pass_on = leave  # type: ignore[method-assign]
-    return said_by(step, ek.errors.CommError)
+    return error_message(step, ek.errors.CommError)
 
 
 def unlike(rank: int, ranks: int) -> str:
     layer = ExpertParallel(E, nodes=[[0, 1, 2, 3]] if rank == 2 else 2)
-    return said_by(
+    return error_message(
         lambda: layer(*_nothing(), experts, at_home(all_weights(0, E), rank, ranks)), ek.errors.InvalidArgument
     )
 
@@ -270,7 +270,7 @@ def refused(rank: int, ranks: int) -> list[str]:
         lambda: ExpertSlots(E, nodes=2),  # type: ignore[call-arg]
         ahead,
     ]
-    return [said_by(call, ek.errors.InvalidArgument) for call in calls]
+    return [error_message(call, ek.errors.InvalidArgument) for call in calls]
 
 
 PAIRS = [[0, 1], [2, 3]]

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from budget_test import SHAPES, Shape, Step, dropping, experts, said_by_error
+from budget_test import SHAPES, Shape, Step, budgets_of_error, dropping, experts
 from layer_test import check
 from processes import run_ranks
 from torch.utils.checkpoint import checkpoint
@@ -187,7 +187,7 @@ def peak_where_decided(
         t.detach().to(of).requires_grad_() for t, of in ((step.hidden, dtype), (step.top_k, routed))
     )
     step.weights = {name: w.detach().to(dtype).requires_grad_() for name, w in step.weights.items()}
-    budget = said_by_error(step).step[chunks]
+    budget = budgets_of_error(step).step[chunks]
     layer = step.layer(budget=budget)
     sent, peak = sending(lambda: step.peak(layer))
     shares = layer.last["chunks"] > 1 and len(sent) == 3 * len(step.weights)

@@ -39,7 +39,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.layers = itertools.count()
-        self.room = 0
+        self.capacity = 0
         """Counts that a message has room for; alike on all ranks, since it follows from what they agreed on."""
 
 
@@ -55,13 +55,13 @@ class Agreed(NamedTuple):
     wants: int  # a digest of which weights want gradients on these ranks; 0 if there are none
 
     @property
-    def like(self) -> Agreed:
+    def without_step(self) -> Agreed:
         """What all steps of its kind have."""
         return self._replace(step=0)
 
     def covers(self, other: Agreed) -> bool:
         """Whether what a step of this kind takes is enough for the other."""
-        return self.like == other.like or (self.kind == other.kind and not any(other.training))
+        return self.without_step == other.without_step or (self.kind == other.kind and not any(other.training))
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Agreement:
         mine = self.of_known(facts, wants)
         digests = _digest([self._call(mine.step, what, self._given), str(mine.kind)]), mine.wants
         state = _state_of(self.exchange)
-        fit = counts.numel() <= state.room
+        fit = counts.numel() <= state.capacity
         every = to_host(self._gather("counts", digests, wants is not None, counts if fit else counts[:0]))
         calls, wanted, flags = _heads(every)
         some = {digest for digest in wanted if digest}
@@ -114,7 +114,7 @@ class Agreement:
         of_all = every[:, _HEAD : _HEAD + counts.numel()]
         if not fit:
             of_all = to_host(self.exchange.all_gather("counts", counts))
-            state.room = counts.numel()
+            state.capacity = counts.numel()
         agreed = mine._replace(training=flags, wants=max(some, default=0))
         return Known(agreed, of_all.reshape(len(every), *counts.shape).copy())
 
@@ -161,7 +161,7 @@ class Agreement:
         if known is None:
             types = self.texts("types", str(outputs.dtype), outputs.device)
             if len(set(types)) > 1:
-                raise _unlike("experts", types, "outputs of one type on every rank")
+                raise _unequal("experts", types, "outputs of one type on every rank")
             self._types[agreed.kind] = outputs.dtype
 
     def _call(self, step: int, direction: str, name: str) -> str:
@@ -170,7 +170,7 @@ class Agreement:
 
     def _gather(self, phase: str, digests: tuple[int, int], flag: bool, counts: torch.Tensor) -> torch.Tensor:
         """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
-        message = counts.new_zeros(_HEAD + _state_of(self.exchange).room)
+        message = counts.new_zeros(_HEAD + _state_of(self.exchange).capacity)
         message[:_HEAD] = to_device([*np.array(digests).view(np.int32), flag], counts.device, torch.int32)
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
         return self.exchange.all_gather(phase, message)
@@ -188,16 +188,16 @@ class Agreement:
         places = [each["place"] for each in every]
         if len(set(places)) > 1:
             missing = [rank for each in every for rank in each["without"] if places[rank] != each["place"]]
-            first, second, odd = _two_of(places)
+            first, second, outlier = _differing_ranks(places)
             why = (
                 f"ranks {first} and {second} are at different calls (rank {first}: {places[first]}; rank {second}: "
                 f"{places[second]}), and every rank must make the same layers and the same calls in one order"
             )
-            return self.exchange.faults(device).end(min(missing, default=odd), why)
+            return self.exchange.faults(device).end(min(missing, default=outlier), why)
         for name in dict.fromkeys(itertools.chain(*(each["facts"] for each in every))):
             values = [each["facts"].get(name) for each in every]
             if len({value for value in values if value is not None}) > 1:
-                return _unlike(name, values, "the same on every rank of the group")
+                return _unequal(name, values, "the same on every rank of the group")
         raise AssertionError("digests differ, and no value does")
 
     def texts(self, phase: str, text: str, device: torch.device) -> list[str]:
@@ -226,8 +226,8 @@ def _digest(words: Iterable[str]) -> int:
     return 1 + int.from_bytes(found, "little") % (2**63 - 1)
 
 
-def _two_of(values: Sequence[str | None]) -> tuple[int, int, int]:
-    """Two ranks whose values differ, in order, one of them with the most common; the odd one if most agree, else -1."""
+def _differing_ranks(values: Sequence[str | None]) -> tuple[int, int, int]:
+    """Two ranks whose values differ, in order, one of them with the most common; the outlier if most agree, else -1."""
     given = [rank for rank, value in enumerate(values) if value is not None]
     common, times = Counter(values[rank] for rank in given).most_common(1)[0]
     one = next(rank for rank in given if values[rank] == common)
@@ -235,8 +235,8 @@ def _two_of(values: Sequence[str | None]) -> tuple[int, int, int]:
     return min(one, other), max(one, other), other if 2 * times > len(given) else -1
 
 
-def _unlike(name: str, values: Sequence[str | None], allowed: str) -> SameOnEveryRank:
-    first, second, _ = _two_of(values)
+def _unequal(name: str, values: Sequence[str | None], allowed: str) -> SameOnEveryRank:
+    first, second, _ = _differing_ranks(values)
     has = f"rank {first} has {values[first]}, rank {second} has {values[second]}"
     return invalid_on_all(name, f"is not the same on ranks {first} and {second}: {has}", allowed)
 

@@ -79,16 +79,16 @@ class LayerAhead:
         same = in_any_order | _without(ahead)[:, 0]
         if self.replay:
             same |= ((ahead == ids) | (ahead < 0)).all(-1)
-        number = (same & self._is_of_this_block(hidden, again)).to(torch.int32)
+        number = (same & self._matches_forward(hidden, again)).to(torch.int32)
         found = torch.stack([number.cumprod(0).sum(), len(ids) - number.sum()]).to(torch.int32)
         before = self.found
         self.found = found if before is None else torch.where(before[1] > 0, before, found)
         own_order = in_any_order.unsqueeze(-1)
         return torch.where(own_order | _without(ahead) if self.keeps_missing else own_order, ids, ahead)
 
-    def _is_of_this_block(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
+    def _matches_forward(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
         """`[tokens]`; what backward runs again has the rows of the block's one forward."""
-        rows = _marks(hidden.detach())
+        rows = _row_fingerprints(hidden.detach())
         if not again and self._hidden is not None:
             raise invalid_on_all(
                 "routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward"
@@ -111,7 +111,7 @@ class LayerAhead:
         return Known(agreed, self.counts, self.cut if fits else None)
 
 
-def _marks(hidden: torch.Tensor) -> torch.Tensor:
+def _row_fingerprints(hidden: torch.Tensor) -> torch.Tensor:
     """`[tokens, 5]`: each row along four waves, apart from what its numbers have in common and by its own length, and that
     common part."""
     width = hidden.shape[-1]

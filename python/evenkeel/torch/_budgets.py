@@ -20,16 +20,16 @@ from ._exchange import Exchange, SameOnEveryRank
 from ._last_step import plural
 from ._options import LayerOptions
 from ._phase_bytes import BACKWARD_PHASES, Phases, chunk_phases, least_bytes
-from ._random import undisturbed
+from ._random import preserve_random_state
 from ._run_log import logger
 
 if TYPE_CHECKING:
     from .expert_parallel import Given
 
-_SHOWN = (1, 2, 4, 8)
+_REPORTED_CHUNKS = (1, 2, 4, 8)
 """Numbers of chunks that budgets are said for."""
 
-_FEW = 2
+_MOST_CHUNKS_TOGETHER = 2
 """Where a step needs more chunks, experts at home are called one by one, which mostly takes fewer."""
 
 
@@ -79,18 +79,18 @@ class CountedStep(NamedTuple):
     def least(self) -> int:
         return least_bytes(self.phases, self.k, len(self.counted.tokens))
 
-    def set_budget(self, budget: int, bins: Sequence[int] | None, *, apart: bool = False) -> None:
-        """Of this step's layout, from now on; whether experts are called `apart`."""
-        phases = self.phases.apart if apart else self.phases.together
+    def set_budget(self, budget: int, bins: Sequence[int] | None, *, one_by_one: bool = False) -> None:
+        """Of this step's layout, from now on; whether experts are called `one_by_one`."""
+        phases = self.phases.one_by_one if one_by_one else self.phases.together
         self.layout.set_budget(phases, budget, list(bins or ()), *self.expert, training=self.training)
 
-    def may_be_apart(self, budget: int) -> bool:
-        """Whether every routing runs with experts called apart."""
-        return budget >= max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.apart)
+    def fits_one_by_one(self, budget: int) -> bool:
+        """Whether every routing runs with experts called one by one."""
+        return budget >= max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.one_by_one)
 
     def equal_chunks(self, chunks: int) -> tuple[int, bool]:
         """What so many equal ones take, balanced, and whether work moves in any."""
-        return self.layout.equal_chunk_bytes(*self.counted.asked(), self.k, chunks)
+        return self.layout.equal_chunk_bytes(*self.counted.counts_and_tokens(), self.k, chunks)
 
     def budgets(self, numbers: Sequence[int]) -> Budgets:
         step = {n: self.equal_chunks(n)[0] for n in numbers}
@@ -132,11 +132,11 @@ class LayerBudget:
         """
         if self.bytes is None:
             return None
-        kind = agreed.like
+        kind = agreed.without_step
         if kind not in self._kinds:
             hidden, ids, top_k_weights, experts, weights, _ = given
             names, tensors = list(weights), list(weights.values())
-            with undisturbed(hidden):
+            with preserve_random_state(hidden):
                 here = agreed.training[self.exchange.rank]
                 of_rows = hidden, top_k_weights.dtype, ids.shape[1], self.exchange.ranks
                 own = chunk_phases(
@@ -172,9 +172,9 @@ class LayerBudget:
             self._remember(step)
         limit = self._bytes_of(step)
         yield from cut.decide(
-            finer=lambda: step.set_budget(limit, None, apart=cut.apart),
-            few=max(self.bins or (_FEW,)) if step.may_be_apart(limit) else math.inf,
-            set_apart=lambda apart: step.set_budget(limit, self.bins, apart=apart),
+            finer=lambda: step.set_budget(limit, None, one_by_one=cut.one_by_one),
+            most_together=max(self.bins or (_MOST_CHUNKS_TOGETHER,)) if step.fits_one_by_one(limit) else math.inf,
+            set_one_by_one=lambda one_by_one: step.set_budget(limit, self.bins, one_by_one=one_by_one),
         )
         cut.budgeted = kind, step, limit
 
@@ -186,7 +186,7 @@ class LayerBudget:
         self._kinds[kind] = self._kinds.pop(kind)
         self._remember(step)
         if self.exchange.rank == 0:
-            self._say(step, cut.last, kind not in self._logged)
+            self._log_step(step, cut.last, kind not in self._logged)
             self._logged.add(kind)
 
     @property
@@ -199,11 +199,11 @@ class LayerBudget:
             why = 'budgets: no step of this layer has run under a budget, such as "auto"'
             raise Unsupported(why, {"why": why})
         self._step.set_budget(0, None)
-        return self._step.budgets(self._shown)
+        return self._step.budgets(self._reported_chunks)
 
     @property
-    def _shown(self) -> Sequence[int]:
-        return self.bins or _SHOWN
+    def _reported_chunks(self) -> Sequence[int]:
+        return self.bins or _REPORTED_CHUNKS
 
     def _most_of_ranks(self, own: Phases, device: torch.device) -> Phases:
         mine = torch.tensor([[phase.to_list() for phase in phases] for phases in own], device=device)
@@ -221,7 +221,7 @@ class LayerBudget:
         if self.is_auto:
             limit = max(limit, step.least, step.even_bytes(2))
         elif limit < step.least:
-            found = step.budgets(self._shown)
+            found = step.budgets(self._reported_chunks)
             error = BudgetTooSmall(
                 f"a budget of {limit} bytes is below the least that runs every routing of this layer: {found.least}. "
                 f"With that a step may take a token of each rank at a time. {found}",
@@ -231,14 +231,14 @@ class LayerBudget:
         step.set_budget(limit, self.bins)
         return limit
 
-    def _say(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
+    def _log_step(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
         """The first step of each kind in a detailed log; a warning, once, where a step could not be balanced."""
         warns = last["lacked_memory"] and not self._warned
         if not warns and not (first and logger.isEnabledFor(logging.DEBUG)):
             return
-        size = step.balancing(self._shown)
+        size = step.balancing(self._reported_chunks)
         step.set_budget(0, None)
-        found = step.budgets(self._shown)
+        found = step.budgets(self._reported_chunks)
         layer = f"layer {self.exchange.layer}" if self.exchange.layer else "a layer"
         of_step = (
             f"{layer}, a step {'with' if step.training else 'without'} gradients in {plural(last['chunks'], 'chunk')}"

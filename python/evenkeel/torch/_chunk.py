@@ -46,7 +46,7 @@ class _Source(torch.autograd.Function):
         return None, None
 
 
-def as_it_is(value: torch.Tensor) -> torch.Tensor:
+def identity(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
@@ -85,7 +85,7 @@ class HomeGradients:
         if self._sums is None and all(
             len(grad) == len(weight) for grad, weight in zip(grads, self.wanted, strict=True)
         ):
-            self._sums = [grad.to(self._type(grad)) for grad in apart(grads)]
+            self._sums = [grad.to(self._type(grad)) for grad in unaliased(grads)]
             return
         for total, grad in zip(self.sums, grads, strict=True):
             total[experts].add_(grad)
@@ -118,14 +118,20 @@ class Call(NamedTuple):
 class Chunk:
     """A chunk of one layer's step; `names` are those of `weights`, all `[experts at home, ...]`.
 
-    Experts at home are called all at once, or `apart`, those with rows one by one.
+    Experts at home are called all at once, or `one_by_one`, those with rows one by one.
     """
 
     def __init__(
-        self, exchange: Exchange, experts: Experts, names: Sequence[str], routes: Routes, loan: Loan | None, apart: bool
+        self,
+        exchange: Exchange,
+        experts: Experts,
+        names: Sequence[str],
+        routes: Routes,
+        loan: Loan | None,
+        one_by_one: bool,
     ) -> None:
         self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
-        self.loan, self.apart = loan, apart  # no loan where no rank borrows weights
+        self.loan, self.one_by_one = loan, one_by_one  # no loan where no rank borrows weights
 
     # Forward.
 
@@ -150,7 +156,7 @@ class Chunk:
         return made, Computed(at, calls, [None if part is None else part[1] for part in ran], made)
 
     def _calls(self, natives: int) -> list[Call]:
-        if not self.apart:
+        if not self.one_by_one:
             return [Call(slice(0, natives), slice(0, self.routes.native_positions))]
         counts = self.routes.rows_at_home(natives)
         return [
@@ -197,13 +203,13 @@ class Chunk:
         """`[tokens + rows received, hidden]`, as they arrive."""
         pool = rows.new_empty((len(rows) + sum(self._rows.received), rows.shape[1]))
         pool[: len(rows)] = rows
-        levels, came = self.routes.levels, pool[len(rows) :]
+        levels, arrived = self.routes.levels, pool[len(rows) :]
         if levels is None:
-            self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, came)
+            self.exchange.all_to_all(phase, rows.index_select(0, at.sent_rows), *self._rows, arrived)
             return pool
-        came, behind = came.split(levels.came)
-        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_first), *levels.first, came)
-        self.exchange.pass_on(phase, came, at.passed, levels.passed, behind)
+        direct, forwarded = arrived.split(levels.arrival_counts)
+        self.exchange.all_to_all(phase, rows.index_select(0, at.sent_first), *levels.first, direct)
+        self.exchange.pass_on(phase, direct, at.passed, levels.passed, forwarded)
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -274,8 +280,8 @@ class Chunk:
             back = self.exchange.all_to_all(phase, away.to(like.dtype), self._rows.received, self._rows.sent)
             add_rows(home, at.sent_rows, back)
             return home
-        away, behind = away.split(levels.came)
-        self.exchange.pass_back(phase, behind.to(like.dtype), levels.passed, at.passed, away)
+        away, forwarded = away.split(levels.arrival_counts)
+        self.exchange.pass_back(phase, forwarded.to(like.dtype), levels.passed, at.passed, away)
         back = self.exchange.all_to_all(phase, away.to(like.dtype), levels.first.received, levels.first.sent)
         add_rows(home, at.sent_first, back)
         return home
@@ -325,7 +331,7 @@ def run_part(
         with torch.no_grad():
             return call(rows, beside, weights), None
     # Hooks on saved tensors are for the step's own (see _kept.py).
-    with torch.enable_grad(), hooks or saved_tensors_hooks(as_it_is, as_it_is):
+    with torch.enable_grad(), hooks or saved_tensors_hooks(identity, identity):
         of_rows = [source(each) for each in (rows, *beside)]
         given = [source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)]
         made = call(of_rows[0], of_rows[1:], given)
@@ -404,7 +410,7 @@ def _require_own_inputs(made: torch.Tensor) -> None:
                 ahead.append(other)
 
 
-def apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
+def unaliased(grads: list[torch.Tensor]) -> list[torch.Tensor]:
     """Gradients that may be added to in place: none is a view that repeats, and no two share memory."""
     made: list[torch.Tensor] = []
     for grad in grads:

@@ -28,14 +28,14 @@ Decision: TypeAlias = Generator[torch.Tensor, np.ndarray, None]
 
 def decide_together(exchange: Exchange, decisions: Sequence[Decision]) -> None:
     """Collective: carries out all side by side; what they yield is gathered by one message a round."""
-    going: list[tuple[Decision, Any]] = [(each, None) for each in decisions]
-    while going:
-        asked = []
-        for each, every in going:
+    active: list[tuple[Decision, Any]] = [(each, None) for each in decisions]
+    while active:
+        pending = []
+        for each, every in active:
             with suppress(StopIteration):
-                asked.append((each, each.send(every)))
-        of_all = gather_numbers(exchange, "counts", [mine for _, mine in asked]) if asked else []
-        going = [(each, every) for (each, _), every in zip(asked, of_all, strict=True)]
+                pending.append((each, each.send(every)))
+        of_all = gather_numbers(exchange, "counts", [mine for _, mine in pending]) if pending else []
+        active = [(each, every) for (each, _), every in zip(pending, of_all, strict=True)]
 
 
 def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
@@ -43,7 +43,7 @@ def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
     return 1 if budget is None else math.lcm(*bins) if bins else _BLOCKS
 
 
-def how_many(numbers: torch.Tensor, of: int) -> torch.Tensor:
+def count_values(numbers: torch.Tensor, of: int) -> torch.Tensor:
     """Of each of 0..of-1; as bincount() says, which waits for a device."""
     return numbers.new_zeros(of).scatter_add_(0, numbers, torch.ones_like(numbers))
 
@@ -60,7 +60,7 @@ def count(ids: torch.Tensor, blocks: int, experts: int, homes: np.ndarray | None
     column = flat.masked_fill(wrong, experts).masked_fill(flat == -1, experts + 1)
     of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
     of_block = column.view(ids.shape) + of_token.unsqueeze(1) * (experts + 2)
-    made = how_many(of_block.view(-1), blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
+    made = count_values(of_block.view(-1), blocks * (experts + 2)).to(torch.int32).view(blocks, experts + 2)
     made[:, -1] = bounds.diff()
     if homes is None:
         return made
@@ -94,7 +94,7 @@ class Counted(NamedTuple):
         parts = counts[:, :, :experts], counts[:, :, experts + 1], counts[:, :, experts + 2 :]
         return Counted(begin, end, *(found.astype(np.int64) for found in parts))
 
-    def asked(self) -> tuple[np.ndarray, list[int]]:
+    def counts_and_tokens(self) -> tuple[np.ndarray, list[int]]:
         """The counts, and each rank's tokens."""
         return self.counts, self.tokens.sum(axis=1).tolist()
 
@@ -114,7 +114,7 @@ class Cut:
     ) -> None:
         self.exchange, self.layout, self.homes, self.ids, self.counted = exchange, layout, homes, ids, counted
         self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
-        self.apart = False
+        self.one_by_one = False
         """Whether each expert at home is called for itself."""
         self.budgeted: Any = None
         """The kind of step, its sizes and the bytes by which it is cut (LayerBudget); None without a budget."""
@@ -144,30 +144,33 @@ class Cut:
         self._note(REASONS[tables.moves])
         return tables
 
-    def decide(self, finer: Callable[[], None], few: float, set_apart: Callable[[bool], None]) -> Decision:
+    def decide(
+        self, finer: Callable[[], None], most_together: float, set_one_by_one: Callable[[bool], None]
+    ) -> Decision:
         """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
 
-        Where a step is not balanced in a `few` chunks, experts are called apart, unless that takes more: `set_apart`
-        has the budget be of it.
+        Where a step is not balanced in `most_together` chunks, experts are called one by one, unless that takes more:
+        `set_one_by_one` has the budget be of it.
         """
         runs = self._runs(self.counted)
         together = self._balanced_in(runs)
-        if together > few:
-            set_apart(True)
+        if together > most_together:
+            set_one_by_one(True)
             runs = self._runs(self.counted)
-            self.apart = self._balanced_in(runs) <= together
-            if not self.apart:  # calls that keep much besides weights add up
-                set_apart(False)
+            self.one_by_one = self._balanced_in(runs) <= together
+            if not self.one_by_one:  # calls that keep much besides weights add up
+                set_one_by_one(False)
                 runs = self._runs(self.counted)
         yield from self._carry_out(self.counted, runs, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
             # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
             counted = self.counted
-            self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
+            whole = self.layout.equal_chunk_bytes(*counted.counts_and_tokens(), self.ids.shape[1], 1)
+            self.last["lacked_memory"] = whole[1]
 
     def _runs(self, counted: Counted) -> list[tuple[int, int, bool]]:
         """The layout's decision: blocks of each chunk, and whether nothing moves in it."""
-        return [*self.layout.decide(*counted.asked(), self.ids.shape[1])]
+        return [*self.layout.decide(*counted.counts_and_tokens(), self.ids.shape[1])]
 
     def _balanced_in(self, runs: list[tuple[int, int, bool]]) -> float:
         """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
@@ -183,9 +186,9 @@ class Cut:
             for first, last, _ in runs:
                 self._add(counted, first, last, loan=loan, shares=True)
             return
-        for first, last, stays in sorted([*runs, *((first, last, None) for first, last in layout.refine)]):
-            if stays is not None:
-                self._add(counted, first, last, stays=stays)
+        for first, last, nothing_moves in sorted([*runs, *((first, last, None) for first, last in layout.refine)]):
+            if nothing_moves is not None:
+                self._add(counted, first, last, nothing_moves=nothing_moves)
             else:
                 finer()
                 begin, end = counted.bound(first), counted.bound(last)
@@ -199,18 +202,18 @@ class Cut:
         first: int,
         last: int,
         *,
-        stays: bool = False,
+        nothing_moves: bool = False,
         loan: Loan | None = None,
         shares: bool = False,
     ) -> None:
         """The chunk of these blocks, if any rank has tokens in them; a step without a budget is one of none, too.
 
-        It `shares` the decided plan, or has one of its own, where with `stays` nothing moves.
+        It `shares` the decided plan, or has one of its own, with `nothing_moves` one that moves nothing.
         """
         start, stop = counted.bound(first), counted.bound(last)
         run = slice(first, last)
         counts = np.ascontiguousarray(counted.counts[:, run].sum(axis=1))
-        tables = self.layout.share(counts) if shares else self.layout.step(counts, stays)
+        tables = self.layout.share(counts) if shares else self.layout.step(counts, nothing_moves)
         moves = self.layout.transfers > 0
         if not shares:
             self.last["transfers"] += self.layout.transfers

@@ -3,7 +3,7 @@
 Each rank notes in memory which collectives it has begun and not finished: a few assignments a collective. Where one fails,
 this rank asks all others for their notes. At fault is, in this order: a rank whose connection has closed; one that has
 answered none of several asks, which a rank sends ever more seldom while it waits; one that is at another call; one that
-has not come as far as the rest. What the first rank finds is told to all, and ends every later collective of the group.
+has not come as far as the rest. What the first rank finds is sent to all, and ends every later collective of the group.
 
 The connections are made once, in the group's first collective here; a fault before that is not named. A rank that could
 not be reached (a firewall) is not blamed for its silence.
@@ -30,10 +30,10 @@ from ._peers import Peers
 _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
 
 _ANSWER_SECONDS = 1.0
-_FIRST_ASK_SECONDS, _ASK_AGAIN = 0.5, 1.25
+_FIRST_ASK_SECONDS, _ASK_BACKOFF = 0.5, 1.25
 """A rank that waits asks first after these seconds, and again after so many times as long."""
 _ASKS = 3  # a rank is silent that has answered none of the last asks: of about the second half of the wait
-_LOOK_AGAIN = timedelta(seconds=0.25)  # how often a rank that waits looks whether another has found a fault
+_POLL_INTERVAL = timedelta(seconds=0.25)  # how often a rank that waits looks whether another has found a fault
 _ADDRESS_BYTES = 256
 _WHY_CHARACTERS = 400
 
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
     place: Place
     waits: bool  # in that collective; else it has left it
-    elsewhere: str
+    foreign_collective: str
     """The collective of the framework's own that it is in, where it does not wait in ours; empty if none is known."""
 
 
@@ -91,7 +91,7 @@ class Pending:
     def _wait(self, work: dist.Work) -> None:
         while self.on_host and not work.is_completed():
             try:
-                work.wait(_LOOK_AGAIN)
+                work.wait(_POLL_INTERVAL)
                 return
             except RuntimeError:
                 if self.faults.verdict is not None and self.faults.verdict.place.number <= self.place.number:
@@ -116,15 +116,15 @@ class Faults:
         self.verdict: Verdict | None = None
         self._in_backward = False
         """Since its last collective this rank has entered a backward pass of others, which has not ended."""
-        self._given_up = False
-        """By another rank: others are told its verdict as it was, and this rank does not name itself."""
+        self._is_blamed = False
+        """By another rank: others are sent its verdict as it was, and this rank does not name itself."""
         self._states: dict[int, State] = {}
         self._asked = 0
         self._answered = [0] * self.ranks  # by rank, the number of the last ask that it answered
-        self._news = threading.Condition()
-        self._peers = Peers(self.rank, self.ranks, self._take, self._ask_if_due)
+        self._updated = threading.Condition()
+        self._peers = Peers(self.rank, self.ranks, self._on_message, self._ask_if_due)
         if self.ranks > 1:
-            self._meet(group, device)
+            self._connect(group, device)
             weakref.finalize(group, self._peers.end).atexit = False
 
     def begin(
@@ -154,11 +154,11 @@ class Faults:
         """What every rank raises; finds the rank at fault where no rank has found it yet."""
         seconds = time.monotonic() - began
         verdict = self.verdict or self._conclude(self._judge(cause))
-        if self._given_up:
+        if self._is_blamed:
             verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
         self.unfinished.clear()  # they hold their tensors
-        said = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
-        return _comm_error(said, verdict.peer, verdict.place, seconds, verdict.why)
+        message = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
+        return _comm_error(message, verdict.peer, verdict.place, seconds, verdict.why)
 
     def end(self, peer: int, why: str) -> CommError:
         """Ends the group by what all ranks found alike, each by itself."""
@@ -170,8 +170,8 @@ class Faults:
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
             outside = is_of_backend(error) or isinstance(error, CommError)
-            did = "met a fault outside of this group" if outside else "failed"
-            why = f"{self._named(self.rank)} {did} ({what}) after {self.last}"
+            action = "met a fault outside of this group" if outside else "failed"
+            why = f"{self._named(self.rank)} {action} ({what}) after {self.last}"
             place = self.last._replace(number=self.last.number + 1)
             self._conclude(Verdict(-1 if outside else self.rank, place, why))
         self.unfinished.clear()
@@ -184,10 +184,10 @@ class Faults:
         states[self.rank] = self._state()
         stuck = min([state.place for state in states.values() if state.waits], default=self.last)
         return (
-            self._silent(self._peers.gone, "its process has ended, or it has left the group", stuck)
-            or self._silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
-            or self._behind(states, stuck)
-            or self._silent(self._unheard(2), "killed, stopped or cut off", stuck)
+            self._find_silent(self._peers.closed, "its process has ended, or it has left the group", stuck)
+            or self._find_silent(self._unheard(_ASKS + 1), "killed, stopped or cut off", stuck)
+            or self._find_late(states, stuck)
+            or self._find_silent(self._unheard(2), "killed, stopped or cut off", stuck)
             or Verdict(-1, stuck, f"no rank is known to be at fault ({str(cause)[:_WHY_CHARACTERS]}) in {stuck}")
         )
 
@@ -196,22 +196,22 @@ class Faults:
         silent = [rank for rank in self._peers.connected() if self._asked - self._answered[rank] >= asks]
         return sorted(silent, key=lambda rank: self._answered[rank])
 
-    def _silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict | None:
+    def _find_silent(self, ranks: Sequence[int], how: str, stuck: Place) -> Verdict | None:
         if not ranks:
             return None
         others = "".join(f", nor does rank {rank}" for rank in ranks[1:])
         why = f"{self._named(ranks[0])} does not answer{others} ({how}), awaited in {stuck}"
         return Verdict(ranks[0], stuck, why)
 
-    def _behind(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
+    def _find_late(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
         late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
         late = [found for found in late if 0 < found[0] < stuck.number]  # at 0 it has not met all ranks yet
         if not late:
             return None
         rank = min(late)[2]
         named, state = self._named(rank), states[rank]
-        if state.elsewhere:  # for whom it waits there is not known here
-            why = f"{named} is in {state.elsewhere} of torch's own, and has not come to {stuck}"
+        if state.foreign_collective:  # for whom it waits there is not known here
+            why = f"{named} is in {state.foreign_collective} of torch's own, and has not come to {stuck}"
             return Verdict(-1, stuck, why)
         why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
         return Verdict(rank, stuck, why)
@@ -225,57 +225,57 @@ class Faults:
             if not pending.is_finished():
                 return State(pending.place, True, "")
         if self.last.phase not in ("stock", "dispatcher"):
-            return State(self.last, False, _elsewhere(backward=False))
-        return State(self.last, False, "a backward pass" if self._in_backward else _elsewhere(backward=True))
+            return State(self.last, False, _foreign_collective(backward=False))
+        return State(self.last, False, "a backward pass" if self._in_backward else _foreign_collective(backward=True))
 
     def _conclude(self, verdict: Verdict) -> Verdict:
         """The group's: this one, unless another came first."""
-        with self._news:
+        with self._updated:
             verdict = self.verdict = self.verdict or verdict
-        self._tell_all("verdict", *verdict)
+        self._send_to_all("verdict", *verdict)
         return verdict
 
     # Between ranks.
 
     def _ask(self) -> None:
         """Returns when all have answered that are not gone, and after a second in any case."""
-        with self._news:
+        with self._updated:
             self._ask_all()
-            self._news.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
+            self._updated.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
 
     def _ask_if_due(self) -> None:
         """In the thread, where this rank waits long: how long a silence lasts is known before the deadline."""
         for pending in list(self.unfinished.values()):
             waited = time.monotonic() - pending.began
             if waited > pending.ask_after and not pending.is_completed():
-                pending.ask_after = _ASK_AGAIN * waited
-                with self._news:
+                pending.ask_after = _ASK_BACKOFF * waited
+                with self._updated:
                     return self._ask_all()
 
     def _ask_all(self) -> None:
         self._asked += 1
-        self._tell_all("ask", self._asked)
+        self._send_to_all("ask", self._asked)
 
-    def _tell_all(self, *told: Any) -> None:
+    def _send_to_all(self, *message: Any) -> None:
         for rank in self._peers.connected():
-            self._peers.tell(rank, told)
+            self._peers.send(rank, message)
 
-    def _take(self, rank: int, told: list[Any]) -> None:
-        with self._news:
-            kind, *body = told
+    def _on_message(self, rank: int, message: list[Any]) -> None:
+        with self._updated:
+            kind, *body = message
             if kind == "ask":
                 answer = ["answer", *body, *self._state()] if self.verdict is None else ["verdict", *self.verdict]
-                self._peers.tell(rank, answer)
+                self._peers.send(rank, answer)
             elif kind == "answer":
                 self._answered[rank], place, *rest = body
                 self._states[rank] = State(Place(*place), *rest)
             elif kind == "verdict" and self.verdict is None:
                 peer, place, *rest = body
                 self.verdict = Verdict(peer, Place(*place), *rest)
-                self._given_up = peer == self.rank
-            self._news.notify_all()
+                self._is_blamed = peer == self.rank
+            self._updated.notify_all()
 
-    def _meet(self, group: dist.ProcessGroup, device: torch.device) -> None:
+    def _connect(self, group: dist.ProcessGroup, device: torch.device) -> None:
         def gather_texts(text: str) -> list[str]:
             row = torch.tensor(list(text.encode().ljust(_ADDRESS_BYTES)), dtype=torch.uint8, device=device)
             every = row.new_empty((self.ranks, _ADDRESS_BYTES))
@@ -291,7 +291,7 @@ class Faults:
             raise _comm_error(message, -1, Place(0, "addresses", "", "forward"), 0.0, str(error)) from error
 
     def leave(self, error: BaseException | None) -> None:
-        """Before this process ends: an error that ends it is told to the others."""
+        """Before this process ends: an error that ends it is sent to the others."""
         if self._peers.is_serving():
             if error is not None:
                 self.failed_here(error)
@@ -304,13 +304,13 @@ def _comm_error(message: str, peer: int, place: Place, seconds: float, why: str)
     return CommError(message, {"peer": peer, **at, "after_seconds": seconds, "why": why})
 
 
-_all: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()
+_faults_of_groups: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakref.WeakKeyDictionary()
 
 
 @atexit.register
 def _leave_all() -> None:
     """Before the interpreter ends: a thread that it stops in a call into torch takes the process down with it."""
-    for faults in list(_all.values()):
+    for faults in list(_faults_of_groups.values()):
         faults.leave(getattr(sys, "last_value", None))
 
 
@@ -324,9 +324,9 @@ def faults_of(group: dist.ProcessGroup | None, device: torch.device) -> Faults:
     """Those of a group, shared by all layers on it. Collective at a group's first call."""
     group = group or dist.group.WORLD
     assert group is not None
-    found = _all.get(group)
+    found = _faults_of_groups.get(group)
     if found is None:
-        found = _all[group] = Faults(group, device)
+        found = _faults_of_groups[group] = Faults(group, device)
     return found
 
 
@@ -340,7 +340,7 @@ def is_of_backend(error: BaseException) -> bool:
     return of_gloo or isinstance(error, dist.DistError)
 
 
-def _elsewhere(backward: bool) -> str:
+def _foreign_collective(backward: bool) -> str:
     """In which function of torch.distributed a thread of this process is; empty if none is.
 
     `backward`: of autograd as well, whose own collectives show no frame.

@@ -37,8 +37,8 @@ def numbers_of(last: Mapping[str, Any], costs: SpillCosts | None) -> Numbers:
 
 def step_in_words(last: Mapping[str, Any]) -> str:
     loads, at_home = (max_over_mean(last[name]) for name in ("rank_loads", "home_loads"))
-    said = f"{last['reason']}, {plural(last['chunks'], 'chunk')}, {plural(last['transfers'], 'transfer')}"
-    return f"{said}, max/mean {loads:.2f} ({at_home:.2f} at home)"
+    text = f"{last['reason']}, {plural(last['chunks'], 'chunk')}, {plural(last['transfers'], 'transfer')}"
+    return f"{text}, max/mean {loads:.2f} ({at_home:.2f} at home)"
 
 
 def plural(number: int, noun: str) -> str:

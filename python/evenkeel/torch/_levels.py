@@ -27,12 +27,12 @@ class Levels(NamedTuple):
     within: int  # inside of nodes, of all ranks
 
     @property
-    def came(self) -> list[int]:
+    def arrival_counts(self) -> list[int]:
         """How many come here from their own ranks, and how many are passed on to this one."""
         return [sum(self.first.received), sum(self.passed.received)]
 
 
-class Departures:
+class OutgoingRows:
     """The rows that this rank sends: which of them it sends itself, and who wants the others.
 
     Tensors of nodes are `[nodes, places, ...]`, of the largest node's places.
@@ -40,11 +40,12 @@ class Departures:
 
     def __init__(self, nodes: Nodes, sent: Sent) -> None:
         self.nodes, tokens, device = nodes, sent.sends.shape[1], sent.sends.device
-        node_of, slot_of, turn = to_device(np.stack([nodes.node_of, nodes.slot_of, nodes.turn[nodes.rank]]), device)
+        numbers = np.stack([nodes.node_of, nodes.slot_of, nodes.gateway_order[nodes.rank]])
+        node_of, slot_of, order = to_device(numbers, device)
         slots, by_node = len(nodes.members) * nodes.size, (len(nodes.members), nodes.size)
         wants = sent.sends.new_zeros((slots, tokens)).index_copy_(0, slot_of, sent.sends).view(*by_node, tokens)
-        turn = turn.new_zeros(slots).index_copy_(0, slot_of, turn).view(*by_node, 1)
-        late = torch.where(wants > 0, turn, nodes.size).to(torch.int32)
+        order = order.new_zeros(slots).index_copy_(0, slot_of, order).view(*by_node, 1)
+        late = torch.where(wants > 0, order, nodes.size).to(torch.int32)
         leads = wants * (late == late.amin(1, keepdim=True))
         leads[nodes.node] = wants[nodes.node]  # no link lies between
         del late
@@ -55,8 +56,8 @@ class Departures:
         self.rows = sent.token.new_empty(len(at) + 1).scatter_(0, at, sent.token)
         """Tokens of the rows that this rank sends itself, by rank; behind them anything."""
         wanted = wants.transpose(1, 2)[node_of[sent.rank], sent.token]
-        self.told = torch.cat([sent.row_of.unsqueeze(1), wanted], dim=1)
-        """What ranks are told of each position sent: which of the rows from here it reads, and the places that want it."""
+        self.announced = torch.cat([sent.row_of.unsqueeze(1), wanted], dim=1)
+        """Sent for each position: which of the rows from here it reads, and the places that want it."""
         passes = torch.bmm(leads.double(), wants.double().transpose(1, 2))  # by gateway and place
         passes *= 1 - torch.eye(nodes.size, device=device)
         passes[nodes.node] = 0
@@ -70,9 +71,9 @@ class Departures:
     def count(self, exchange: Exchange) -> tuple[Rows, Levels]:
         """Collective, and read by the host."""
         ones, ranks, size = [1] * exchange.ranks, exchange.ranks, self.nodes.size
-        came = exchange.all_to_all("rows", self.numbers, ones, ones)
-        both = torch.stack([self.numbers[:, :2], came[:, :2]]).view(-1)
-        read = to_host(torch.cat([both, came[:, 2:].sum(0, dtype=torch.int32)]))
+        received = exchange.all_to_all("rows", self.numbers, ones, ones)
+        both = torch.stack([self.numbers[:, :2], received[:, :2]]).view(-1)
+        read = to_host(torch.cat([both, received[:, 2:].sum(0, dtype=torch.int32)]))
         of_ranks, passed, totals = np.split(read, [4 * ranks, 4 * ranks + 2 * size])
         rows, first = (Rows(*of_ranks.reshape(2, ranks, 2)[:, :, i].tolist()) for i in range(2))
         in_node = Rows(*passed.reshape(2, size)[:, : len(self.nodes.mine)].tolist())
@@ -93,12 +94,12 @@ def arrivals(
     of_ranks[:, 0], of_ranks[:, 1], of_ranks[:, 2 : 2 + len(nodes.mine)] = (
         received,
         nodes.near,
-        nodes.turn[:, nodes.mine],
+        nodes.gateway_order[:, nodes.mine],
     )
     of_sources = to_device(of_ranks, device)
     of_rows = of_sources.repeat_interleave(of_sources[:, 0], dim=0, output_size=rows)
-    near, turn = of_rows[:, 1] > 0, of_rows[:, 2:]
-    gateway = torch.where(wants > 0, turn, nodes.size).argmin(1)
+    near, gateway_order = of_rows[:, 1] > 0, of_rows[:, 2:]
+    gateway = torch.where(wants > 0, gateway_order, nodes.size).argmin(1)
     straight = near | (gateway == nodes.place)
     order = gateway.masked_fill(straight, -1).argsort(stable=True)
     arrives_at = torch.empty_like(order).scatter_(0, order, torch.arange(rows, device=device))
@@ -127,7 +128,7 @@ def lending_of(nodes: Nodes, loan: _native.Loan, transfers: np.ndarray) -> Lendi
 
     def sender(home: int, expert: int, to: int) -> int:
         """Of whom this borrower has it: of its home, or of a gateway."""
-        gateway = min(wanting[expert, node_of[to]], key=nodes.turn[home].__getitem__)
+        gateway = min(wanting[expert, node_of[to]], key=nodes.gateway_order[home].__getitem__)
         return home if gateway == to or node_of[home] == node_of[to] else gateway
 
     first, passed = (Rows([0] * ranks, [0] * ranks) for ranks in (len(node_of), len(nodes.mine)))
@@ -138,14 +139,14 @@ def lending_of(nodes: Nodes, loan: _native.Loan, transfers: np.ndarray) -> Lendi
             lent.append(slot)
             first.sent[to] += 1
     borrowed = [(home, expert, sender(home, expert, me)) for home, expert, to in moves if to == me]
-    came = [(home, expert) for home, expert, giver in borrowed if giver == home]
+    direct = [(home, expert) for home, expert, giver in borrowed if giver == home]
     for home, _, giver in borrowed:
         if giver == home:
             first.received[home] += 1
         else:
             passed.received[place_of[giver]] += 1
     for place, rank in enumerate(nodes.mine):
-        for i, (home, expert) in enumerate(came):
+        for i, (home, expert) in enumerate(direct):
             if rank in wanting[expert, nodes.node] and sender(home, expert, rank) == me:
                 passes.append(i)
                 passed.sent[place] += 1

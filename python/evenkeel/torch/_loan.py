@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import _native
-from ._chunk import add_experts, apart, wide
+from ._chunk import add_experts, unaliased, wide
 from ._exchange import Exchange, Rows, to_device
 from ._faults import Pending
 from ._levels import Lending, lending_of
@@ -41,8 +41,8 @@ class Loan:
             with phase_range("weights"):
                 mine = weight.detach().index_select(0, lent)
                 out = mine.new_empty((len(self.native.borrowed), *mine.shape[1:]))
-                came = out[: sum(counts.received)]
-                self._pending.append((mine, out, self.exchange.start("weights", mine, *counts, came)[1]))
+                direct = out[: sum(counts.received)]
+                self._pending.append((mine, out, self.exchange.start("weights", mine, *counts, direct)[1]))
 
     def weights(self) -> Iterator[torch.Tensor]:
         """Of the borrowed experts; each is waited for when it is first taken."""
@@ -65,9 +65,9 @@ class Loan:
     def _passed_on(self, out: torch.Tensor, lending: Lending) -> torch.Tensor:
         """All that are borrowed, in their order, of which those came that their homes send here."""
         passed, arrives_at = to_device(lending.passed, out.device), to_device(lending.arrives_at, out.device)
-        came, behind = out.split(lending.levels.came)
-        self.exchange.pass_on("weights", came, passed, lending.levels.passed, behind)
-        return out.index_select(0, arrives_at) if len(behind) > 0 else out
+        direct, forwarded = out.split(lending.levels.arrival_counts)
+        self.exchange.pass_on("weights", direct, passed, lending.levels.passed, forwarded)
+        return out.index_select(0, arrives_at) if len(forwarded) > 0 else out
 
     def release(self) -> None:
         for _ in self.weights():  # nothing is under way when a pass ends
@@ -77,7 +77,7 @@ class Loan:
     def add(self, grads: list[torch.Tensor]) -> None:
         """A chunk's gradients of the borrowed weights that want one."""
         if not self._sums:
-            self._sums = [grad.to(wide(grad.dtype)) for grad in apart(grads)] if self.several else grads
+            self._sums = [grad.to(wide(grad.dtype)) for grad in unaliased(grads)] if self.several else grads
         else:
             for total, grad in zip(self._sums, grads, strict=True):
                 total.add_(grad)

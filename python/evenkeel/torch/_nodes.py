@@ -63,8 +63,8 @@ def members_of(nodes: int | Sequence[Sequence[int]], ranks: int) -> Members:
 class Nodes:
     """A group's ranks by node, as this rank needs them.
 
-    A rank's place is its number in its node. `turn[sender, rank]` is how late a rank becomes the gateway of what this
-    sender has for its node.
+    A rank's place is its number in its node. `gateway_order[sender, rank]` is how late a rank becomes the
+    gateway of what this sender has for its node.
     """
 
     def __init__(self, members: Sequence[Sequence[int]], rank: int, group: dist.ProcessGroup | None) -> None:
@@ -74,7 +74,7 @@ class Nodes:
             self.node_of[of_node], self.place_of[of_node] = node, np.arange(len(of_node))
         self.size = max(map(len, members))
         sizes = np.array([len(of_node) for of_node in members])[self.node_of]
-        self.turn = (self.place_of - self.place_of[:, None]) % sizes
+        self.gateway_order = (self.place_of - self.place_of[:, None]) % sizes
         self.slot_of = self.node_of * self.size + self.place_of
         self.rank, self.node, self.place = rank, int(self.node_of[rank]), int(self.place_of[rank])
         self.mine = members[self.node]

@@ -38,24 +38,26 @@ class _Connection:
 class Peers:
     """The other ranks of a group of `ranks`.
 
-    `take(rank, told)` is given what a rank tells, and `["gone"]` where its connection closes; `tick()` is called at least
-    every 0.25 s. Both are called in a thread of their own.
+    `on_message(rank, message)` is given what a rank sends, and `["gone"]` where its connection closes. `on_tick()` is
+    called at least every 0.25 s. Both are called in a thread of their own.
     """
 
-    def __init__(self, rank: int, ranks: int, take: Callable[[int, list[Any]], None], tick: Callable[[], None]) -> None:
-        self.rank, self.ranks, self._take, self._tick = rank, ranks, take, tick
-        self.gone: list[int] = []  # ranks whose connection has closed, in that order
+    def __init__(
+        self, rank: int, ranks: int, on_message: Callable[[int, list[Any]], None], on_tick: Callable[[], None]
+    ) -> None:
+        self.rank, self.ranks, self._on_message, self._on_tick = rank, ranks, on_message, on_tick
+        self.closed: list[int] = []  # ranks whose connection has closed, in that order
         self._open: dict[int, _Connection] = {}
         self._secret = secrets.token_hex(16)
         self._selector = selectors.DefaultSelector()
         self._listeners: list[socket.socket] = []
-        self._met = threading.Event()
+        self._setup_done = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
 
     def connect(self, gather: Callable[[str], Sequence[str]]) -> None:
         """Collective: `gather` gives one short text of each rank. Ranks call those below them."""
-        near, far = _listen(["127.0.0.1", "::1"]), _listen(_outward())
+        near, far = _listen(["127.0.0.1", "::1"]), _listen(_outward_addresses())
         self._listeners = [listener for listener in (near, far) if listener is not None]
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ)
@@ -68,16 +70,16 @@ class Peers:
                 called = socket.create_connection(tuple(at[other != host]), max(0.1, self._end - time.monotonic()))
                 self._send(self._add(called, range(peer, peer + 1)), [self.rank, peer])
         self._thread.start()
-        self._met.wait(_CONNECT_FIRST_SECONDS)
+        self._setup_done.wait(_CONNECT_FIRST_SECONDS)
 
     def connected(self) -> list[int]:
         return sorted(self._open)
 
-    def tell(self, rank: int, told: Sequence[Any]) -> None:
-        """Does not block; nothing is told to a rank that is gone."""
+    def send(self, rank: int, message: Sequence[Any]) -> None:
+        """Does not block; nothing is sent to a rank whose connection has closed."""
         connection = self._open.get(rank)
         if connection is not None:
-            self._send(connection, told)
+            self._send(connection, message)
 
     def is_serving(self) -> bool:
         """Not in a forked process, which has the connections and not the thread."""
@@ -97,16 +99,16 @@ class Peers:
                 else:
                     with contextlib.suppress(OSError):
                         self._add(key.fileobj.accept()[0], range(self.rank + 1, self.ranks))  # type: ignore[union-attr]
-            if not self._met.is_set():
-                self._listen_no_more()
-            self._tick()
+            if not self._setup_done.is_set():
+                self._stop_listening()
+            self._on_tick()
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
 
-    def _listen_no_more(self) -> None:
+    def _stop_listening(self) -> None:
         """Once all ranks have met, or after a while: then whoever has not said its rank is cut off."""
-        if len(self._open) + len(self.gone) < self.ranks - 1 and time.monotonic() < self._end:
+        if len(self._open) + len(self.closed) < self.ranks - 1 and time.monotonic() < self._end:
             return
         for listener in self._listeners:
             self._selector.unregister(listener)
@@ -114,7 +116,7 @@ class Peers:
         for key in list(self._selector.get_map().values()):
             if key.data.rank < 0:
                 self._close(key.data)
-        self._met.set()
+        self._setup_done.set()
 
     def _add(self, made: socket.socket, allowed: range) -> _Connection:
         made.setblocking(False)
@@ -134,17 +136,17 @@ class Peers:
         for line in lines:
             signature, _, text = line.partition(b" ")
             signed = hmac.compare_digest(signature, self._signature(text))
-            if not signed or not self._hear(connection, json.loads(text)):
+            if not signed or not self._handle_message(connection, json.loads(text)):
                 return self._close(connection)
         if not data or len(connection.rest) > _MOST_BYTES:
             self._close(connection)
 
-    def _hear(self, connection: _Connection, told: list[Any]) -> bool:
+    def _handle_message(self, connection: _Connection, message: list[Any]) -> bool:
         """Whether the line may come here: the first of a connection says from which rank and to which."""
         if connection.rank >= 0:
-            self._take(connection.rank, told)
+            self._on_message(connection.rank, message)
             return True
-        rank, to = told[0], told[-1]
+        rank, to = message[0], message[-1]
         if to != self.rank or rank not in connection.allowed or rank in self._open:
             return False
         connection.rank = rank
@@ -157,12 +159,12 @@ class Peers:
         self._selector.unregister(connection.socket)
         connection.socket.close()
         if connection.rank >= 0:
-            self.gone.append(connection.rank)  # first: at any time a rank is connected or gone
+            self.closed.append(connection.rank)  # first: at any time a rank is connected or gone
             del self._open[connection.rank]
-            self._take(connection.rank, ["gone"])
+            self._on_message(connection.rank, ["gone"])
 
-    def _send(self, connection: _Connection, told: Sequence[Any]) -> None:
-        text = json.dumps(told).encode()
+    def _send(self, connection: _Connection, message: Sequence[Any]) -> None:
+        text = json.dumps(message).encode()
         with contextlib.suppress(OSError):
             connection.socket.send(self._signature(text) + b" " + text + b"\n")
 
@@ -179,14 +181,14 @@ def _listen(addresses: Iterable[str]) -> socket.socket | None:
     return None
 
 
-def _outward() -> Iterator[str]:
+def _outward_addresses() -> Iterator[str]:
     """This machine's addresses on the way to other hosts, the likeliest first."""
     for host in (os.environ.get("MASTER_ADDR", ""), socket.gethostname(), "192.0.2.1", "2001:db8::1"):
         with contextlib.suppress(OSError, UnicodeError):
             for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
-                with socket.socket(family, kind) as way:
-                    way.connect(address)  # sends nothing
-                    found = str(way.getsockname()[0])
+                with socket.socket(family, kind) as probe:
+                    probe.connect(address)  # sends nothing
+                    found = str(probe.getsockname()[0])
                 if not ipaddress.ip_address(found).is_loopback:
                     yield found
 

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
 from .. import _native
-from ._chunk import PIECES, Experts, as_it_is, call_experts, source
+from ._chunk import PIECES, Experts, call_experts, identity, source
 from ._live_bytes import LiveBytes
 from ._nodes import Nodes
 
@@ -69,7 +69,7 @@ def measure_experts(
         x = hidden.new_ones((rows, hidden.shape[1]))
         x = source(x) if training else x
         # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
-        with torch.set_grad_enabled(training), saved_tensors_hooks(as_it_is, as_it_is), LiveBytes() as live:
+        with torch.set_grad_enabled(training), saved_tensors_hooks(identity, identity), LiveBytes() as live:
             made = call_experts(experts, names, x, slots, given)
             forward, between = live.peak, 0
             sizes.add(made.element_size())
@@ -84,8 +84,8 @@ def measure_experts(
                 return forward, between, live.peak - ones.nbytes
         return forward, 0, 0
 
-    def slope(way: Sequence[tuple[int, tuple[int, int, int]]], phase: int) -> int:
-        (few, low), (many, high) = way[-2:]
+    def slope(samples: Sequence[tuple[int, tuple[int, int, int]]], phase: int) -> int:
+        (few, low), (many, high) = samples[-2:]
         return max(0, -(-(high[phase] - low[phase]) // (many - few)))
 
     def measured(of: int) -> list[list[tuple[int, tuple[int, int, int]]]]:
@@ -94,15 +94,15 @@ def measure_experts(
 
     together, one = measured(count), measured(1)
     activation = max(
-        hidden.shape[1] * hidden.element_size(), *(slope(way, phase) for way in together for phase in (0, 1))
+        hidden.shape[1] * hidden.element_size(), *(slope(samples, phase) for samples in together for phase in (0, 1))
     )
     first = min(12 + 2 * sum(weight[0].nbytes for weight in weights) // max(activation, 1), _MOST_ROWS)
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
-    def line(phase: int, ways: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
+    def line(phase: int, all_samples: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
         """Above all of them: few rows may take more than many would say, since each expert's gradients are made anew."""
-        per_row = max(slope(way, phase) for way in (*ways, alone))
-        fixed = max(0, *(at[phase] - per_row * n for way in ways for n, at in way))
+        per_row = max(slope(samples, phase) for samples in (*all_samples, alone))
+        fixed = max(0, *(at[phase] - per_row * n for samples in all_samples for n, at in samples))
         return Line(per_row, fixed, -(-fixed // of))
 
     of_one = [line(phase, one, 1) for phase in range(3)]
@@ -116,7 +116,7 @@ class Phases(NamedTuple):
     """What a chunk takes in each of its phases: with all experts at home in one call, and with each in one of its own."""
 
     together: list[_native.PhaseBytes]
-    apart: list[_native.PhaseBytes]
+    one_by_one: list[_native.PhaseBytes]
 
 
 def chunk_phases(
@@ -217,4 +217,4 @@ def _phases(
 def least_bytes(phases: Phases, k: int, ranks: int) -> int:
     """What runs every routing, a token of each rank at a time: with an expert lent to all, unless less is enough without."""
     without = max(phase.of_one_token(k, ranks) for phase in phases.together)
-    return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.apart))
+    return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.one_by_one))

@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 
-class Surroundings:
+class RecomputeContext:
     """Where the generators of the host and of a tensor's device are now, and its autocast."""
 
     def __init__(self, like: torch.Tensor) -> None:
@@ -19,7 +19,7 @@ class Surroundings:
         self.devices, self.states = get_device_states(like)
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Within it the numbers are those drawn from here; after it, what they would have been without."""
         with torch.autocast(self.kind, *self.autocast), torch.random.fork_rng(self.devices, device_type=self.kind):
             torch.set_rng_state(self.host)
@@ -28,7 +28,7 @@ class Surroundings:
             yield
 
 
-def undisturbed(like: torch.Tensor) -> AbstractContextManager[None]:
+def preserve_random_state(like: torch.Tensor) -> AbstractContextManager[None]:
     """What is drawn within it is drawn again after it."""
     devices = [] if like.device.type == "cpu" else [like.get_device()]
     return torch.random.fork_rng(devices, device_type=like.device.type)

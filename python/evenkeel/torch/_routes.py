@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from .. import _native
 from ._exchange import Exchange, Rows, to_device, to_host
-from ._levels import Departures, Levels, arrivals
+from ._levels import Levels, OutgoingRows, arrivals
 
 
 @dataclass
@@ -109,18 +109,19 @@ class Routes:
         """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once,
         nor how many cross to a node."""
         sent, device = Sent(self.tables, ids), ids.device
-        leaving = None if exchange.nodes is None else Departures(exchange.nodes, sent)
+        outgoing = None if exchange.nodes is None else OutgoingRows(exchange.nodes, sent)
         del sent.sends, sent.rank  # large, and of no more use
-        if leaving is not None and self.levels is None:
-            self.rows, self.levels = leaving.count(exchange)
+        if outgoing is not None and self.levels is None:
+            self.rows, self.levels = outgoing.count(exchange)
         elif self.rows is None:
             (self.rows,) = read_rows(exchange, [sent.row_counts])
-        told = sent.row_of.unsqueeze(1) if leaving is None else leaving.told
-        told = exchange.all_to_all("routes", told, self.sent_counts, self.received_counts)
+        announced = sent.row_of.unsqueeze(1) if outgoing is None else outgoing.announced
+        announced = exchange.all_to_all("routes", announced, self.sent_counts, self.received_counts)
         begins = [self.tokens + sum(self.rows.received[:rank]) for rank in range(exchange.ranks)]
         begin_of, positions = to_device([begins, self.received_counts], device)
         own = sent.assignments[sent.positions : sent.positions + self.own]
-        row_of, sent_rows = told[:, 0] + _spread(begin_of, positions, len(told)), sent.rows[: sum(self.rows.sent)]
+        row_of = announced[:, 0] + _spread(begin_of, positions, len(announced))
+        sent_rows = sent.rows[: sum(self.rows.sent)]
         pool_rows = torch.cat([own // ids.shape[1], row_of])
         rule = to_device(self.tables.computed_rule(), device)
         order = _spread(rule[0], rule[2], len(pool_rows)) + torch.arange(len(pool_rows), device=device)
@@ -138,10 +139,10 @@ class Routes:
             sent_first=sent_rows,
             passed=sent_rows[:0],
         )
-        if leaving is not None and self.levels is not None:
-            at.sent_first = leaving.rows[: sum(self.levels.first.sent)]
+        if outgoing is not None and self.levels is not None:
+            at.sent_first = outgoing.rows[: sum(self.levels.first.sent)]
             row_of -= self.tokens
-            at.passed, arrives_at = arrivals(leaving.nodes, self.levels, self.rows.received, row_of, told[:, 1:])
+            at.passed, arrives_at = arrivals(outgoing.nodes, self.levels, self.rows.received, row_of, announced[:, 1:])
             at.arrived_rows = torch.cat([torch.arange(self.tokens, device=device), self.tokens + arrives_at])[pool_rows]
         return at
 

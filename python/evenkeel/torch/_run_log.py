@@ -33,12 +33,12 @@ class RunLog:
         if layer.last is None:
             self._new[layer] = None
         elif layer in self._new:
-            self._say_new()
+            self._log_new_layers()
         for name, number in {"steps": 1, "training": int(last["training"]), **numbers_of(last, None)}.items():
             self._sums[name] += number
 
     def end(self) -> None:
-        self._say_new()
+        self._log_new_layers()
         steps = int(self._sums["steps"])
         if steps == 0:
             return
@@ -56,24 +56,24 @@ class RunLog:
         )
         self._sums.clear()
 
-    def _say_new(self) -> None:
+    def _log_new_layers(self) -> None:
         layers = [*self._new]
         self._new.clear()
         if not layers:
             return
         kinds = Counter(layer._options_in_words() for layer in layers)
-        said = "; ".join(f"{plural(times, 'layer')} of {kind}" for kind, times in kinds.items())
-        said += ". First steps: " + ", ".join(f"{what} {_range(layers, what)}" for what in ("chunks", "transfers"))
+        text = "; ".join(f"{plural(times, 'layer')} of {kind}" for kind, times in kinds.items())
+        text += ". First steps: " + ", ".join(f"{what} {_range(layers, what)}" for what in ("chunks", "transfers"))
         least = max((layer._budget.least for layer in layers), default=0)
         if least > 0:
-            said += f", least budget {least} bytes"
+            text += f", least budget {least} bytes"
         costs = next((layer.costs for layer in layers if layer.costs is not None), None)
         if costs is not None:
-            said += (
+            text += (
                 f". Costs in microseconds: {1e6 * costs.per_assignment:.3g} an assignment, "
                 f"{1e6 * costs.per_transfer:.3g} a transfer, {1e6 * costs.per_step:.3g} a step that moves work"
             )
-        logger.info("%s", said)
+        logger.info("%s", text)
 
 
 def _range(layers: list[ExpertParallel], what: str) -> str:

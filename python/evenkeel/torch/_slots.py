@@ -18,10 +18,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from .. import _native
 from .._arguments import invalid
 from . import _kept
-from ._chunk import AT_HOME, BORROWED, Experts, Part, apart, call_experts, part_gradients, run_part, wanted_of
+from ._chunk import AT_HOME, BORROWED, Experts, Part, call_experts, part_gradients, run_part, unaliased, wanted_of
 from ._exchange import Exchange, to_device
 from ._loan import Loan
-from ._random import Surroundings
+from ._random import RecomputeContext
 from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -113,7 +113,7 @@ def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class SlotStep:
-    """One step; `sends` says whether any weight travels, `lying` are those in slots that stay."""
+    """One step; `sends` says whether any weight travels, `held` are those in slots that are kept."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class SlotStep:
         experts: Experts,
         names: Sequence[str],
         weights: Sequence[torch.Tensor],
-        lying: Sequence[torch.Tensor] | None = None,
+        held: Sequence[torch.Tensor] | None = None,
     ) -> None:
         self.exchange, self.experts, self.names, self.weights = exchange, experts, names, weights
         self.native, self.sends = tables.loan, sends
-        self.lying, self.borrowed_slots = lying, tables.borrowed_slots
+        self.held, self.borrowed_slots = held, tables.borrowed_slots
         self.at_home, self.in_slots = tables.at_home, tables.in_slots
         self.homes = len(weights[0])
         self.loan = self.borrow(weights)
@@ -141,12 +141,12 @@ class SlotStep:
 
     def in_slots_of(self, loan: Loan) -> list[torch.Tensor]:
         """The weights in slots, once they have come."""
-        came = list(loan.weights())
-        if self.lying is None:
-            return came
-        for lying, new in zip(self.lying, came, strict=False):  # none where nothing was sent
-            lying.index_copy_(0, to_device(self.borrowed_slots, lying.device), new)
-        return list(self.lying)
+        arrived = list(loan.weights())
+        if self.held is None:
+            return arrived
+        for held, new in zip(self.held, arrived, strict=False):  # none where nothing was sent
+            held.index_copy_(0, to_device(self.borrowed_slots, held.device), new)
+        return list(self.held)
 
     def require_run(self) -> None:
         if not self._has_run:
@@ -169,7 +169,7 @@ class SlotStep:
         more rows than assignments, and more rows may follow the last place's, as kernels of fixed sizes want it. Experts
         are then called on rows that go on behind those that they count, whose outputs nobody reads.
         """
-        filled = len(self.native.borrowed) if self.lying is None else len(self.lying[0])
+        filled = len(self.native.borrowed) if self.held is None else len(self.held[0])
         if counts.dim() != 1 or len(counts) < self.homes + filled:
             raise invalid("dispatcher", f"counts rows {tuple(counts.shape)}", "[places here], those of each place")
         own, foreign = counts[: self.homes], counts[self.homes : self.homes + filled]
@@ -220,7 +220,7 @@ class _Compute(torch.autograd.Function):
         ctx.step, ctx.cut, ctx.experts, ctx.which, ctx.of_rows = step, cut, experts, which, 1 + beside
         ctx.wants = ctx.needs_input_grad[5 + ctx.of_rows :]
         keep = step.keeps and any(ctx.needs_input_grad)
-        ctx.around = Surroundings(tensors[0]) if keep else None
+        ctx.recompute_context = RecomputeContext(tensors[0]) if keep else None
         made, kept = _forward(ctx, tensors, step.loan, keep)
         step.loan.release()
         if keep:
@@ -236,7 +236,7 @@ class _Compute(torch.autograd.Function):
             loan = step.borrow(tensors[ctx.of_rows :])
             kept = _kept.take(ticket)
             if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
-                with ctx.around.again():
+                with ctx.recompute_context.restored():
                     kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
             borrowed.weights = list(loan.weights())
@@ -279,7 +279,7 @@ def _gradients(
         loan.add([] if moved is None else moved[ctx.of_rows :])
         loan.give_back(wanted)
     native = part_gradients(parts, 0, AT_HOME, own)
-    homes = apart([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
+    homes = unaliased([torch.zeros_like(weight) for weight in wanted] if native is None else native[ctx.of_rows :])
     if step.sends:
         loan.take_back(homes)
     of_wanted = iter(homes)

@@ -13,7 +13,7 @@ from ._agreement import Agreement, Known
 from ._chunk import Chunk, Computed, Experts, HomeGradients, wanted_of
 from ._cut import Cut
 from ._exchange import Exchange
-from ._random import Surroundings
+from ._random import RecomputeContext
 
 
 class Chunks:
@@ -30,16 +30,16 @@ class Chunks:
     ) -> None:
         self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
         self.counted = hash(known.counts.tobytes())
-        self.plans = cut.apart, cut.plans
+        self.plans = cut.one_by_one, cut.plans
         self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks: list[tuple[int, int, Chunk]] = []
         for begin, end, routes, loan in cut.chunks:
-            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, cut.apart)))
+            self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, cut.one_by_one)))
         # By chunk, the loan that begins with it, and that which ends.
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
         self.ends = [None if loan in loans[i + 1 :] else loan for i, loan in enumerate(loans)]
-        self.around: dict[int, Surroundings] = {}  # by chunk, of those that are computed again
+        self.recompute_contexts: dict[int, RecomputeContext] = {}  # by chunk, of those that are computed again
 
 
 class Step(torch.autograd.Function):
@@ -64,7 +64,7 @@ class Step(torch.autograd.Function):
                     loan.borrow(weights)
                 at = chunk.routes.open(step.exchange, ids[begin:end])
                 if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
-                    step.around[i] = Surroundings(hidden)
+                    step.recompute_contexts[i] = RecomputeContext(hidden)
                 outputs, computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep)
                 step.agreement.require_type(step.agreed, outputs)
                 if out is None:
@@ -107,7 +107,7 @@ class Step(torch.autograd.Function):
                 loan.borrow(weights)
             if computed is None:
                 at = chunk.routes.open(step.exchange, ids[begin:end])
-                with step.around[i].again():
+                with step.recompute_contexts[i].restored():
                     computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
             grad_hidden[begin:end], grad_router[begin:end] = chunk.gradients(

@@ -32,7 +32,7 @@ from ._last_step import step_in_words
 from ._nodes import NodesOfRanks, find_nodes, members_of
 from ._options import LayerOptions, budget_bytes
 from ._phase_range import phase_range
-from ._random import undisturbed
+from ._random import preserve_random_state
 from ._run_log import run_log
 from ._step import Chunks, Step
 from .checkpointing import within
@@ -217,8 +217,8 @@ class ExpertParallel:
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
             given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
             known, cut = self._plan(given)
-        takes_stock = self.budget is None and self.exchange.nodes is None and not cut.last["transfers"]
-        if (stock := given.stock) is not None and takes_stock:
+        runs_stock = self.budget is None and self.exchange.nodes is None and not cut.last["transfers"]
+        if (stock := given.stock) is not None and runs_stock:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
         step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
         try:
@@ -275,7 +275,7 @@ class ExpertParallel:
 
     sends_rows = True
     """Whether rows travel by the layer itself."""
-    carries_none = True
+    allows_missing = True
     """Whether a token may have fewer experts than others."""
 
     _fixed = 0  # how many `weights_fixed` this is within
@@ -326,7 +326,7 @@ class ExpertParallel:
             hidden, names, weights = given.hidden, list(given.weights), list(given.weights.values())
             self._sizes = expert_work(weights, hidden), row_bytes(hidden)
             if self.machine is None:
-                with undisturbed(hidden):
+                with preserve_random_state(hidden):
                     self.machine = measure_machine(self.exchange, given.experts, names, weights, hidden)
         assert self.machine is not None and self._sizes is not None
         self._layout.set_machine(self.machine.numbers)
@@ -358,10 +358,10 @@ class ExpertParallel:
 
     def _options_in_words(self) -> str:
         """Its experts and options, as its log has them."""
-        said = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
+        text = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
         if self.budget is None:
-            return said
-        return f"{said}, budget {'auto, now ' if self._budget.is_auto else ''}{self.budget} bytes"
+            return text
+        return f"{text}, budget {'auto, now ' if self._budget.is_auto else ''}{self.budget} bytes"
 
     def __repr__(self) -> str:
         name = f"{self.exchange.layer}: " if self.exchange.layer else ""

@@ -170,7 +170,7 @@ class Recording:
 
     def _append(self, choices: Choices, lengths: ArrayLike, continues: bool) -> None:
         assert self._writer is not None
-        if continues and self._writer.says_sequences:
+        if continues and self._writer.has_sequences:
             warnings.warn(
                 "a forward goes on from a cache: the trace will not say its sequences, and verdicts need them; "
                 "record model.generate() without a cache of earlier calls, or forwards of whole sequences",

@@ -135,7 +135,7 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
             ahead.counts = counts
         chosen = counts[:, :, : layer.num_experts].sum() + k * missing.sum() * ahead.keeps_missing
         ahead.is_whole = chosen == k * counts[:, :, layer.num_experts + 1].sum()
-        if not (ahead.is_whole or layer.carries_none):
+        if not (ahead.is_whole or layer.allows_missing):
             why = f"has -1 in layer {ahead.name}, whose dispatcher carries an expert of each choice"
             raise invalid_on_all("routed_experts", why, 'ids for all choices, or mode="exchange"')
 

@@ -74,7 +74,7 @@ class ExpertSlots(ExpertParallel):
         self.slots = self._layout.borrow_slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here
-        self._lying: list[torch.Tensor] = []  # the weights in slots that stay, `[slots, ...]` each
+        self._held_weights: list[torch.Tensor] = []  # the weights in slots that stay, `[slots, ...]` each
         self._versions: list[tuple[object, ...]] | None = None
         """Of the weights that they were copied from; None where these may have changed."""
 
@@ -112,13 +112,13 @@ class ExpertSlots(ExpertParallel):
         with self.exchange.step("forward", device):
             require_callables(dispatcher=dispatcher)
             given = self._given(hidden, top_k_index, top_k_weights, experts, weights, stock)
-            stays = self.keeps_slots and not given.wants_gradients()
-            ids, tables = self._tables(given, stays)
+            keeps = self.keeps_slots and not given.wants_gradients()
+            ids, tables = self._tables(given, keeps)
         if (stock := given.stock) is not None and not tables.moves:
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), device)
         with self.exchange.step("forward", device):
-            names, tensors, lying = list(weights), list(weights.values()), self._lying if stays else None
-            step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, lying)
+            names, tensors, held = list(weights), list(weights.values()), self._held_weights if keeps else None
+            step = SlotStep(self.exchange, tables, self._layout.transfers > 0, experts, names, tensors, held)
             places = places_of(ids, tables)
         made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
         with self.exchange.step("forward", device):
@@ -140,23 +140,23 @@ class ExpertSlots(ExpertParallel):
 
     def _forget(self) -> None:
         self._layout.forget_slots()
-        self._lying, self._versions = [], None
+        self._held_weights, self._versions = [], None
 
-    def _tables(self, given: Given, stays: bool) -> tuple[torch.Tensor, _native.SlotTables]:
+    def _tables(self, given: Given, keeps: bool) -> tuple[torch.Tensor, _native.SlotTables]:
         """This rank's ids, and where they go, from the counts of all ranks: all that the host reads of a step."""
         ids, weights = given.ids, list(given.weights.values())
-        facts = given.facts() | {"weights_fixed": str(stays)}
-        changed = to_device([self._changed(weights)], ids.device, torch.int32) if stays else None
+        facts = given.facts() | {"weights_fixed": str(keeps)}
+        changed = to_device([self._changed(weights)], ids.device, torch.int32) if keeps else None
         known = self._counts(given, facts, beside=changed)
         every = known.counts
-        if stays and every[:, -1].any():  # on any rank, for which all forget
+        if keeps and every[:, -1].any():  # on any rank, for which all forget
             self._layout.forget_slots()
             with torch.inference_mode(False):
-                self._lying = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
+                self._held_weights = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
         of_all = every.reshape(len(every), -1)[:, : self.num_experts + 2]
         cut = self._cut(ids, of_all[:, None])
         with phase_range("plan"):
-            tables = cut.slots(stays)
+            tables = cut.slots(keeps)
         self._note(cut.last)
         return ids if known.ids is None else known.ids, tables
 

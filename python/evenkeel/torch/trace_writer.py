@@ -73,7 +73,7 @@ class TraceWriter:
         return self._arrays["topk_ids"].shape[0]
 
     @property
-    def says_sequences(self) -> bool:
+    def has_sequences(self) -> bool:
         return "sequence_offsets" in self._arrays
 
     def forget_sequences(self) -> None:
@@ -82,7 +82,7 @@ class TraceWriter:
 
     def append(self, choices: Mapping[str, NDArray[Any]], lengths: NDArray[np.int64]) -> None:
         """Adds tokens, `[tokens, layers, k]` by name, that are sequences of these lengths, one after another."""
-        if self.says_sequences:
+        if self.has_sequences:
             self._arrays["sequence_offsets"].append(self.tokens + np.cumsum(lengths))
         for name, array in choices.items():
             self._arrays[name].append(array)
