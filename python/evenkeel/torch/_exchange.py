@@ -1,4 +1,4 @@
-"""What travels between ranks: split sizes known on the host, one collective of the caller's group a call."""
+"""Collectives between ranks: split sizes are known on the host; each call is one collective of the caller's group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SameOnEveryRank(Exception):
-    """Holds an error that all ranks raise alike: none waits for another, and the group goes on."""
+    """Holds an error that all ranks raise together, so that no rank waits for another and the group can go on."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -34,7 +34,7 @@ def invalid_on_all(argument: str, why: str, allowed: str) -> SameOnEveryRank:
 
 
 class Rows(NamedTuple):
-    """How many go to each rank from this one, and come from it."""
+    """How many rows this rank sends to each rank, and receives from it."""
 
     sent: list[int]
     received: list[int]
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 class Exchange:
     """All-to-alls and all-gathers over one process group, for the layer of this name.
 
-    Each call says its phase. A failure is a `CommError` with the rank at fault, the phase and the layer.
+    Each call names its phase. A failure raises a `CommError` with the rank at fault, the phase and the layer.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, layer: str = "") -> None:
@@ -53,11 +53,15 @@ class Exchange:
         self.layer = layer
         self.direction = "forward"
         self.nodes: Nodes | None = None
-        """Where the layer is given nodes, from its first step on."""
+        """Set by the first step of a layer with nodes."""
         self.is_frugal = False
+<<<<<<< HEAD
         """Whether what is passed on within a node goes to one rank after the other, so that less is held at once."""
         self.sums_in_nodes = False
         """Whether a token's results, and its gradients, are added in a node before they leave it."""
+=======
+        """Whether rows within a node are passed on to one rank after the other, so that less is held at once."""
+>>>>>>> Plain words in evenkeel.torch: adapters to exchange
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -67,9 +71,9 @@ class Exchange:
 
     @contextmanager
     def step(self, direction: str, device: torch.device) -> Iterator[None]:
-        """Within it, an error of this rank's own is told to the others, which would wait for it.
+        """Within it, an error on this rank is reported to the other ranks, which would otherwise wait for it.
 
-        `device` is that of its tensors.
+        `device` is the device of the step's tensors.
         """
         before, self.direction = self.direction, direction  # a checkpoint runs a forward within a backward
         try:
@@ -78,9 +82,9 @@ class Exchange:
             same.error.same_on_every_rank = True  # type: ignore[attr-defined]
             raise same.error from None
         except BaseException as error:
-            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward
+            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # from a checkpoint's forward
                 raise
-            with suppress(CommError):  # the others are gone
+            with suppress(CommError):  # the other ranks have failed too
                 self.faults(device).failed_here(error)
             raise
         finally:
@@ -108,7 +112,7 @@ class Exchange:
         received: Sequence[int],
         out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, Pending]:
-        """The same without waiting: the result may be read once it is waited for. `rows` must live till then."""
+        """The same without waiting: read the result only after waiting for it, and keep `rows` alive until then."""
         if out is None:
             out = rows.new_empty((sum(received), *rows.shape[1:]))
         given = _sendable(out), _sendable(rows.contiguous()), list(received), list(sent)
@@ -116,9 +120,9 @@ class Exchange:
         return out, self._begin(phase, start, rows.device)
 
     def pass_on(self, phase: str, rows: torch.Tensor, chosen: torch.Tensor, counts: Rows, out: torch.Tensor) -> None:
-        """The `chosen` of these rows to the ranks of this rank's node, by their places, and theirs into `out`.
+        """Sends the `chosen` rows to the ranks of this node, by place, and receives theirs into `out`.
 
-        All ranks of the group call it alike, since a fault is found by how many collectives each has come to.
+        All ranks of the group must call it, since faults are found by comparing the ranks' numbers of collectives.
         """
         for sent, received in self._turns(counts):
             mine = rows.index_select(0, _part(chosen, counts.sent, sent))
@@ -152,15 +156,26 @@ class Exchange:
             dist.all_to_all_single, _sendable(out), _sendable(rows), received, sent, group=group, async_op=True
         )
         with phase_range(phase):
+<<<<<<< HEAD
             self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
+=======
+            for turn in turns:  # how many places ahead the receiving ranks are
+                sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
+                received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
+                mine = rows.index_select(0, _part(chosen, counts.sent, sent))
+                given = _sendable(_part(out, counts.received, received)), _sendable(mine), received, sent
+                start = partial(dist.all_to_all_single, *given, group=group, async_op=True)
+                self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
+                del mine, given, start  # one copy of the rows at a time
+>>>>>>> Plain words in evenkeel.torch: adapters to exchange
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
-        """Collectives of somebody else's: what fails there is named as ours is."""
+        """Runs collectives of other code. A failure there is reported like one of ours."""
         pending = self._begin(phase, lambda: None, device)
         try:
             with phase_range(phase):
                 made = work()
-        except _StopRecomputationError:  # a checkpoint has what it wanted
+        except _StopRecomputationError:  # a checkpoint has recomputed enough
             pending.done()
             raise
         except BaseException as error:
@@ -176,7 +191,7 @@ class Exchange:
         return made
 
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
-        """`[P, ...]` of equal shapes."""
+        """Gathers tensors of equal shape into `[P, ...]`."""
         every = mine.new_empty((self.ranks, *mine.shape))
         with phase_range(phase):
             self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
@@ -190,19 +205,19 @@ class Exchange:
 
 
 class HostReads:
-    """What the host has read of a device's tensors in this process, waiting for the device each time."""
+    """Counts how often the host has read device tensors in this process; each read waits for the device."""
 
     count = 0
     bytes = 0
 
 
 def on_host(device: torch.device) -> bool:
-    """Whether the host reads its tensors without waiting."""
+    """Whether the host can read the device's tensors without waiting."""
     return device.type == "cpu"
 
 
 def to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A read of the host. No other function of a step reads what a device made (tools/check_reads.py)."""
+    """Reads a tensor on the host. No other function of a step reads device results (tools/check_reads.py)."""
     HostReads.count += 1
     HostReads.bytes += tensor.nbytes
     with nullcontext() if on_host(tensor.device) else phase_range("wait for a device"):
@@ -210,20 +225,20 @@ def to_host(tensor: torch.Tensor) -> np.ndarray:
 
 
 def to_device(numbers: ArrayLike, device: torch.device, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """Numbers of the host, without waiting for the device; arrays are shared where it is the host."""
+    """Copies host numbers to the device without waiting for it. If the device is the host, shares an array's memory."""
     made = torch.as_tensor(numbers, dtype=dtype)
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def gather_numbers(exchange: Exchange, phase: str, mine: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """Collective, and read by the host: of each of this rank's tensors of one type, `[P, ...]`; all by one message."""
+    """Collective, with one message and one host read: for each of these tensors of one type, all ranks' `[P, ...]`."""
     every = to_host(exchange.all_gather(phase, torch.cat([each.view(-1) for each in mine])))
     of_each = np.split(every, np.cumsum([each.numel() for each in mine])[:-1], axis=1)
     return [each.reshape(len(every), *own.shape) for each, own in zip(of_each, mine, strict=True)]
 
 
 def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> torch.Tensor:
-    """Rows that lie by these counts, from the first of `some` on as many as these say."""
+    """The part of rows laid out by `counts` that `some` selects: its nonzero counts, which are adjacent."""
     first = next((i for i, count in enumerate(some) if count > 0), 0)
     return rows[sum(counts[:first]) :][: sum(some)]
 
@@ -234,5 +249,5 @@ def add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> N
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:
-    """The same memory; float8 as bytes, since gloo sends no such type."""
+    """The same memory; float8 is viewed as bytes, since gloo cannot send it."""
     return rows.view(torch.uint8) if rows.is_floating_point() and rows.element_size() == 1 else rows
