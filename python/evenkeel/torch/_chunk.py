@@ -160,7 +160,6 @@ class Chunk:
         ]
 
     def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
-<<<<<<< HEAD
         """Results home; each token's are weighted and added into `out` [tokens, hidden].
 
         They are added in the order of its top-k, or with `sum_in_nodes` where they are computed first.
@@ -168,9 +167,6 @@ class Chunk:
         if self.exchange.sums_in_nodes:
             out.copy_(self._sums_home("combine", at, self._weighted(at, outputs, top_k_weights), out))
             return
-=======
-        """Returns results home and adds each token's, weighted, in top-k order into `out` [tokens, hidden]."""
->>>>>>> Plain words in evenkeel.torch: adapters to exchange
         routes, computed_at = self.routes, at.computed_at
         sent, own, k = sum(routes.sent_counts), routes.own, top_k_weights.shape[1]
         results = outputs.new_empty((sent + own + 1, outputs.shape[1]))
@@ -257,7 +253,6 @@ class Chunk:
         del of_rows
         if foreign is not None:
             of_inputs.append(foreign[0])
-<<<<<<< HEAD
         return self._sums_home("gradient return", at, of_inputs, grad_output), grad_router.view(top_k_weights.shape)
 
     def _sums_home(
@@ -284,24 +279,6 @@ class Chunk:
         self.exchange.pass_back(phase, behind.to(like.dtype), levels.passed, at.passed, away)
         back = self.exchange.all_to_all(phase, away.to(like.dtype), levels.first.received, levels.first.sent)
         add_rows(home, at.sent_first, back)
-=======
-        return self._rows_home(at, of_inputs, grad_output), grad_router.view(top_k_weights.shape)
-
-    def _rows_home(self, at: Indices, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
-        """Adds gradients by pool row, sends them, and adds them at the token's home. Sums are at least f32, rounded
-        once for sending."""
-        tokens = len(grad_output)
-        shape = (tokens + sum(self._rows.received), grad_output.shape[1])
-        pool = grad_output.new_zeros(shape, dtype=wide(grad_output.dtype))
-        begin = 0
-        for grads in of_inputs:
-            _add_rows(pool, at.pool_rows[begin : begin + grads.shape[0]], grads)
-            begin += grads.shape[0]
-        away = pool[tokens:].to(grad_output.dtype)
-        back = self.exchange.all_to_all("gradient return", away, self._rows.received, self._rows.sent)
-        home = pool[:tokens]
-        _add_rows(home, at.sent_rows, back)
->>>>>>> Plain words in evenkeel.torch: adapters to exchange
         return home
 
     def _to_positions(self, at: Indices, by_assignment: torch.Tensor) -> torch.Tensor:
@@ -313,7 +290,7 @@ class Chunk:
         return torch.cat([by_assignment[at.own_positions], received])[at.order]
 
     def _to_assignments(self, at: Indices, by_position: torch.Tensor) -> torch.Tensor:
-        """Sends one number of each position back to its assignment: `[tokens * k]`, zero where there is no expert."""
+        """Sends one number of each position back to its assignment: `[tokens * k]`, zeros for assignments without an expert."""
         routes = self.routes
         numbered = by_position[at.computed_at]
         back = self.exchange.all_to_all(

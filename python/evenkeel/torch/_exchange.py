@@ -55,13 +55,9 @@ class Exchange:
         self.nodes: Nodes | None = None
         """Set by the first step of a layer with nodes."""
         self.is_frugal = False
-<<<<<<< HEAD
-        """Whether what is passed on within a node goes to one rank after the other, so that less is held at once."""
+        """Whether rows within a node are passed on to one rank after the other, so that less is held at once."""
         self.sums_in_nodes = False
         """Whether a token's results, and its gradients, are added in a node before they leave it."""
-=======
-        """Whether rows within a node are passed on to one rank after the other, so that less is held at once."""
->>>>>>> Plain words in evenkeel.torch: adapters to exchange
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -142,7 +138,7 @@ class Exchange:
         assert self.nodes is not None
         size, place, places = self.nodes.size, self.nodes.place, len(self.nodes.mine)
         turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
-        for turn in turns:  # how far ahead the ranks are that get something from here
+        for turn in turns:  # how many places ahead the receiving ranks are
             sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
             received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
             yield Rows(sent, received)
@@ -156,18 +152,7 @@ class Exchange:
             dist.all_to_all_single, _sendable(out), _sendable(rows), received, sent, group=group, async_op=True
         )
         with phase_range(phase):
-<<<<<<< HEAD
             self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
-=======
-            for turn in turns:  # how many places ahead the receiving ranks are
-                sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
-                received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
-                mine = rows.index_select(0, _part(chosen, counts.sent, sent))
-                given = _sendable(_part(out, counts.received, received)), _sendable(mine), received, sent
-                start = partial(dist.all_to_all_single, *given, group=group, async_op=True)
-                self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
-                del mine, given, start  # one copy of the rows at a time
->>>>>>> Plain words in evenkeel.torch: adapters to exchange
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
         """Runs collectives of other code. A failure there is reported like one of ours."""
