@@ -160,9 +160,9 @@ class Chunk:
         ]
 
     def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
-        """Results home; each token's are weighted and added into `out` [tokens, hidden].
+        """Returns results home; each token's are weighted and added into `out` [tokens, hidden].
 
-        They are added in the order of its top-k, or with `sum_in_nodes` where they are computed first.
+        They are added in top-k order, or with `sum_in_nodes` first on the ranks that compute them.
         """
         if self.exchange.sums_in_nodes:
             out.copy_(self._sums_home("combine", at, self._weighted(at, outputs, top_k_weights), out))
@@ -183,7 +183,7 @@ class Chunk:
             out[begin:end] = of_tokens.sum(dim=1)
 
     def _weighted(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Results of the positions here times their router weights, a piece at a time."""
+        """Yields the results of the positions here times their router weights, a piece at a time."""
         router = self._to_positions(at, top_k_weights.reshape(-1)).to(wide(outputs.dtype))
         for begin in range(0, len(outputs), size := max(1, -(-len(outputs) // PIECES))):
             yield outputs[begin : begin + size] * router[begin : begin + size].unsqueeze(-1)
@@ -258,10 +258,10 @@ class Chunk:
     def _sums_home(
         self, phase: str, at: Indices, of_positions: Iterable[torch.Tensor], like: torch.Tensor
     ) -> torch.Tensor:
-        """Rows of positions, in the order of computing, added for each pool row, then at the token's home.
+        """Adds the rows of positions, in the order of computing, for each pool row, then at the token's home.
 
-        With `sum_in_nodes` they are also added at the gateway by which the pool row came. Sums are f32 or wider, and rounded
-        to the type of `like` [tokens, hidden] to travel.
+        With `sum_in_nodes` they are also added at the gateway that passed the pool row on. Sums are f32 or wider, and
+        rounded to the type of `like` [tokens, hidden] for sending.
         """
         tokens, levels = len(like), self.routes.levels
         in_nodes = levels is not None and self.exchange.sums_in_nodes
@@ -290,7 +290,7 @@ class Chunk:
         return torch.cat([by_assignment[at.own_positions], received])[at.order]
 
     def _to_assignments(self, at: Indices, by_position: torch.Tensor) -> torch.Tensor:
-        """Sends one number of each position back to its assignment: `[tokens * k]`, zeros for assignments without an expert."""
+        """Sends one number of each position back to its assignment: `[tokens * k]`, zero where there is no expert."""
         routes = self.routes
         numbered = by_position[at.computed_at]
         back = self.exchange.all_to_all(

@@ -57,7 +57,7 @@ class Exchange:
         self.is_frugal = False
         """Whether rows within a node are passed on to one rank after the other, so that less is held at once."""
         self.sums_in_nodes = False
-        """Whether a token's results, and its gradients, are added in a node before they leave it."""
+        """Whether a token's results, and its gradients, are added within a node before they are sent to another."""
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -126,7 +126,8 @@ class Exchange:
             del mine  # one copy of the rows at a time
 
     def pass_back(self, phase: str, rows: torch.Tensor, counts: Rows, chosen: torch.Tensor, sums: torch.Tensor) -> None:
-        """The way back of `pass_on`: `rows` lie as its `out`, and are added to the `chosen` of `sums`."""
+        """The reverse of `pass_on`: sends back `rows`, ordered like its `out`, and adds them to the `chosen` rows of
+        `sums`."""
         for received, sent in self._turns(counts):
             back = rows.new_empty((sum(received), *rows.shape[1:]))
             self._within_node(phase, _part(rows, counts.received, sent), back, sent, received)
@@ -134,7 +135,7 @@ class Exchange:
             del back
 
     def _turns(self, counts: Rows) -> Iterator[Rows]:
-        """What is passed on at a time, to and from the places of this rank's node."""
+        """Yields the counts to pass on at a time, to and from each place of this rank's node."""
         assert self.nodes is not None
         size, place, places = self.nodes.size, self.nodes.place, len(self.nodes.mine)
         turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
@@ -229,7 +230,7 @@ def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> tor
 
 
 def add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
-    """Each of these values to its row of the total, in the total's type."""
+    """Adds each of these values to its row of the total, in the total's type."""
     total.scatter_add_(0, rows.unsqueeze(-1).expand(-1, total.shape[1]), values.to(total.dtype))
 
 

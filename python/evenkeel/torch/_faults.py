@@ -3,8 +3,8 @@
 Each rank notes in memory which collectives it has begun and not finished, which costs a few assignments each. If a
 collective fails, the rank asks all others for their notes. The rank at fault is the first found of these: a rank whose
 connection has closed; a rank that has not answered several requests, which a waiting rank sends at growing intervals; a
-rank at another call; a rank that has not come as far as the others. The first rank with a result sends it to all; it ends
-every later collective of the group.
+rank at another call; a rank that has not come as far as the others. The first rank with a result sends it to all; it
+ends every later collective of the group.
 
 The connections are made once, in the group's first collective here; faults before that are not named. A rank that could
 not be reached (a firewall) is not blamed for its silence.
@@ -143,8 +143,8 @@ class Faults:
         return pending
 
     def enter_backward(self, phase: str, layer: str) -> None:
-        """Notes that a backward pass with other code's collectives begins. An error in them is not seen here; then the pass
-        never ends."""
+        """Notes that a backward pass with other code's collectives begins. An error in them is not seen here; then the
+        pass never ends."""
         self.last = Place(self.last.number, phase, layer, "backward")
         self._in_backward = True
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)  # type: ignore[attr-defined]
@@ -246,7 +246,8 @@ class Faults:
             self._news.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
 
     def _ask_if_due(self) -> None:
-        """Called by the thread: asks if this rank has waited long, so that silent ranks are known before the deadline."""
+        """Called by the thread: asks if this rank has waited long, so that it knows silent ranks before the
+        deadline."""
         for pending in list(self.unfinished.values()):
             waited = time.monotonic() - pending.began
             if waited > pending.ask_after and not pending.is_completed():

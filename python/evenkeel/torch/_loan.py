@@ -63,7 +63,7 @@ class Loan:
         return out
 
     def _passed_on(self, out: torch.Tensor, lending: Lending) -> torch.Tensor:
-        """Passes on weights within nodes. Returns all borrowed weights in order; `out` has those sent directly from home."""
+        """Passes on weights within nodes. Returns all borrowed weights in order; `out` has those sent from home."""
         passed, arrives_at = to_device(lending.passed, out.device), to_device(lending.arrives_at, out.device)
         came, behind = out.split(lending.levels.came)
         self.exchange.pass_on("weights", came, passed, lending.levels.passed, behind)

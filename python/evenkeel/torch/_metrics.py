@@ -38,8 +38,8 @@ def metrics(model: nn.Module | ExpertParallel) -> Numbers:
     Args:
         model: a model with layers, as attributes of its modules or by `evenkeel.transformers`; or one layer.
 
-        Raises:
-            InvalidArgument: the model has no layers.
+    Raises:
+        InvalidArgument: the model has no layers.
     """
     by_layer = {name: _numbers(layer) for name, layer in _by_name(model).items()}
     made = {f"evenkeel/{name}/{what}": number for name, of in by_layer.items() for what, number in of.items()}

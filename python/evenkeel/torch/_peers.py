@@ -140,7 +140,7 @@ class Peers:
             self._close(connection)
 
     def _hear(self, connection: _Connection, told: list[Any]) -> bool:
-        """Handles a line. Returns whether it is allowed: the first line of a connection names its sender and receiver."""
+        """Handles a line. Returns whether it is allowed: a connection's first line names its sender and receiver."""
         if connection.rank >= 0:
             self._take(connection.rank, told)
             return True

@@ -51,8 +51,8 @@ class ExpertBytes(NamedTuple):
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
 ) -> tuple[ExpertBytes, ExpertBytes]:
-    """Measures calls of all experts at once, with the worse of all rows at one expert and rows spread over all; then calls
-    of one expert at a time.
+    """Measures calls of all experts at once, with the worse of all rows at one expert and rows spread over all; then
+    calls of one expert at a time.
 
     Bytes grow faster with many rows, where activations dominate, than with few, where weight gradients do. Growth is
     measured with one expert, with so many rows that activations outweigh its weights.
@@ -101,7 +101,7 @@ def measure_experts(
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
     def line(phase: int, ways: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
-        """A line above all measurements: few rows may lie above the slope of many, since gradients are allocated anew."""
+        """A line above all measurements. Few rows may lie above the slope of many: gradients are allocated anew."""
         per_row = max(slope(way, phase) for way in (*ways, alone))
         fixed = max(0, *(at[phase] - per_row * n for way in ways for n, at in way))
         return Line(per_row, fixed, -(-fixed // of))
@@ -132,7 +132,8 @@ def chunk_phases(
     nodes: Nodes | None = None,
     sums_in_nodes: bool = False,
 ) -> Phases:
-    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in order, each with all its live bytes."""
+    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in order, with all live bytes of
+    each."""
     given = weights, hidden, routed, k, ranks, training, nodes, sums_in_nodes
     gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
     taken, of_one = measure_experts(experts, names, weights, hidden, training)
@@ -154,7 +155,7 @@ def _phases(
 ) -> list[_native.PhaseBytes]:
     """The phases, if calls of the experts at home leave `gradients` bytes of weight gradients."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
-    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # a row of sums, or of results times f32 weights
+    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, or results times f32 weights
     cast = wide if wide > row else 0
     grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
@@ -216,7 +217,7 @@ def _phases(
 
 
 def least_bytes(phases: Phases, k: int, ranks: int) -> int:
-    """Bytes that run every routing, a token of each rank at a time: with one borrowed expert and calls one by one, unless
-    calls at once without one take less."""
+    """Bytes that run every routing, a token of each rank at a time: with one borrowed expert and calls one by one,
+    unless calls at once without one take less."""
     without = max(phase.of_one_token(k, ranks) for phase in phases.together)
     return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.apart))

@@ -31,7 +31,7 @@ class Chunks:
         self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
         self.counted = hash(known.counts.tobytes())
         self.plans = cut.apart, cut.plans
-        self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # within a node it never is
+        self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # always off within the autograd node
         self.chunks: list[tuple[int, int, Chunk]] = []
         for begin, end, routes, loan in cut.chunks:
             self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, cut.apart)))
@@ -90,7 +90,7 @@ class Step(torch.autograd.Function):
         again: tuple[Chunks, list[Computed | None]] | None = _kept.take(ticket)
         step, kept = again or (ctx.step, [])
         if step.counted == ctx.step.counted and step.plans != ctx.step.plans:
-            # A checkpoint reran the step under another budget. Uses the forward's chunks, whose random numbers are known.
+            # A checkpoint reran the step under another budget: use the forward's chunks, whose random state is known.
             step, kept = ctx.step, []
         lacks = not kept or None in kept
         if step.chunks and step.agreement.backward(step.agreed, lacks, hidden.device):
