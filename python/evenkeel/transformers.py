@@ -269,8 +269,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return stock  # type: ignore[no-any-return]
 
     def _weights(self) -> Weights:
-        """The weights that are sent with experts. Computed here, once a step, so that autograd passes on their
-        gradients."""
+        """Weights to send with experts, computed here, once a step, so that autograd passes on their gradients."""
         self._require_no_buffers()
         experts = self.experts
         weights = {name: self._at_home(weight) for name, weight in weights_of(experts, self.names).items()}
@@ -289,8 +288,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
                 )
 
     def _at_home(self, weight: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a tensor computed from sharded weights, gathered as FSDP does, with its gradient
-        divided."""
+        """This rank's part of a tensor computed from sharded weights, gathered with FSDP's gradient scaling."""
         if not isinstance(weight, DTensor):
             return weight
         mesh = weight.device_mesh

@@ -246,8 +246,7 @@ class Faults:
             self._news.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
 
     def _ask_if_due(self) -> None:
-        """Called by the thread: asks if this rank has waited long, so that it knows silent ranks before the
-        deadline."""
+        """Called by the thread: asks if this rank has waited long, to know silent ranks before the deadline."""
         for pending in list(self.unfinished.values()):
             waited = time.monotonic() - pending.began
             if waited > pending.ask_after and not pending.is_completed():

@@ -15,8 +15,8 @@ from ._chunk import Weights
 Layer = TypeVar("Layer")
 
 layer_of_module: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-"""The `ExpertParallel` of each experts module. It is not in the module, since models that hold a process group cannot
-be copied."""
+"""The `ExpertParallel` of each experts module. It is not in the module: a process group there would prevent
+copies of the model."""
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -132,8 +132,7 @@ def chunk_phases(
     nodes: Nodes | None = None,
     sums_in_nodes: bool = False,
 ) -> Phases:
-    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in order, with all live bytes of
-    each."""
+    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in order, with all live bytes."""
     given = weights, hidden, routed, k, ranks, training, nodes, sums_in_nodes
     gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
     taken, of_one = measure_experts(experts, names, weights, hidden, training)

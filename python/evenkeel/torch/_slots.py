@@ -25,8 +25,7 @@ from ._random import Surroundings
 from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""What names each row's expert (slots or counts): for rows at home, for rows of slots, and for one row of the first
-expert."""
+"""What names each row's expert (slots or counts): for rows at home, rows of slots, and one row of the first expert."""
 
 
 def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:

@@ -255,8 +255,7 @@ class ExpertParallel:
         return count(ids, self._blocks, self.num_experts, self._homes if self.sends_rows else None)
 
     def plan_ahead(self, ahead: LayerAhead) -> Decision:
-        """Decides on a step that is known ahead, with the sizes of the last step. Without sizes the step itself
-        decides."""
+        """Decides on a step that is known ahead, with the sizes of the last step, if there was one."""
         training = torch.is_grad_enabled()
         kind = self._budget.last_kind(training)
         unknown = (self._predicts and self._predicted is None) or (self.budget is not None and kind is None)

@@ -109,8 +109,7 @@ class Generation:
         return original(input_ids, *arguments, **named)
 
     def begin_forward(self, given: Mapping[str, Any]) -> None:
-        """Takes a forward's arguments. Raises Unsupported if it is unknown which of its tokens generate() will
-        return."""
+        """Takes a forward's arguments. Raises Unsupported if they do not tell which tokens generate() returns."""
         if self._config is None:
             raise self._unsupported("does not say which sequences have ended: it is not that of transformers")
         ids, embeddings = given.get("input_ids"), given.get("inputs_embeds")

@@ -143,8 +143,7 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
 
 
 def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
-    """Collective: plans all layers whose steps would read numbers of rows, and gathers these numbers with one
-    message."""
+    """Collective: plans layers whose steps would read numbers of rows; gathers these with one message."""
     decide_together(exchange, [ahead.layer.plan_ahead(ahead) for ahead in aheads])
     cuts = [ahead.cut for ahead in aheads if ahead.cut is not None]
     chunks = [

@@ -40,8 +40,8 @@ class ExpertSlots(ExpertParallel):
     Args:
         num_experts: E, over all ranks; every rank has equally many.
         slots: how many experts a rank may borrow in a step, at most num_experts. The dispatcher treats slots as
-            experts: it must be made for `num_places` = E + P * slots experts, of which each rank has `places_here` = E /
-            P + slots.
+            experts: it must be made for `num_places` = E + P * slots experts, of which each rank has `places_here` = E
+            / P + slots.
         planner: "level" or "ep" (nothing moves).
         group, placement, layer, min_segment, imbalance_threshold, costs, topology, name: as for `ExpertParallel`.
     """

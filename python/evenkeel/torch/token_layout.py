@@ -29,8 +29,7 @@ def cached_tokens(given: Mapping[str, Any]) -> int:
 
 
 class TokenLayout:
-    """The layout of one forward's tokens, from the model's arguments by name. Raises Unsupported for an unclear
-    mask."""
+    """The layout of one forward's tokens, from the model's named arguments. Raises Unsupported for an unclear mask."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         tokens = next((given[name] for name in _TOKENS if isinstance(given.get(name), torch.Tensor)), None)

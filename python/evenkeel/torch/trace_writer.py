@@ -36,8 +36,7 @@ class _Array:
 
 
 class TraceWriter:
-    """A trace being written. `shape` is a token's choices, (layers, k); `layers` is None if layer numbers are not
-    known."""
+    """A trace being written. `shape` is a token's choices, (layers, k); `layers` is None if not known."""
 
     def __init__(
         self,
