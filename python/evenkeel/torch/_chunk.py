@@ -207,7 +207,7 @@ class Chunk:
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        """No rows, in the type of the experts' outputs, since every rank must send the same type."""
+        """An empty output in the type of the experts' outputs, since every rank must send the same type."""
         row, slot = hidden.new_zeros((1, hidden.shape[1])), torch.zeros(1, dtype=torch.int64, device=hidden.device)
         with torch.no_grad():
             return call_experts(self.experts, self.names, row, slot, [weight[:1] for weight in weights])[:0]

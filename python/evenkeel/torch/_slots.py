@@ -84,8 +84,8 @@ class _Rows:
 class _PaddedRows:
     """Rows sorted by place, with padding behind the rows of each place or behind all rows.
 
-    Only the device knows where the rows of slots begin. So the rows between the least and the most possible begin go to
-    both calls of the experts, in each of which they lie behind the counted rows.
+    Only the device knows where the rows of slots begin. So rows that may belong to either go to both calls of the experts.
+    In each call, rows of the other lie behind those that its counts cover.
     """
 
     def __init__(self, rows: int, at_home: int, in_slots: int, ends: tuple[torch.Tensor, torch.Tensor]) -> None:
