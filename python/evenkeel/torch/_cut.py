@@ -162,7 +162,7 @@ class Cut:
                 runs = self._runs(self.counted)
         yield from self._carry_out(self.counted, runs, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
-            # Memory also lacks if chunks are too small for moving to pay, but the whole step would have moved work.
+            # Memory is also lacking if chunks are too small for moving to pay but the whole step would move work.
             counted = self.counted
             self.last["lacked_memory"] = self.layout.equal_chunk_bytes(*counted.asked(), self.ids.shape[1], 1)[1]
 
