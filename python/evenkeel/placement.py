@@ -39,8 +39,8 @@ class Placement:
         num_ranks: P; by default one more than the highest rank.
         layers: `[L]`, each layer's number in the model, counted from 0 including dense layers.
 
-        Raises:
-            InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
+    Raises:
+        InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
     """
 
     __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layer_updates")
@@ -109,9 +109,9 @@ class Placement:
                 model: which of them to take.
             model: instead of `layers`, the model's config.json or its folder.
 
-            Raises:
-                ParseError: the file is no placement, or an expert has no home in it; says where.
-                InvalidArgument: an argument is missing, or does not fit the file.
+        Raises:
+            ParseError: the file is no placement, or an expert has no home in it; says where.
+            InvalidArgument: an argument is missing, or does not fit the file.
         """
         placement = cls.__new__(cls)
         if num_ranks is None and _native.Placement.needs_ranks(file_path(path, "path")):
@@ -208,10 +208,10 @@ class Placement:
             layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; by default the
                 number in the file that this placement was loaded from, or 0.
 
-            Raises:
-                Unsupported: the format cannot express this placement; says which layer and why.
-                InvalidArgument: there is no such format, its server does not load a file with this extension, options
-                    do not fit, or the file cannot be written.
+        Raises:
+            Unsupported: the format cannot express this placement; says which layer and why.
+            InvalidArgument: there is no such format, its server does not load a file with this extension, options
+                do not fit, or the file cannot be written.
         """
         choice(format, "format", get_args(Format))
         if format not in ("sglang", "trtllm") and num_hidden_layers is not None:

@@ -56,8 +56,8 @@ class RoutingProfile:
             contain it. Numbers in the file must agree.
         model: instead of `layers`, the model's config.json or its folder.
 
-        Raises:
-            ParseError: the file is not one of these; says where and why.
+    Raises:
+        ParseError: the file is not one of these; says where and why.
         InvalidArgument: shapes do not fit, a number is negative, or the total is above 2^63 - 1.
     """
 

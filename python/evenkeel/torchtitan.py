@@ -6,9 +6,9 @@ or on the command line
 
     --override.imports 'evenkeel.torchtitan.balanced_experts={"planner": "level", "budget": "4GiB"}'
 
-The model's own grouped experts run on every row, with whatever kernels they use. Without a budget, a step in which
-nothing moves is torchtitan's own all-to-all, to the bit. With mode="slots" the model's own token dispatcher carries the
-rows, to borrow slots beside the experts.
+The model's own grouped experts compute every row, with their own kernels. Without a budget, a step in which nothing
+moves is torchtitan's own all-to-all, to the bit. With mode="slots", the model's own token dispatcher carries the rows,
+to experts and to borrow slots.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ with needs("torchtitan", "0.3"):
     )
 
 _made = itertools.count()
-"""Numbers the routed experts of this process, as they are spread: what errors call a layer until its model runs."""
+"""Numbers the routed experts of this process as they are parallelized. Errors use the number until the model runs."""
 
 
 class BalancedExperts(RoutedExperts):  # type: ignore[misc]
@@ -81,7 +81,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
                 self.with_slots = replace(self.dispatcher, num_experts=self.layer.num_places).build()
                 self.with_slots.wire_meshes(ep_mesh=mesh)
 
-    # Arguments are named as in torchtitan, whose sharding goes by these names.
+    # Arguments have torchtitan's names, since its sharding uses them.
     def forward(
         self,
         x_BLD: torch.Tensor,
@@ -96,7 +96,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             return out
 
         if self.layer is None:
-            if not torch.compiler.is_compiling():  # Python says it once
+            if not torch.compiler.is_compiling():  # Python shows the warning once
                 warnings.warn(
                     "evenkeel.torchtitan.balanced_experts has nothing to balance: expert_parallel_degree is 1, so "
                     "every rank has all experts, and no budget holds",
@@ -116,14 +116,14 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         return out.type_as(x_BLD).view(x_BLD.shape)
 
     def _carry(self, hidden: torch.Tensor, places: torch.Tensor, scores: torch.Tensor, run: SlotStep) -> torch.Tensor:
-        """By the model's own dispatcher, for which borrow slots are more experts."""
+        """Sends rows with the model's own dispatcher, which treats borrow slots as further experts."""
         counts = count_values(places.flatten(), self.with_slots.num_experts)
         rows, counts_here, metadata = self.with_slots.dispatch(hidden, scores, places, counts)
         out: torch.Tensor = self.with_slots.combine(run.sorted(self._run_sorted, rows, counts_here), metadata, hidden)
         return out
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-        """The grouped experts' own forward on these rows and weights, which it takes sorted by expert."""
+        """Runs the grouped experts' own forward on these rows, sorted by expert, with these weights."""
         order = slots.argsort(stable=True)
         counts = count_values(slots, len(next(iter(weights.values()))))
         sorted_rows = self._run_sorted(rows[order], counts, weights)
@@ -153,18 +153,18 @@ def balanced_experts(
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
 ) -> BalancedExperts.Config:
-    """What `override.imports` names, with these options in its dict; they mean what they do for `ExpertParallel`.
+    """The override to name in `override.imports`, with these options in its dict. They are those of `ExpertParallel`.
 
     Args:
-        mode: "exchange": rows travel by our own exchange, in the place of torchtitan's own all-to-all. "slots": by the
-            token dispatcher that the model has, to borrow slots beside the experts (`evenkeel.torch.ExpertSlots`); takes
-            no budget, chunk_bins, nodes, capacity_factor or "least-loaded".
+        mode: "exchange": our own exchange sends rows, instead of torchtitan's all-to-all. "slots": the model's token
+            dispatcher sends them, to experts and borrow slots (`evenkeel.torch.ExpertSlots`); refuses budget,
+            chunk_bins, nodes, capacity_factor and "least-loaded".
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
 
     Raises:
-        InvalidArgument: an option is out of range or of the other mode, or the experts' dispatcher is none of the mode's.
+        InvalidArgument: an option is out of range or for the other mode, or the mode does not support the dispatcher.
     """
-    if config._owner is not RoutedExperts:  # a configuration of theirs may be frozen, by torchtitan's LoRA
+    if config._owner is not RoutedExperts:  # not isinstance(): torchtitan's LoRA may have frozen the configuration
         raise invalid(
             "routed_experts",
             f"is {type(config).__qualname__}, whose forward would be lost",
@@ -192,7 +192,7 @@ def _check_exchanged(dispatcher: LocalTokenDispatcher.Config) -> None:
 
 
 def _check_carrying(dispatcher: LocalTokenDispatcher.Config) -> None:
-    """What cannot have borrow slots for more experts, or hides how many rows it has dropped."""
+    """Refuses dispatchers that cannot treat borrow slots as experts, or that hide how many rows they dropped."""
     name = type(dispatcher).__qualname__
     if not isinstance(dispatcher, BaseEPTokenDispatcher.Config) and type(dispatcher) is not LocalTokenDispatcher.Config:
         raise invalid("token_dispatcher", f"is {name}", "a configuration of torchtitan's BaseEPTokenDispatcher")

@@ -6,8 +6,8 @@
         path, distributed_config=DistributedConfig(fsdp_size=8, ep_size=8, ep_implementation="evenkeel")
     )
 
-The model's own experts run on every row, with whatever kernels they use. Without a budget, a step in which nothing moves
-is the framework's own all-to-all, to the bit.
+The model's own experts compute every row, with their own kernels. Without a budget, a step in which nothing moves is
+the framework's own all-to-all, to the bit.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 NAME = "evenkeel"
 
 _made = itertools.count()
-"""Numbers the experts modules of this process, as they are made: what errors call a layer until its model runs."""
+"""Numbers the experts modules of this process as they are made. Errors use the number until the model runs."""
 
 _unused: list[RemovableHandle] = []
-"""From register() until a model is ours: the hook that looks for one that is not."""
+"""The hook that warns of a model without our layers; set by register() until a model has ours."""
 
 
 @public
@@ -80,26 +80,26 @@ def register(
     slots: int | None = None,
     dispatcher: type[EPImplementation] | None = None,
 ) -> None:
-    """Makes `ep_implementation=name` ours, for models that are loaded from then on.
+    """Makes `ep_implementation=name` ours, for models loaded from now on.
 
-    If a model with an expert-parallel plan runs before any was loaded with ours, one warning says so.
+    Warns once if a model with an expert-parallel plan runs before any model was loaded with ours.
 
     Args:
-        name: what `DistributedConfig.ep_implementation` says; none that transformers or another library has registered.
-        placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
-            are contiguous and nothing is left to map. Given here, it is refused with that advice.
+        name: the value of `DistributedConfig.ep_implementation`; it must not be registered already.
+        placement: always refused, with the advice to permute the checkpoint by it instead (`evenkeel permute`). Homes
+            are then contiguous, as transformers needs.
         budget: bytes, "4GiB" or "auto".
         planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology, nodes: as for
-            `evenkeel.torch.ExpertParallel`; nodes are of the ranks that share the experts.
-        mode: "exchange": rows travel by our own exchange. "slots": by a dispatcher that knows nothing of it, to borrow slots
-            beside the experts (`evenkeel.torch.ExpertSlots`); takes no budget, chunk_bins, nodes, capacity_factor or
-            "least-loaded".
+            `evenkeel.torch.ExpertParallel`; nodes are those of the ranks that share the experts.
+        mode: "exchange": our own exchange sends rows. "slots": another dispatcher sends them, to experts and borrow
+            slots (`evenkeel.torch.ExpertSlots`); refuses budget, chunk_bins, nodes, capacity_factor and "least-loaded".
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
-        dispatcher: with mode="slots", the `EPImplementation` that carries the rows: transformers' `AllToAllEP`, or a class
-            that calls its `experts_forward(rows, ids, weights)` once, with a row's id among `num_local_experts`.
+        dispatcher: with mode="slots", the `EPImplementation` that sends the rows: transformers' `AllToAllEP`, or a
+            class that calls its `experts_forward(rows, ids, weights)` once, with each row's id below
+            `num_local_experts`.
 
     Raises:
-        InvalidArgument: an option is out of range or of the other mode, or the name is taken.
+        InvalidArgument: an option is out of range or for the other mode, or the name is taken.
     """
     _require_free(instance(name, str, "name"))
     choice(mode, "mode", ("exchange", "slots"))
@@ -127,7 +127,7 @@ def _check_dispatcher(mode: str, dispatcher: object) -> None:
     if dispatcher is None:
         return
     if mode != "slots":
-        raise invalid("dispatcher", 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
+        raise invalid("dispatcher", 'is for mode="slots", but mode is "exchange"', 'mode="slots", or to leave it out')
     if not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
         raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
 
@@ -143,10 +143,10 @@ def _require_free(name: str) -> None:
 
 
 def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
-    """Before a forward of any module: whether it is a model that ours could spread, while none is ours yet."""
+    """Runs before any module's forward: warns if it is an expert-parallel model and no model has our layers yet."""
     if torch.compiler.is_compiling():
         return
-    model = getattr(module, "_orig_mod", module)  # which torch.compile wraps
+    model = getattr(module, "_orig_mod", module)  # without the wrapper of torch.compile
     if not isinstance(model, PreTrainedModel) or "ep_dispatch_experts" not in (model.ep_plan or {}).values():
         return
     _end_watch()
@@ -160,7 +160,7 @@ def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
         f"{type(model).__name__} runs without evenkeel, though evenkeel.transformers.register() was called: it is not "
         f"balanced, and no budget holds. It was loaded with {loaded_with}; ours needs an ep_size above 1 and "
         f"ep_implementation={NAME!r}, or the name that was registered",
-        stacklevel=4,  # who calls the model
+        stacklevel=4,  # the model's caller
     )
 
 
@@ -171,24 +171,23 @@ def _end_watch() -> None:
 
 @public
 def layers(model: nn.Module) -> list[ExpertParallel]:
-    """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
-    its last step did, `budgets()` what budgets would do."""
+    """The expert-parallel layers of a model that was loaded with ours, in the model's order. `last` of a layer tells
+    about its last step, `budgets()` about possible budgets."""
     return [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertParallel)]
 
 
 @public
 def report_metrics(trainer: Trainer, *, per_layer: bool = False) -> None:
-    """Adds `evenkeel.torch.metrics` to what a Trainer reports to wandb, tensorboard and others whenever it logs a loss.
+    """Adds `evenkeel.torch.metrics` to a Trainer's reports to wandb, tensorboard and others, whenever it logs a loss.
 
-    Those who report read the numbers in the order of the Trainer's callbacks, so that one in `callbacks=[...]` would come
-    too late: this puts one before all.
+    It puts a callback before all others, since they run in order: one in `callbacks=[...]` would run after the reports.
 
     Args:
-        trainer: whose model has layers of ours.
-        per_layer: also the numbers of each layer, not only their means and worst ones.
+        trainer: a Trainer whose model has our layers.
+        per_layer: also report each layer's numbers, not only their means and worst values.
 
     Raises:
-        InvalidArgument: the model has none.
+        InvalidArgument: the model has no layers of ours.
     """
     handler = getattr(trainer, "callback_handler", None)
     if handler is None:
@@ -203,13 +202,13 @@ class _Metrics(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, **beside: Any) -> None:
         logs = beside["logs"]
-        if "loss" in logs:  # not an evaluation's, which are given to its caller
+        if "loss" in logs:  # skips logs of evaluations, which go to their caller
             found, over_all = metrics(beside["model"]).items(), ("evenkeel/mean/", "evenkeel/worst/")
             logs.update((name, number) for name, number in found if self.per_layer or name.startswith(over_all))
 
 
 class EvenkeelEP(EPImplementation):  # type: ignore[misc]
-    """One experts module's way to get its tokens, as transformers asks for it."""
+    """The expert-parallel implementation of one experts module, by transformers' interface."""
 
     layer_options = LayerOptions()
     stock: type[EPImplementation] = AllToAllEP
@@ -243,7 +242,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
     def in_graph(
         self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: list[torch.Tensor]
     ) -> torch.Tensor:
-        """The same in a compiled graph, where the module's own parameters are others: without stock, which reads them."""
+        """The same in a compiled graph, without `stock`: it reads the module's parameters, which differ there."""
         self._require_no_buffers()
         names = (name for name, each in self.experts._parameters.items() if each is not None)
         return self._eager(hidden, index, top_k_weights, dict(zip(names, weights, strict=True)), with_stock=False)
@@ -257,12 +256,12 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return self.layer(hidden, index, top_k_weights, self._run, weights, stock)
 
     def _own_tokens(self, tokens: int) -> slice:
-        """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
+        """This rank's slice of the tokens: ranks of a TP group hold the same tokens, as in `AllToAllEP`."""
         size = -(-tokens // self.tp_mesh.size())
         return slice(self.tp_mesh.get_local_rank() * size, (self.tp_mesh.get_local_rank() + 1) * size)
 
     def _stock(self, weights: Weights) -> Callable[..., torch.Tensor]:
-        """The implementation that is not ours, for a step in which nothing moves."""
+        """The framework's implementation, for a step in which nothing moves."""
         if not self._shares and not is_parametrized(self.experts):
             return self._original  # type: ignore[no-any-return]
         stock = copy.copy(self._original)
@@ -270,7 +269,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return stock  # type: ignore[no-any-return]
 
     def _weights(self) -> Weights:
-        """What travels with experts. It is computed here, once a step, so that autograd takes its gradients on."""
+        """Weights to send with experts, computed here, once a step, so that autograd passes on their gradients."""
         self._require_no_buffers()
         experts = self.experts
         weights = {name: self._at_home(weight) for name, weight in weights_of(experts, self.names).items()}
@@ -280,7 +279,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return weights
 
     def _require_no_buffers(self) -> None:
-        """What is not a weight of each expert would stay at home when the expert is borrowed."""
+        """Refuses buffers by expert: only weights are sent when an expert is borrowed."""
         for name, buffer in self.experts.named_buffers():
             of_each = buffer.dim() > 0 and len(buffer) == self.experts.num_experts
             if of_each and not name.startswith("parametrizations."):
@@ -289,7 +288,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
                 )
 
     def _at_home(self, weight: torch.Tensor) -> torch.Tensor:
-        """This rank's part of what was computed of sharded weights, as FSDP would gather it and divide its gradient."""
+        """This rank's part of a tensor computed from sharded weights, gathered with FSDP's gradient scaling."""
         if not isinstance(weight, DTensor):
             return weight
         mesh = weight.device_mesh
@@ -321,17 +320,17 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return out
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
-        """Each row at one expert, unweighted."""
+        """Runs each row at its one expert, without a top-k weight."""
         return self._forward(weights, rows, slots.unsqueeze(-1), rows.new_ones((len(rows), 1)))
 
     def _forward(self, weights: Weights, *rows: torch.Tensor) -> torch.Tensor:
-        """The module's own forward with these weights."""
+        """Runs the module's own forward with these weights."""
         made: torch.Tensor = type(self.experts).forward(with_weights(self.experts, weights), *rows)
         return made
 
 
 class _Shared(torch.autograd.Function):
-    """A weight that the experts of all ranks share: its gradient is the sum of theirs."""
+    """A weight shared by the experts of all ranks: its gradient is the sum over ranks."""
 
     @staticmethod
     def forward(ctx: Any, weight: torch.Tensor, exchange: Exchange) -> torch.Tensor:  # type: ignore[override]
@@ -346,13 +345,13 @@ class _Shared(torch.autograd.Function):
 
 
 class SlotsEP(EvenkeelEP):
-    """The same over an implementation that is not ours, which takes borrowed experts for more of its own."""
+    """The same over another implementation, which treats borrowed experts as further ones of its own."""
 
     layer: ExpertSlots
 
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
-        self.layer.allows_missing = False  # as transformers' own do not
+        self.layer.allows_missing = False  # transformers' dispatchers do not support it
         self._with_slots = self.stock(experts, ep_mesh, tp_mesh)
         self._with_slots.num_local_experts = self.layer.places_here  # type: ignore[assignment]
 
@@ -382,7 +381,7 @@ class SlotsEP(EvenkeelEP):
             made: torch.Tensor = stock(hidden, index, top_k_weights)
             return made
 
-        if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # no version says what they are of
+        if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # versions do not show their changes
             self.layer.weights_changed()
         parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
         return self.layer(*parts, self._run, weights, carry, unchanged if with_stock else None)

@@ -149,7 +149,7 @@ class CostsTest(unittest.TestCase):
         files = [self.links(f"{name}.json", ranks_per_node=1, name=name) for name in "AB"]
         for unlike, ranks in run_ranks(2, unlike_links, files):
             self.assertIn("topology: is not the same on ranks 0 and 1: rank 0 has Topology({", unlike)
-            self.assertIn("topology: has 8 ranks; allowed: 2, as the group has", ranks)
+            self.assertIn("topology: has 8 ranks; allowed: one of 2 ranks, as in the group", ranks)
 
     def test_links_beside_which_options_decide_otherwise_are_refused(self) -> None:
         links = self.links("links.json")
@@ -160,7 +160,7 @@ class CostsTest(unittest.TestCase):
             ({"topology": self.links("rooms.json", rooms=[2] * 4)}, "topology: the topology limits the experts of ranks"),
             ({"topology": 3}, "topology: is a int; allowed: a path"),
             ({"topology": self.links("alike.json", across={"gigabytes_per_s": 1e-4}), "costs": self.file,
-              "imbalance_threshold": 1.3}, "costs: decide nothing beside a threshold"),
+              "imbalance_threshold": 1.3}, "costs: have no effect with a fixed threshold"),
         ]:  # fmt: skip
             with self.subTest(message=message), self.assertRaisesRegex(ek.errors.InvalidArgument, message):
                 LayerOptions(**({"topology": links} | options))

@@ -199,7 +199,7 @@ def refused(rank: int, ranks: int) -> None:
         said = refusal(lambda: ExpertParallel(E)(*(right | changed).values()))  # noqa: B023
         assert part in said, f"{said} lacks: {part}"
     options: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"layer": 0}, "layer: is of a placement, and none is given"),
+        ({"layer": 0}, "layer: needs a placement"),
         ({"budget": True}, "budget: True; allowed: a whole number"),
         ({"group": [0]}, "group: is a list; allowed: a ProcessGroup"),
         ({"num_experts": torch.tensor(2.0)}, "num_experts: tensor(2.); allowed: a whole number"),
@@ -431,7 +431,7 @@ class ExpertsTest(unittest.TestCase):
             ({"imbalance_threshold": "autp"}, "'autp'; allowed: auto, or max/mean from 0; did you mean 'auto'?"),
             ({"imbalance_threshold": -1.0}, "-1.0; allowed: auto"),
             ({"imbalance_threshold": None}, "None; allowed: auto"),
-            ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: decide nothing beside a threshold"),
+            ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: have no effect with a fixed"),
             ({"costs": (1, 2, 3)}, "costs"),
             ({"budget": 10**6, "chunk_bins": (n for n in (1, 2))}, "a list of numbers of chunks"),
             ({"budget": 10**6, "chunk_bins": [1, np.array([2])]}, "chunk_bins: array([2]); allowed: a whole number"),

@@ -320,7 +320,7 @@ class TorchtitanTest(unittest.TestCase):
         self.assertIn("MinimalAsyncEPTokenDispatcher.Config, which has one buffer in a process", buffer)
         self.assertIn("non_blocking_capacity_factor: leaves out the host", static)
         self.assertIn("budget: cuts a step into chunks, which slots do not", budget)
-        self.assertIn('slots: is of mode="slots", and mode is "exchange"', slots)
+        self.assertIn('slots: is for mode="slots", but mode is "exchange"', slots)
         self.assertIn("topology: ep does not know links", links)
         self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
         self.assertIn('budget: "much" is not a size', size)

@@ -351,7 +351,7 @@ class TwoLevelsTest(unittest.TestCase):
         ):
             evenkeel.transformers.register(mode="slots", nodes=2)
         divides, left_out, twice, outside, slots, ahead = run_ranks(4, refused)[2]
-        self.assertIn("nodes: 4 ranks are no whole nodes of 3; allowed: a divisor, or the ranks of each node", divides)
+        self.assertIn("nodes: 4 ranks do not divide into nodes of 3; allowed: a divisor", divides)
         self.assertIn("nodes: rank 3 is in no node; allowed: each of the ranks 0..3 once", left_out)
         self.assertIn("nodes: rank 1 is named twice", twice)
         self.assertIn("nodes: rank 4 is not in the group", outside)

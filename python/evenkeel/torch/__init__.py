@@ -1,6 +1,6 @@
-"""evenkeel with PyTorch, in the processes that run a model. Imported only on request, since torch takes seconds."""
+"""evenkeel with PyTorch, in the processes that run a model. Imported only on request, since torch loads slowly."""
 
-import torch as torch  # whoever lacks it reads so here, before anything else
+import torch as torch  # first, so that without torch the error is about torch
 
 from ._live_bytes import LiveBytes
 from ._metrics import metrics

@@ -1,4 +1,4 @@
-"""PEFT's adapters of experts that are spread over ranks."""
+"""PEFT adapters of experts that are spread over ranks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ._module import layer_of_module
 
 @public
 def share_adapters(model: nn.Module) -> None:
-    """Makes PEFT's adapters of experts fit experts that are spread over ranks. Collective; before the optimizer is made.
+    """Makes PEFT's adapters fit experts that are spread over ranks. Collective; call it before making the optimizer.
 
-    PEFT makes them of all experts, on each rank for itself. Afterwards every rank holds the first rank's, whole, as
-    replicated DTensors. Each step takes a rank's part of them, and their gradients are those of all ranks' tokens.
+    PEFT makes adapters for all experts, on each rank separately. Afterwards every rank holds those of the first rank,
+    whole, as replicated DTensors. Each step uses a rank's part of them; their gradients are over all ranks' tokens.
 
     Args:
-        model: what `get_peft_model` made of a model that was loaded with ours.
+        model: the result of `get_peft_model` for a model that was loaded with our implementation.
 
     Raises:
         InvalidArgument: no expert of the model has an adapter.
@@ -47,7 +47,7 @@ _adapted: WeakSet[nn.Module] = WeakSet()  # experts whose parameters are gathere
 
 
 def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any]) -> None:
-    """Has PEFT adapt what FSDP gathers, of FSDP's type, as a tensor of the adapters' mesh that wants no gradient."""
+    """Gives PEFT the parameters that FSDP gathers, in its type, as DTensors on the adapters' mesh without gradients."""
     names = list(dict.fromkeys(wrapper.parameter_name for wrapper in around))
     before: list[dict[str, Any]] = []
 
@@ -70,7 +70,7 @@ def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any])
 
 
 def _wrappers(model: nn.Module) -> dict[nn.Module, list[nn.Module]]:
-    """Experts of ours that PEFT has wrapped, with what is around them, the outermost first."""
+    """Our experts modules that PEFT has wrapped, each with its wrappers, the outermost first."""
     found: dict[nn.Module, list[nn.Module]] = {}
     module: Any
     for module in model.modules():
@@ -81,7 +81,7 @@ def _wrappers(model: nn.Module) -> dict[nn.Module, list[nn.Module]]:
 
 
 def _plain_parameters(around: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
-    """Parameters of each rank's own of what is around experts, each with the module that has it."""
+    """The wrappers' parameters that are not yet shared between ranks, each with its module."""
     inside = [child for wrapper in around for name, child in wrapper.named_children() if name != "base_layer"]
     for module in (module for child in inside for module in child.modules()):
         for name, parameter in module.named_parameters(recurse=False):
@@ -90,12 +90,12 @@ def _plain_parameters(around: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, 
 
 
 def require_shared(model: nn.Module) -> None:
-    """Before a first step, since torch would name neither the adapters nor what to do."""
+    """Checked before a first step, since torch's error would name neither the adapters nor the remedy."""
     if any(True for around in _wrappers(model).values() for _ in _plain_parameters(around)):
         right = "evenkeel.transformers.share_adapters(model) first, before its optimizer is made"
-        raise invalid("model", "has adapters of experts that are of each rank alone", right)
+        raise invalid("model", "has adapters of experts that ranks do not share", right)
 
 
 def by_rank(mesh: DeviceMesh, beside: Any) -> list[Any]:
-    """Placements of experts on a mesh whose dimension `ep` spreads them, and this one on those beside it."""
+    """DTensor placements of experts on a mesh: sharded over dimension `ep`, and `beside` on the other dimensions."""
     return [Shard(0) if name == "ep" else beside for name in mesh.mesh_dim_names or ()]

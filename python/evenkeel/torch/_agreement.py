@@ -1,9 +1,9 @@
-"""That all ranks make the same calls, with arguments that must be alike.
+"""Checks that all ranks make the same calls, with equal values for arguments that must be equal.
 
-Each pass of a layer begins with one message from every rank: a digest of the call, and in forward the counts. All
-messages of a group are equally long, whatever the layer and the pass. So ranks that are at different calls still read
-each other's message, where gloo ends a process that receives more than it expects. Where digests differ, the ranks
-exchange the words behind them, and all raise the same error.
+Each pass of a layer begins with one message from every rank: a digest of the call and, in forward, the counts. All
+messages of a group are equally long, whatever the layer and the pass. So ranks at different calls can still read each
+other's messages; gloo would end a process that receives more than it expects. If digests differ, the ranks exchange
+the texts behind them, and all raise the same error.
 """
 
 from __future__ import annotations
@@ -28,62 +28,62 @@ if TYPE_CHECKING:
     from ._cut import Cut
 
 _HEAD = 5
-"""Numbers before a message's counts, of 32 bits as these: the digests of the call and of which weights want gradients, two
-numbers each, and a flag."""
+"""32-bit numbers before a message's counts: the digests of the call and of which weights want gradients, two numbers
+each, and a flag."""
 
 _SHOWN_CHARACTERS = 160
 
 
 class _Group:
-    """What the layers of one process group share."""
+    """State shared by the layers of one process group."""
 
     def __init__(self) -> None:
         self.layers = itertools.count()
         self.capacity = 0
-        """Counts that a message has room for; alike on all ranks, since it follows from what they agreed on."""
+        """How many counts a message can hold. Equal on all ranks, since it follows from agreed counts."""
 
 
 _groups: WeakKeyDictionary[dist.ProcessGroup, _Group] = WeakKeyDictionary()
 
 
 class Agreed(NamedTuple):
-    """What every rank knows of a step after its first message."""
+    """What every rank knows about a step after its first message."""
 
     step: int
-    kind: int  # a digest of all that ranks are given alike besides the step
+    kind: int  # a digest of all values that must be equal on all ranks, except the step
     training: tuple[bool, ...]  # by rank, whether it runs with gradients
-    wants: int  # a digest of which weights want gradients on these ranks; 0 if there are none
+    wants: int  # a digest of which weights want gradients on these ranks; 0 if no rank runs with gradients
 
     @property
     def without_step(self) -> Agreed:
-        """What all steps of its kind have."""
+        """The part that is equal for all steps of its kind."""
         return self._replace(step=0)
 
     def covers(self, other: Agreed) -> bool:
-        """Whether what a step of this kind takes is enough for the other."""
+        """Whether the memory of a step of this kind suffices for the other."""
         return self.without_step == other.without_step or (self.kind == other.kind and not any(other.training))
 
 
 @dataclass
 class Known:
-    """What the host knows of a step."""
+    """What the host knows about a step."""
 
     agreed: Agreed
     counts: np.ndarray  # of all ranks, `[P, ...]`
     cut: Cut | None = None
-    """Its chunks, where they are known before the step or by a forward that a checkpoint runs again."""
-    ids: torch.Tensor | None = None  # those that were counted in such a forward
+    """The step's chunks, if known before it: ahead, or from the forward that a checkpoint runs again."""
+    ids: torch.Tensor | None = None  # the ids counted in such a forward
 
 
 class Agreement:
-    """One layer's part in it; `options` are what the layer was made with, by name."""
+    """One layer's part in the agreement; `options` are the layer's options by name."""
 
     def __init__(self, exchange: Exchange, options: Mapping[str, object]) -> None:
         self.exchange = exchange
         self._options = {name: repr(value) for name, value in options.items()}
         self._of_options = _digest(self._options.values())
         self._given = exchange.layer
-        """The name that it was made with, which ranks have alike; its place in a model is only shown."""
+        """The name given at construction, equal on all ranks. The layer's place in a model is only for messages."""
         self._number = next(_state_of(exchange).layers)
         self._steps = 0
         self._types: dict[int, torch.dtype] = {}  # of the experts' outputs, by the kind of step
@@ -91,14 +91,14 @@ class Agreement:
     def forward(
         self, facts: Mapping[str, str], wants: str | None, counts: torch.Tensor, what: str = "forward"
     ) -> Known:
-        """Collective: the `counts` of all ranks.
+        """Collective: exchanges the `counts` of all ranks.
 
-        `facts` must be alike, by the argument's name; the same names on every rank. `wants` says which weights want
-        gradients; None where this rank runs without, which ranks need not share. `what` is the call, in words.
+        `facts`, by argument name, must be equal on all ranks. `wants` says which weights want gradients; None means
+        that this rank runs without gradients, in which ranks may differ. `what` names the call.
 
         Raises:
-            InvalidArgument: on every rank, where one rank's fact is not another's.
-            CommError: on every rank, where ranks are at different calls.
+            InvalidArgument: on every rank, if a fact differs between ranks.
+            CommError: on every rank, if ranks are at different calls.
         """
         mine = self.of_known(facts, wants)
         digests = _digest([self._call(mine.step, what, self._given), str(mine.kind)]), mine.wants
@@ -119,19 +119,19 @@ class Agreement:
         return Known(agreed, of_all.reshape(len(every), *counts.shape).copy())
 
     def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
-        """A step whose counts were known before it; that ranks have these facts alike is compared later."""
+        """A step whose counts are known before it. Whether the facts are equal on all ranks is checked later."""
         self._steps += 1
         kind = _digest([str(self._of_options), *facts.values()])
         training = (wants is not None,) * self.exchange.ranks
         return Agreed(self._steps, kind, training, 0 if wants is None else _digest([wants]))
 
     def backward(self, agreed: Agreed, lacks: bool, device: torch.device) -> bool:
-        """Collective: whether any rank `lacks` what its forward kept, so that all compute it again.
+        """Collective: whether any rank `lacks` what its forward kept, so that all ranks must compute it again.
 
-        A device is not waited for: there, ranks are taken to make the same calls, as the collectives of devices do.
+        On a GPU it does not wait: like the GPU's collectives, it assumes that ranks make the same calls.
 
         Raises:
-            CommError: on every rank, where ranks are at different calls.
+            CommError: on every rank, if ranks are at different calls.
         """
         if not on_host(device):
             return lacks
@@ -147,10 +147,10 @@ class Agreement:
         return any(flags)
 
     def require_type(self, agreed: Agreed, outputs: torch.Tensor) -> None:
-        """Collective at the first step of a kind: the experts' outputs are of one type, by which they travel.
+        """Checks that the experts' outputs, which are sent, have one type. Collective at the first step of a kind.
 
         Raises:
-            InvalidArgument: on every rank, where types differ at the first step; later, on the rank whose type is new.
+            InvalidArgument: on every rank, if types differ at the first step; later, on the rank whose type changes.
         """
         if self.exchange.ranks == 1:
             return
@@ -169,7 +169,7 @@ class Agreement:
         return f"step {step} of {layer}, {direction}"
 
     def _gather(self, phase: str, digests: tuple[int, int], flag: bool, counts: torch.Tensor) -> torch.Tensor:
-        """`[P, message]`; every rank's message has room for the most counts that any layer of the group has sent."""
+        """Gathers messages `[P, message]`. Each can hold the most counts that any layer of the group has sent."""
         message = counts.new_zeros(_HEAD + _state_of(self.exchange).capacity)
         message[:_HEAD] = to_device([*np.array(digests).view(np.int32), flag], counts.device, torch.int32)
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
@@ -178,9 +178,9 @@ class Agreement:
     def _difference(
         self, phase: str, place: str, facts: Mapping[str, str], device: torch.device, without: Sequence[int] = ()
     ) -> Exception:
-        """Collective: what ranks do not have alike, as one and the same error on all of them.
+        """Collective: returns the same error on all ranks, which says in what they differ.
 
-        `without` are ranks that cannot come to this pass, since their forward was without gradients.
+        `without` are ranks that cannot reach this pass, since their forward ran without gradients.
         """
         shown = {name: _shortened(value) for name, value in facts.items()}
         mine = json.dumps({"place": place, "without": without, "facts": shown})
@@ -201,7 +201,7 @@ class Agreement:
         raise AssertionError("digests differ, and no value does")
 
     def texts(self, phase: str, text: str, device: torch.device) -> list[str]:
-        """Collective: those of all ranks."""
+        """Collective: gathers a text from each rank."""
         mine = to_device([*text.encode()], device, torch.uint8)
         lengths = to_host(self.exchange.all_gather(phase, to_device([len(mine)], device)))
         padded = mine.new_zeros(lengths.max())
@@ -215,19 +215,20 @@ def _state_of(exchange: Exchange) -> _Group:
 
 
 def _heads(every: np.ndarray) -> tuple[list[int], list[int], tuple[bool, ...]]:
-    """Of all ranks' messages: the digests of calls, those of which weights want gradients, and the flags."""
+    """From all ranks' messages: the digests of calls, the digests of which weights want gradients, and the flags."""
     calls, wants = np.ascontiguousarray(every[:, : _HEAD - 1]).view(np.int64).T
     return calls.tolist(), wants.tolist(), tuple(flag != 0 for flag in every[:, _HEAD - 1].tolist())
 
 
 def _digest(words: Iterable[str]) -> int:
-    """Of 63 bits, and never 0."""
+    """A 63-bit digest, never 0."""
     found = hashlib.blake2b("\0".join(words).encode(), digest_size=8).digest()
     return 1 + int.from_bytes(found, "little") % (2**63 - 1)
 
 
 def _differing_ranks(values: Sequence[str | None]) -> tuple[int, int, int]:
-    """Two ranks whose values differ, in order, one of them with the most common; the outlier if most agree, else -1."""
+    """Two ranks with different values, in order, one of them with the most common value; then the other of the two if
+    most ranks have the common value, else -1."""
     given = [rank for rank, value in enumerate(values) if value is not None]
     common, times = Counter(values[rank] for rank in given).most_common(1)[0]
     one = next(rank for rank in given if values[rank] == common)
@@ -242,6 +243,6 @@ def _unequal(name: str, values: Sequence[str | None], allowed: str) -> SameOnEve
 
 
 def _shortened(text: str) -> str:
-    """With a digest where its middle is left out, since two values may differ there alone."""
+    """Leaves out the middle of a long text and adds a digest, since two texts may differ only there."""
     half = _SHOWN_CHARACTERS // 2
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]} ... {text[-half:]} (digest {_digest([text]):x})"

@@ -1,4 +1,4 @@
-"""One layer's routes that are known before its step: the ids that are carried out, and the counts of all ranks."""
+"""One layer's routes that are known before its step: the ids to use, and the counts of all ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LayerAhead:
-    """`routed` `[tokens, k]` are what its router is to choose, some of which come to the layer on this rank."""
+    """`routed` `[tokens, k]` are the ids that the router shall choose; this rank's layer gets some of the tokens."""
 
     def __init__(
         self, layer: ExpertParallel, name: str, routed: torch.Tensor, replay: bool, keeps_missing: bool
@@ -26,19 +26,19 @@ class LayerAhead:
         self.layer, self.name, self.routed = layer, name, routed
         self.replay, self.keeps_missing = replay, keeps_missing
         self.counts: np.ndarray | None = None
-        """Of all ranks; None where the step must be counted, since some token has no ids."""
+        """Counts of all ranks; None if the step itself must count, since some token has no ids."""
         self.cut: Cut | None = None
-        """Its chunks, where they are known as well."""
+        """The step's chunks, if known."""
         self.kind: Agreed | None = None
-        """The kind of step that they are for; None where they are for any."""
+        """The kind of step that the chunks are for; None for any kind."""
         self.is_whole = True
-        """Whether each choice of each rank is an expert: a framework's own step may not know how to leave one out."""
+        """Whether every choice on every rank is an expert. A framework's own step may not support missing ones."""
         self.found: torch.Tensor | None = None
-        """Of the calls so far, on the device: the first token whose router chose others, and how many such there are."""
-        self.facts = ""  # what ranks were to have alike in the last call
+        """On the device, over the calls so far: the first token whose router chose other experts, and their number."""
+        self.facts = ""  # the values of the last call that must be equal on all ranks
         self._forced = False
         self._hidden: torch.Tensor | None = None
-        """`[tokens, 5]`, what a checkpoint's second run is told by from another block's: numbers of each row of the forward."""
+        """`[tokens, 5]`, a fingerprint of each row of the forward, by which a checkpoint's second run is recognised."""
 
     def ids(self) -> torch.Tensor:
         return self.routed[self.layer.own_tokens(len(self.routed))].to(torch.int64)
@@ -46,7 +46,7 @@ class LayerAhead:
     def top_k(
         self, input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
     ) -> Any:
-        """Instead of `torch.topk` of the router's scores; None where it is of something else."""
+        """Replaces `torch.topk` of the router's scores; None if the call is about other numbers."""
         scores, tokens, last = input, self.routed.shape[0], input.dim() - 1
         shape = (*scores.shape[:-1], k)
         if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.layer.num_experts,):
@@ -62,7 +62,7 @@ class LayerAhead:
         return torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
 
     def carried_out(self, ids: torch.Tensor, hidden: torch.Tensor, again: bool) -> torch.Tensor:
-        """What the step does in place of these `ids`, which are compared with what was said; `again` within backward."""
+        """The ids for the step to use instead of `ids`, which are compared with them. `again`: within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
             why = f"has {list(ahead.shape)} of layer {self.name}, whose step on this rank has {list(ids.shape)}"
@@ -87,7 +87,7 @@ class LayerAhead:
         return torch.where(own_order | _without(ahead) if self.keeps_missing else own_order, ids, ahead)
 
     def _matches_forward(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
-        """`[tokens]`; what backward runs again has the rows of the block's one forward."""
+        """`[tokens]`: whether the row is of this block. A rerun in backward must have the block's forward's rows."""
         rows = _row_fingerprints(hidden.detach())
         if not again and self._hidden is not None:
             raise invalid_on_all(
@@ -98,11 +98,11 @@ class LayerAhead:
         if self._hidden is None:
             why = f"has the backward pass of another forward, which computes layer {self.name} again"
             raise invalid_on_all("routes_ahead", why, "each backward within the block of its forward")
-        other = (rows - self._hidden).abs() > 0.05  # NaN, of a row of equal numbers, is not another
+        other = (rows - self._hidden).abs() > 0.05  # false for NaN, from a row of equal numbers
         return ~other.any(-1)
 
     def known(self, agreement: Agreement, facts: dict[str, str], wants: str | None) -> Known | None:
-        """What the step's message would say; None where it must be sent."""
+        """What the step's message would tell; None if the message must be sent."""
         self.facts = repr((facts, wants))
         if self.counts is None:
             return None
@@ -112,8 +112,8 @@ class LayerAhead:
 
 
 def _row_fingerprints(hidden: torch.Tensor) -> torch.Tensor:
-    """`[tokens, 5]`: each row along four waves, apart from what its numbers have in common and by its own length, and that
-    common part."""
+    """Fingerprints `[tokens, 5]`: each row, normalised by its mean and deviation, projected on four waves; and the
+    mean over the deviation."""
     width = hidden.shape[-1]
     places, lengths = torch.arange(width, device=hidden.device), torch.arange(2, 6, device=hidden.device)
     waves = (places[:, None] * lengths.sqrt()).cos()
@@ -123,7 +123,7 @@ def _row_fingerprints(hidden: torch.Tensor) -> torch.Tensor:
 
 
 class Forced(TorchFunctionMode):
-    """Within it the router of this layer chooses what is known ahead."""
+    """Within it, the router of this layer chooses the ids known ahead."""
 
     def __init__(self, ahead: LayerAhead) -> None:
         super().__init__()
@@ -138,5 +138,5 @@ class Forced(TorchFunctionMode):
 
 
 def _without(ids: torch.Tensor) -> torch.Tensor:
-    """`[tokens, 1]`, which tokens have no id."""
+    """`[tokens, 1]`: whether the token has no id."""
     return (ids < 0).all(-1, keepdim=True)

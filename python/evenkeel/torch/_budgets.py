@@ -1,4 +1,4 @@
-"""A layer's budget: what its steps' chunks take, the budgets that one can choose from, and how a step keeps to one."""
+"""A layer's budget: the memory of its steps' chunks, the budgets to choose from, and how a step keeps to one."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from .expert_parallel import Given
 
 _REPORTED_CHUNKS = (1, 2, 4, 8)
-"""Numbers of chunks that budgets are said for."""
+"""Numbers of chunks for which budgets are reported."""
 
 _MOST_CHUNKS_TOGETHER = 2
-"""Where a step needs more chunks, experts at home are called one by one, which mostly takes fewer."""
+"""A step that needs more chunks than this calls experts at home one by one, which usually needs fewer chunks."""
 
 
 class Budgets(NamedTuple):
     """Bytes on the rank that needs the most; see `ExpertParallel.budgets`."""
 
     least: int
-    """Runs every routing, if need be with one token of each rank at a time. See docs/torch.md for what then moves."""
+    """Enough for every routing, if necessary with one token of each rank at a time. What then moves: docs/torch.md."""
     step: dict[int, int]
-    """By the number of chunks: what this step takes in so many, each balanced."""
+    """By number of chunks: bytes of this step in so many chunks, each balanced."""
     even: dict[int, int]
-    """The same if its tokens chose all experts alike."""
+    """The same if its tokens chose all experts equally often."""
 
     def __str__(self) -> str:
         return f"Balanced, this step takes {_listed(self.step)}; with even routing {_listed(self.even)}"
@@ -52,7 +52,7 @@ def _listed(by_chunks: dict[int, int]) -> str:
 
 
 class ExpertSize(NamedTuple):
-    """One expert's, as its predicted time depends on it."""
+    """The sizes of one expert that its predicted time depends on."""
 
     elements: float
     outputs: float
@@ -80,16 +80,16 @@ class CountedStep(NamedTuple):
         return least_bytes(self.phases, self.k, len(self.counted.tokens))
 
     def set_budget(self, budget: int, bins: Sequence[int] | None, *, one_by_one: bool = False) -> None:
-        """Of this step's layout, from now on; whether experts are called `one_by_one`."""
+        """Sets the budget of this step's layout from now on. `one_by_one`: experts are called one by one."""
         phases = self.phases.one_by_one if one_by_one else self.phases.together
         self.layout.set_budget(phases, budget, list(bins or ()), *self.expert, training=self.training)
 
     def fits_one_by_one(self, budget: int) -> bool:
-        """Whether every routing runs with experts called one by one."""
+        """Whether the budget suffices for every routing if experts are called one by one."""
         return budget >= max(phase.of_one_token(self.k, len(self.counted.tokens)) for phase in self.phases.one_by_one)
 
     def equal_chunks(self, chunks: int) -> tuple[int, bool]:
-        """What so many equal ones take, balanced, and whether work moves in any."""
+        """Bytes of so many equal chunks, balanced, and whether work moves in any of them."""
         return self.layout.equal_chunk_bytes(*self.counted.counts_and_tokens(), self.k, chunks)
 
     def budgets(self, numbers: Sequence[int]) -> Budgets:
@@ -97,14 +97,14 @@ class CountedStep(NamedTuple):
         return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
 
     def balancing(self, numbers: Sequence[int]) -> int:
-        """The least bytes, of these numbers of chunks and of one, in which work moves."""
+        """The least bytes with which work moves, among these numbers of chunks and one chunk."""
         taken = [self.equal_chunks(n) for n in {1, *numbers}]
         return min([size for size, moves in taken if moves] or [size for size, _ in taken])
 
     def even_bytes(self, chunks: int) -> int:
-        """In so many chunks, if assignments went to all experts in turn."""
+        """Bytes in so many chunks, if assignments went to all experts in turn."""
         tokens = self.counted.tokens.sum(axis=1, keepdims=True)
-        before = np.cumsum(tokens, axis=0) - tokens  # of the ranks before
+        before = np.cumsum(tokens, axis=0) - tokens  # tokens of earlier ranks
         bounds = before + tokens * np.arange(chunks + 1) // chunks  # [P, chunks + 1]
         experts = np.arange(self.counted.counts.shape[2])[::-1]
         assigned = (bounds[:, :, None] * self.k + experts) // len(experts)  # to each expert before each bound
@@ -112,23 +112,23 @@ class CountedStep(NamedTuple):
 
 
 class LayerBudget:
-    """One layer's budget on this rank; all that it decides follows from what ranks have agreed on."""
+    """One layer's budget on this rank. All its decisions follow from values that ranks have agreed on."""
 
     def __init__(self, exchange: Exchange, layout: _native.StepLayout, options: LayerOptions) -> None:
         self.exchange, self.layout, self.bins = exchange, layout, options.chunk_bins
         self.is_auto = options.budget == "auto"
         self.bytes: int | None = 0 if options.budget == "auto" else options.budget
         self._kinds: dict[Agreed, tuple[Phases, ExpertSize]] = {}
-        """What chunks take, by the kind of step, that of the last step behind the others."""
+        """Sizes of chunks by kind of step; the kind of the last step comes last."""
         self._logged: set[Agreed] = set()
         self._warned = False
         self._step: CountedStep | None = None
-        """The last step with gradients, or the last one while there was none with."""
+        """The last step with gradients; the last step at all while none had gradients."""
 
     def kind_of(self, agreed: Agreed, given: Given) -> Agreed | None:
-        """The step's kind, whose chunks are measured at its first step, collectively; None without a budget.
+        """The step's kind; None without a budget. Its chunks are measured at its first step, collectively.
 
-        A training step takes more than one without gradients, and autocast changes what experts hold.
+        A training step takes more than a step without gradients, and autocast changes what experts hold.
         """
         if self.bytes is None:
             return None
@@ -149,17 +149,17 @@ class LayerBudget:
                     sums_in_nodes=self.exchange.sums_in_nodes,
                 )
             if any(agreed.training) and not here:
-                nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # other ranks have them
+                nothing = [_native.PhaseBytes()] * BACKWARD_PHASES  # phases that other ranks have
                 own = Phases(*(phases + nothing for phases in own))
             self._kinds[kind] = self._most_of_ranks(own, hidden.device), ExpertSize.of(tensors, hidden)
         return kind
 
     def last_kind(self, training: bool) -> Agreed | None:
-        """The kind of the last step under a budget, of those with gradients or of the others."""
+        """The kind of the last step under a budget, among steps with gradients (`training`) or without."""
         return next((kind for kind in reversed(self._kinds) if any(kind.training) == training), None)
 
     def cut(self, cut: Cut, kind: Agreed | None, *, ahead: bool = False) -> Decision:
-        """The step's chunks, of a kind that has been measured, or `ahead` is taken for the next; one without a budget.
+        """Cuts a step of a measured kind into chunks; one chunk without a budget. `ahead`: before the step itself.
 
         Raises:
             BudgetTooSmall: on every rank.
@@ -179,7 +179,7 @@ class LayerBudget:
         cut.budgeted = kind, step, limit
 
     def carry_out(self, cut: Cut) -> None:
-        """A step's chunks are taken: a cut that was made ahead may be of a kind of step that never comes."""
+        """Records that a step uses these chunks. A cut made ahead may be for a kind of step that never comes."""
         if cut.budgeted is None:
             return
         kind, step, self.bytes = cut.budgeted
@@ -191,7 +191,7 @@ class LayerBudget:
 
     @property
     def least(self) -> int:
-        """Of the step that `budgets` is about; 0 before any."""
+        """The least budget of the step that `budgets` is about; 0 before any step."""
         return 0 if self._step is None else self._step.least
 
     def budgets(self) -> Budgets:
@@ -215,7 +215,7 @@ class LayerBudget:
             self._step = step
 
     def _bytes_of(self, step: CountedStep) -> int:
-        """The budget of a step; "auto" is that of the largest so far."""
+        """The budget of a step. With "auto", the most that any step so far has needed."""
         limit = self.bytes or 0
         step.set_budget(limit, self.bins)
         if self.is_auto:
@@ -232,7 +232,7 @@ class LayerBudget:
         return limit
 
     def _log_step(self, step: CountedStep, last: dict[str, Any], first: bool) -> None:
-        """The first step of each kind in a detailed log; a warning, once, where a step could not be balanced."""
+        """Logs the first step of each kind at level DEBUG. Warns, once, of a step that could not be balanced."""
         warns = last["lacked_memory"] and not self._warned
         if not warns and not (first and logger.isEnabledFor(logging.DEBUG)):
             return

@@ -1,6 +1,6 @@
-"""One chunk of a step, forward and backward: rows out, experts, results home, and the same for gradients.
+"""One chunk of a step, forward and backward: sends rows, runs experts, returns results, and the same for gradients.
 
-_routes.py says what positions, rows and the pool are.
+_routes.py defines positions, rows and the pool.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Experts = Callable[..., torch.Tensor]
 """experts(rows, slots, weights)"""
 
 AT_HOME, BORROWED = 0, 1
-"""Which experts a call is on."""
+"""Which experts a call runs."""
 _PARTS = ("experts at home", "borrowed experts")
 
 PIECES = 8
-"""Results are weighted and summed in so many pieces: the k weighted rows of all tokens are never there at once."""
+"""Results are weighted and summed in so many pieces, so that the k weighted rows of all tokens never exist at once."""
 
 
 class _Source(torch.autograd.Function):
-    """Begins a graph at a tensor without the graph keeping the tensor."""
+    """Starts a graph at a tensor without keeping the tensor alive."""
 
     @staticmethod
     def forward(ctx: object, anchor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -57,11 +57,11 @@ def source(value: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Part:
-    """One call of the experts: on rows of experts at home, or of borrowed ones."""
+    """One call of the experts, either at home or borrowed."""
 
     graph: GradientEdge
-    inputs: list[GradientEdge]  # rows, what is beside them, then each weight that wants a gradient
-    like: list[tuple[torch.Size, torch.dtype]]  # of these
+    inputs: list[GradientEdge]  # rows, further inputs by row, then each weight that wants a gradient
+    like: list[tuple[torch.Size, torch.dtype]]  # shape and type of each input
 
 
 @dataclass
@@ -70,12 +70,12 @@ class Computed:
 
     at: Indices
     calls: list[Call]
-    parts: list[Part | None]  # of these, then of borrowed experts; None where there is no position
+    parts: list[Part | None]  # one for each call, then one for borrowed experts; None if it has no position
     outputs: torch.Tensor  # [positions, hidden], before weights
 
 
 class HomeGradients:
-    """Gradients of the weights at home that want one, added at least in f32 where there are `several` for an expert."""
+    """Gradients of the weights at home that want one. If an expert has `several`, they are added at least in f32."""
 
     def __init__(self, wanted: list[torch.Tensor], several: bool) -> None:
         self.wanted, self.several = wanted, several
@@ -92,13 +92,13 @@ class HomeGradients:
 
     @property
     def sums(self) -> list[torch.Tensor]:
-        """As they are now; loans add to them."""
+        """The current sums; loans add to them."""
         if self._sums is None:
             self._sums = [weight.new_zeros(weight.shape, dtype=self._type(weight)) for weight in self.wanted]
         return self._sums
 
     def rounded(self) -> list[torch.Tensor]:
-        """Once, at the end."""
+        """The sums, rounded to the weights' types. Called once, at the end."""
         sums, self._sums = self.sums, None
         for i, weight in enumerate(self.wanted):
             sums[i] = sums[i].to(weight.dtype)
@@ -109,16 +109,16 @@ class HomeGradients:
 
 
 class Call(NamedTuple):
-    """One of experts at home."""
+    """One call of experts at home."""
 
     experts: slice
     rows: slice
 
 
 class Chunk:
-    """A chunk of one layer's step; `names` are those of `weights`, all `[experts at home, ...]`.
+    """A chunk of one layer's step; `names` are the names of `weights`, all `[experts at home, ...]`.
 
-    Experts at home are called all at once, or `one_by_one`, those with rows one by one.
+    Experts at home are called all at once or, if `one_by_one`, one by one, those with rows.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Chunk:
         one_by_one: bool,
     ) -> None:
         self.exchange, self.experts, self.names, self.routes = exchange, experts, tuple(names), routes
-        self.loan, self.one_by_one = loan, one_by_one  # no loan where no rank borrows weights
+        self.loan, self.one_by_one = loan, one_by_one  # loan is None if no rank borrows weights
 
     # Forward.
 
@@ -147,7 +147,7 @@ class Chunk:
         calls, ran = self._calls(natives), []
         for of, part in calls:
             ran.append(run(AT_HOME, rows[part], slots[part] - of.start, [weight.detach()[of] for weight in weights]))
-        borrowed = list(self.loan.weights() if self.loan is not None else weights)  # of the latter no position reads
+        borrowed = list(self.loan.weights() if self.loan is not None else weights)  # no position reads the latter
         ran.append(run(BORROWED, rows[split:], slots[split:] - natives, borrowed))
         outputs = [part[0] for part in ran if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
@@ -166,9 +166,9 @@ class Chunk:
         ]
 
     def combine(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
-        """Results home; each token's are weighted and added into `out` [tokens, hidden].
+        """Returns results home; each token's are weighted and added into `out` [tokens, hidden].
 
-        They are added in the order of its top-k, or with `sum_in_nodes` where they are computed first.
+        They are added in top-k order, or with `sum_in_nodes` first on the ranks that compute them.
         """
         if self.exchange.sums_in_nodes:
             out.copy_(self._sums_home("combine", at, self._weighted(at, outputs, top_k_weights), out))
@@ -189,18 +189,18 @@ class Chunk:
             out[begin:end] = of_tokens.sum(dim=1)
 
     def _weighted(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Results of the positions here times their router weights, a piece at a time."""
+        """Yields the results of the positions here times their router weights, a piece at a time."""
         router = self._to_positions(at, top_k_weights.reshape(-1)).to(wide(outputs.dtype))
         for begin in range(0, len(outputs), size := max(1, -(-len(outputs) // PIECES))):
             yield outputs[begin : begin + size] * router[begin : begin + size].unsqueeze(-1)
 
     @property
     def _rows(self) -> Rows:
-        assert self.routes.rows is not None  # once its indices are made
+        assert self.routes.rows is not None  # known once its indices are made
         return self.routes.rows
 
     def _dispatch(self, phase: str, at: Indices, rows: torch.Tensor) -> torch.Tensor:
-        """`[tokens + rows received, hidden]`, as they arrive."""
+        """Sends rows. Returns the pool `[tokens + rows received, hidden]`, received rows as they arrive."""
         pool = rows.new_empty((len(rows) + sum(self._rows.received), rows.shape[1]))
         pool[: len(rows)] = rows
         levels, arrived = self.routes.levels, pool[len(rows) :]
@@ -213,7 +213,7 @@ class Chunk:
         return pool
 
     def _no_outputs(self, hidden: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        """No row, of the type that the experts make of rows: every rank must send the same."""
+        """An empty output in the type of the experts' outputs, since every rank must send the same type."""
         row, slot = hidden.new_zeros((1, hidden.shape[1])), torch.zeros(1, dtype=torch.int64, device=hidden.device)
         with torch.no_grad():
             return call_experts(self.experts, self.names, row, slot, [weight[:1] for weight in weights])[:0]
@@ -230,7 +230,8 @@ class Chunk:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of hidden `[tokens, hidden]` and top-k weights `[tokens, k]`, both at least f32.
 
-        Those of experts at home are added to `homes`; of borrowed weights they go to the loan, and home where it ends.
+        Gradients of weights at home are added to `homes`. Those of borrowed weights are added to the loan, which sends
+        them home if `ends_loan`.
         """
         at, split = computed.at, self.routes.native_positions
         pool = self._dispatch("gradient dispatch", at, grad_output)
@@ -263,10 +264,10 @@ class Chunk:
     def _sums_home(
         self, phase: str, at: Indices, of_positions: Iterable[torch.Tensor], like: torch.Tensor
     ) -> torch.Tensor:
-        """Rows of positions, in the order of computing, added for each pool row, then at the token's home.
+        """Adds the rows of positions, in the order of computing, for each pool row, then at the token's home.
 
-        With `sum_in_nodes` they are also added at the gateway by which the pool row came. Sums are f32 or wider, and rounded
-        to the type of `like` [tokens, hidden] to travel.
+        With `sum_in_nodes` they are also added at the gateway that passed the pool row on. Sums are f32 or wider, and
+        rounded to the type of `like` [tokens, hidden] for sending.
         """
         tokens, levels = len(like), self.routes.levels
         in_nodes = levels is not None and self.exchange.sums_in_nodes
@@ -287,7 +288,7 @@ class Chunk:
         return home
 
     def _to_positions(self, at: Indices, by_assignment: torch.Tensor) -> torch.Tensor:
-        """One number of each assignment to where it is computed, in the order of computing."""
+        """Sends one number of each assignment to its computing rank. Returns them in the order of computing."""
         routes = self.routes
         received = self.exchange.all_to_all(
             "router weights", by_assignment[at.sent_positions], routes.sent_counts, routes.received_counts
@@ -295,7 +296,7 @@ class Chunk:
         return torch.cat([by_assignment[at.own_positions], received])[at.order]
 
     def _to_assignments(self, at: Indices, by_position: torch.Tensor) -> torch.Tensor:
-        """The way back: `[tokens * k]`, zeros for assignments without an expert."""
+        """Sends one number of each position back to its assignment: `[tokens * k]`, zero where there is no expert."""
         routes = self.routes
         numbered = by_position[at.computed_at]
         back = self.exchange.all_to_all(
@@ -319,7 +320,7 @@ def run_part(
     hooks: saved_tensors_hooks | None = None,
     beside: Sequence[torch.Tensor] = (),
 ) -> tuple[torch.Tensor, Part | None] | None:
-    """The experts' outputs, and their graph with `keep`; None where there is no row. `beside` are more of each row's."""
+    """The experts' outputs and, with `keep`, their graph; None without rows. `beside` are further inputs by row."""
     if rows.shape[0] == 0:
         return None
 
@@ -330,7 +331,7 @@ def run_part(
     if not keep:
         with torch.no_grad():
             return call(rows, beside, weights), None
-    # Hooks on saved tensors are for the step's own (see _kept.py).
+    # Users' hooks on saved tensors apply only to the step's own tensors (_kept.py).
     with torch.enable_grad(), hooks or saved_tensors_hooks(identity, identity):
         of_rows = [source(each) for each in (rows, *beside)]
         given = [source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)]
@@ -342,7 +343,7 @@ def run_part(
 
 
 def part_gradients(parts: list[Part | None], number: int, which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
-    """Gradients of the inputs of one call of the experts, whose graph is gone after."""
+    """Gradients of the inputs of one call of the experts; frees the call's graph."""
     part, parts[number] = parts[number], None
     if part is None:
         return None
@@ -361,11 +362,11 @@ def wanted_of(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[to
 def call_experts(
     experts: Experts, names: Sequence[str], rows: torch.Tensor, slots: torch.Tensor, weights: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """What the experts make, as wide as their rows.
+    """Calls the experts. Their output must be as wide as their rows.
 
     Raises:
-        InvalidArgument: it is something else, or they changed their rows or weights; where gradients are wanted, other
-            inputs of theirs want one as well.
+        InvalidArgument: the output is something else, or they changed rows or weights in place. With gradients, also if
+            they use other tensors that want a gradient.
     """
     before = [_version(tensor) for tensor in (rows, *weights)]
     made: object = experts(rows, slots, dict(zip(names, weights, strict=True)))
@@ -384,12 +385,12 @@ def call_experts(
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """Grows where a tensor is changed in place; not known of tensors of inference mode, which no gradient reads."""
+    """Grows when a tensor is changed in place; 0 for tensors of inference mode, which have no version."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _require_own_inputs(made: torch.Tensor) -> None:
-    """Nothing that wants a gradient but rows and weights: it would get none, and in silence."""
+    """Checks that only rows and weights want gradients. Any other tensor would silently get none."""
     if made.grad_fn is None:
         raise invalid("experts", "gave an output without a gradient", "operations that autograd knows")
     found, ahead = {made.grad_fn}, [made.grad_fn]
@@ -411,7 +412,7 @@ def _require_own_inputs(made: torch.Tensor) -> None:
 
 
 def unaliased(grads: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Gradients that may be added to in place: none is a view that repeats, and no two share memory."""
+    """Makes gradients safe for adding in place: none is an expanded view, and no two share memory."""
     made: list[torch.Tensor] = []
     for grad in grads:
         shared = any(grad.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() for other in made)
@@ -420,7 +421,7 @@ def unaliased(grads: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def add_experts(home: torch.Tensor, slots: Sequence[int], back: torch.Tensor) -> None:
-    """Gradients that came home are added at least in f32, one rank after the other, and rounded once."""
+    """Adds returned gradients to those at home, rank by rank, at least in f32, and rounds once."""
     for slot in dict.fromkeys(slots):
         total = home[slot].to(wide(home.dtype))
         for i, other in enumerate(slots):
@@ -430,5 +431,5 @@ def add_experts(home: torch.Tensor, slots: Sequence[int], back: torch.Tensor) ->
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """In which sums of this type are made."""
+    """The type in which sums of this type are computed."""
     return torch.promote_types(dtype, torch.float32)

@@ -1,7 +1,7 @@
-"""A layer in a compiled graph: one operator, of which the compiler knows shapes alone.
+"""A layer in a compiled graph: one operator, of which the compiler only knows shapes.
 
-It runs the layer as without a compiler, and keeps its graph for backward by a ticket (_kept.py), so that steps in flight
-share nothing.
+The operator runs the layer as without a compiler and keeps its graph for backward by a ticket (_kept.py), so that steps
+in flight share nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from . import _kept
 _numbers = itertools.count()
 _layers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
-# How operators outside of any other find their kernels, autograd's too.
+# The dispatch state outside of any operator, with which operators find their kernels, including autograd's.
 _dispatch = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
 def number_of(layer: Any) -> torch.Tensor:
-    """By which graphs call its `in_graph(hidden, top_k_index, top_k_weights, weights)`; layers alike share a graph."""
+    """The number by which graphs call the layer's `in_graph(hidden, top_k_index, top_k_weights, weights)`. Since it is
+    a tensor, equal layers share a graph."""
     number = next(_numbers)
     _layers[number] = layer
     return torch.tensor(number)
@@ -54,7 +55,7 @@ def _step(
     wants: Sequence[bool],
     autocast: torch.dtype | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output, and the ticket of what backward needs."""
+    """The output, and the ticket for what backward needs."""
     given = [each.detach().requires_grad_(w) for each, w in zip((hidden, top_k_weights, *weights), wants, strict=True)]
     with (
         torch._C._ForceDispatchKeyGuard(*_dispatch),
@@ -73,10 +74,10 @@ def _(hidden: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.library.custom_op("evenkeel::step_backward", mutates_args=())
 def _step_backward(grad: torch.Tensor, ticket: torch.Tensor, wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Gradients of what is `wanted`, whose shapes alone are read."""
+    """Gradients of the `wanted` tensors, of which only shapes are read."""
     kept = _kept.take(ticket)
     if kept is None:
-        raise RuntimeError("this graph's step has gone backward already; a second time needs a forward of its own")
+        raise RuntimeError("this graph's step has run backward already; a second backward needs its own forward")
     made, inputs = kept
     with torch._C._ForceDispatchKeyGuard(*_dispatch), torch.enable_grad():
         grads = torch.autograd.grad(made, inputs, grad, allow_unused=True)

@@ -1,4 +1,4 @@
-"""What a step costs on this machine: measured once, at the first call, in well under a second; alike on all ranks."""
+"""Costs of a step on this machine, measured once, at the first call, in well under a second; equal on all ranks."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .._native import Machine as Machine
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
-_ROWS = (128, 512)  # rows of one expert: more of them where starting the products takes most of the time
-_EXPERTS = 8  # of so many at most the weights are read
+_ROWS = (128, 512)  # rows of one expert: the larger number if starting the products takes most of the time
+_EXPERTS = 8  # at most so many experts' weights are read
 
 
 @dataclass(frozen=True)
 class SpillCosts:
-    """Seconds by which a step is judged: it moves work where the predicted gain exceeds the predicted cost."""
+    """Seconds by which a step decides: it moves work if the predicted gain exceeds the predicted cost."""
 
     per_assignment: float
-    """One assignment's products, and its row's way there and back."""
+    """One assignment's products, and sending its row there and back."""
     per_transfer: float
-    """One expert's weights to another rank and, in training, its gradients home."""
+    """Sending one expert's weights to another rank and, in training, its gradients home."""
     per_step: float
-    """What any step pays that moves work."""
+    """Fixed cost of a step that moves work."""
 
     def __post_init__(self) -> None:
         for name in ("per_assignment", "per_transfer", "per_step"):
@@ -47,7 +47,7 @@ Costs: TypeAlias = SpillCosts | Machine | str | os.PathLike[str]
 def measure_machine(
     exchange: Exchange, experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor
 ) -> Machine:
-    """Times the experts on a few rows and the group's own all-to-all; each number is the slowest rank's. Collective."""
+    """Times the experts on a few rows and the group's all-to-all; takes the slowest rank's numbers. Collective."""
     device, width = hidden.device, hidden.shape[1]
     given = [weight.detach() for weight in weights]
 
@@ -68,7 +68,7 @@ def measure_machine(
         experts_used, rows_each, seconds = products(1, rows)
         if seconds > 2 * one[-1]:
             break
-    # Of two sizes the larger takes more, whatever the clock says.
+    # The larger of two sizes takes longer, whatever the clock says.
     many = (experts_used, rows_each, max(seconds, 1.1 * one[-1]))
     short, (sent, seconds) = message(1), message(max(_ROWS[0] // exchange.ranks, 2))
     long = (sent, max(seconds, 1.1 * short[1]))
@@ -80,7 +80,7 @@ def measure_machine(
 
 
 def expert_work(weights: Sequence[torch.Tensor], hidden: torch.Tensor) -> tuple[float, float, float]:
-    """One expert's weights, the numbers that its products make of a row, and bytes; the last matrix makes a row."""
+    """One expert's weight elements, the outputs of its products for a row, and bytes. The last matrix outputs a row."""
     sizes = [weight[0].numel() for weight in weights]
     matrices = [size for size, weight in zip(sizes, weights, strict=True) if weight.dim() > 2] or sizes
     outputs = hidden.shape[1] + sum(matrices[:-1]) / hidden.shape[1]
@@ -92,7 +92,7 @@ def row_bytes(hidden: torch.Tensor) -> int:
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """The quickest of three calls after a first one."""
+    """Seconds of the quickest of three calls, after a warm-up call."""
     wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     best = float("inf")
     for i in range(4):

@@ -1,4 +1,4 @@
-"""How one step's tokens are cut into chunks: counted on all ranks, then planned, alike on every rank."""
+"""Cuts one step's tokens into chunks: counts them on all ranks, then plans, with the same result on every rank."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ._loan import Loan
 from ._routes import Routes
 
 _BLOCKS = 32
-"""Under a budget tokens are counted in so many blocks, of which chunks are made."""
+"""Under a budget, tokens are counted in so many blocks; chunks are runs of blocks."""
 
 REASONS = ("nothing moves", "as planned", "ep: faster", "ep: no memory")
-"""Why work goes where it goes (evenkeel/step/step_reason.h); of several chunks the last of these."""
+"""The reasons of a decision (evenkeel/step/step_reason.h); several chunks report the last one in this order."""
 
 
 Decision: TypeAlias = Generator[torch.Tensor, np.ndarray, None]
-"""Decides on a step: yields this rank's counts of some blocks, and is sent those of all ranks."""
+"""A generator that decides on a step: it yields this rank's counts of some blocks and is sent those of all ranks."""
 
 
 def decide_together(exchange: Exchange, decisions: Sequence[Decision]) -> None:
-    """Collective: carries out all side by side; what they yield is gathered by one message a round."""
+    """Collective: runs all decisions together; one message per round gathers what they yield."""
     active: list[tuple[Decision, Any]] = [(each, None) for each in decisions]
     while active:
         pending = []
@@ -39,19 +39,19 @@ def decide_together(exchange: Exchange, decisions: Sequence[Decision]) -> None:
 
 
 def blocks_of(budget: int | None, bins: Sequence[int] | None) -> int:
-    """In how many blocks a step's tokens are first counted."""
+    """The number of blocks in which a step's tokens are first counted."""
     return 1 if budget is None else math.lcm(*bins) if bins else _BLOCKS
 
 
 def count_values(numbers: torch.Tensor, of: int) -> torch.Tensor:
-    """Of each of 0..of-1; as bincount() says, which waits for a device."""
+    """Counts each of 0..of-1 like bincount(), which would wait for a device."""
     return numbers.new_zeros(of).scatter_add_(0, numbers, torch.ones_like(numbers))
 
 
 def count(ids: torch.Tensor, blocks: int, experts: int, homes: np.ndarray | None = None) -> torch.Tensor:
-    """`[blocks, E + 2]` in 32 bits, of tokens that are cut into blocks: by expert, of ids that are none, and tokens.
+    """Counts by block `[blocks, E + 2]`, 32 bits: assignments of each expert, invalid ids, and tokens.
 
-    With `homes`, the rank of each expert, `[blocks, E + 2 + P]`: behind them, tokens with an expert at home on each rank.
+    With `homes`, the rank of each expert, `[blocks, E + 2 + P]`: also tokens with an expert at home on each rank.
     """
     tokens = len(ids)
     bounds = torch.arange(blocks + 1, device=ids.device) * tokens // blocks
@@ -81,10 +81,10 @@ class Counted(NamedTuple):
 
     @staticmethod
     def of(begin: int, end: int, counts: np.ndarray, experts: int) -> Counted:
-        """From what `count` gave on every rank.
+        """Made from the results of `count` on all ranks.
 
         Raises:
-            InvalidArgument: on every rank, if an id of any is no expert's.
+            InvalidArgument: on every rank, if any rank has an id that is no expert's.
         """
         bad = counts[:, :, experts].sum(axis=1)
         if bad.any():
@@ -104,9 +104,9 @@ class Counted(NamedTuple):
 
 
 class Cut:
-    """One step's chunks, of its tokens as `counted`; `homes` are the experts' ranks.
+    """One step's chunks, made from its `counted` tokens; `homes` are the experts' ranks.
 
-    `last` is what `ExpertParallel.last` says of the step.
+    `last` becomes `ExpertParallel.last`.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class Cut:
         self.exchange, self.layout, self.homes, self.ids, self.counted = exchange, layout, homes, ids, counted
         self.chunks: list[tuple[int, int, Routes, Loan | None]] = []
         self.one_by_one = False
-        """Whether each expert at home is called for itself."""
+        """Whether experts at home are called one by one."""
         self.budgeted: Any = None
-        """The kind of step, its sizes and the bytes by which it is cut (LayerBudget); None without a budget."""
+        """The kind of step, its sizes and its budget in bytes (LayerBudget); None without a budget."""
         self.plans: list[tuple[Any, ...]] = []
-        """By chunk, what tells its plan from another's, alike on every rank."""
+        """By chunk, values that identify its plan, equal on every rank."""
         self.last: dict[str, Any] = {
             "training": torch.is_grad_enabled(),
             "chunks": 0,
@@ -131,12 +131,12 @@ class Cut:
         }
 
     def whole(self) -> None:
-        """One chunk."""
+        """Makes one chunk."""
         self._add(self.counted, 0, 1)
         self._note(REASONS[self.last["transfers"] > 0])
 
     def slots(self, held: bool) -> _native.SlotTables:
-        """Of one chunk, whose rows others carry; `held` slots stay as they are where that is even enough."""
+        """The slots of one chunk, whose rows another dispatcher carries. Keeps `held` slots if loads allow it."""
         counts = np.ascontiguousarray(self.counted.counts[:, 0])
         tables = self.layout.held_slots(counts) if held else self.layout.slots(counts)
         self.last["transfers"] = self.layout.transfers
@@ -158,26 +158,26 @@ class Cut:
             set_one_by_one(True)
             runs = self._runs(self.counted)
             self.one_by_one = self._balanced_in(runs) <= together
-            if not self.one_by_one:  # calls that keep much besides weights add up
+            if not self.one_by_one:  # single calls may keep more in sum
                 set_one_by_one(False)
                 runs = self._runs(self.counted)
         yield from self._carry_out(self.counted, runs, finer)
         if self.last["chunks"] > 1 and not self.last["transfers"]:
-            # Chunks so small that moving pays in none count as well, where the step as one would have moved work.
+            # Memory is also lacking if chunks are too small for moving to pay but the whole step would move work.
             counted = self.counted
             whole = self.layout.equal_chunk_bytes(*counted.counts_and_tokens(), self.ids.shape[1], 1)
             self.last["lacked_memory"] = whole[1]
 
     def _runs(self, counted: Counted) -> list[tuple[int, int, bool]]:
-        """The layout's decision: blocks of each chunk, and whether nothing moves in it."""
+        """The layout's decision: first and end block of each chunk, and whether nothing moves in it."""
         return [*self.layout.decide(*counted.counts_and_tokens(), self.ids.shape[1])]
 
     def _balanced_in(self, runs: list[tuple[int, int, bool]]) -> float:
-        """In how many chunks the step is; infinite where it is not, or blocks are to be counted again."""
+        """The number of chunks if the step is balanced; infinite if it is not, or blocks must be counted again."""
         return math.inf if self.layout.reason == REASONS[-1] or len(self.layout.refine) > 0 else len(runs)
 
     def _carry_out(self, counted: Counted, runs: list[tuple[int, int, bool]], finer: Callable[[], None]) -> Decision:
-        """This ends: one token of each rank fits, with nothing moved (LayerBudget)."""
+        """Makes the chunks. The recursion ends, since one token of each rank fits with nothing moved (LayerBudget)."""
         layout = self.layout
         self._note(layout.reason)
         if not layout.plans_chunks:
@@ -206,9 +206,9 @@ class Cut:
         loan: Loan | None = None,
         shares: bool = False,
     ) -> None:
-        """The chunk of these blocks, if any rank has tokens in them; a step without a budget is one of none, too.
+        """Adds the chunk of these blocks, if any rank has tokens in them or the step has no budget.
 
-        It `shares` the decided plan, or has one of its own, with `nothing_moves` one that moves nothing.
+        The chunk `shares` the decided plan or has its own plan; with `nothing_moves` nothing moves in it.
         """
         start, stop = counted.bound(first), counted.bound(last)
         run = slice(first, last)
@@ -228,7 +228,7 @@ class Cut:
         self.chunks.append((start, stop, Routes(tables, stop - start, rows), loan))
 
     def note_nodes(self) -> None:
-        """What crossed links between nodes, once the chunks' indices are made."""
+        """Reports what crossed links between nodes. Called once the chunks' indices are made."""
         rows = [routes.levels for _, _, routes, _ in self.chunks if routes.levels is not None]
         loans = dict.fromkeys(loan for _, _, _, loan in self.chunks)
         weights = [loan.lending.levels for loan in loans if loan is not None and loan.lending is not None]
@@ -237,7 +237,7 @@ class Cut:
             self.last[f"{name}_within_nodes"] = sum(each.within for each in levels)
 
     def _rows_at_home(self, goes: np.ndarray) -> Rows:
-        """Where nothing moves; `goes` `[P, P]` are the tokens of each rank with an expert at home on each."""
+        """Rows sent if nothing moves; `goes` `[P, P]` are each rank's tokens with an expert at home on each rank."""
         goes = goes * (1 - np.eye(len(goes), dtype=np.int64))
         me = self.exchange.rank
         return Rows(goes[me].tolist(), goes[:, me].tolist())
@@ -247,7 +247,7 @@ class Cut:
         self.last["lacked_memory"] = self.last["reason"].startswith("ep:")
 
     def _report(self, counts: np.ndarray) -> None:
-        """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
+        """Adds a planned chunk to `last`; `counts` are its assignments `[P, E]`."""
         last, ranks = self.last, self.exchange.ranks
         at_home = np.bincount(self.homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
         last["chunks"] += 1

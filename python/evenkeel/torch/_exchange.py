@@ -1,4 +1,4 @@
-"""What travels between ranks: split sizes known on the host, one collective of the caller's group a call."""
+"""Collectives between ranks: split sizes are known on the host; each call is one collective of the caller's group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SameOnEveryRank(Exception):
-    """Holds an error that all ranks raise alike: none waits for another, and the group goes on."""
+    """Holds an error that all ranks raise together, so that no rank waits for another and the group can go on."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -34,7 +34,7 @@ def invalid_on_all(argument: str, why: str, allowed: str) -> SameOnEveryRank:
 
 
 class Rows(NamedTuple):
-    """How many go to each rank from this one, and come from it."""
+    """How many rows this rank sends to each rank, and receives from it."""
 
     sent: list[int]
     received: list[int]
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 class Exchange:
     """All-to-alls and all-gathers over one process group, for the layer of this name.
 
-    Each call says its phase. A failure is a `CommError` with the rank at fault, the phase and the layer.
+    Each call names its phase. A failure raises a `CommError` with the rank at fault, the phase and the layer.
     """
 
     def __init__(self, group: dist.ProcessGroup | None, layer: str = "") -> None:
@@ -53,11 +53,11 @@ class Exchange:
         self.layer = layer
         self.direction = "forward"
         self.nodes: Nodes | None = None
-        """Where the layer is given nodes, from its first step on."""
+        """Set by the first step of a layer with nodes."""
         self.is_frugal = False
-        """Whether what is passed on within a node goes to one rank after the other, so that less is held at once."""
+        """Whether rows within a node are passed on to one rank after the other, so that less is held at once."""
         self.sums_in_nodes = False
-        """Whether a token's results, and its gradients, are added in a node before they leave it."""
+        """Whether a token's results, and its gradients, are added within a node before they are sent to another."""
 
     @property
     def process_group(self) -> dist.ProcessGroup:
@@ -67,9 +67,9 @@ class Exchange:
 
     @contextmanager
     def step(self, direction: str, device: torch.device) -> Iterator[None]:
-        """Within it, an error of this rank's own is told to the others, which would wait for it.
+        """Within it, an error on this rank is reported to the other ranks, which would otherwise wait for it.
 
-        `device` is that of its tensors.
+        `device` is the device of the step's tensors.
         """
         before, self.direction = self.direction, direction  # a checkpoint runs a forward within a backward
         try:
@@ -78,9 +78,9 @@ class Exchange:
             same.error.same_on_every_rank = True  # type: ignore[attr-defined]
             raise same.error from None
         except BaseException as error:
-            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # of a checkpoint's forward
+            if isinstance(error, CommError) or hasattr(error, "same_on_every_rank"):  # from a checkpoint's forward
                 raise
-            with suppress(CommError):  # the others are gone
+            with suppress(CommError):  # the other ranks have failed too
                 self.faults(device).failed_here(error)
             raise
         finally:
@@ -108,7 +108,7 @@ class Exchange:
         received: Sequence[int],
         out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, Pending]:
-        """The same without waiting: the result may be read once it is waited for. `rows` must live till then."""
+        """The same without waiting: read the result only after waiting for it, and keep `rows` alive until then."""
         if out is None:
             out = rows.new_empty((sum(received), *rows.shape[1:]))
         given = _sendable(out), _sendable(rows.contiguous()), list(received), list(sent)
@@ -116,9 +116,9 @@ class Exchange:
         return out, self._begin(phase, start, rows.device)
 
     def pass_on(self, phase: str, rows: torch.Tensor, chosen: torch.Tensor, counts: Rows, out: torch.Tensor) -> None:
-        """The `chosen` of these rows to the ranks of this rank's node, by their places, and theirs into `out`.
+        """Sends the `chosen` rows to the ranks of this node, by place, and receives theirs into `out`.
 
-        All ranks of the group call it alike, since a fault is found by how many collectives each has come to.
+        All ranks of the group must call it, since faults are found by comparing the ranks' numbers of collectives.
         """
         for sent, received in self._turns(counts):
             mine = rows.index_select(0, _part(chosen, counts.sent, sent))
@@ -126,7 +126,8 @@ class Exchange:
             del mine  # one copy of the rows at a time
 
     def pass_back(self, phase: str, rows: torch.Tensor, counts: Rows, chosen: torch.Tensor, sums: torch.Tensor) -> None:
-        """The way back of `pass_on`: `rows` lie as its `out`, and are added to the `chosen` of `sums`."""
+        """The reverse of `pass_on`: sends back `rows`, ordered like its `out`, and adds them to the `chosen` rows of
+        `sums`."""
         for received, sent in self._turns(counts):
             back = rows.new_empty((sum(received), *rows.shape[1:]))
             self._within_node(phase, _part(rows, counts.received, sent), back, sent, received)
@@ -134,11 +135,11 @@ class Exchange:
             del back
 
     def _turns(self, counts: Rows) -> Iterator[Rows]:
-        """What is passed on at a time, to and from the places of this rank's node."""
+        """Yields the counts to pass on at a time, to and from each place of this rank's node."""
         assert self.nodes is not None
         size, place, places = self.nodes.size, self.nodes.place, len(self.nodes.mine)
         turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
-        for turn in turns:  # how far ahead the ranks are that get something from here
+        for turn in turns:  # how many places ahead the receiving ranks are
             sent = [count * ((i - place) % places in turn) for i, count in enumerate(counts.sent)]
             received = [count * ((place - i) % places in turn) for i, count in enumerate(counts.received)]
             yield Rows(sent, received)
@@ -155,12 +156,12 @@ class Exchange:
             self._begin(phase, start if group is not None else lambda: None, rows.device).wait()
 
     def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
-        """Collectives of somebody else's: what fails there is named as ours is."""
+        """Runs collectives of other code. A failure there is reported like one of ours."""
         pending = self._begin(phase, lambda: None, device)
         try:
             with phase_range(phase):
                 made = work()
-        except _StopRecomputationError:  # a checkpoint has what it wanted
+        except _StopRecomputationError:  # a checkpoint has recomputed enough
             pending.done()
             raise
         except BaseException as error:
@@ -176,7 +177,7 @@ class Exchange:
         return made
 
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
-        """`[P, ...]` of equal shapes."""
+        """Gathers tensors of equal shape into `[P, ...]`."""
         every = mine.new_empty((self.ranks, *mine.shape))
         with phase_range(phase):
             self._begin(phase, lambda: start_gather(every, mine, self.group), mine.device).wait()
@@ -190,19 +191,19 @@ class Exchange:
 
 
 class HostReads:
-    """What the host has read of a device's tensors in this process, waiting for the device each time."""
+    """Counts how often the host has read device tensors in this process; each read waits for the device."""
 
     count = 0
     bytes = 0
 
 
 def on_host(device: torch.device) -> bool:
-    """Whether the host reads its tensors without waiting."""
+    """Whether the host can read the device's tensors without waiting."""
     return device.type == "cpu"
 
 
 def to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A read of the host. No other function of a step reads what a device made (tools/check_reads.py)."""
+    """Reads a tensor on the host. No other function of a step reads device results (tools/check_reads.py)."""
     HostReads.count += 1
     HostReads.bytes += tensor.nbytes
     with nullcontext() if on_host(tensor.device) else phase_range("wait for a device"):
@@ -210,29 +211,29 @@ def to_host(tensor: torch.Tensor) -> np.ndarray:
 
 
 def to_device(numbers: ArrayLike, device: torch.device, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """Numbers of the host, without waiting for the device; arrays are shared where it is the host."""
+    """Copies host numbers to the device without waiting for it. If the device is the host, shares an array's memory."""
     made = torch.as_tensor(numbers, dtype=dtype)
     return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made.to(device)
 
 
 def gather_numbers(exchange: Exchange, phase: str, mine: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """Collective, and read by the host: of each of this rank's tensors of one type, `[P, ...]`; all by one message."""
+    """Collective, with one message and one host read: for each of these tensors of one type, all ranks' `[P, ...]`."""
     every = to_host(exchange.all_gather(phase, torch.cat([each.view(-1) for each in mine])))
     of_each = np.split(every, np.cumsum([each.numel() for each in mine])[:-1], axis=1)
     return [each.reshape(len(every), *own.shape) for each, own in zip(of_each, mine, strict=True)]
 
 
 def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> torch.Tensor:
-    """Rows that lie by these counts, from the first of `some` on as many as these say."""
+    """The part of rows laid out by `counts` that `some` selects: its nonzero counts, which are adjacent."""
     first = next((i for i, count in enumerate(some) if count > 0), 0)
     return rows[sum(counts[:first]) :][: sum(some)]
 
 
 def add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
-    """Each of these values to its row of the total, in the total's type."""
+    """Adds each of these values to its row of the total, in the total's type."""
     total.scatter_add_(0, rows.unsqueeze(-1).expand(-1, total.shape[1]), values.to(total.dtype))
 
 
 def _sendable(rows: torch.Tensor) -> torch.Tensor:
-    """The same memory; float8 as bytes, since gloo sends no such type."""
+    """The same memory; float8 is viewed as bytes, since gloo cannot send it."""
     return rows.view(torch.uint8) if rows.is_floating_point() and rows.element_size() == 1 else rows

@@ -1,11 +1,12 @@
-"""Names the rank at fault when a collective fails or does not end: a backend names an address at best.
+"""Names the rank at fault when a collective fails or does not end; a backend names an address at best.
 
-Each rank notes in memory which collectives it has begun and not finished: a few assignments a collective. Where one fails,
-this rank asks all others for their notes. At fault is, in this order: a rank whose connection has closed; one that has
-answered none of several asks, which a rank sends ever more seldom while it waits; one that is at another call; one that
-has not come as far as the rest. What the first rank finds is sent to all, and ends every later collective of the group.
+Each rank notes in memory which collectives it has begun and not finished, which costs a few assignments each. If a
+collective fails, the rank asks all others for their notes. The rank at fault is the first found of these: a rank whose
+connection has closed; a rank that has not answered several requests, which a waiting rank sends at growing intervals; a
+rank at another call; a rank that has not come as far as the others. The first rank with a result sends it to all; it
+ends every later collective of the group.
 
-The connections are made once, in the group's first collective here; a fault before that is not named. A rank that could
+The connections are made once, in the group's first collective here; faults before that are not named. A rank that could
 not be reached (a firewall) is not blamed for its silence.
 """
 
@@ -31,15 +32,15 @@ _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # ren
 
 _ANSWER_SECONDS = 1.0
 _FIRST_ASK_SECONDS, _ASK_BACKOFF = 0.5, 1.25
-"""A rank that waits asks first after these seconds, and again after so many times as long."""
-_ASKS = 3  # a rank is silent that has answered none of the last asks: of about the second half of the wait
-_POLL_INTERVAL = timedelta(seconds=0.25)  # how often a rank that waits looks whether another has found a fault
+"""A waiting rank first asks after so many seconds, then each time after so many times the time waited."""
+_ASKS = 3  # a rank is silent if it has not answered the last asks, which span about the second half of the wait
+_POLL_INTERVAL = timedelta(seconds=0.25)  # how often a waiting rank checks whether another has found a fault
 _ADDRESS_BYTES = 256
 _WHY_CHARACTERS = 400
 
 
 class Place(NamedTuple):
-    """A collective: the n-th of its group."""
+    """A collective, numbered within its group."""
 
     number: int
     phase: str
@@ -51,10 +52,10 @@ class Place(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a fault is: alike on all ranks. `peer` is -1 where no rank is to blame."""
+    """What a fault is; equal on all ranks. `peer` is -1 if no rank is to blame."""
 
     peer: int
-    place: Place  # where it was met; its number is that of the first collective that some rank does not take part in
+    place: Place  # where it was found; its number is that of the first collective that lacks a rank
     why: str  # a sentence without its full stop
 
 
@@ -64,11 +65,11 @@ class State(NamedTuple):
     place: Place
     waits: bool  # in that collective; else it has left it
     foreign_collective: str
-    """The collective of the framework's own that it is in, where it does not wait in ours; empty if none is known."""
+    """The framework's collective in which the rank is, if it does not wait in ours; empty if none is known."""
 
 
 class Pending:
-    """A collective that has begun."""
+    """A collective that has been started."""
 
     def __init__(self, faults: Faults, place: Place, on_host: bool) -> None:
         self.faults, self.place, self.on_host = faults, place, on_host
@@ -77,7 +78,7 @@ class Pending:
         self.work: dist.Work | None = None
 
     def wait(self) -> None:
-        """Returns when the result may be read; on a GPU, by what is put on the stream next."""
+        """Returns when the result may be read; on a GPU, when work queued next on the stream may read it."""
         try:
             if self.work is not None:
                 self._wait(self.work)
@@ -106,7 +107,7 @@ class Pending:
 
 
 class Faults:
-    """One process group's collectives on this rank, and the ranks that can be asked about theirs."""
+    """Tracks one process group's collectives on this rank and asks other ranks about theirs."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -115,12 +116,12 @@ class Faults:
         self.last = Place(0, "no collective", "", "forward")
         self.verdict: Verdict | None = None
         self._in_backward = False
-        """Since its last collective this rank has entered a backward pass of others, which has not ended."""
+        """Whether this rank, since its last collective, is in a backward pass with collectives of other code."""
         self._is_blamed = False
-        """By another rank: others are sent its verdict as it was, and this rank does not name itself."""
+        """Whether another rank's verdict blames this rank, which forwards the verdict but does not name itself."""
         self._states: dict[int, State] = {}
         self._asked = 0
-        self._answered = [0] * self.ranks  # by rank, the number of the last ask that it answered
+        self._answered = [0] * self.ranks  # by rank, the number of the last request that it answered
         self._updated = threading.Condition()
         self._peers = Peers(self.rank, self.ranks, self._on_message, self._ask_if_due)
         if self.ranks > 1:
@@ -130,7 +131,7 @@ class Faults:
     def begin(
         self, phase: str, layer: str, direction: str, start: Callable[[], dist.Work | None], on_host: bool
     ) -> Pending:
-        """Starts a collective; raises where the group has failed already."""
+        """Starts a collective. Raises if the group has already failed."""
         if self.verdict is not None:
             raise self.error(time.monotonic())
         self.last, self._in_backward = Place(self.last.number + 1, phase, layer, direction), False
@@ -142,7 +143,8 @@ class Faults:
         return pending
 
     def enter_backward(self, phase: str, layer: str) -> None:
-        """Of collectives that are not ours: by an error of theirs, which is not seen here, the pass never ends."""
+        """Notes that a backward pass with other code's collectives begins. An error in them is not seen here; then the
+        pass never ends."""
         self.last = Place(self.last.number, phase, layer, "backward")
         self._in_backward = True
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)  # type: ignore[attr-defined]
@@ -151,22 +153,22 @@ class Faults:
         self._in_backward = False
 
     def error(self, began: float, cause: BaseException | None = None) -> CommError:
-        """What every rank raises; finds the rank at fault where no rank has found it yet."""
+        """The error that every rank raises. Finds the rank at fault if no rank has found it yet."""
         seconds = time.monotonic() - began
         verdict = self.verdict or self._conclude(self._judge(cause))
         if self._is_blamed:
             verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
-        self.unfinished.clear()  # they hold their tensors
+        self.unfinished.clear()  # frees their tensors
         message = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
         return _comm_error(message, verdict.peer, verdict.place, seconds, verdict.why)
 
     def end(self, peer: int, why: str) -> CommError:
-        """Ends the group by what all ranks found alike, each by itself."""
+        """Ends the group with a fault that every rank has found separately, with the same result."""
         self.verdict = Verdict(peer, self.last, why)
         return self.error(time.monotonic())
 
     def failed_here(self, error: BaseException) -> None:
-        """Tells all that this rank leaves its step by an error of its own, or by one of other collectives."""
+        """Tells all ranks that this rank leaves its step, by its own error or by one of other collectives."""
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
             outside = is_of_backend(error) or isinstance(error, CommError)
@@ -192,7 +194,7 @@ class Faults:
         )
 
     def _unheard(self, asks: int) -> list[int]:
-        """Ranks that answered none of the last so many asks, those that are silent longest first."""
+        """Ranks that have not answered the last so many requests, the longest silent first."""
         silent = [rank for rank in self._peers.connected() if self._asked - self._answered[rank] >= asks]
         return sorted(silent, key=lambda rank: self._answered[rank])
 
@@ -205,12 +207,12 @@ class Faults:
 
     def _find_late(self, states: Mapping[int, State], stuck: Place) -> Verdict | None:
         late = [(state.place.number, state.waits, rank) for rank, state in states.items()]
-        late = [found for found in late if 0 < found[0] < stuck.number]  # at 0 it has not met all ranks yet
+        late = [found for found in late if 0 < found[0] < stuck.number]  # at 0 it is not connected to all ranks yet
         if not late:
             return None
         rank = min(late)[2]
         named, state = self._named(rank), states[rank]
-        if state.foreign_collective:  # for whom it waits there is not known here
+        if state.foreign_collective:  # it is not known here which rank it waits for
             why = f"{named} is in {state.foreign_collective} of torch's own, and has not come to {stuck}"
             return Verdict(-1, stuck, why)
         why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
@@ -229,7 +231,7 @@ class Faults:
         return State(self.last, False, "a backward pass" if self._in_backward else _foreign_collective(backward=True))
 
     def _conclude(self, verdict: Verdict) -> Verdict:
-        """The group's: this one, unless another came first."""
+        """Sets the group's verdict, unless there is one, and sends it to all ranks. Returns the group's verdict."""
         with self._updated:
             verdict = self.verdict = self.verdict or verdict
         self._send_to_all("verdict", *verdict)
@@ -238,13 +240,13 @@ class Faults:
     # Between ranks.
 
     def _ask(self) -> None:
-        """Returns when all have answered that are not gone, and after a second in any case."""
+        """Asks all ranks. Returns when all connected ranks have answered, or after a second."""
         with self._updated:
             self._ask_all()
             self._updated.wait_for(lambda: self.verdict is not None or not self._unheard(1), _ANSWER_SECONDS)
 
     def _ask_if_due(self) -> None:
-        """In the thread, where this rank waits long: how long a silence lasts is known before the deadline."""
+        """Called by the thread: asks if this rank has waited long, to know silent ranks before the deadline."""
         for pending in list(self.unfinished.values()):
             waited = time.monotonic() - pending.began
             if waited > pending.ask_after and not pending.is_completed():
@@ -291,7 +293,7 @@ class Faults:
             raise _comm_error(message, -1, Place(0, "addresses", "", "forward"), 0.0, str(error)) from error
 
     def leave(self, error: BaseException | None) -> None:
-        """Before this process ends: an error that ends it is sent to the others."""
+        """Called before this process ends; reports the error that ends it to the other ranks."""
         if self._peers.is_serving():
             if error is not None:
                 self.failed_here(error)
@@ -309,19 +311,19 @@ _faults_of_groups: weakref.WeakKeyDictionary[dist.ProcessGroup, Faults] = weakre
 
 @atexit.register
 def _leave_all() -> None:
-    """Before the interpreter ends: a thread that it stops in a call into torch takes the process down with it."""
+    """Ends the threads before the interpreter: a thread stopped within a call into torch would crash the process."""
     for faults in list(_faults_of_groups.values()):
         faults.leave(getattr(sys, "last_value", None))
 
 
 def start_gather(every: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup | None) -> dist.Work | None:
-    """All ranks' tensors `mine` into `every`, `[P, ...]`."""
+    """Starts gathering all ranks' tensors `mine` into `every`, `[P, ...]`."""
     work: dist.Work | None = _gather(every.view(-1), mine.reshape(-1).contiguous(), group=group, async_op=True)
     return work
 
 
 def faults_of(group: dist.ProcessGroup | None, device: torch.device) -> Faults:
-    """Those of a group, shared by all layers on it. Collective at a group's first call."""
+    """The Faults of a group, shared by all its layers. Collective at a group's first call."""
     group = group or dist.group.WORLD
     assert group is not None
     found = _faults_of_groups.get(group)
@@ -331,11 +333,11 @@ def faults_of(group: dist.ProcessGroup | None, device: torch.device) -> Faults:
 
 
 _OF_GLOO = "gloo", "Application timeout caused pair closure"
-"""A source file's path in nearly all of its messages, and the one that says what ended by another collective's timeout."""
+"""Parts of gloo's messages: its source path, in nearly all of them, and that for another collective's timeout."""
 
 
 def is_of_backend(error: BaseException) -> bool:
-    """Whether a collective failed, of whatever group."""
+    """Whether the error is a failed collective of any group."""
     of_gloo = isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_GLOO)
     return of_gloo or isinstance(error, dist.DistError)
 
@@ -343,7 +345,7 @@ def is_of_backend(error: BaseException) -> bool:
 def _foreign_collective(backward: bool) -> str:
     """In which function of torch.distributed a thread of this process is; empty if none is.
 
-    `backward`: of autograd as well, whose own collectives show no frame.
+    `backward`: also looks for autograd, whose own collectives show no frame.
     """
     for frame in sys._current_frames().values():
         inner: Any = frame

@@ -1,8 +1,8 @@
-"""What a step keeps for backward, by tickets that autograd saves.
+"""Keeps a step's objects for backward, by tickets that autograd saves.
 
-A step's backward needs objects (graphs of the experts' calls), and autograd saves tensors alone. A ticket is a tensor
-that stands for them: they live as long as its storage. So activation checkpointing works as for any operation: it drops
-the first forward's ticket, and with it what was kept, and hands backward the ticket of the forward it ran again.
+A step's backward needs objects (graphs of the experts' calls), but autograd only saves tensors. A ticket is a tensor to
+identify the objects, which live as long as its storage. So activation checkpointing works as for any operation: it
+drops the first forward's ticket, and with it the objects, and gives backward the ticket of the repeated forward.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _kept: dict[int, Any] = {}
 
 
 def keep(what: Any) -> torch.Tensor:
-    """A ticket for `what`."""
+    """Returns a ticket for `what`."""
     number = next(_numbers)
     ticket = torch.tensor(number)
     _kept[number] = what
@@ -27,5 +27,5 @@ def keep(what: Any) -> torch.Tensor:
 
 
 def take(ticket: torch.Tensor) -> Any:
-    """What the ticket stands for, once; None if it was dropped, as by hooks that move saved tensors elsewhere."""
+    """The ticket's objects; None if already taken, or dropped, as by hooks that move saved tensors elsewhere."""
     return _kept.pop(int(ticket), None)

@@ -1,4 +1,4 @@
-"""What `ExpertParallel.last` says of a step, in numbers that can be drawn and in words."""
+"""The facts of `ExpertParallel.last` as numbers for plots, and in words."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ._costs import SpillCosts
 Numbers = dict[str, float | int]
 
 BY_NODES = ("rows_between_nodes", "rows_within_nodes", "weights_between_nodes", "weights_within_nodes")
-"""What is known of a step of a layer with nodes."""
+"""Further facts about a step of a layer with nodes."""
 
 
 def max_over_mean(loads: Sequence[int]) -> float:
-    """1 where there is nothing to compute."""
+    """max/mean of loads; 1 if there is no load."""
     total = sum(loads)
     return max(loads) * len(loads) / total if total else 1.0
 
 
 def numbers_of(last: Mapping[str, Any], costs: SpillCosts | None) -> Numbers:
-    """The predicted gain is what the worst rank is spared, by the costs; what moving costs is not taken off."""
+    """A step in numbers. The predicted gain is the worst rank's saving by the costs, without the cost of moving."""
     loads, at_home = last["rank_loads"], last["home_loads"]
     made: Numbers = {
         "max_over_mean": max_over_mean(loads),

@@ -1,6 +1,6 @@
-"""With nodes: which of a chunk's rows and of lent weights cross a link, and which are passed on behind it.
+"""With nodes: which of a chunk's rows and lent weights cross a link, and which are passed on within the other node.
 
-What arrives lies in the order of arrival: what came from its own rank, by ranks; then what was passed on, by places.
+Arrivals are stored in this order: those sent directly by their own rank, by rank; then those passed on, by place.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class Levels(NamedTuple):
-    """How many rows or weights both exchanges carry."""
+    """How many rows or weights each of the two exchanges carries."""
 
     first: Rows  # by rank of the group
     passed: Rows  # by place in this rank's node
-    between: int  # over links, of all ranks
-    within: int  # inside of nodes, of all ranks
+    between: int  # over links between nodes, of all ranks
+    within: int  # within nodes, of all ranks
 
     @property
     def arrival_counts(self) -> list[int]:
-        """How many come here from their own ranks, and how many are passed on to this one."""
+        """How many arrive here directly from their own ranks, and how many are passed on to this rank."""
         return [sum(self.first.received), sum(self.passed.received)]
 
 
 class OutgoingRows:
     """The rows that this rank sends: which of them it sends itself, and who wants the others.
 
-    Tensors of nodes are `[nodes, places, ...]`, of the largest node's places.
+    Tensors by node are `[nodes, places, ...]`, with the places of the largest node.
     """
 
     def __init__(self, nodes: Nodes, sent: Sent) -> None:
@@ -47,17 +47,17 @@ class OutgoingRows:
         order = order.new_zeros(slots).index_copy_(0, slot_of, order).view(*by_node, 1)
         late = torch.where(wants > 0, order, nodes.size).to(torch.int32)
         leads = wants * (late == late.amin(1, keepdim=True))
-        leads[nodes.node] = wants[nodes.node]  # no link lies between
+        leads[nodes.node] = wants[nodes.node]  # no link in between
         del late
         first = leads.view(slots, tokens).index_select(0, slot_of)
         counts = first.sum(1, dtype=torch.int32)
         at = first.cumsum(1, dtype=torch.int32)[sent.rank, sent.token] - 1 + (counts.cumsum(0) - counts)[sent.rank]
         at = torch.where(first[sent.rank, sent.token] > 0, at, len(at))
         self.rows = sent.token.new_empty(len(at) + 1).scatter_(0, at, sent.token)
-        """Tokens of the rows that this rank sends itself, by rank; behind them anything."""
+        """Tokens of the rows that this rank sends directly, by rank; the rest is undefined."""
         wanted = wants.transpose(1, 2)[node_of[sent.rank], sent.token]
         self.announced = torch.cat([sent.row_of.unsqueeze(1), wanted], dim=1)
-        """Sent for each position: which of the rows from here it reads, and the places that want it."""
+        """Sent with each position: which of this rank's rows it reads, and the places that want the row."""
         passes = torch.bmm(leads.double(), wants.double().transpose(1, 2))  # by gateway and place
         passes *= 1 - torch.eye(nodes.size, device=device)
         passes[nodes.node] = 0
@@ -66,10 +66,10 @@ class OutgoingRows:
         of_ranks = [each.reshape(slots, nodes.size)[slot_of] for each in (passes, passes.transpose(1, 2))]
         each_rank = torch.stack([sent.row_counts, counts], dim=1)
         self.numbers = torch.cat([each_rank, *of_ranks, totals], dim=1).to(torch.int32)
-        """For each rank: rows that it gets in all and from here, that it passes on, that are passed on to it; and totals."""
+        """For each rank, rows: those it gets in all, directly from here, passes on, gets passed on; and totals."""
 
     def count(self, exchange: Exchange) -> tuple[Rows, Levels]:
-        """Collective, and read by the host."""
+        """Exchanges the numbers. Collective, with a read by the host."""
         ones, ranks, size = [1] * exchange.ranks, exchange.ranks, self.nodes.size
         received = exchange.all_to_all("rows", self.numbers, ones, ones)
         both = torch.stack([self.numbers[:, :2], received[:, :2]]).view(-1)
@@ -83,9 +83,9 @@ class OutgoingRows:
 def arrivals(
     nodes: Nodes, levels: Levels, received: list[int], row_of: torch.Tensor, wanted: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which rows this rank passes on, of those that came from their own ranks; and where each row received arrives.
+    """Which directly received rows this rank passes on, and where each received row is stored.
 
-    `received` are the rows from each rank, `row_of` that of each position, and `wanted` the places that want it.
+    `received` are the rows from each rank, `row_of` is the row of each position, `wanted` the places that want it.
     """
     rows, device = sum(received), row_of.device
     wants = wanted.new_zeros((rows, nodes.size))
@@ -110,16 +110,16 @@ def arrivals(
 
 
 class Lending(NamedTuple):
-    """The weights of a loan in two levels, as this rank sends and gets them."""
+    """The weights of a loan in two levels, as this rank sends and receives them."""
 
     levels: Levels
-    lent: list[int]  # slots at home of those that it sends itself
-    passed: list[int]  # which it passes on, of those that came from their homes
-    arrives_at: list[int]  # where each borrowed one arrives
+    lent: list[int]  # home slots of the experts that it sends directly
+    passed: list[int]  # which of the directly received experts it passes on
+    arrives_at: list[int]  # where each borrowed expert is stored
 
 
 def lending_of(nodes: Nodes, loan: _native.Loan, transfers: np.ndarray) -> Lending:
-    """`transfers` `[T, 3]` are those of all ranks: expert, home and borrower."""
+    """`transfers` `[T, 3]` of all ranks: expert, home and borrower."""
     node_of, place_of, me = nodes.node_of, nodes.place_of, nodes.rank
     moves = sorted((home, expert, to) for expert, home, to in transfers.tolist())
     wanting: dict[tuple[int, int], list[int]] = {}  # ranks, by expert and node
@@ -127,7 +127,7 @@ def lending_of(nodes: Nodes, loan: _native.Loan, transfers: np.ndarray) -> Lendi
         wanting.setdefault((expert, node_of[to]), []).append(to)
 
     def sender(home: int, expert: int, to: int) -> int:
-        """Of whom this borrower has it: of its home, or of a gateway."""
+        """The rank that sends the expert to this borrower: its home or a gateway."""
         gateway = min(wanting[expert, node_of[to]], key=nodes.gateway_order[home].__getitem__)
         return home if gateway == to or node_of[home] == node_of[to] else gateway
 

@@ -1,4 +1,4 @@
-"""The most bytes that torch operations hold at once, counted where tensors are made."""
+"""Measures the most bytes that torch operations hold at once, by counting new tensors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class LiveBytes(TorchDispatchMode):
-    """While it is entered, counts storages that operations make, until they are freed: `now` and `peak`, in bytes.
+    """While entered, counts the bytes of storages that operations make, until they are freed: `now` and `peak`.
 
-    Tensors that were there before are not counted.
+    Tensors made before are not counted.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Those in what an operation takes or gives, a tenth as long as torch's general walk takes."""
+    """The tensors in an operation's arguments or results. Takes a tenth of the time of torch's general walk."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""A model's layers in numbers, for whatever draws or stores them."""
+"""A model's layers in numbers, for plots and logs."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _MORE_IS_BETTER = {"predicted_gain_seconds"}
 def metrics(model: nn.Module | ExpertParallel) -> Numbers:
     """Numbers of each layer's last step, such as "evenkeel/model.layers.3.mlp.experts/max_over_mean".
 
-    A layer's step is its last one with gradients, or the last one while there was none with; before its first step a
-    layer has no numbers. It has the name that errors call it by, or its place in the model where it has none of its own.
-    Beside the layers, "evenkeel/mean/..." and "evenkeel/worst/..." are over all of them. Every rank of a layer's group has
-    the same numbers, without asking another rank or a device.
+    The step is the layer's last one with gradients, or its last one at all if none had gradients. Before its first step
+    a layer has no numbers. A layer's name is the one in error messages, or its place in the model if it has no name.
+    "evenkeel/mean/..." and "evenkeel/worst/..." are over all layers. All ranks of a layer's group get the same numbers,
+    without communication and without a read from a device.
 
     Names under a layer:
-        max_over_mean, max_over_mean_home: of the ranks' assignments, as they were computed and with nothing moved.
-        transfers: weights of experts that were sent, over all ranks.
-        chunks: into which the step was cut.
+        max_over_mean, max_over_mean_home: of the ranks' assignments, as computed and as if nothing had moved.
+        transfers: number of experts' weights sent, over all ranks.
+        chunks: number of chunks of the step.
         lacked_memory: 1 if work stayed at home that would have moved without the budget, else 0.
-        rows_between_nodes, rows_within_nodes, weights_between_nodes, weights_within_nodes: what forward sent over links and
-            inside of nodes, over all ranks; where the layer has nodes.
-        budget_bytes, least_bytes: the budget, and the least that runs every routing; where there is a budget.
-        predicted_gain_seconds: what moving spares the worst rank in one forward and backward, or in forward alone, by
-            `layer.costs`; what moving takes is not taken off. Where there are costs.
+        rows_between_nodes, rows_within_nodes, weights_between_nodes, weights_within_nodes: sent by forward between and
+            within nodes, over all ranks; only if the layer has nodes.
+        budget_bytes, least_bytes: the budget, and the least that runs every routing; only with a budget.
+        predicted_gain_seconds: the worst rank's saving in one forward and backward, or in forward alone, by
+            `layer.costs`, without the cost of moving; only if there are costs.
 
     Args:
-        model: what has layers, as attributes of its modules or by `evenkeel.transformers`; or one of them.
+        model: a model with layers, as attributes of its modules or by `evenkeel.transformers`; or one layer.
 
     Raises:
-        InvalidArgument: there are none.
+        InvalidArgument: the model has no layers.
     """
     by_layer = {name: _numbers(layer) for name, layer in _by_name(model).items()}
     made = {f"evenkeel/{name}/{what}": number for name, of in by_layer.items() for what, number in of.items()}

@@ -1,4 +1,4 @@
-"""Modules of experts: whose layer each is, what travels with an expert, and running one with other weights."""
+"""Modules of experts: finds their layers and each expert's weights, and runs a module with other weights."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ._chunk import Weights
 Layer = TypeVar("Layer")
 
 layer_of_module: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-"""The `ExpertParallel` of an experts module; beside it, since a process group in the module would keep a model from being
-copied."""
+"""The `ExpertParallel` of each experts module. It is not in the module: a process group there would prevent
+copies of the model."""
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
 def weights_of(experts: nn.Module, first: Sequence[str] = ()) -> Weights:
-    """Each expert's own weights, by name: the module's parameters, and what its parametrizations make of them.
+    """Each expert's own weights, by name: the module's parameters, or what its parametrizations make of them.
 
-    The order is alike on all ranks, and in a step that is computed again: those that come and go are named `first`.
+    The order is equal on all ranks and in a repeated step: weights that are not always present are named in `first`.
     """
     names = dict.fromkeys(
         (*first, *experts._parameters, *(getattr(experts, _MADE) if is_parametrized(experts) else ()))
@@ -34,7 +34,7 @@ def weights_of(experts: nn.Module, first: Sequence[str] = ()) -> Weights:
 
 
 def shared_weights(experts: nn.Module) -> dict[str, torch.Tensor]:
-    """What all experts of a module train together, by its place in it, such as `norm.weight`."""
+    """Trained parameters that all experts of a module share, by their path in it, such as `norm.weight`."""
     inside = {name: each for name, each in experts.named_parameters() if "." in name and not name.startswith(_MADE)}
     return {name: each for name, each in inside.items() if each.requires_grad}
 
@@ -43,7 +43,7 @@ _MADE = "parametrizations"  # torch's name for the module that holds them
 
 
 def holders_of(model: nn.Module, kind: type[Layer]) -> list[tuple[nn.Module, Layer]]:
-    """The layers of this kind that a model has, in its order, each with the first module that has it."""
+    """A model's layers of this kind, in module order, each with the first module that has it."""
     found: dict[Layer, nn.Module] = {}
     for module in model.modules():
         for layer in (*vars(module).values(), layer_of_module.get(module)):
@@ -53,9 +53,9 @@ def holders_of(model: nn.Module, kind: type[Layer]) -> list[tuple[nn.Module, Lay
 
 
 def with_weights(experts: nn.Module, weights: Weights) -> nn.Module:
-    """The module with other weights, and as many experts as these have; the module itself stays as it is.
+    """A copy of the module with other weights and as many experts as these have. The module itself is unchanged.
 
-    A shared weight comes once for each expert, equal for all, since it travels as theirs do.
+    `weights` hold a shared weight once for each expert, since it is sent like the experts' own weights.
     """
     one = {name: weight[0] if "." in name else weight for name, weight in weights.items()}
     other = _copy(experts, type_before_parametrizations(experts), one)
@@ -64,10 +64,10 @@ def with_weights(experts: nn.Module, weights: Weights) -> nn.Module:
 
 
 def _copy(module: Module, kind: type[Module], parameters: Weights) -> Module:
-    """With these parameters, by their places in it."""
+    """A copy of the module with these parameters, by their paths in it."""
     other = object.__new__(kind)
     other.__dict__ = dict(module.__dict__)
-    other.__dict__.pop("forward", None)  # a framework's, which runs the module itself
+    other.__dict__.pop("forward", None)  # a framework's replacement, which would run the original module
     own = {name: parameter for name, parameter in parameters.items() if "." not in name}
     other.__dict__["_parameters"] = {**module._parameters, **own}
     other.__dict__["_modules"] = dict(module._modules)

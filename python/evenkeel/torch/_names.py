@@ -1,4 +1,4 @@
-"""Calls a framework's layers by their place in the model, such as `model.layers.3.mlp.experts`."""
+"""Names a framework's layers by their path in the model, such as `model.layers.3.mlp.experts`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Check = Callable[[nn.Module], None]
 _waiting: WeakKeyDictionary[nn.Module, tuple[Exchange, Check]] = WeakKeyDictionary()
 _hook: list[RemovableHandle] = []
 _seen: WeakSet[nn.Module] = WeakSet()
-"""Modules that contain none of those that wait, which are not looked through in each forward."""
+"""Modules already searched for waiting ones, so that not every forward searches them again."""
 
 
 def name_at_first_forward(module: nn.Module, exchange: Exchange, check: Check = lambda model: None) -> None:
-    """A module does not know its place: the first forward of one that contains it, the model, tells.
+    """Names the exchange at the first forward of a module around `module`, since a module does not know its path.
 
-    `check` may refuse the model then.
+    `check` may refuse the containing model then.
     """
     _waiting[module] = exchange, check
     _seen.clear()
@@ -31,7 +31,7 @@ def name_at_first_forward(module: nn.Module, exchange: Exchange, check: Check = 
 
 
 def place_of(path: str) -> str:
-    """Without what wraps modules, whose names begin with _, or PEFT's."""
+    """The path without wrappers of modules, whose names begin with _ or are PEFT's."""
     return ".".join(part for part in path.split(".") if not part.startswith("_") and part != "base_layer")
 
 

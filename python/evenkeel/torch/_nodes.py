@@ -1,10 +1,10 @@
-"""Ranks by node: a row or weight that several ranks of another node want crosses to it once, and is passed on there.
+"""Ranks by node: a row or weight that several ranks of another node want crosses the link once and is passed on there.
 
-Of the ranks of a node that want the same, the first one counted from the sender's own place is the gateway: it gets from
-the sender what it wants itself, and passes it on. So the senders of one node load the ranks of another alike.
+Among the ranks of a node that want the same row or weight, the gateway is the first one, counted from the sender's own
+place. The sender sends to the gateway, which passes it on. So the senders of one node load the ranks of another evenly.
 
-Only what goes out takes these two levels. Results and gradients come home as without nodes, since a sum in between would
-round otherwise.
+Only rows and weights sent out use these two levels. Results and gradients return directly, since a sum in between would
+change the rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Members: TypeAlias = tuple[tuple[int, ...], ...]
 """The ranks of each node of a group."""
 
 NodesOfRanks: TypeAlias = int | Sequence[Sequence[int]] | Literal["hosts"]
-"""As given: how many ranks fill each node in their order, the ranks of each node, or by the hosts of their processes."""
+"""As given by users: ranks per node, filled in order; the ranks of each node; or the hosts of the processes."""
 
 _RIGHT = 'ranks per node, like 8, the ranks of each node, like [[0, 1], [2, 3]], or "hosts"'
 
@@ -46,10 +46,10 @@ def checked_nodes(nodes: NodesOfRanks) -> int | Members | Literal["hosts"]:
 
 
 def members_of(nodes: int | Sequence[Sequence[int]], ranks: int) -> Members:
-    """Of a group of so many ranks, each of which must be in one node."""
+    """The nodes of a group of so many ranks. Each rank must be in exactly one node."""
     if isinstance(nodes, int):
         if ranks % nodes:
-            why = f"{ranks} ranks are no whole nodes of {nodes}"
+            why = f"{ranks} ranks do not divide into nodes of {nodes}"
             raise invalid("nodes", why, "a divisor, or the ranks of each node")
         return tuple(tuple(range(first, first + nodes)) for first in range(0, ranks, nodes))
     times = Counter(rank for node in nodes for rank in node)
@@ -61,10 +61,10 @@ def members_of(nodes: int | Sequence[Sequence[int]], ranks: int) -> Members:
 
 
 class Nodes:
-    """A group's ranks by node, as this rank needs them.
+    """A group's ranks by node, from this rank's view.
 
-    A rank's place is its number in its node. `gateway_order[sender, rank]` is how late a rank becomes the
-    gateway of what this sender has for its node.
+    A rank's place is its number in its node. `gateway_order[sender, rank]` is the rank's turn as a gateway of this sender:
+    of the ranks that want a row, the one with the least number is its gateway.
     """
 
     def __init__(self, members: Sequence[Sequence[int]], rank: int, group: dist.ProcessGroup | None) -> None:
@@ -80,11 +80,11 @@ class Nodes:
         self.mine = members[self.node]
         self.near = self.node_of == self.node
         self.passes = len(members) > 1 and self.size > 1
-        """Whether there is anything to pass on, alike on all ranks."""
+        """Whether there is anything to pass on; equal on all ranks."""
 
     @property
     def copies(self) -> int:
-        """To how many ranks a gateway passes on a row or weight, at most."""
+        """The most ranks to which a gateway passes on a row or weight."""
         return self.size - 1 if self.passes else 0
 
 
@@ -92,7 +92,7 @@ _made: WeakKeyDictionary[dist.ProcessGroup, dict[Members, Nodes]] = WeakKeyDicti
 
 
 def find_nodes(exchange: Exchange, agreement: Agreement, given: NodesOfRanks | None, device: torch.device) -> None:
-    """Collective at a layer's first step, once ranks are known to have equal options; layers share the nodes' groups."""
+    """Sets the layer's nodes. Collective at its first step, once options are known to be equal. Layers share groups."""
     if given is None or exchange.nodes is not None:
         return
     if given == "hosts":
@@ -114,7 +114,7 @@ def _grouped(exchange: Exchange, members: Members, device: torch.device) -> Node
         options = getattr(group._get_backend(device), "options", None)
         nodes.group = dist.new_group(
             [known[rank] for rank in nodes.mine],
-            timeout=getattr(options, "_timeout", None),  # that of the group: it ends a wait for a dead rank
+            timeout=getattr(options, "_timeout", None),  # the group's own: it ends a wait for a dead rank
             backend=dist.get_backend_config(group),
             use_local_synchronization=True,
         )

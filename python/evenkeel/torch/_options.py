@@ -1,4 +1,4 @@
-"""How a layer is planned: checked when they are given, before any process waits for another."""
+"""A layer's planning options, checked when given, before any process waits for another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_CHUNKS = 64
 
 @dataclass(frozen=True)
 class LayerOptions:
-    """What `ExpertParallel` takes besides shapes and placement; it says what each means, and what is out of range."""
+    """The options of `ExpertParallel` besides shapes and placement; its docstring says what each means."""
 
     planner: Planner = "level"
     capacity_factor: float = 1.0
@@ -60,20 +60,20 @@ class LayerOptions:
             raise invalid("sum_in_nodes", "needs nodes, and none are given", "nodes=8 or the like, or False")
 
     def _keep(self, name: str, value: object) -> None:
-        """As Python's own number, which ranks compare whatever they were given it as."""
+        """Stores the value as a plain Python number, so that ranks compare equal whatever type they were given."""
         object.__setattr__(self, name, value)
 
     def _refuse_beside_slots(self) -> None:
-        """What an exchange of ours decides, and another's dispatcher does not."""
+        """Refuses options of our own exchange, which do not apply to another dispatcher."""
         for name, given in (("budget", self.budget), ("chunk_bins", self.chunk_bins)):
             if given is not None:
                 why = "cuts a step into chunks, which slots do not"
                 raise invalid(name, why, 'mode="exchange", or to leave it out')
         if self.nodes is not None:
-            why = "says how our exchange sends rows, which a dispatcher carries to slots"
+            why = "is for our own exchange, but with slots a dispatcher sends the rows"
             raise invalid("nodes", why, 'mode="exchange", or to leave it out')
         if self.capacity_factor != 1:
-            raise invalid("capacity_factor", "is of least-loaded, which slots do not take", "1.0")
+            raise invalid("capacity_factor", "is for least-loaded, which slots do not support", "1.0")
 
     def _checked_links(self, topology: FilePath) -> _native.Topology:
         if self.planner != "level":
@@ -96,7 +96,7 @@ class LayerOptions:
             raise invalid("imbalance_threshold", quoted(threshold), allowed)
         self._keep("imbalance_threshold", counted / 1000)
         if self.costs is not None and self.links is None:
-            raise invalid("costs", "decide nothing beside a threshold", 'imbalance_threshold="auto", or no costs')
+            raise invalid("costs", "have no effect with a fixed threshold", 'imbalance_threshold="auto", or no costs')
 
     def _checked_bins(self, bins: Sequence[int]) -> list[int]:
         if self.budget is None:
@@ -111,7 +111,7 @@ class LayerOptions:
 
     @property
     def links(self) -> _native.Topology | None:
-        """The topology where a rank reaches other nodes otherwise than its own, so that plans follow from it."""
+        """The topology, if links within and between nodes differ, so that plans depend on it; else None."""
         known = self.topology
         machine = self.costs if isinstance(self.costs, Machine) else None
         return known if isinstance(known, _native.Topology) and _native.links_differ(known, machine) else None
@@ -122,7 +122,7 @@ class LayerOptions:
 
     @property
     def decides_by_gain(self) -> bool:
-        """Whether predicted seconds decide, not max/mean alone."""
+        """Whether predicted seconds decide, rather than only max/mean."""
         return isinstance(self.imbalance_threshold, str) and self.imbalance_threshold == "auto"
 
     @property
@@ -133,11 +133,11 @@ class LayerOptions:
 
 
 def slots_of(mode: str, slots: int | None) -> int | None:
-    """How many slots a framework's layers have: None where rows travel by our own exchange."""
+    """The number of slots of a framework's layers; None if our own exchange sends the rows."""
     if choice(mode, "mode", ("exchange", "slots")) == "slots":
         return 4 if slots is None else slots
     if slots is not None:
-        raise invalid("slots", 'is of mode="slots", and mode is "exchange"', 'mode="slots", or to leave it out')
+        raise invalid("slots", 'is for mode="slots", but mode is "exchange"', 'mode="slots", or to leave it out')
     return None
 
 

@@ -1,8 +1,8 @@
-"""Connections among a group's ranks, by which they tell each other of faults: signed lines over TCP.
+"""Connections between a group's ranks, over which they report faults to each other: signed lines over TCP.
 
-A rank listens only while the connections are made, at its loopback address and at its address on the way to other hosts.
-A line that is not signed with the group's secret is never parsed, and ends the connection that it came by.
-A connection that closes says for sure that its rank has ended or left the group: a slow or paused rank keeps it open.
+A rank listens only while the connections are made, at its loopback address and at the address that reaches other hosts.
+A line that is not signed with the group's secret is never parsed and closes its connection.
+A closed connection means that its rank has ended or left the group: a slow or paused rank keeps it open.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from dataclasses import dataclass
 from typing import Any
 
 _CONNECT_SECONDS = 5.0  # a rank that cannot be reached by then is never blamed for its silence
-_CONNECT_FIRST_SECONDS = 0.5  # so long the first step waits for the connections, which take milliseconds
+_CONNECT_FIRST_SECONDS = 0.5  # the most that the first step waits for the connections, which take milliseconds
 _TICK_SECONDS = 0.25
-_MOST_BYTES = 65536  # of one read, and of a line
+_MOST_BYTES = 65536  # limit of one read, and of a line
 
 
 @dataclass(eq=False)
 class _Connection:
     socket: socket.socket
-    allowed: range  # ranks whose it may be
-    rank: int = -1  # -1 until its first line says whose it is
-    rest: bytes = b""  # of a line that has not come whole
+    allowed: range  # ranks that may be at the other end
+    rank: int = -1  # the rank at the other end; -1 until its first line
+    rest: bytes = b""  # the begin of an incomplete line
 
 
 class Peers:
-    """The other ranks of a group of `ranks`.
+    """Connections to the other ranks of a group of `ranks`.
 
-    `on_message(rank, message)` is given what a rank sends, and `["gone"]` where its connection closes. `on_tick()` is
-    called at least every 0.25 s. Both are called in a thread of their own.
+    `on_message(rank, message)` receives each rank's messages, and `["gone"]` when its connection closes. `on_tick()` is called at
+    least every 0.25 s. A separate thread makes both calls.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Peers:
         self._thread = threading.Thread(target=self._serve, name="evenkeel-faults", daemon=True)
 
     def connect(self, gather: Callable[[str], Sequence[str]]) -> None:
-        """Collective: `gather` gives one short text of each rank. Ranks call those below them."""
+        """Collective. `gather` collects one short text from each rank. Each rank connects to the lower ranks."""
         near, far = _listen(["127.0.0.1", "::1"]), _listen(_outward_addresses())
         self._listeners = [listener for listener in (near, far) if listener is not None]
         for listener in self._listeners:
@@ -66,7 +66,7 @@ class Peers:
         self._secret = every[0][1]
         self._end = time.monotonic() + _CONNECT_SECONDS
         for peer, (other, _, *at) in enumerate(every[: self.rank]):
-            with contextlib.suppress(OSError, TypeError):  # TypeError: it has no such address
+            with contextlib.suppress(OSError, TypeError):  # TypeError: the peer has no such address
                 called = socket.create_connection(tuple(at[other != host]), max(0.1, self._end - time.monotonic()))
                 self._send(self._add(called, range(peer, peer + 1)), [self.rank, peer])
         self._thread.start()
@@ -76,17 +76,17 @@ class Peers:
         return sorted(self._open)
 
     def send(self, rank: int, message: Sequence[Any]) -> None:
-        """Does not block; nothing is sent to a rank whose connection has closed."""
+        """Sends without blocking; does nothing if the rank is gone."""
         connection = self._open.get(rank)
         if connection is not None:
             self._send(connection, message)
 
     def is_serving(self) -> bool:
-        """Not in a forked process, which has the connections and not the thread."""
+        """Whether the thread runs; false in a forked process, which has the connections but not the thread."""
         return self._thread.is_alive()
 
     def end(self, wait_seconds: float = 0) -> None:
-        """The thread closes all connections, and ends."""
+        """Makes the thread close all connections and end."""
         self._ended = True
         if wait_seconds > 0:
             self._thread.join(wait_seconds)
@@ -107,7 +107,7 @@ class Peers:
         self._selector.close()
 
     def _stop_listening(self) -> None:
-        """Once all ranks have met, or after a while: then whoever has not said its rank is cut off."""
+        """Stops listening once all ranks are connected, or at the deadline. Closes connections without a known rank."""
         if len(self._open) + len(self.closed) < self.ranks - 1 and time.monotonic() < self._end:
             return
         for listener in self._listeners:
@@ -142,7 +142,7 @@ class Peers:
             self._close(connection)
 
     def _handle_message(self, connection: _Connection, message: list[Any]) -> bool:
-        """Whether the line may come here: the first of a connection says from which rank and to which."""
+        """Handles a line. Returns whether it is allowed: a connection's first line names its sender and receiver."""
         if connection.rank >= 0:
             self._on_message(connection.rank, message)
             return True
@@ -159,7 +159,7 @@ class Peers:
         self._selector.unregister(connection.socket)
         connection.socket.close()
         if connection.rank >= 0:
-            self.closed.append(connection.rank)  # first: at any time a rank is connected or gone
+            self.closed.append(connection.rank)  # before the deletion: a rank is always connected or gone
             del self._open[connection.rank]
             self._on_message(connection.rank, ["gone"])
 
@@ -173,7 +173,7 @@ class Peers:
 
 
 def _listen(addresses: Iterable[str]) -> socket.socket | None:
-    """At the first of these that this machine has; None if it has none."""
+    """Listens at the first of these addresses that this machine has; None if it has none."""
     for address in addresses:
         with contextlib.suppress(OSError):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -182,7 +182,7 @@ def _listen(addresses: Iterable[str]) -> socket.socket | None:
 
 
 def _outward_addresses() -> Iterator[str]:
-    """This machine's addresses on the way to other hosts, the likeliest first."""
+    """This machine's addresses that reach other hosts, the likeliest first."""
     for host in (os.environ.get("MASTER_ADDR", ""), socket.gethostname(), "192.0.2.1", "2001:db8::1"):
         with contextlib.suppress(OSError, UnicodeError):
             for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
@@ -194,7 +194,7 @@ def _outward_addresses() -> Iterator[str]:
 
 
 def host_name() -> str:
-    """The same for processes that reach each other at loopback."""
+    """A host name, equal for processes that reach each other over loopback."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as boot:
             return f"{boot.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"

@@ -1,4 +1,4 @@
-"""What a chunk takes in each phase of a step, as an upper bound: the experts' share is counted in calls of theirs."""
+"""Upper bounds of a chunk's bytes in each phase of a step. The experts' share is measured by calling them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ._live_bytes import LiveBytes
 from ._nodes import Nodes
 
 _MOST_ROWS = 8192
-"""A cap, so that a first call stays short; experts that need more rows to outweigh their weights are counted on these."""
+"""The most rows to measure with, so that a first call stays short, even if experts' weights outweigh these rows."""
 
 _NUMBERS = 48
-"""Bytes of numbers that go with each row that a phase holds."""
+"""Bytes of index numbers for each row that a phase holds."""
 
 _INDICES = {"assignment": 16, "sent": 8, "position": 32}
-"""Bytes of indices, which a chunk holds in all phases (_routes.py)."""
+"""Bytes of indices that a chunk holds in all phases (_routes.py)."""
 
 _BY_NODES = {"token": 56, "sent": 16, "received": 64}
-"""Bytes of numbers while a chunk's rows find their ways by nodes: of a token for each place of every node, of a position
-sent or received for each place of one node."""
+"""Bytes of numbers while routes by node are made: per token for each place of every node, per position sent or received
+for each place of one node."""
 
 BACKWARD_PHASES = 7
-"""How many phases `chunk_phases` adds for training."""
+"""The number of phases that `chunk_phases` adds for training."""
 
 
 class Line(NamedTuple):
-    """No more than `fixed + per_row * rows` bytes; `each` more borrowed expert adds as much."""
+    """A bound of `fixed + per_row * rows` bytes; each borrowed expert adds `each` bytes."""
 
     per_row: int
     fixed: int
@@ -39,28 +39,29 @@ class Line(NamedTuple):
 
 
 class ExpertBytes(NamedTuple):
-    """What calls of the experts hold besides their arguments, and besides the gradient they are given."""
+    """Bytes that calls of the experts hold, without their arguments and the gradient passed to backward."""
 
     forward: Line
     between: Line
     backward: Line
     out_size: int
-    """Bytes of a number that they give."""
+    """Bytes of one number of their output."""
 
 
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
 ) -> tuple[ExpertBytes, ExpertBytes]:
-    """Counted in calls of all experts at once, the worse of rows at one and rows spread over all; and of one at a time.
+    """Measures calls of all experts at once, with the worse of all rows at one expert and rows spread over all; then
+    calls of one expert at a time.
 
-    Bytes grow faster with many rows, where activations are most, than with few, where weights' gradients are. How fast
-    is found at one expert alone, with so many rows that activations outweigh it.
+    Bytes grow faster with many rows, where activations dominate, than with few, where weight gradients do. Growth is
+    measured with one expert, with so many rows that activations outweigh its weights.
     """
     count, device = weights[0].shape[0], hidden.device
     sizes: set[int] = set()
 
     def held(rows: int, used: int, of: int) -> tuple[int, int, int]:
-        """Rows that are spread over so many experts, of so many that are there."""
+        """Bytes held (forward, between, backward) with rows spread over `used` of `of` experts."""
         slots = (torch.arange(rows, device=device) % used).sort().values
         given = [weight[:of].detach() for weight in weights]
         given = [
@@ -68,7 +69,7 @@ def measure_experts(
         ]
         x = hidden.new_ones((rows, hidden.shape[1]))
         x = source(x) if training else x
-        # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
+        # Our own hooks, since a checkpoint's would recompute its whole region in the backward pass below.
         with torch.set_grad_enabled(training), saved_tensors_hooks(identity, identity), LiveBytes() as live:
             made = call_experts(experts, names, x, slots, given)
             forward, between = live.peak, 0
@@ -89,7 +90,7 @@ def measure_experts(
         return max(0, -(-(high[phase] - low[phase]) // (many - few)))
 
     def measured(of: int) -> list[list[tuple[int, tuple[int, int, int]]]]:
-        few = sorted({1, 2, of, 4 * of, 12 * of})  # two experts may take as much as all, a row each
+        few = sorted({1, 2, of, 4 * of, 12 * of})  # two experts with a row each may take as much as all experts
         return [[(n, held(n, used, of)) for n in few] for used in sorted({1, of})]
 
     together, one = measured(count), measured(1)
@@ -100,20 +101,20 @@ def measure_experts(
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
     def line(phase: int, all_samples: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
-        """Above all of them: few rows may take more than many would say, since each expert's gradients are made anew."""
+        """A line above all measurements. Few rows may lie above the slope of many: gradients are allocated anew."""
         per_row = max(slope(samples, phase) for samples in (*all_samples, alone))
         fixed = max(0, *(at[phase] - per_row * n for samples in all_samples for n, at in samples))
         return Line(per_row, fixed, -(-fixed // of))
 
     of_one = [line(phase, one, 1) for phase in range(3)]
-    others = (count - 1) * of_one[1].fixed  # what calls keep for backward adds up
+    others = (count - 1) * of_one[1].fixed  # memory kept for backward adds up over calls
     forward, between, backward = (each._replace(fixed=each.fixed + others) for each in of_one)
     at_once = line(0, together, count), line(1, together, count), line(2, together, count)
     return ExpertBytes(*at_once, max(sizes)), ExpertBytes(forward, between, backward, max(sizes))
 
 
 class Phases(NamedTuple):
-    """What a chunk takes in each of its phases: with all experts at home in one call, and with each in one of its own."""
+    """A chunk's bytes in each phase: with all experts at home in one call, and with one call for each."""
 
     together: list[_native.PhaseBytes]
     one_by_one: list[_native.PhaseBytes]
@@ -131,7 +132,7 @@ def chunk_phases(
     nodes: Nodes | None = None,
     sums_in_nodes: bool = False,
 ) -> Phases:
-    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
+    """The phases of `Routes.open`, `Chunk.compute`, `combine` and `gradients`, in order, with all live bytes."""
     given = weights, hidden, routed, k, ranks, training, nodes, sums_in_nodes
     gradients = sum(weight.nbytes for weight in weights if weight.requires_grad)
     taken, of_one = measure_experts(experts, names, weights, hidden, training)
@@ -151,22 +152,22 @@ def _phases(
     nodes: Nodes | None = None,
     sums_in_nodes: bool = False,
 ) -> list[_native.PhaseBytes]:
-    """Where so many bytes of weights' gradients are there when calls of the experts at home have ended."""
+    """The phases, if calls of the experts at home leave `gradients` bytes of weight gradients."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
-    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, and results of f32 router weights
+    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, or results times f32 weights
     cast = wide if wide > row else 0
     grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
     kept = taken.between
     indices, numbered = _INDICES, {"token": 8 * ranks, "assignment": 16, "sent": 36, "received": 12, "position": 8}
-    passing = 1 if nodes is None or nodes.copies == 0 else 2  # each row or weight, and its copy for one rank at a time
+    passing = 1 if nodes is None or nodes.copies == 0 else 2  # each row or weight, and its copy to be passed on
     if nodes is not None:
         indices = {"assignment": 16, "sent": 16, "received": 8 * nodes.copies, "position": 40}
         places = {"token": len(nodes.members) * nodes.size, "sent": nodes.size, "received": nodes.size}
         numbered |= {name: numbered[name] + 64 + _BY_NODES[name] * of for name, of in places.items()}
 
     def phase(experts_hold: Line, **each: int) -> _native.PhaseBytes:
-        """With weights that travel; a borrowed expert takes what one at home does, and its weights."""
+        """A phase with borrowed and lent weights; a borrowed expert takes as much as one at home, and its weights."""
         borrowed = expert * passing + experts_hold.each
         fixed = experts_hold.fixed + each.pop("fixed", 0)
         each = {name: size + _NUMBERS for name, size in ({"position": 0} | each).items()}
@@ -180,7 +181,7 @@ def _phases(
         phase(nothing, token=row, sent=row, received=row * passing),
         phase(nothing, token=row, received=row, position=row),
         phase(taken.forward, position=row),
-        phase(kept, position=3 * row),  # rows, the parts' results and the whole of them
+        phase(kept, position=3 * row),  # rows, the parts' results and their concatenation
         phase(
             kept, position=2 * row, received=row, assignment=row, token=4 * k * wide // PIECES, fixed=4 * k * wide + row
         ),
@@ -196,7 +197,7 @@ def _phases(
     totals = sum(weight.numel() * 4 for weight in weights if weight.requires_grad and weight.element_size() < 4)
     of_one = sum(weight[0].nbytes for weight in weights if weight.requires_grad)
     grads = Line(0, gradients + totals, of_one - (-totals // len(weights[0])))
-    summed = widened + (expert if widened > expert else 0)  # on their way home, as weights are
+    summed = widened + (expert if widened > expert else 0)  # sums, and a copy rounded for sending
 
     def in_backward(experts_hold: Line, **each: int) -> _native.PhaseBytes:
         return phase(experts_hold, summed=summed, **each)
@@ -208,13 +209,14 @@ def _phases(
         in_backward(taken.backward, position=row + grad, fixed=totals),
         in_backward(grads, position=row + cast, token=wide, received=wide),
         in_backward(grads, position=row, **sums_home),
-        in_backward(grads, token=wide, received=wide),  # what comes home is added in f32, as wide as totals at most
+        in_backward(grads, token=wide, received=wide),  # returned gradients are added in f32, at most as wide as totals
     ]
     assert len(backward) == BACKWARD_PHASES
     return forward + backward
 
 
 def least_bytes(phases: Phases, k: int, ranks: int) -> int:
-    """What runs every routing, a token of each rank at a time: with an expert lent to all, unless less is enough without."""
+    """Bytes that run every routing, a token of each rank at a time: with one borrowed expert and calls one by one,
+    unless calls at once without one take less."""
     without = max(phase.of_one_token(k, ranks) for phase in phases.together)
     return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.one_by_one))

@@ -10,7 +10,7 @@ _NONE = nullcontext()
 
 
 def phase_range(phase: str) -> AbstractContextManager[object]:
-    """Next to nothing where no profiler runs."""
+    """A named range for the profiler. Costs next to nothing if no profiler runs."""
     if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
         return _NONE
     return torch.profiler.record_function(f"evenkeel: {phase}")

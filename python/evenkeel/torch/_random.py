@@ -1,4 +1,4 @@
-"""What experts' outputs depend on besides their inputs: random numbers (dropout) and autocast, the same where they run again."""
+"""Restores what experts depend on besides their inputs, random numbers (dropout) and autocast, for a rerun."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 class RecomputeContext:
-    """Where the generators of the host and of a tensor's device are now, and its autocast."""
+    """The state of the host's and a tensor's device's random generators, and of autocast."""
 
     def __init__(self, like: torch.Tensor) -> None:
         self.kind = like.device.type
@@ -20,7 +20,7 @@ class RecomputeContext:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Within it the numbers are those drawn from here; after it, what they would have been without."""
+        """Within it, random numbers repeat from this state. Afterwards they continue as if it had not run."""
         with torch.autocast(self.kind, *self.autocast), torch.random.fork_rng(self.devices, device_type=self.kind):
             torch.set_rng_state(self.host)
             if self.devices:
@@ -29,6 +29,6 @@ class RecomputeContext:
 
 
 def preserve_random_state(like: torch.Tensor) -> AbstractContextManager[None]:
-    """What is drawn within it is drawn again after it."""
+    """Random numbers drawn within it do not change those drawn after it."""
     devices = [] if like.device.type == "cpu" else [like.get_device()]
     return torch.random.fork_rng(devices, device_type=like.device.type)

@@ -1,9 +1,9 @@
-"""The indices of one chunk's rows and positions. Runs of them follow from counts, which the host knows
+"""The indices of one chunk's rows and positions. The host computes runs of them from counts
 (evenkeel/plan/route_tables.h); a sort of the ids on their own device does the rest.
 
-A position is one assignment where it is computed. A row is one token's hidden state: it goes to a rank once, however many
-of its positions are there. Rows sent are in the order of destinations, then of tokens. Positions here are numbered: this
-rank's own first, then those received. The pool is what positions read: this rank's tokens, then the rows received.
+A position is one assignment on the rank that computes it. A row is one token's hidden state; it is sent to a rank once,
+however many of its positions are there. Rows are sent in the order of destinations, then of tokens. Positions here are
+numbered: this rank's own first, then those received. Positions read the pool: this rank's tokens, then received rows.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from ._levels import Levels, OutgoingRows, arrivals
 
 @dataclass
 class Indices:
-    """All on the device, for as long as the chunk is computed; of a chunk that is kept, until backward."""
+    """Device tensors that live while the chunk is computed, or until backward if the chunk is kept."""
 
     sent_positions: torch.Tensor
-    """Of positions sent, and of own ones: the assignment, token * k + place."""
+    """This and the next: the assignment, token * k + place, of each position sent, and of each own position."""
     own_positions: torch.Tensor
     result_of: torch.Tensor
-    """Of each assignment, among results of positions sent, of own ones, and a row of zeros for those without an expert."""
+    """Of each assignment: its row among the results of positions sent, of own positions, and a row of zeros, used for
+    assignments without an expert."""
     sent_rows: torch.Tensor
-    """Tokens."""
+    """The token of each row sent."""
     order: torch.Tensor
-    """Numbers of the positions here in the order of computing: experts at home, then borrowed ones."""
+    """Numbers of the positions here, in the order of computing: experts at home, then borrowed experts."""
     computed_at: torch.Tensor
-    """Its inverse."""
+    """The inverse of `order`."""
     slots: torch.Tensor
-    """In the order of computing, as the rows of the pool that positions read."""
+    """In the order of computing, like `pool_rows`, the rows of the pool that positions read."""
     pool_rows: torch.Tensor
     arrived_rows: torch.Tensor
-    """The same of a pool whose rows lie as they arrive: with nodes, those that were passed on come last."""
+    """Like `pool_rows`, for a pool in the order of arrival: with nodes, rows that were passed on come last."""
     sent_first: torch.Tensor
-    """Tokens of the rows that this rank sends itself; with nodes not all of `sent_rows`."""
+    """Tokens of the rows that this rank sends directly; with nodes only some of `sent_rows`."""
     passed: torch.Tensor
-    """With nodes, which of the rows that came from their own ranks this one passes on, by place."""
+    """With nodes: the directly received rows that this rank passes on, by place."""
 
 
 def in_order(ids: torch.Tensor, rule: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
-    """Assignments in the order of their experts, those without one first, and the rule's number for each of these."""
+    """Assignments in the order of their experts, first those without an expert, and the rule's number for each."""
     order = ids.reshape(-1).argsort(stable=True)
     numbers, counts = to_device(rule, ids.device)
     return order, _spread(numbers, counts, len(order))
@@ -61,7 +62,7 @@ def _inverse(order: torch.Tensor) -> torch.Tensor:
 
 
 class Sent:
-    """What this rank sends of a chunk with these ids `[tokens, k]`."""
+    """The positions and rows that this rank sends for a chunk with these ids `[tokens, k]`."""
 
     def __init__(self, tables: _native.RouteTables, ids: torch.Tensor) -> None:
         tokens, k = ids.shape
@@ -77,40 +78,40 @@ class Sent:
         sends = self.sends = ids.new_zeros((len(ranks), tokens), dtype=torch.int32).index_put_(
             (rank, self.token), torch.ones((), dtype=torch.int32, device=ids.device)
         )
-        """`[P, tokens]`, 1 where a token's row goes to the rank."""
+        """`[P, tokens]`, 1 if the token's row goes to the rank."""
         self.row_counts = sends.sum(1, dtype=torch.int32)
-        """`[P]`"""
+        """`[P]`, rows sent to each rank."""
         self.row_of = sends.cumsum(1, dtype=torch.int32)[rank, self.token] - 1
-        """Of each position sent, among the rows that go to its rank."""
+        """The row of each position sent, numbered among the rows to its rank."""
         before = self.row_counts.cumsum(0) - self.row_counts
         self.rows = torch.empty_like(self.token).scatter_(0, self.row_of + before[rank], self.token)
-        """Tokens, and behind the last row anything."""
+        """The token of each row; undefined behind the last row."""
 
 
 class Routes:
-    """One chunk's, as far as the host knows them."""
+    """One chunk's routes, as far as the host knows them."""
 
     def __init__(self, tables: _native.RouteTables, tokens: int, rows: Rows | None) -> None:
         self.tables, self.tokens, self.rows = tables, tokens, rows
-        """`rows` are known where nothing moves, or from before; else the first `open` reads them."""
+        """`rows` are known if nothing moves or if read before; otherwise the first `open` reads them."""
         self.sent_counts, self.received_counts = tables.sent_counts, tables.received_counts
         self.own, self.native_positions = tables.own, tables.native_positions
         self.levels: Levels | None = None
-        """With nodes, from the first `open` on."""
+        """With nodes: set by the first `open`."""
 
     def rows_at_home(self, experts: int) -> list[int]:
-        """Positions here of each of so many experts at home."""
+        """The number of positions of each expert at home."""
         _, slots, counts = self.tables.computed_rule()
         made = np.zeros(experts, np.int64)
         np.add.at(made, slots[slots < experts], counts[slots < experts])
         return made.tolist()
 
     def open(self, exchange: Exchange, ids: torch.Tensor) -> Indices:
-        """Collective. Counts do not say how many rows travel where work moves, since a token's row goes to a rank once,
-        nor how many cross to a node."""
+        """Makes the indices. Collective: if work moves, counts do not tell how many rows go to a rank or node, since a
+        token's row goes there only once."""
         sent, device = Sent(self.tables, ids), ids.device
         outgoing = None if exchange.nodes is None else OutgoingRows(exchange.nodes, sent)
-        del sent.sends, sent.rank  # large, and of no more use
+        del sent.sends, sent.rank  # large and not needed any more
         if outgoing is not None and self.levels is None:
             self.rows, self.levels = outgoing.count(exchange)
         elif self.rows is None:
@@ -148,7 +149,7 @@ class Routes:
 
 
 def read_rows(exchange: Exchange, row_counts: list[torch.Tensor]) -> list[Rows]:
-    """Collective, and read by the host: of each of these chunks, whose rows this rank sends so, `[P]` each."""
+    """Rows sent and received for each chunk, from its `row_counts` `[P]`. Collective, with a read by the host."""
     sent = torch.stack(row_counts, dim=1)
     ones = [1] * exchange.ranks
     both = to_host(torch.stack([sent, exchange.all_to_all("rows", sent, ones, ones)]))

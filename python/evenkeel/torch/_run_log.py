@@ -1,4 +1,4 @@
-"""A run's two lines in the log of `evenkeel.torch`, level INFO, by rank 0: once its layers have run, and when it ends."""
+"""Logs two lines of a run to `evenkeel.torch`, level INFO, on rank 0: once its layers have run, and when it ends."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ logger = logging.getLogger("evenkeel.torch")
 
 
 class RunLog:
-    """What the layers of this process do while their log is listened to."""
+    """Sums up the steps of this process's layers while level INFO is enabled."""
 
     def __init__(self) -> None:
         self._new: WeakKeyDictionary[ExpertParallel, None] = WeakKeyDictionary()
-        """Layers after their first step, in order. When one begins its second, the others of its model have run too."""
+        """Layers after their first step, in order. When one begins its second, all layers of its model have run."""
         self._sums: defaultdict[str, float] = defaultdict(float)  # over all steps of all layers
 
     def note(self, layer: ExpertParallel, last: dict[str, Any]) -> None:
-        """A step of this layer, before it becomes its `last`."""
+        """Notes a step of this layer, before it becomes `layer.last`."""
         if not logger.isEnabledFor(logging.INFO) or dist.get_rank() != 0:
             return
         if layer.last is None:

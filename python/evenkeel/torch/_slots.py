@@ -1,8 +1,8 @@
-"""A step whose rows a dispatcher of somebody else's carries: borrowed experts lie in slots, which it takes for more experts.
+"""A step whose rows another dispatcher carries. Borrowed experts are in slots, which it treats as further experts.
 
-The dispatcher is given places in place of expert ids (evenkeel/plan/slot_tables.h), and calls the step on the rows that it
-brings. Weights at home are not copied: rows of experts at home and rows of slots are computed apart. Borrowed
-weights are there while forward computes, and again while backward does; nothing keeps them in between.
+The dispatcher gets places instead of expert ids (evenkeel/plan/slot_tables.h) and calls the step on the rows that it
+delivers. Weights at home are not copied: rows of experts at home and rows of slots are computed separately. Borrowed
+weights exist only during forward and again during backward.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ._random import RecomputeContext
 from ._routes import in_order
 
 Which: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""What says each row's expert: of rows of experts at home, of those of slots, and of one row at the first expert."""
+"""What names each row's expert (slots or counts): for rows at home, rows of slots, and one row of the first expert."""
 
 
 def places_of(ids: torch.Tensor, tables: _native.SlotTables) -> torch.Tensor:
-    """Of this rank's assignments `[tokens, k]`, where each goes; -1 stays. By operations of the ids' device alone."""
+    """The place of each of this rank's assignments `[tokens, k]`; -1 stays -1. Runs only on the ids' device."""
     order, places = in_order(ids, tables.rule(ids.numel()))
     return torch.empty_like(order).scatter_(0, order, places).view_as(ids)
 
 
 class _Borrowed:
-    """Weights in slots, as the graph of a call keeps them: by their number, until backward has borrowed them again."""
+    """Weights in slots. The graph of a call keeps only their numbers, until backward has borrowed them again."""
 
     def __init__(self, weights: Sequence[torch.Tensor]) -> None:
         self.weights = list(weights)
@@ -59,7 +59,7 @@ class _Borrowed:
 
 
 class _Rows:
-    """Which of the rows that arrive are of experts at home, and which of slots: by pieces, in turn."""
+    """Which of the delivered rows are for experts at home and which for slots, in alternating pieces."""
 
     def __init__(self, at_home: Sequence[int], in_slots: Sequence[int]) -> None:
         self.pieces = [count for pair in zip(at_home, in_slots, strict=True) for count in pair]
@@ -82,10 +82,10 @@ class _Rows:
 
 
 class _PaddedRows:
-    """Rows sorted by place of which some are no assignment's: behind those of each place, or behind all.
+    """Rows sorted by place, with padding behind the rows of each place or behind all rows.
 
-    The device alone knows where slots begin. So what lies between the least and the most that it can be goes to both
-    calls of the experts, at whose end it is past all that their counts say.
+    Only the device knows where the rows of slots begin. So rows that may belong to either go to both calls of the experts.
+    In each call, rows of the other lie behind those that its counts cover.
     """
 
     def __init__(self, rows: int, at_home: int, in_slots: int, ends: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -113,7 +113,7 @@ def _joined(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class SlotStep:
-    """One step; `sends` says whether any weight travels, `held` are those in slots that are kept."""
+    """One step. `sends`: whether any weight is sent; `held`: weights in slots that are kept between steps."""
 
     def __init__(
         self,
@@ -140,11 +140,11 @@ class SlotStep:
         return loan
 
     def in_slots_of(self, loan: Loan) -> list[torch.Tensor]:
-        """The weights in slots, once they have come."""
+        """The weights in slots; waits for those on their way."""
         arrived = list(loan.weights())
         if self.held is None:
             return arrived
-        for held, new in zip(self.held, arrived, strict=False):  # none where nothing was sent
+        for held, new in zip(self.held, arrived, strict=False):  # `arrived` is empty if nothing was sent
             held.index_copy_(0, to_device(self.borrowed_slots, held.device), new)
         return list(self.held)
 
@@ -153,21 +153,21 @@ class SlotStep:
             raise invalid("dispatcher", f"did not call run on rank {self.exchange.rank}", "one call of run a step")
 
     def __call__(self, rows: torch.Tensor, slots: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
-        """The experts' outputs, unweighted, of rows that came by their source rank, those of a source by place.
+        """The experts' unweighted outputs for rows sorted by source rank, then by place.
 
-        `slots` `[rows]` are their places among this rank's own. What is `beside`, a number or more of each row, is given to
-        experts behind their weights, and gets gradients.
+        `slots` `[rows]` are the rows' places on this rank. `beside`, one or more numbers for each row, is passed to the
+        experts after their weights and gets gradients.
         """
         cut = self._cut(rows, self.at_home, self.in_slots)
         own, foreign = cut.split(slots)
         return self._run(cut, self.experts, (own, foreign - self.homes, slots.new_zeros(1)), rows, beside)
 
     def sorted(self, experts: Experts, rows: torch.Tensor, counts: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
-        """The same of rows sorted by place, by experts that take them so: `experts(rows, counts, weights, *beside)`.
+        """The same for rows sorted by place and experts that take them so: `experts(rows, counts, weights, *beside)`.
 
-        `counts` `[places here]` are the rows of each place, on whatever device the experts want them. Places may have
-        more rows than assignments, and more rows may follow the last place's, as kernels of fixed sizes want it. Experts
-        are then called on rows that go on behind those that they count, whose outputs nobody reads.
+        `counts` `[places here]` are the rows of each place, on any device that the experts accept. For kernels of fixed
+        sizes, places may have more rows than assignments, and more rows may follow the last place. Experts then get
+        more rows than their counts say; outputs of the excess rows are not used.
         """
         filled = len(self.native.borrowed) if self.held is None else len(self.held[0])
         if counts.dim() != 1 or len(counts) < self.homes + filled:
@@ -187,7 +187,7 @@ class SlotStep:
 
     def _cut(self, rows: torch.Tensor, at_home: Sequence[int], in_slots: Sequence[int]) -> _Rows:
         cut = _Rows(at_home, in_slots)
-        if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may bring a row in place of none
+        if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may deliver one row instead of none
             why = f"brought {len(rows)} rows to rank {self.exchange.rank}"
             raise invalid("dispatcher", why, f"{cut.all}, one for each assignment to its places")
         return cut
@@ -199,13 +199,13 @@ class SlotStep:
             why = f"calls run a second time on rank {self.exchange.rank}"
             raise invalid("dispatcher", why, "one call of run a step")
         self._has_run = True
-        self.keeps = torch.is_grad_enabled()  # within a node it never is
+        self.keeps = torch.is_grad_enabled()  # read here, since it is always off within an autograd node
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)
         return made
 
 
 class _Compute(torch.autograd.Function):
-    """The experts on rows that have arrived; their weights' gradients go home within its backward."""
+    """Runs the experts on delivered rows. Its backward sends the gradients of borrowed weights home."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -235,7 +235,7 @@ class _Compute(torch.autograd.Function):
             *tensors, ticket = ctx.saved_tensors
             loan = step.borrow(tensors[ctx.of_rows :])
             kept = _kept.take(ticket)
-            if kept is None:  # hooks have moved it elsewhere, or another backward pass had it
+            if kept is None:  # hooks moved the ticket, or another backward pass took its objects
                 with ctx.recompute_context.restored():
                     kept = _forward(ctx, tensors, loan, keep=True)[1]
             parts, borrowed = kept
@@ -249,7 +249,7 @@ class _Compute(torch.autograd.Function):
 def _forward(
     ctx: Any, tensors: Sequence[torch.Tensor], loan: Loan, keep: bool
 ) -> tuple[torch.Tensor, tuple[list[Part | None], _Borrowed]]:
-    """Experts at home first, while weights travel."""
+    """Runs experts at home first, while weights are on their way."""
     names, weights = ctx.step.names, tensors[ctx.of_rows :]
     (own, *own_beside), (foreign, *foreign_beside) = zip(*map(ctx.cut.split, tensors[: ctx.of_rows]), strict=True)
     own_which, foreign_which, one = ctx.which
@@ -259,7 +259,7 @@ def _forward(
     moved = run(BORROWED, foreign, foreign_which, borrowed.weights, hooks=borrowed.hooks(), beside=foreign_beside)
     borrowed.weights = []
     made, parts = zip(*(part or (None, None) for part in (native, moved)), strict=True)
-    if native is None and moved is None:  # no row, of the type that the experts make of rows
+    if native is None and moved is None:  # no rows, but in the type of the experts' outputs
         rows = [each.new_zeros((1, *each.shape[1:])) for each in tensors[: ctx.of_rows]]
         with torch.no_grad():
             none = call_experts(lambda *given: ctx.experts(*given, *rows[1:]), names, rows[0], one, weights)[:0]
@@ -270,7 +270,7 @@ def _forward(
 def _gradients(
     ctx: Any, parts: list[Part | None], grad: torch.Tensor, tensors: Sequence[torch.Tensor], loan: Loan
 ) -> list[torch.Tensor | None]:
-    """Of rows, what is beside them, and weights: those of borrowed experts first, which travel while others are made."""
+    """Gradients of rows, `beside` and weights. Borrowed experts go first: theirs are sent while others are computed."""
     step: SlotStep = ctx.step
     own, foreign = ctx.cut.split(grad)
     moved = part_gradients(parts, 1, BORROWED, foreign)

@@ -1,4 +1,4 @@
-"""A step as one node of autograd: chunks forward, and backward where they were not kept computed again."""
+"""A step as one autograd node: runs chunks forward and backward. Backward recomputes chunks that were not kept."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Chunks:
         self.exchange, self.agreement, self.agreed = exchange, agreement, known.agreed
         self.counted = hash(known.counts.tobytes())
         self.plans = cut.one_by_one, cut.plans
-        self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # within a node it never is
+        self.keeps = len(cut.chunks) == 1 and torch.is_grad_enabled()  # always off within the autograd node
         self.chunks: list[tuple[int, int, Chunk]] = []
         for begin, end, routes, loan in cut.chunks:
             self.chunks.append((begin, end, Chunk(exchange, experts, names, routes, loan, cut.one_by_one)))
-        # By chunk, the loan that begins with it, and that which ends.
+        # By chunk, the loan that begins with it, and the loan that ends with it.
         loans = [chunk.loan for _, _, chunk in self.chunks]
         self.begins = [None if loan in loans[:i] else loan for i, loan in enumerate(loans)]
         self.ends = [None if loan in loans[i + 1 :] else loan for i, loan in enumerate(loans)]
-        self.recompute_contexts: dict[int, RecomputeContext] = {}  # by chunk, of those that are computed again
+        self.recompute_contexts: dict[int, RecomputeContext] = {}  # by chunk, for recomputation
 
 
 class Step(torch.autograd.Function):
-    """A step as one node: its collectives run in one order on every rank, forward and backward."""
+    """A step as one autograd node, so that its collectives run in one order on every rank, forward and backward."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -63,7 +63,7 @@ class Step(torch.autograd.Function):
                 if (loan := step.begins[i]) is not None:
                     loan.borrow(weights)
                 at = chunk.routes.open(step.exchange, ids[begin:end])
-                if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
+                if any(ctx.needs_input_grad):  # kept results may be dropped before backward, or used by an earlier one
                     step.recompute_contexts[i] = RecomputeContext(hidden)
                 outputs, computed = chunk.compute(at, hidden[begin:end], weights, ctx.wants, keep)
                 step.agreement.require_type(step.agreed, outputs)
@@ -90,17 +90,17 @@ class Step(torch.autograd.Function):
         again: tuple[Chunks, list[Computed | None]] | None = _kept.take(ticket)
         step, kept = again or (ctx.step, [])
         if step.counted == ctx.step.counted and step.plans != ctx.step.plans:
-            # A checkpoint ran the step again, under another budget since: random numbers are those of the forward's chunks.
+            # A checkpoint reran the step under another budget: use the forward's chunks, whose random state is known.
             step, kept = ctx.step, []
         lacks = not kept or None in kept
         if step.chunks and step.agreement.backward(step.agreed, lacks, hidden.device):
-            kept = [None] * len(step.chunks)  # alike on all ranks, since computing again sends rows
+            kept = [None] * len(step.chunks)  # on all ranks, since recomputation sends rows
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
         homes = HomeGradients(wanted_of(weights, ctx.wants), several=len(step.chunks) > 1)
 
         def add(i: int) -> None:
-            """One chunk's; nothing of it lives when the next one begins."""
+            """Adds one chunk's gradients and frees its memory before the next chunk."""
             begin, end, chunk = step.chunks[i]
             computed, kept[i] = kept[i], None
             if computed is None and (loan := step.begins[i]) is not None:

@@ -1,4 +1,4 @@
-"""keep_plans(): what a checkpoint computes again in backward goes by the plans of its forward, without a message."""
+"""keep_plans(): a checkpoint's recomputation in backward reuses the plans of its forward, without a message."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 from .._arguments import invalid
 from ._agreement import Known
 
-_here = threading.local()  # `plans`: those that this thread is within
+_here = threading.local()  # `plans`: the Plans that this thread is within
 
 
 class Plans:
-    """Of one checkpoint: kept while it runs forward, and gone through while it runs again."""
+    """One checkpoint's plans, recorded while it runs forward and replayed while it runs again."""
 
     def __init__(self, kept: list[tuple[object, Known]], again: bool) -> None:
         self._kept, self.again = kept, again
@@ -28,7 +28,7 @@ class Plans:
     def take(self, layer: object) -> Known:
         at, self._next = self._next, self._next + 1
         if at >= len(self._kept) or self._kept[at][0] is not layer:
-            raise invalid("checkpoint", "computes other layers again than it ran", "the same, in the same order")
+            raise invalid("checkpoint", "recomputes other layers than its forward", "the same layers in the same order")
         return self._kept[at][1]
 
     def keep(self, layer: object, known: Known) -> None:
@@ -41,8 +41,8 @@ def within() -> Plans | None:
 
 
 def keep_plans() -> tuple[Plans, Plans]:
-    """As `context_fn` of `torch.utils.checkpoint.checkpoint(use_reentrant=False)`: layers of ours that are computed again in
-    backward read nothing, since the counts of all ranks are kept on the host. Every rank does so alike.
+    """A `context_fn` for `torch.utils.checkpoint.checkpoint(use_reentrant=False)`. Our layers then read nothing when
+    they are recomputed in backward, since the counts of all ranks are kept on the host. Use it on every rank.
 
     With transformers: `model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": keep_plans})`.
     """

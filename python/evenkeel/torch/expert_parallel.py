@@ -1,9 +1,9 @@
 """Expert parallelism that stays balanced: `ExpertParallel`, an object per MoE layer over any process group.
 
-One step: every rank counts its tokens' choices, the counts are gathered, and one call makes the same plan on every rank.
-Where routing is uneven, rows of overloaded experts go to other ranks and their weights with them (LLEP, arXiv
-2601.17111). Outputs and gradients are those of plain expert parallelism: outputs to the bit where the experts' products
-of a row do not depend on the other rows, gradients to rounding.
+In a step, every rank counts its tokens' choices, the counts are gathered, and one call makes the same plan on every
+rank. If routing is uneven, rows of overloaded experts are sent to other ranks together with the weights (LLEP, arXiv
+2601.17111). Results equal plain expert parallelism: outputs to the bit if the experts' products of a row do not depend
+on other rows, gradients up to rounding.
 """
 
 from __future__ import annotations
@@ -47,32 +47,33 @@ class ExpertParallel:
         num_experts: E, over all ranks.
         group: the process group of the ranks that share the experts; the default group if None.
         planner: "level" (the lowest worst rank, then few transfers), "least-loaded" (LLEP) or "ep" (nothing moves).
-        placement: homes of experts; without one, rank r has the r-th part of them. This rank's weights are those of its
-            homes, ascending. Copies (redundant experts) are refused: each would need its own gradient.
-        layer: which layer of the placement, by the model's number.
+        placement: homes of experts; by default rank r has the r-th part of them. `weights` of a rank are those of the
+            experts at home there, ascending. Copies (redundant experts) are refused: each would need its own gradient.
+        layer: the layer of the placement, by its number in the model.
         capacity_factor, min_segment: as for `evenkeel.plan`.
-        imbalance_threshold: below this max/mean nothing moves. "auto": work moves where the predicted gain exceeds the
+        imbalance_threshold: nothing moves below this max/mean. "auto": work moves if the predicted gain exceeds the
             predicted cost, by `costs` or by what the first call measures.
-        budget: bytes, or "4GiB", that the layer may hold at once for one step, whatever the routing; more than one chunk is
-            computed again in backward. "auto": what even routing takes in 2 chunks, of the largest step so far, and at
-            least what runs every routing. None: no bound. Outputs, weights at home and the gradients that backward
-            gives are not counted; each chunk's gradients of weights at home are.
-        chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
-            MACT, Eq. 9). Where none of them fits, and by default, chunks are as docs/decisions.md says: balanced ones come
-            first, and work stays at home where moving it does not fit.
-        costs: for "auto" and `topology`: seconds, or the machine by whose numbers they are predicted: a `Machine`, or the path of its file
-            of costs (`evenkeel bench --calibrate`, `layer.machine.save()`), equal on all ranks.
-        topology: the links between the group's ranks, in their order: a file or a name, as for `evenkeel.place`. Where links
-            within a node and across differ, "level" plans for the least predicted time, by the machine of `costs` or the
-            measured one; `SpillCosts` are refused.
-        nodes: which of the group's ranks share a node: how many are on each, one node after the other (8); the ranks of each
-            node ([[0, 1], [2, 3]]); or "hosts", by the hosts of their processes. A token's row then crosses once to each
-            other node that needs it, and a borrowed weight too; docs/torch.md says when that pays.
-        sum_in_nodes: with `nodes`, whether a token's results, and in backward its gradients, are added in each node before
-            they cross back, so that one row does. The order of these sums depends on the plan, and their last bits with it.
-        name: what errors call this layer.
+        budget: bytes, or "4GiB", that the layer may hold at once for one step, whatever the routing. With more than one
+            chunk, backward recomputes. "auto": as much as even routing takes in 2 chunks, for the largest step so far,
+            and at least enough for every routing. None: no bound. Outputs, weights at home and the gradients that
+            backward returns are not counted; each chunk's gradients of weights at home are.
+        chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is used, in equal chunks
+            (MemFine's MACT, Eq. 9). By default, or if none of them fits, docs/decisions.md says how chunks are chosen:
+            balanced ones first; work stays at home if moving it does not fit.
+        costs: for "auto" and `topology`: seconds, or the machine to predict them with: a `Machine` or the path of its
+            cost file (`evenkeel bench --calibrate`, `layer.machine.save()`). They must be equal on all ranks.
+        topology: the links between the group's ranks, in their order: a file or a name, as for `evenkeel.place`. If
+            links within and between nodes differ, "level" plans for the least predicted time, with the machine of
+            `costs` or the measured one; `SpillCosts` are refused.
+        nodes: which of the group's ranks share a node: the number of ranks per node, in order (8); the ranks of each
+            node ([[0, 1], [2, 3]]); or "hosts", by the hosts of their processes. A token's row, or a borrowed weight,
+            then crosses only once to each other node that needs it; docs/torch.md says when that pays.
+        sum_in_nodes: with `nodes`, whether a token's results, and in backward its gradients, are added within each
+            node, so that only one row crosses back. The order of these sums, and so their last bits, depend on the
+            plan.
+        name: the layer's name in errors.
 
-    Every rank of the group makes the same calls in the same order, with equal options.
+    Every rank of the group must make the same calls in the same order, with equal options.
     """
 
     @public
@@ -126,19 +127,19 @@ class ExpertParallel:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
         self.planner, given = options.planner, options.costs
         self.costs = given if isinstance(given, SpillCosts) else None
-        """The seconds by which "auto" decides; None before the first step that predicts them, and where links do."""
+        """The seconds by which "auto" decides; None before the first step that predicts them, and if links decide."""
         self.machine = given if isinstance(given, Machine) else None
-        """The machine by whose numbers they are predicted: given, or measured by the first step."""
+        """The machine with which costs are predicted: given, or measured by the first step."""
         by_gain = options.decides_by_gain and options.planner != "ep"
         self._links = options.links
         self._predicts = (by_gain or self._links is not None) and self.costs is None and self.exchange.ranks > 1
-        self._predicted: bool | None = None  # whether costs are of a step with gradients; None before the first
+        self._predicted: bool | None = None  # whether the costs are for steps with gradients; None before the first
         self._sizes: tuple[tuple[float, float, float], int] | None = None  # `expert_work`, `row_bytes` of that step
         if isinstance(options.topology, _native.Topology) and options.topology.num_ranks != self.exchange.ranks:
             has = f"has {options.topology.num_ranks} ranks"
-            raise invalid("topology", has, f"{self.exchange.ranks}, as the group has")
+            raise invalid("topology", has, f"one of {self.exchange.ranks} ranks, as in the group")
         if placement is None and layer is not None:
-            raise invalid("layer", "is of a placement, and none is given", "a placement, or no layer")
+            raise invalid("layer", "needs a placement", "a placement, or no layer")
         if placement is None:
             placement, layer = Placement.contiguous(1, num_experts, self.exchange.ranks), None
         if layer is not None:
@@ -154,9 +155,9 @@ class ExpertParallel:
             raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
         if options.nodes is not None and options.nodes != "hosts":
-            members_of(options.nodes, self.exchange.ranks)  # refuses
+            members_of(options.nodes, self.exchange.ranks)  # raises if they do not fit
         self.nodes = options.nodes
-        """Which ranks share a node, as it was given."""
+        """Which ranks share a node, as given."""
         alike = {"num_experts": num_experts, **vars(options), "placement": self._homes.tolist()}
         self._agreement = Agreement(self.exchange, alike)
         self._layout = _native.StepLayout(
@@ -174,15 +175,15 @@ class ExpertParallel:
         self._budget = LayerBudget(self.exchange, self._layout, options)
         self.ahead: LayerAhead | None = None  # this step's routes, within `routes_ahead`
         self.ran_forced = False
-        """Whether the last step had its router forced by a block of these that has ended."""
+        """Whether a `routes_ahead` block that has ended forced the router of the last step."""
         self.last: Any = None
-        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, `reason` (why work
-        goes where it goes: docs/decisions.md), `lacked_memory` (whether work stayed at home that would have moved without
-        the budget), and the assignments of each rank: as they were computed (`rank_loads`) and as they would have been
-        with nothing moved (`home_loads`). With nodes also what forward sent over links and inside of nodes, of all ranks:
-        `rows_between_nodes`, `rows_within_nodes`, and `weights_...` of borrowed experts. None before the first step."""
+        """The last step as a dict; None before the first step. `training` (whether gradients were enabled), `chunks`,
+        `transfers`, `reason` (of the decision: docs/decisions.md), `lacked_memory` (whether work stayed at home that
+        would have moved without the budget), and the assignments of each rank: as computed (`rank_loads`) and as if
+        nothing had moved (`home_loads`). With nodes also the rows that forward sent, over all ranks:
+        `rows_between_nodes`, `rows_within_nodes`, and the same as `weights_...` for borrowed experts."""
         self.last_training: Any = None
-        """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
+        """The same for the last step with gradients enabled; evaluation steps do not change it."""
 
     @torch.compiler.disable
     def __call__(
@@ -194,24 +195,24 @@ class ExpertParallel:
         weights: Mapping[str, torch.Tensor],
         stock: Stock | None = None,
     ) -> torch.Tensor:
-        """The weighted output of each of this rank's tokens, `[tokens, hidden]`.
+        """Runs a step. Returns the weighted output of each of this rank's tokens, `[tokens, hidden]`.
 
         Args:
-            hidden: `[tokens, hidden]`; ranks may hold different numbers of tokens, and none.
+            hidden: `[tokens, hidden]`; ranks may have different numbers of tokens, even none.
             top_k_index: `[tokens, k]` expert ids over all ranks; -1 for none.
             top_k_weights: `[tokens, k]`.
-            experts: `experts(rows, slots, weights)`: the unweighted output of each row, by the expert `slots` says, whose
-                weights are `weights[name][slot]`. Called on rows of experts at home, and on rows of borrowed ones with
-                their weights. A row's output must not depend on the other rows. They may draw random numbers
-                (dropout): a chunk that is computed again draws the same.
+            experts: `experts(rows, slots, weights)` returns each row's output, without its top-k weight, from the
+                expert in `slots`, whose weights are `weights[name][slot]`. It is called on rows of experts at home, and
+                on rows of borrowed experts with their weights. A row's output must not depend on other rows. Experts
+                may draw random numbers (dropout): a recomputed chunk draws the same.
             weights: this rank's weights by name, each `[experts at home, ...]`. Those that require gradients get them.
-            stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
+            stock: called instead of a step in which nothing moves, if given and there is no budget.
 
         Raises:
-            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if ranks have unlike
+            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if ranks differ in
                 options, types, weights or autocast; on this rank, if its own arguments do not fit.
-            BudgetTooSmall: one token of each rank does not fit. `data` has what `budgets` says.
-            CommError: on every rank that is left, forward or backward, if one fails, does not answer in time or is at
+            BudgetTooSmall: one token of each rank does not fit. `data` has the values of `budgets`.
+            CommError: on every remaining rank, forward or backward, if a rank fails, does not answer in time or is at
                 another call; see docs/errors.md.
         """
         with self.exchange.step("forward", getattr(hidden, "device", torch.device("cpu"))):
@@ -223,13 +224,13 @@ class ExpertParallel:
         step = Chunks(self.exchange, experts, list(weights), cut, self._agreement, known)
         try:
             made: torch.Tensor = Step.apply(step, cut.ids, hidden, top_k_weights, *weights.values())
-        finally:  # a checkpoint that has what it wanted leaves by an exception
+        finally:  # a checkpoint that has recomputed enough leaves by an exception
             if self.exchange.nodes is not None:
                 cut.note_nodes()
         return made
 
     def _plan(self, given: Given) -> tuple[Known, Cut]:
-        """A step's chunks, alike on every rank."""
+        """A step's chunks, equal on every rank."""
         ids = given.ids
         known = self._counts(given, given.facts())
         find_nodes(self.exchange, self._agreement, self.nodes, ids.device)
@@ -250,11 +251,11 @@ class ExpertParallel:
         return Cut(self.exchange, self._layout, self._homes, ids, counted)
 
     def count(self, ids: torch.Tensor) -> torch.Tensor:
-        """What the message of a step says of its ids."""
+        """The counts of the ids, for the step's message."""
         return count(ids, self._blocks, self.num_experts, self._homes if self.sends_rows else None)
 
     def plan_ahead(self, ahead: LayerAhead) -> Decision:
-        """Decides on a step that is known ahead, by what the last one took; where none has said, its layer decides."""
+        """Decides on a step that is known ahead, with the sizes of the last step, if there was one."""
         training = torch.is_grad_enabled()
         kind = self._budget.last_kind(training)
         unknown = (self._predicts and self._predicted is None) or (self.budget is not None and kind is None)
@@ -265,24 +266,24 @@ class ExpertParallel:
         cut = self._cut(ahead.ids(), ahead.counts)
         try:
             yield from self._budget.cut(cut, kind, ahead=True)
-        except SameOnEveryRank:  # too small for the last step's kind, which this one need not be of
+        except SameOnEveryRank:  # too small for the last step's kind, but this step's kind may differ
             return
         ahead.cut, ahead.kind = cut, kind
 
     def own_tokens(self, tokens: int) -> slice:
-        """Of those that the model runs on this rank, which come here."""
+        """Which of the model's tokens on this rank this layer gets."""
         return slice(tokens)
 
     sends_rows = True
-    """Whether rows travel by the layer itself."""
+    """Whether the layer sends rows itself."""
     allows_missing = True
     """Whether a token may have fewer experts than others."""
 
-    _fixed = 0  # how many `weights_fixed` this is within
+    _fixed = 0  # the number of active `weights_fixed` blocks
 
     @property
     def keeps_slots(self) -> bool:
-        """Whether what was borrowed stays for the steps that follow."""
+        """Whether borrowed weights stay for the following steps."""
         return self._fixed > 0
 
     def _note(self, last: dict[str, Any]) -> None:
@@ -293,11 +294,11 @@ class ExpertParallel:
 
     @property
     def _blocks(self) -> int:
-        """In how many blocks a step's tokens are counted."""
+        """The number of blocks in which a step's tokens are counted."""
         return blocks_of(self.budget, self._budget.bins)
 
     def _counts(self, given: Given, facts: dict[str, str], beside: torch.Tensor | None = None) -> Known:
-        """What all ranks will do, as `count` says it, with a number `beside` it."""
+        """Gathers the counts of all ranks, with another number `beside` them."""
         wants, known, plans = given.wants(), None, within()
         facts["checkpoint"] = "keeps no plans" if plans is None else "keeps plans"
         if plans is not None and plans.again:
@@ -316,9 +317,10 @@ class ExpertParallel:
         return known
 
     def _predict(self, training: bool, given: Given | None = None) -> None:
-        """The costs of a step, which has gradients once one had. Collective: `training` is alike on all ranks.
+        """Predicts the costs of a step; once a step had gradients, costs are for steps with gradients. Collective:
+        `training` must be equal on all ranks.
 
-        Before the step has begun, they follow from what the first was `given`.
+        Without `given`, before a step, uses the sizes of an earlier one.
         """
         if self._predicted or self._predicted == training:
             return
@@ -339,25 +341,25 @@ class ExpertParallel:
 
     @property
     def budget(self) -> int | None:
-        """In bytes; with "auto" 0 before the first step, and from then on as much as the largest needed."""
+        """In bytes. With "auto", 0 before the first step, then as much as the largest step has needed."""
         return self._budget.bytes
 
     @public
     def budgets(self) -> Budgets:
-        """What steps take in 1, 2, 4 and 8 chunks (or in those of `chunk_bins`), in bytes on the rank that needs the most.
+        """Bytes of steps in 1, 2, 4 and 8 chunks (or in those of `chunk_bins`), on the rank that needs the most.
 
-        Every rank says the same, and sends nothing. It is about the last step with gradients, or the last one while there
-        was none with, under its own routing and under an even one, all experts at home in one call. A step takes 1
-        or 2 chunks where they fit the budget. Otherwise experts at home are called one by one: it takes no more chunks than
-        these figures say. Where not even 8 fit, work may stay at home.
+        Every rank returns the same, without communication. The figures are for the last step with gradients (the last
+        step at all if none had gradients), with its own routing and with even routing, and with one call for all
+        experts at home. A step uses 1 or 2 chunks if they fit the budget. Otherwise it calls experts at home one by one
+        and uses no more chunks than these figures say. If not even 8 chunks fit, work may stay at home.
 
         Raises:
-            Unsupported: no step has begun under a budget. With "auto" any step runs, and so it says what to choose.
+            Unsupported: no step has run under a budget. Budget "auto" runs any step, so use it to find a budget.
         """
         return self._budget.budgets()
 
     def _options_in_words(self) -> str:
-        """Its experts and options, as its log has them."""
+        """The layer's experts and options, for the log."""
         text = f"{self.num_experts} experts on {self.exchange.ranks} ranks, {self.planner}"
         if self.budget is None:
             return text
@@ -369,7 +371,7 @@ class ExpertParallel:
         return f"{type(self).__name__}({name}{self._options_in_words()}; {last})"
 
     def __deepcopy__(self, memo: object) -> ExpertParallel:
-        """Itself: a copy of a model calls the same ranks."""
+        """Returns itself, since a copy of a model uses the same ranks."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -386,7 +388,7 @@ class ExpertParallel:
         weights: Mapping[str, torch.Tensor],
         stock: Stock | None,
     ) -> Given:
-        """What was given, checked; without `stock` where routes known ahead choose no expert, which it may not know."""
+        """The checked arguments. Drops `stock` if routes known ahead contain "no expert", which it may not support."""
         for name, tensor in (("hidden", hidden), ("top_k_index", index), ("top_k_weights", top_k_weights)):
             instance(tensor, torch.Tensor, name)
         for name, tensor in (("hidden", hidden), ("top_k_weights", top_k_weights)):
@@ -427,7 +429,7 @@ class ExpertParallel:
 
 
 class Given(NamedTuple):
-    """What a step is given on this rank, besides the layer's options."""
+    """A step's arguments on this rank."""
 
     hidden: torch.Tensor
     ids: torch.Tensor
@@ -437,7 +439,7 @@ class Given(NamedTuple):
     stock: Stock | None
 
     def facts(self) -> dict[str, str]:
-        """What every rank's call must be given alike."""
+        """The facts that must be equal in every rank's call."""
         kind, weights = self.hidden.device.type, self.weights.items()
         return {
             "hidden": f"[tokens, {self.hidden.shape[1]}] of {self.hidden.dtype}",
@@ -453,7 +455,7 @@ class Given(NamedTuple):
         return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
     def wants(self) -> str | None:
-        """Which weights want gradients; None where the step runs without."""
+        """Which weights want gradients; None if the step runs without gradients."""
         if not self.wants_gradients():
             return None
         return ", ".join(name for name, weight in self.weights.items() if weight.requires_grad) or "none"
@@ -469,7 +471,7 @@ _COMPUTED = "float16, bfloat16, float32 or float64"
 
 
 def _require_computed(tensor: torch.Tensor, name: str) -> None:
-    """Refuses float8 and narrower, which torch does not add; without gradients experts may have such weights."""
+    """Refuses float8 and narrower types, which torch cannot add. Weights without gradients may have them."""
     if tensor.is_floating_point() and tensor.element_size() < 2:
         raise invalid(name, f"is of {tensor.dtype}", _COMPUTED)
 

@@ -1,7 +1,7 @@
-"""The experts of a live model: where they are, whatever its class, and which of its layers they belong to.
+"""Finds the experts of a live model of any class, and the layers that they belong to.
 
-No class is named. A module is taken for the experts of a layer if its forward takes what a router chose, by the names that
-transformers gives it: (hidden_states, top_k_index, top_k_weights), or (hidden_states, router_indices, routing_weights).
+A module counts as the experts of a layer if its forward takes a router's choices under the names of transformers:
+(hidden_states, top_k_index, top_k_weights), or (hidden_states, router_indices, routing_weights).
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ class Experts:
     """The experts of one layer."""
 
     name: str
-    """Of the module in its model, such as model.layers.3.mlp.experts."""
+    """The module's path in its model, such as model.layers.3.mlp.experts."""
     module: torch.nn.Module
     names: tuple[str, str]
-    """What its forward calls the chosen ids and their weights."""
+    """The names of the chosen ids and their weights in the forward's arguments."""
 
     @property
     def stack(self) -> str:
-        """The list of layers that it is in, such as model.layers."""
+        """The list of layers that contains the module, such as model.layers."""
         found = _LAYER.match(self.name)
         return found["stack"].rstrip(".") if found else ""
 
     @property
     def layer(self) -> int | None:
-        """Its place in that list; None where it is in none."""
+        """The layer's index in that list; None if the module is in no list."""
         found = _LAYER.match(self.name)
         return int(found["number"]) if found else None
 
     @property
     def num_experts(self) -> int:
-        """How many there are over all ranks."""
-        # Expert parallelism leaves a rank's own number in num_experts; a distributed tensor's shape is the whole one.
+        """The number of experts over all ranks."""
+        # Expert parallelism leaves one rank's number in num_experts, but a distributed tensor has the whole shape.
         counts = [parameter.shape[0] for parameter in self.module.parameters() if parameter.dim() == 3]
         return int(max([getattr(self.module, "num_experts", 0), *counts]))
 
     def choice(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The ids and weights in a call of its forward."""
+        """The ids and weights in the arguments of a forward call."""
         given = dict(zip(("hidden_states", *self.names), arguments, strict=False)) | dict(named)
         ids, weights = (given[name] for name in self.names)
         return ids, weights
 
 
 def find_experts(model: torch.nn.Module) -> list[Experts]:
-    """Those of every layer, in the model's order.
+    """The experts of every layer, in the model's order.
 
     Raises:
-        InvalidArgument: there are none.
+        InvalidArgument: the model has none.
     """
     found = []
     for name, module in model.named_modules():

@@ -1,9 +1,9 @@
-"""The sequences that model.generate() of transformers returns, put together from the forwards that it runs.
+"""Assembles the routing of the sequences that transformers' model.generate() returns from the forwards that it runs.
 
-Forwards of generate() also run what nobody gets: rows that have ended, beams that lose, drafts that are rejected. So
-their choices wait until generate() returns, and those of the returned tokens are taken. Two methods of the model say
-what a forward's arguments do not: prepare_inputs_for_generation() gets the mask of padding, also where a static cache
-replaces it, and the stopping criteria say which rows have ended.
+Forwards of generate() also run tokens that are not returned: rows that have ended, losing beams, rejected drafts. So
+choices are kept until generate() returns; then those of the returned tokens are selected. Two methods of the model add
+what a forward's arguments lack: prepare_inputs_for_generation() gets the padding mask, even if a static cache replaces
+it later, and the stopping criteria say which rows have ended.
 
     prompt, padded on the left      P P a b c       columns 0..4, run at once or in chunks
     after one token was chosen                d     column 5, run by the next forward
@@ -31,7 +31,7 @@ _EMBEDDED = _LOST = -1
 
 
 class Choices(dict[str, NDArray[Any]]):
-    """What routers chose, `[..., layers, k]`, by its name in a trace: topk_ids, and topk_weights if they are recorded."""
+    """Routers' choices `[..., layers, k]` by their names in a trace: topk_ids, and topk_weights if recorded."""
 
     @property
     def tokens(self) -> int:
@@ -50,11 +50,11 @@ class Choices(dict[str, NDArray[Any]]):
 
 @dataclass(frozen=True)
 class _Forward:
-    """Some columns of every row."""
+    """One forward: some columns of every row."""
 
     step: int  # how many times tokens had been chosen before
     start: int  # its first column
-    tokens: torch.Tensor  # `[rows, length]`, ids; _EMBEDDED where a token came as its embedding
+    tokens: torch.Tensor  # `[rows, length]`, ids; _EMBEDDED for a token given as an embedding
     real: torch.Tensor  # `[rows, length]`, false where a token is padding
 
     @property
@@ -67,9 +67,9 @@ class Generation:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._config: Any = None  # of transformers, for this call
-        self._unasked_output = False  # whether generate() returns more than it was asked for
-        self._prepared_length = 0  # how many ids the next forward was prepared from
+        self._config: Any = None  # transformers' generation config of this call
+        self._unasked_output = False  # whether we made generate() return more than its caller asked for
+        self._prepared_length = 0  # number of ids from which the next forward was prepared
         self._ids_begin = 0  # the column of the first id: not 0 after embeddings, or after a cache
         self._mask: torch.Tensor | None = None  # [rows, columns], for the next forward
         self._forwards: list[_Forward] = []
@@ -79,7 +79,7 @@ class Generation:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Hears what generate() says about its forwards."""
+        """Within it, observes what generate() tells about its forwards."""
         with (
             replaced(self._model, "_get_stopping_criteria", self._criteria),
             replaced(self._model, "prepare_inputs_for_generation", self._prepare),
@@ -88,9 +88,9 @@ class Generation:
 
     def _criteria(self, original: Callable[..., Any], **named: Any) -> Any:
         self._config = named["generation_config"]
-        self._config.disable_compile = True  # hooks are not promised to run in what is compiled
+        self._config.disable_compile = True  # hooks may not run in compiled code
         if self._config.num_beams > 1 and not self._config.return_dict_in_generate:
-            self._config.return_dict_in_generate = self._unasked_output = True  # it has the beams' indices
+            self._config.return_dict_in_generate = self._unasked_output = True  # the dict has the beams' indices
         criteria = original(**named)
         generation = self
 
@@ -109,7 +109,7 @@ class Generation:
         return original(input_ids, *arguments, **named)
 
     def begin_forward(self, given: Mapping[str, Any]) -> None:
-        """Takes a forward's arguments; Unsupported where it cannot be known which of its tokens generate() will return."""
+        """Takes a forward's arguments. Raises Unsupported if they do not tell which tokens generate() returns."""
         if self._config is None:
             raise self._unsupported("does not say which sequences have ended: it is not that of transformers")
         ids, embeddings = given.get("input_ids"), given.get("inputs_embeds")
@@ -144,18 +144,18 @@ class Generation:
 
     @property
     def continues(self) -> bool:
-        """Whether the sequences began before this call, in a cache."""
+        """Whether the sequences continue a cache from before this call."""
         return bool(self._forwards) and self._forwards[0].start > 0
 
     def add(self, choices: Choices) -> None:
-        """Takes the choices of the forward that began last, `[rows * length, layers, k]`."""
+        """Takes the choices of the last begun forward, `[rows * length, layers, k]`."""
         rows, length = self._forwards[-1].tokens.shape
         if choices.tokens != rows * length:
             raise self._unsupported(f"runs {rows} x {length} tokens, and its experts get {choices.tokens} rows")
         self._choices.append(choices.of_shape(rows, length))
 
     def sequences(self, result: Any) -> Iterator[Choices]:
-        """The choices of each sequence that generate() returned, `[tokens, layers, k]`; Unsupported if others ran."""
+        """The choices of each returned sequence, `[tokens, layers, k]`. Raises Unsupported if other tokens were run."""
         if not self._forwards:
             return
         returned = getattr(result, "sequences", result)
@@ -166,11 +166,11 @@ class Generation:
             yield self._put_together(sequence, rows[rows != _LOST].tolist())
 
     def as_asked(self, result: Any) -> Any:
-        """What generate() would have returned without us."""
+        """What generate() would have returned without recording."""
         return result.sequences if self._unasked_output else result
 
     def _rows_of(self, returned: torch.Tensor, result: Any) -> torch.Tensor:
-        """`[sequences, steps]`: the row that chose each token of a sequence; _LOST after its end."""
+        """`[sequences, steps]`: the row in which each token of a sequence was chosen; _LOST after its end."""
         beams = getattr(result, "beam_indices", None)
         if beams is not None:
             return torch.as_tensor(beams).cpu()
@@ -182,9 +182,9 @@ class Generation:
 
     def _put_together(self, sequence: torch.Tensor, rows: list[int]) -> Choices:
         begin, end = self._forwards[0].start, self._lengths[len(rows) - 1] - 1
-        ran = torch.full((end,), -1)  # the forward that ran each column last: rejected drafts are run over
+        ran = torch.full((end,), -1)  # the last forward that ran each column; columns of rejected drafts are run again
         for number, forward in enumerate(self._forwards):
-            if forward.step >= len(rows):  # a rank whose rows have ended goes on for the others (synced_gpus)
+            if forward.step >= len(rows):  # with synced_gpus, a rank whose rows have ended runs on for the others
                 break
             if forward.step > 0 and forward.step == self._forwards[number - 1].step:
                 raise self._several_forwards()
@@ -204,7 +204,7 @@ class Generation:
         return Choices.joined(choices)
 
     def _require_same(self, tokens: torch.Tensor, begin: int, returned: torch.Tensor) -> None:
-        """Raises unless the tokens that ran, from column `begin`, are those returned, as far as both are ids."""
+        """Raises unless the tokens run, from column `begin` on, equal those returned, as far as both are ids."""
         tokens = tokens[max(self._ids_begin - begin, 0) :]
         returned = returned[max(begin - self._ids_begin, 0) :]
         if tokens.shape != returned.shape or (tokens != returned)[tokens != _EMBEDDED].any():
@@ -221,7 +221,7 @@ class Generation:
 
 @contextlib.contextmanager
 def replaced(model: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
-    """Calls of a model's method go to `instead(method, ...)`; nothing happens where it has no such method."""
+    """Redirects calls of a model's method to `instead(method, ...)`. Does nothing if it has no such method."""
     original = getattr(model, name, None)
     if original is None:
         yield
@@ -238,9 +238,9 @@ def replaced(model: Any, name: str, instead: Callable[..., Any]) -> Iterator[Non
 
 
 def require_no_other_generate(model: torch.nn.Module) -> None:
-    """Raises if a generate() of transformers, other than the `model.generate` that is replaced, runs this forward.
+    """Raises if another generate() of transformers than the replaced `model.generate` runs this forward.
 
-    Nothing but the stack tells: another model's generate(), or one that was looked up before, calls the same forward.
+    Only the stack shows it: another model's generate(), or one looked up earlier, calls the same forward.
     """
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]

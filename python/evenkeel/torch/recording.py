@@ -1,4 +1,4 @@
-"""record(): every choice that the routers of a live model make, as a trace in a file."""
+"""record(): records every choice of a live model's routers as a trace file."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _FORWARD, _GENERATE = "a forward", "generate()"
 
 
 class Recording:
-    """What record() has so far."""
+    """A recording in progress."""
 
     def __init__(self, model: torch.nn.Module, path: str, weights: bool, metadata: Mapping[str, str]) -> None:
         self.path = path
-        """Where the trace will be, once the recording has ended without an error."""
+        """The path of the trace, which appears when the recording ends without an error."""
         self._model = model
         self._experts = find_experts(model)
         self._weights = weights
         self._metadata = metadata
         self._writer: TraceWriter | None = None
         self._recorded: list[Experts] = []  # the layers that the first forward ran
-        self._layout: TokenLayout | Generation | None = None  # of the forward that runs now
-        self._generation: Generation | None = None  # the call of generate() that runs now
-        self._listening = contextlib.ExitStack()  # to that call
+        self._layout: TokenLayout | Generation | None = None  # layout of the current forward
+        self._generation: Generation | None = None  # the current call of generate()
+        self._listening = contextlib.ExitStack()  # observes that call
         self._choices: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # of that forward: ids and weights
-        self._lock = threading.Lock()  # of what follows, and of the writer
-        self._running: dict[str, threading.Thread] = {}  # _FORWARD and _GENERATE, where one runs
+        self._lock = threading.Lock()  # guards the fields below, and the writer
+        self._running: dict[str, threading.Thread] = {}  # threads in _FORWARD and _GENERATE
         self._closed = False  # whether the block has ended
-        self._failure: Unsupported | None = None  # which may have been raised in a thread that nobody joins
+        self._failure: Unsupported | None = None  # kept, since it may be raised in a thread that is never joined
 
     @property
     def tokens(self) -> int:
-        """How many were recorded; those of generate() once it has returned."""
+        """The number of recorded tokens; those of generate() count once it has returned."""
         return 0 if self._writer is None else self._writer.tokens
 
     @contextlib.contextmanager
@@ -57,7 +57,7 @@ class Recording:
             hooks.enter_context(self._model.register_forward_hook(self._end_forward))
             hooks.enter_context(self._model.register_forward_hook(lambda *_: self._leave(_FORWARD), always_call=True))
             for experts in self._experts:
-                # Ahead of other hooks, which may renumber experts for a rank.
+                # Runs before other hooks, which may renumber experts for a rank.
                 hook = partial(self._take, experts)
                 hooks.enter_context(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
             hooks.enter_context(replaced(self._model, "generate", self._generate))
@@ -66,7 +66,7 @@ class Recording:
             yield
 
     def _enter(self, what: str) -> None:
-        """Raises if another thread runs the model: whose choices the hooks see would not be known."""
+        """Raises if another thread runs the model: the hooks could not tell the threads' choices apart."""
         with self._lock:
             thread = threading.current_thread()
             for other, its_thread in self._running_elsewhere():
@@ -86,7 +86,7 @@ class Recording:
         with self._lock:
             self._closed = True
             for what, thread in self._running_elsewhere():
-                self._listening.close()  # not when that thread ends, since another recording may have begun
+                self._listening.close()  # now, since another recording may have begun when that thread ends
                 self._failure = unsupported(
                     f"{what} still runs in {thread.name}; join its thread before the block ends"
                 )
@@ -113,9 +113,9 @@ class Recording:
             self._leave(_GENERATE)
         return generation.as_asked(result)
 
-    # A hook that another thread removes may still run once, without the arguments by name.
+    # A hook that another thread removes may still run once, without keyword arguments.
     def _begin_forward(self, model: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
-        if self._closed or _in_backward():  # checkpointing of the whole model runs it once more
+        if self._closed or _in_backward():  # checkpointing of the whole model reruns it
             return
         self._enter(_FORWARD)
         if self._generation is None:
@@ -131,7 +131,7 @@ class Recording:
         self._layout = self._generation or TokenLayout(given)
 
     def _take(self, experts: Experts, module: Any, arguments: tuple[Any, ...], named: Any = None) -> None:
-        if self._closed or _in_backward():  # activation checkpointing runs layers once more
+        if self._closed or _in_backward():  # activation checkpointing reruns layers
             return
         if self._layout is None:
             raise unsupported(
@@ -212,33 +212,33 @@ def record(
     weights: bool = False,
     metadata: Mapping[str, str] | None = None,
 ) -> Iterator[Recording]:
-    """Records which experts the routers of a model choose, as a trace that every command and RoutingProfile read.
+    """Records the experts that a model's routers choose, as a trace for all commands and RoutingProfile to read.
 
         with evenkeel.torch.record(model, "trace.safetensors"):
             model(**batch)                  # or model.generate(...), or steps of training
 
-    Every model of transformers with a module of experts is recorded, and any other that is built alike. Each row of a
-    batch is a sequence of the trace, each text of a packed row, and each sequence that generate() returns, its prompt
-    included. Tokens that attention_mask says are padding are left out, and of generate() whatever it runs and does not
-    return: rows that have ended, beams that lose, drafts. What activation checkpointing runs once more in backward is
-    not recorded twice. Memory is that of one forward's choices, or of one call of generate().
+    It works with every transformers model that has experts modules, and with models built alike. A sequence of the
+    trace is a row of a batch, a text of a packed row, or a sequence returned by generate(), including its prompt.
+    Padding by attention_mask is left out, and so are tokens that generate() runs but does not return: rows that have
+    ended, losing beams, drafts. A rerun by activation checkpointing is not recorded twice. Memory is that of one
+    forward's choices, or of one call of generate().
 
-    A forward that goes on from a cache, other than in generate(), does not say whose tokens it has: they count, but the
-    trace does not say its sequences, and a UserWarning says so. docs/recording.md has every case.
+    A forward that continues a cache outside of generate() does not tell which sequences its tokens belong to. They are
+    recorded, but the trace then has no sequences, and a UserWarning says so. docs/recording.md has every case.
 
     Args:
         model: the module that is called: the whole model, or its wrapper (DistributedDataParallel).
-        path: the file. It appears at the end, whole, and not at all if the recording ends with an error. With several
-            processes each writes its own, and path must have "{rank}" in it.
-        weights: whether the routers' weights are recorded as well; they take 4 bytes a choice.
-        metadata: words about the trace that are kept in it.
+        path: the file. It appears whole at the end, or not at all if the recording ends with an error. With several
+            processes each writes its own file, and path must contain "{rank}".
+        weights: whether to record the routers' weights too; they take 4 bytes per choice.
+        metadata: texts by name, stored in the trace.
 
     Raises:
         InvalidArgument: the model has no experts or is not called, or the file cannot be written.
-        Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
-            some forwards only, or that two lists of layers hold; ids of experts that are not there; a mask that does not
-            say which tokens are padding; a generate() that does not say which of its tokens it returns, or that is not
-            called as the model's method; threads that run the model at once, or when the block ends.
+        Unsupported: layers differ in their numbers of experts or choices, run several times in a forward or only in
+            some forwards, or are in two lists of layers; an expert id is out of range; a mask does not say which tokens
+            are padding; a generate() does not say which of its tokens it returns, or is not called as the model's
+            method; several threads run the model at once, or one still runs it when the block ends.
     """
     instance(model, torch.nn.Module, "model")
     recording = Recording(model, _path_of_rank(path), weights, _checked({} if metadata is None else metadata))
@@ -270,7 +270,7 @@ def _checked(metadata: Mapping[str, str]) -> Mapping[str, str]:
         if not isinstance(key, str) or not isinstance(value, str):
             raise invalid("metadata", f"{key!r}: {value!r}", "words by words")
         if key in ("format", "num_experts"):
-            raise invalid("metadata", f"{key} is what record() writes", "other names")
+            raise invalid("metadata", f"{key} is written by record()", "other names")
     return metadata
 
 
@@ -289,7 +289,7 @@ def _layer_numbers(ran: list[Experts]) -> list[int] | None:
 
 
 def _stacked(experts: list[Experts], choices: list[torch.Tensor]) -> torch.Tensor:
-    """`[tokens, layers, k]` on the CPU, copied at once."""
+    """`[tokens, layers, k]` on the CPU, in one copy."""
     flat = [each.reshape(-1, each.shape[-1]) for each in choices]
     for each, one in zip(experts, flat, strict=True):
         if one.shape != flat[0].shape:

@@ -1,4 +1,4 @@
-"""routes_ahead(): steps whose routing is known before they run, as in training on what a server has sampled."""
+"""routes_ahead(): for steps whose routing is known before they run, as in training on samples of a server."""
 
 from __future__ import annotations
 
@@ -28,25 +28,27 @@ def routes_ahead(
     replay: bool = True,
     missing: Literal["router", "drop"] = "router",
 ) -> Iterator[None]:
-    """Within it, one forward of `model` and its backward go by these ids: all layers are counted by one message before.
+    """Within it, one forward of `model` and its backward use these ids. One message counts all layers before the
+    forward.
 
-    Inside of layers the host then reads nothing of ours, once a step of the same kind has said what it takes: the first block
-    reads. All is compared when the block ends, so an optimizer's step belongs behind it. Every rank enters it alike.
+    The host then reads nothing of ours within layers, except in the first block, which measures a step of this kind.
+    All checks are made when the block ends, so call the optimizer after it. Every rank must enter it with the same
+    options.
 
     Args:
-        model: what has our layers, as attributes of its modules or by `evenkeel.transformers`.
-        routed_experts: `[..., layers, k]`, whole numbers of any width: what each token of this rank's micro-batch chose, in
-            the order of the layers' tokens (of transformers `[batch, length, layers, k]`), in each layer of ours, in the
-            model's order. -1 is no expert.
-        replay: the routers choose these ids, with the weights that they give to them. Otherwise they choose for themselves,
-            and it is an error if they choose others.
-        missing: what a token does whose ids are all -1, such as one that was cached: "router": it goes where its router
-            says, and its layer counts as usual, on all ranks; "drop": to no expert.
+        model: a model with our layers, as attributes of its modules or by `evenkeel.transformers`.
+        routed_experts: `[..., layers, k]`, integers of any width: the choices of each token of this rank's micro-batch,
+            in the order of the layers' tokens (for transformers `[batch, length, layers, k]`), for each of our layers
+            in the model's order. -1 is no expert.
+        replay: whether the routers are made to choose these ids, with the weights that they compute for them. Otherwise
+            they choose themselves, and other choices are an error.
+        missing: what happens to a token whose ids are all -1, such as a cached one. "router": its router chooses, and
+            its layer counts as usual, on all ranks. "drop": it goes to no expert.
 
     Raises:
-        InvalidArgument: on every rank, where the ids of any rank are no experts', or ranks enter it unlike, or, when the block
-            ends, where a router chose others or a layer was not called; on this rank, where tokens, layers or k do not fit,
-            or where `replay` is to force a router that calls no `torch.topk`.
+        InvalidArgument: on every rank, if an id of any rank is no expert's, if ranks enter with different options, or,
+            when the block ends, if a router chose other ids or a layer was not called; on this rank, if tokens, layers
+            or k do not fit, or if `replay` cannot force a router because it does not call `torch.topk`.
         CommError: as the layers do.
     """
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
@@ -71,7 +73,7 @@ def routes_ahead(
 
 
 def _checked(routed: Any, layers: int, device: torch.device | None) -> torch.Tensor:
-    """`[tokens, layers, k]`."""
+    """The checked ids `[tokens, layers, k]`."""
     if layers == 0:
         raise invalid("model", "has no layer of ours", "one with ExpertParallel or ExpertSlots")
     ids = torch.as_tensor(routed)
@@ -86,7 +88,7 @@ def _checked(routed: Any, layers: int, device: torch.device | None) -> torch.Ten
 
 @contextmanager
 def _known_on_all_ranks(aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
-    """These layers, of one group, go by the routes of all ranks. When it ends, what they met is compared."""
+    """Within it, these layers of one group use the routes of all ranks. At its end the routers' choices are checked."""
     first, layers = aheads[0], [ahead.layer for ahead in aheads]
     exchange, agreement = first.layer.exchange, first.layer._agreement
     with exchange.step("forward", ids.device):
@@ -116,7 +118,7 @@ def _known_on_all_ranks(aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator
 
 
 def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
-    """Collective: the counts of all layers, by one message."""
+    """Collective: gathers the counts of all layers with one message."""
     numbers = []
     for ahead in aheads:
         ids = ahead.ids()
@@ -141,7 +143,7 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
 
 
 def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
-    """Collective: the plans of all layers whose steps would read rows, and the numbers of these, by one message."""
+    """Collective: plans layers whose steps would read numbers of rows; gathers these with one message."""
     decide_together(exchange, [ahead.layer.plan_ahead(ahead) for ahead in aheads])
     cuts = [ahead.cut for ahead in aheads if ahead.cut is not None]
     chunks = [
@@ -154,7 +156,7 @@ def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
 
 
 def _require_chosen(names: list[str], every: np.ndarray) -> None:
-    """`[P, layers, 2]`, as `LayerAhead.found`."""
+    """Checks what the routers chose: `[P, layers, 2]`, as in `LayerAhead.found`."""
     for rank, of_rank in enumerate(every):
         for name, (first, number) in zip(names, of_rank, strict=True):
             if first < 0:
@@ -167,7 +169,7 @@ def _require_chosen(names: list[str], every: np.ndarray) -> None:
 
 @contextmanager
 def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Iterator[None]:
-    """A layer's router is looked for in the modules around the layer that are around no other."""
+    """Forces the layer's router, which is looked for in the modules that contain this layer and no other."""
     paths = [_path(name) for name in names]
     with ExitStack() as stack:
         for i, path in enumerate(paths):
@@ -177,7 +179,7 @@ def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Ite
                 module = model.get_submodule(name)
 
                 def enter(*_: object, ahead: LayerAhead = aheads[i], modes: list[Forced | None] = modes) -> None:
-                    modes.append(None if modes else Forced(ahead))  # within a module around the layer it is there
+                    modes.append(None if modes else Forced(ahead))  # already active within an outer module
                     if modes[-1] is not None:
                         modes[-1].__enter__()
 
@@ -191,7 +193,7 @@ def _forced(model: nn.Module, names: list[str], aheads: list[LayerAhead]) -> Ite
 
 
 def _path(name: str) -> set[str]:
-    """Of a module and all that it is in."""
+    """The paths of a module and of all modules that contain it."""
     parts = name.split(".") if name else []
     return {".".join(parts[:length]) for length in range(len(parts) + 1)}
 

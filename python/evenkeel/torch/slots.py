@@ -1,7 +1,7 @@
-"""Balance behind any dispatcher: `ExpertSlots`, for transports and kernels that are not ours.
+"""`ExpertSlots`: balance behind any dispatcher, for other transports and kernels than ours.
 
-Each rank has a few spare expert slots. A step's plan says whose weights lie in them; the ids that a router chose become
-places, (rank, expert or slot), and a dispatcher that knows nothing of it carries the rows to more experts than there are.
+Each rank has a few spare expert slots. A step's plan says which experts' weights they hold. The router's ids become
+places, (rank, expert or slot), and the dispatcher, which knows nothing of balancing, treats slots as further experts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ Dispatcher = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, SlotStep], torc
 
 
 class ExpertSlots(ExpertParallel):
-    """One MoE layer on this rank, whose rows somebody else's dispatcher carries.
+    """One MoE layer on this rank, whose rows another dispatcher carries.
 
     Args:
-        num_experts: E, over all ranks; every rank has as many.
-        slots: how many experts a rank may borrow in a step, of num_experts at most. The dispatcher takes them for experts: it is one of
-            `num_places` = E + P slots, of which each rank has `places_here` = E / P + slots.
+        num_experts: E, over all ranks; every rank has equally many.
+        slots: how many experts a rank may borrow in a step, at most num_experts. The dispatcher treats slots as
+            experts: it must be made for `num_places` = E + P * slots experts, of which each rank has `places_here` = E
+            / P + slots.
         planner: "level" or "ep" (nothing moves).
         group, placement, layer, min_segment, imbalance_threshold, costs, topology, name: as for `ExpertParallel`.
     """
@@ -70,13 +71,13 @@ class ExpertSlots(ExpertParallel):
         natives = np.bincount(self._homes, minlength=self.exchange.ranks)
         if (natives != natives[0]).any():
             why = f"{self.num_experts} are at home on {self.exchange.ranks} ranks as {natives.tolist()}"
-            raise invalid("num_experts", why, "as many on each rank, which dispatchers take for granted")
+            raise invalid("num_experts", why, "equally many on each rank, as dispatchers assume")
         self.slots = self._layout.borrow_slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here
-        self._held_weights: list[torch.Tensor] = []  # the weights in slots that stay, `[slots, ...]` each
+        self._held_weights: list[torch.Tensor] = []  # weights in kept slots, `[slots, ...]` each
         self._versions: list[tuple[object, ...]] | None = None
-        """Of the weights that they were copied from; None where these may have changed."""
+        """Versions of the weights that they were copied from; None if these may have changed."""
 
     sends_rows = False
 
@@ -91,21 +92,21 @@ class ExpertSlots(ExpertParallel):
         dispatcher: Dispatcher,
         stock: Stock | None = None,
     ) -> torch.Tensor:
-        """What the dispatcher makes of the step.
+        """Runs a step and returns the dispatcher's result.
 
         Args:
             hidden, top_k_index, top_k_weights, experts, weights: as for `ExpertParallel`.
-            dispatcher: `dispatcher(hidden, places, top_k_weights, run)`: brings rows to their places, `[tokens, k]` in
-                0..num_places-1 and -1 for none, of which rank r has those from `r * places_here`; calls
-                `run(rows, slots)` once on the rows that came, by source rank and those of a source by place, where `slots`
-                are places less this rank's first; and gives the output of each of this rank's tokens. A row comes once
-                for each of its places here. Rows that come sorted by place: `run.sorted(experts, rows, counts)`, with
-                experts that take the number of rows of each place for `slots`. What more tensors a row has goes behind
-                (`run(rows, slots, probs)`), and is given to experts behind their weights.
-            stock: `stock(hidden, top_k_index, top_k_weights)` is what a step in which nothing moves runs instead.
+            dispatcher: `dispatcher(hidden, places, top_k_weights, run)`. It sends rows to their places, `[tokens, k]`
+                in 0..num_places-1, -1 for none; rank r has the places from `r * places_here` on. It calls `run(rows,
+                slots)` once on the received rows, sorted by source rank, then by place; `slots` are places minus this
+                rank's first place. It returns the output of each of this rank's tokens. A row arrives once for each of
+                its places here. For rows sorted by place, it calls `run.sorted(experts, rows, counts)` instead, with
+                experts that take the number of rows of each place instead of `slots`. Further tensors by row follow as
+                arguments (`run(rows, slots, probs)`) and are passed to the experts after their weights.
+            stock: `stock(hidden, top_k_index, top_k_weights)` runs instead of a step in which nothing moves.
 
         Raises:
-            InvalidArgument: as `ExpertParallel` does; and on this rank, if the dispatcher brings other rows.
+            InvalidArgument: as for `ExpertParallel`; and on this rank, if the dispatcher delivers other rows.
             CommError: as `ExpertParallel` does.
         """
         device = getattr(hidden, "device", torch.device("cpu"))
@@ -123,19 +124,19 @@ class ExpertSlots(ExpertParallel):
         made = self.exchange.watch("dispatcher", lambda: dispatcher(hidden, places, top_k_weights, step), device)
         with self.exchange.step("forward", device):
             step.require_run()
-        step.loan.release()  # where it fails, other ranks may never send what is waited for here
+        step.loan.release()  # not after a failure: other ranks may never send what this would wait for
         return made
 
     def _options_in_words(self) -> str:
         return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Whether what lies in slots may be of other weights than these, as far as torch counts changes."""
+        """Whether slots may hold other weights than these, as far as torch's version counters tell."""
         before, self._versions = self._versions, [_version(weight) for weight in weights]
         return before != self._versions or any(weight.is_inference() for weight in weights)
 
     def weights_changed(self) -> None:
-        """Says what no version of a tensor does: what stays in slots may be of other weights than the next step's."""
+        """Notes a change that no tensor version shows: the next step's weights may differ from those in slots."""
         self._versions = None
 
     def _forget(self) -> None:
@@ -143,13 +144,13 @@ class ExpertSlots(ExpertParallel):
         self._held_weights, self._versions = [], None
 
     def _tables(self, given: Given, keeps: bool) -> tuple[torch.Tensor, _native.SlotTables]:
-        """This rank's ids, and where they go, from the counts of all ranks: all that the host reads of a step."""
+        """This rank's ids and their places. The counts of all ranks are all that the host reads of a step."""
         ids, weights = given.ids, list(given.weights.values())
         facts = given.facts() | {"weights_fixed": str(keeps)}
         changed = to_device([self._changed(weights)], ids.device, torch.int32) if keeps else None
         known = self._counts(given, facts, beside=changed)
         every = known.counts
-        if keeps and every[:, -1].any():  # on any rank, for which all forget
+        if keeps and every[:, -1].any():  # weights changed on some rank, so all ranks empty their slots
             self._layout.forget_slots()
             with torch.inference_mode(False):
                 self._held_weights = [weight.new_zeros((self.slots, *weight.shape[1:])) for weight in weights]
@@ -162,7 +163,7 @@ class ExpertSlots(ExpertParallel):
 
 
 def _version(weight: torch.Tensor) -> tuple[object, ...]:
-    """Another one after each change that torch counts. The storage is held weakly: its successor has another place."""
+    """A value that differs after each change that torch counts. Holds the storage weakly; a new storage differs."""
     count = 0 if weight.is_inference() else weight._version
     view = weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
     return StorageWeakRef(weight.untyped_storage()), count, *view
@@ -170,18 +171,19 @@ def _version(weight: torch.Tensor) -> tuple[object, ...]:
 
 @contextmanager
 def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
-    """Within it, steps without gradients keep borrowed weights in their slots for the steps that follow.
+    """Within it, steps without gradients keep borrowed weights in their slots for the following steps.
 
-    Decoding then sends few weights: a slot is filled anew only where the worst rank would be above 1.01 times the mean.
-    Each layer holds its own slots until the end. Every rank enters and leaves at the same step. A weight that is changed
-    in place, as by an optimizer, empties them, and so does another tensor in its place. What torch does not count must not change weights within it: `.data`, another
-    library's kernels.
+    Decoding then sends few weights: a slot is refilled only if the worst rank would exceed 1.01 times the mean. Each
+    layer holds its slots until the end. Every rank must enter and leave at the same step. Changing a weight in place,
+    as an optimizer does, or replacing it by another tensor empties the slots. Changes that torch does not count, by
+    `.data` or another library's kernels, are not allowed within it.
 
     Args:
-        model: what has `ExpertSlots`, as attributes of its modules or by `evenkeel.transformers`; or one of them.
+        model: a model with `ExpertSlots`, as attributes of its modules or by `evenkeel.transformers`; or one such
+            layer.
 
     Raises:
-        InvalidArgument: there are none.
+        InvalidArgument: the model has none.
     """
     if isinstance(model, ExpertSlots):
         layers = [model]
@@ -193,7 +195,7 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
         layer._fixed += 1
 
     def changed(*_: object) -> None:
-        """An optimizer's step may be seen by no version: a sharded weight is gathered anew, with the one it had."""
+        """Versions may not show an optimizer's step: a gathered weight has the same version each time."""
         for layer in layers:
             layer.weights_changed()
 
@@ -208,7 +210,7 @@ def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
 
 
 def layer_with(options: LayerOptions, num_experts: int, group: dist.ProcessGroup | None, name: str) -> ExpertParallel:
-    """A framework's layer, of the class that its options are for."""
+    """Makes a framework's layer, of the class that fits its options."""
     made: ExpertParallel = object.__new__(ExpertParallel if options.slots is None else ExpertSlots)
     made._begin(num_experts, group, options, None, None, name)
     return made

@@ -1,4 +1,4 @@
-"""Which rows that the experts of a forward get are tokens, and of which sequence."""
+"""Tells which rows of the experts in a forward are tokens, and which sequence they belong to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SEQUENCE_ENDS = ("cu_seq_lens_q", "cu_seqlens_q", "cu_seqlens")
 
 
 def arguments_by_name(model: torch.nn.Module, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of model's forward."""
+    """The arguments of a call of the model's forward, by name."""
     return dict(zip(inspect.signature(model.forward).parameters, arguments, strict=False)) | dict(named)
 
 
 def cached_tokens(given: Mapping[str, Any]) -> int:
-    """How many tokens a row of the batch has in the cache that a forward is given."""
+    """How many tokens each row of the batch has in the forward's cache."""
     for name in _CACHES:
         if hasattr(given.get(name), "get_seq_length"):
             return int(given[name].get_seq_length())
@@ -29,7 +29,7 @@ def cached_tokens(given: Mapping[str, Any]) -> int:
 
 
 class TokenLayout:
-    """How the tokens of one forward lie, as the model's arguments by name say; Unsupported where its mask does not."""
+    """The layout of one forward's tokens, from the model's named arguments. Raises Unsupported for an unclear mask."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         tokens = next((given[name] for name in _TOKENS if isinstance(given.get(name), torch.Tensor)), None)
@@ -47,14 +47,14 @@ class TokenLayout:
 
     @property
     def continues(self) -> bool:
-        """Whether the tokens go on with sequences of earlier forwards."""
+        """Whether the tokens continue sequences of earlier forwards."""
         wider = self._mask is not None and self._shape is not None and self._mask.shape[1] > self._shape[1]
         return wider or cached_tokens(self._given) > 0
 
     def tokens(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the experts' rows: `[rows]`, whether each is a token; and how many each sequence has.
+        """For the experts' rows: `[rows]`, whether each is a token; and the number of tokens of each sequence.
 
-        Where the rows are not the batch's tokens, they are one sequence.
+        Rows that are not the batch's tokens count as one sequence.
         """
         whole = self._shape is not None and self._shape[0] * self._shape[1] == rows
         if self._shape is None or not whole:
@@ -62,7 +62,7 @@ class TokenLayout:
                 raise unsupported(f"attention_mask of shape {list(self._mask.shape)} for {rows} rows of the experts")
             return torch.ones(rows, dtype=torch.bool), torch.tensor([rows])
         batch, length = self._shape
-        # With a cache the mask speaks of earlier tokens too.
+        # With a cache, the mask also covers earlier tokens.
         mask = torch.ones(batch, length).long() if self._mask is None else self._mask[:, -length:]
         kept = mask.reshape(-1).bool()
         begins = torch.zeros(int(kept.sum()), dtype=torch.bool)
@@ -74,7 +74,7 @@ class TokenLayout:
         return kept, torch.cat([begins.nonzero()[:, 0], ends]).diff()
 
     def _packed(self, batch: int, length: int) -> list[torch.Tensor]:
-        """`[batch, length]`, numbers that differ where another of the sequences packed into a row begins."""
+        """`[batch, length]`, numbers that change where the next sequence packed into a row begins."""
         found = []
         index = self._given.get("seq_idx")
         if isinstance(index, torch.Tensor):
@@ -90,12 +90,12 @@ class TokenLayout:
         return found
 
     def _restarts(self, batch: int, length: int, kept: torch.Tensor) -> torch.Tensor:
-        """Of each token but the first: whether position_ids say that another sequence begins."""
+        """For each token but the first: whether position_ids show that a new sequence begins."""
         positions = self._given.get("position_ids")
         if isinstance(positions, torch.Tensor) and positions.dim() == 3 and positions.shape[0] == 4:
-            positions = positions[0]  # Qwen-VL: of the text; those of time, height and width follow
+            positions = positions[0]  # Qwen-VL: text positions, followed by those of time, height and width
         if not isinstance(positions, torch.Tensor) or positions.dim() > 2 or positions.shape[-1] != length:
             return torch.tensor(False)
         steps = positions.cpu().expand(batch, length).reshape(-1)[kept].diff()
-        # Without a mask, transformers cuts attention wherever positions do not go on by one.
+        # Without a mask, transformers separates attention wherever positions do not increase by one.
         return steps != 1 if self._mask is None else steps <= 0

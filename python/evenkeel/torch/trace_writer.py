@@ -1,7 +1,7 @@
-"""A trace written while its tokens come (docs/formats.md#trace), in memory that does not grow with it.
+"""Writes a trace while its tokens come (docs/formats.md#trace), in memory that does not grow with the trace.
 
-What comes goes to files without a name, in the folder of the trace. At the end they become one file, which is renamed to
-what was asked for: whatever happens before, nothing is there.
+Data goes to unnamed temporary files in the trace's folder. At the end they become one file, which is renamed to the
+requested name, so that no incomplete file ever appears.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAFETENSORS_TYPES = {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I6
 
 
 class _Array:
-    """An array that grows by its first dimension, in a file."""
+    """An array in a file that grows in its first dimension."""
 
     def __init__(self, folder: str, dtype: str, row: Sequence[int]) -> None:
         self.dtype = np.dtype(dtype).newbyteorder("<")
@@ -36,7 +36,7 @@ class _Array:
 
 
 class TraceWriter:
-    """A trace in the making. `shape` is (layers, k), what a token chooses; `layers` are None where nobody knows them."""
+    """A trace being written. `shape` is a token's choices, (layers, k); `layers` is None if not known."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TraceWriter:
         self._path = path
         self._metadata = {**metadata, "format": "evenkeel.trace.v1", "num_experts": str(num_experts)}
         self.ids_type = "int8" if num_experts <= 2**7 else "int16" if num_experts <= 2**15 else "int32"
-        """The narrowest that holds every id."""
+        """The narrowest type that holds every id."""
         self._files = contextlib.ExitStack()
         # Wide types come first, so that every array begins at a multiple of its type.
         self._arrays = {"sequence_offsets": self._array("int64", ())}
@@ -69,7 +69,7 @@ class TraceWriter:
 
     @property
     def tokens(self) -> int:
-        """How many there are so far."""
+        """The number of tokens so far."""
         return self._arrays["topk_ids"].shape[0]
 
     @property
@@ -77,7 +77,7 @@ class TraceWriter:
         return "sequence_offsets" in self._arrays
 
     def forget_sequences(self) -> None:
-        """Leaves where sequences begin out of the trace, that of earlier tokens too."""
+        """Drops the sequence offsets from the trace, also those of earlier tokens."""
         del self._arrays["sequence_offsets"]
 
     def append(self, choices: Mapping[str, NDArray[Any]], lengths: NDArray[np.int64]) -> None:
@@ -88,7 +88,7 @@ class TraceWriter:
             self._arrays[name].append(array)
 
     def finish(self) -> None:
-        """Makes the file, which is there whole or not at all."""
+        """Makes the file, which appears whole or not at all."""
         part = f"{self._path}.{os.getpid()}.part"
         try:
             with self._files, open(part, "xb") as file:
@@ -106,7 +106,7 @@ class TraceWriter:
                 os.unlink(part)
 
     def drop(self) -> None:
-        """Leaves no file."""
+        """Ends without a file."""
         self._files.close()
 
     def _header(self) -> bytes:
