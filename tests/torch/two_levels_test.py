@@ -220,21 +220,25 @@ def in_a_checkpoint(rank: int, ranks: int) -> None:
     assert found["evenkeel/layer/rows_between_nodes"] == layer.last["rows_between_nodes"] > 0, found
 
 
-def leaves_its_node(rank: int, ranks: int) -> str:
-    """The error if a rank ends before it passes rows on."""
-    layer = ExpertParallel(E, planner="ep", nodes=2)
+def leaves_its_node(rank: int, ranks: int, last: str) -> str:
+    """The error if a rank ends before its node's part of phase `last`."""
+    layer = ExpertParallel(E, planner="ep", nodes=2, sum_in_nodes=True)
     ids = torch.arange(48).view(-1, 3) % E
 
     def step() -> object:
-        hidden, top_k, _ = inputs(0, rank, ids)
-        return layer(hidden, ids, top_k, experts, at_home(all_weights(0, E), rank, ranks))
+        hidden, top_k, grad = inputs(0, rank, ids)
+        layer(hidden.requires_grad_(), ids, top_k, experts, at_home(all_weights(0, E), rank, ranks)).backward(grad)
 
-    def leave(*_: object) -> None:
-        raise ek.errors.CommError("left without a word", {})
+    within_node = Exchange._within_node
+
+    def leave(of: Exchange, phase: str, *rest: Any) -> None:
+        if phase == last:
+            raise ek.errors.CommError("left without a word", {})
+        within_node(of, phase, *rest)
 
     step()
     if rank == 3:
-        Exchange.pass_on = leave  # type: ignore[method-assign]
+        Exchange._within_node = leave  # type: ignore[method-assign]
     return error_message(step, ek.errors.CommError)
 
 
@@ -336,8 +340,9 @@ class TwoLevelsTest(unittest.TestCase):
         run_ranks(4, in_a_checkpoint)
 
     def test_a_rank_that_ends_within_its_node_is_named_on_all(self) -> None:
-        for said in run_ranks(4, leaves_its_node)[:3]:
-            self.assertIn("rank 3 does not answer (its process has ended, or it has left the group)", said)
+        for phase in ("dispatch", "combine", "gradient dispatch", "gradient return"):
+            for said in run_ranks(4, leaves_its_node, phase)[:3]:
+                self.assertIn("rank 3 does not answer (its process has ended, or it has left the group)", said)
 
     def test_nodes_that_cannot_be_are_refused(self) -> None:
         for given, why in (({}, "needs nodes"), ({"nodes": 2}, "'yes'")):

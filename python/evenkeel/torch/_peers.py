@@ -38,8 +38,8 @@ class _Connection:
 class Peers:
     """Connections to the other ranks of a group of `ranks`.
 
-    `on_message(rank, message)` receives each rank's messages, and `["gone"]` when its connection closes. `on_tick()` is called at
-    least every 0.25 s. A separate thread makes both calls.
+    `on_message(rank, message)` receives each rank's messages, and `["gone"]` when its connection closes. `on_tick()` is
+    called at least every 0.25 s. A separate thread makes both calls.
     """
 
     def __init__(
