@@ -1,4 +1,5 @@
-// The checker: recomputes everything a step plan claims from its segments alone, and says what is wrong.
+// Checks a step plan: recomputes loads and transfers from its segments alone, and lists what differs or
+// breaks a rule.
 #pragma once
 
 #include <cstdint>

@@ -243,8 +243,9 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
                    const Evidence& evidence, const Move& move, const StepModel& model, int num_layers,
                    int num_ranks, std::optional<double> horizon) {
   if (before.empty() || before.size() != after.size())
-    throw InvalidArgument("recordings", fmt::format("{} before and {} after", before.size(), after.size()),
-                          "the same recordings, one or more");
+    throw InvalidArgument(
+        "recordings", fmt::format("{} are judged before and {} after the move", before.size(), after.size()),
+        "the same recordings before and after, one or more");
   Verdict verdict{.recordings = static_cast<int>(before.size()),
                   .move = move,
                   .gain = evidence.gain,
