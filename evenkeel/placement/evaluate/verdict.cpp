@@ -91,10 +91,11 @@ class Decision {
     switch (verdict_.answer) {
       case Answer::pays:
         return fmt::format("it pays: {}{}", moves() ? against_move() : "nothing has to move, and " + saved(),
-                           verdict_.measured_on ? "" : ", if it was not made from this data");
+                           verdict_.measured_on ? "" : ", if the placement was not made from this data");
       case Answer::does_not_pay:
-        return fmt::format("it does not pay: {}{}", most() <= 0 || !moves() ? saved() : against_move(),
-                           optimistic() ? ", and that is optimistic: it was made from this data" : "");
+        return fmt::format(
+            "it does not pay: {}{}", most() <= 0 || !moves() ? saved() : against_move(),
+            optimistic() ? ", and that is optimistic: the placement was made from this data" : "");
       case Answer::depends:
         return fmt::format("it depends on {}: {}", unknowns(),
                            verdict_.break_even_steps
@@ -112,8 +113,9 @@ class Decision {
                                            optimistic() ? " of other traffic" : "");
     const std::string there = grouped(static_cast<std::int64_t>(evidence_.tokens));
     if (optimistic())
-      return fmt::format("not enough data: it was made from this data, so it is optimistic that {}; {}",
-                         saved(), enough);
+      return fmt::format(
+          "not enough data: the placement was made from this data, so it is optimistic that {}; {}", saved(),
+          enough);
     if (!evidence_.gain)
       return fmt::format("not enough data: {}, so the effect of chance is not known; {}, and there are {}",
                          evidence_.why_no_gain, enough, there);
