@@ -39,13 +39,14 @@ HeldSlots::HeldSlots(LayerPlacement homes, const PlannerOptions& options,
     : homes_(std::move(homes)), options_(options), renew_above_(renew_above_thousandths), held_(homes_) {
   if (options.kind != PlannerOptions::Kind::level)
     throw InvalidArgument("planner", std::string(name_of(options.kind)),
-                          "level, if slots stay filled between steps");
+                          "level, if borrowed experts stay in slots between steps");
   if (!homes_.has_single_homes())
     throw InvalidArgument("placement", "has copies of experts",
-                          "one home for each expert, if slots stay filled between steps");
+                          "one home for each expert, if borrowed experts stay in slots between steps");
   if (options.borrow_slots < 1 || options.borrow_slots > homes_.num_experts())
-    throw InvalidArgument("borrow_slots", fmt::format("{}", options.borrow_slots),
-                          fmt::format("1..{}, if slots stay filled between steps", homes_.num_experts()));
+    throw InvalidArgument(
+        "borrow_slots", fmt::format("{}", options.borrow_slots),
+        fmt::format("1..{}, if borrowed experts stay in slots between steps", homes_.num_experts()));
   if (renew_above_ < 1000)
     throw InvalidArgument("renew_above", fmt::format("{} thousandths", renew_above_), "1000 or more");
   keep_planner_ = make_planner(with_slots(options_, 0));

@@ -56,8 +56,8 @@ class Level::Search {
   void plan(const Step& step) {
     internal::require_step_input(step.counts, step.placement, step.base_load);
     if (options_.links && options_.links->topology.num_ranks() != step.placement.num_ranks())
-      throw InvalidArgument("links", fmt::format("have {} ranks", options_.links->topology.num_ranks()),
-                            fmt::format("{}, as in the placement", step.placement.num_ranks()));
+      throw InvalidArgument("links", fmt::format("are for {} ranks", options_.links->topology.num_ranks()),
+                            fmt::format("{} ranks, as in the placement", step.placement.num_ranks()));
     slots_.reset(step.counts, step.placement, options_.min_segment);
     reserve(step.placement);
     const std::int64_t experts = step.placement.num_experts();  // no rank borrows more

@@ -72,11 +72,11 @@ std::int64_t usable_memory_bytes() {
 }
 
 FreeMemory free_memory() {
-  FreeMemory least = {machine_free_bytes(), "the machine has free"};
+  FreeMemory least = {machine_free_bytes(), "the machine's free memory is"};
   const auto consider = [&](std::int64_t bytes, const char* because) {
     if (bytes < least.bytes) least = {bytes, because};
   };
-  consider(read_cgroup_limits().free_memory_bytes.value_or(kNoLimit), "the container may still take");
+  consider(read_cgroup_limits().free_memory_bytes.value_or(kNoLimit), "the container's limit leaves");
   const InUse used = in_use();
   consider(left_of(address_limit(), used.addresses), "`ulimit -v` leaves");
   consider(left_of(data_limit(), used.data), "`ulimit -d` leaves");

@@ -13,7 +13,8 @@ std::int64_t usable_memory_bytes();
 // Memory that this process could get now, and where that number comes from.
 struct FreeMemory {
   std::int64_t bytes = 0;
-  std::string because;  // "the machine has free", "the container may still take", "`ulimit -v` leaves"
+  // Begins a sentence: "the machine's free memory is", "the container's limit leaves", "`ulimit -v` leaves".
+  std::string because;
 };
 FreeMemory free_memory();
 

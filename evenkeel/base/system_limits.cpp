@@ -24,16 +24,17 @@ std::string describe_errno(int error) {
     return fmt::format("{}: this process has as many files open as `ulimit -n`{} allows; raise that", said,
                        soft_limit(RLIMIT_NOFILE));
   if (error == ENFILE)
-    return fmt::format("{}: all processes together have as many open as the machine's fs.file-max allows",
-                       said);
+    return fmt::format(
+        "{}: all processes together have as many files open as the machine's fs.file-max allows; raise that",
+        said);
   return said;
 }
 
 Unsupported too_few_threads(int wanted, int made, const std::string& what_for,
                             const std::system_error& cause) {
   return Unsupported(
-      fmt::format("threads wanted: {} ({}); made: {} ({}); look at `ulimit -u`{}, pids.max of the container, "
-                  "and `ulimit -v`{} for their stacks",
+      fmt::format("{} threads are needed ({}), but only {} could be started ({}): raise `ulimit -u`{}, the "
+                  "container's pids.max, or `ulimit -v`{} for their stacks",
                   wanted, what_for, made, std::generic_category().message(cause.code().value()),
                   soft_limit(RLIMIT_NPROC), soft_limit(RLIMIT_AS, 1024)));
 }

@@ -53,7 +53,7 @@ void require_links(const StepLinks& links, const char* argument) {
     throw InvalidArgument(argument, "the topology gives its links by pairs of ranks",
                           "one link within nodes and one across");
   if (topology.within == Link{} && topology.across == Link{})
-    throw InvalidArgument(argument, "says nothing of its links",
+    throw InvalidArgument(argument, "the topology does not describe its links",
                           "a topology with links within and across nodes");
   if (topology.devices_per_rank != 1)
     throw InvalidArgument(argument, "the topology's ranks are groups of devices", "ranks of one device");
@@ -63,7 +63,7 @@ void require_links(const StepLinks& links, const char* argument) {
   if (!topology.capacities.empty())
     throw InvalidArgument(argument,
                           "the topology limits the experts of ranks, but plans do not count borrowed experts",
-                          "a topology without rooms; use borrow slots instead");
+                          "a topology without 'rooms'; borrow_slots limits borrowed experts");
   require_machine(links.machine, argument);
   for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
     if (!(size >= 0 && size <= 1e15))

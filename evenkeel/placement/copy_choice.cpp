@@ -77,16 +77,17 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
                          const PlaceOptions& asked) {
   if (recordings.empty()) throw InvalidArgument("recordings", "is empty", "one or more");
   if (asked.from)
-    throw InvalidArgument("from", "says how many slots there are, so redundant experts cannot be auto",
-                          "a number of redundant experts with from");
+    throw InvalidArgument("from",
+                          "does not work with redundant experts auto, since it fixes the number of slots",
+                          "a number of redundant experts, or no placement to start from");
   const internal::Deadline deadline(asked.limits);
   std::vector<PlaceResult> placed;
   std::vector<CopyChoice::Tried> tried = try_numbers(recordings, topology, asked, deadline, placed);
   if (tried.empty())
     throw InvalidArgument("redundant_experts",
-                          "auto tries only numbers of copies that give every rank equally many slots, and "
-                          "there are more ranks than twice the experts",
-                          "a number");
+                          fmt::format("auto tries at most {0} copies of {0} experts, too few for {1} ranks",
+                                      recordings.front().num_experts(), topology.num_ranks()),
+                          "a number of redundant experts");
   const std::size_t knee = knee_of(tried);
   const CopyChoice::Tried& last = tried.back();
   const bool all_tried = last.max_over_mean <= kLevel || std::ssize(tried) == CopyChoice::kMostTried ||
@@ -97,8 +98,9 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
   if (choice.placed.ended_by_time && deadline.seconds_left() > kLeastSeconds)
     choice.placed = place_with(copies, recordings, topology, asked, deadline.seconds_left());
   if (!all_tried && !deadline.stop_requested())
-    choice.placed.notes.push_back(fmt::format(
-        "the time limit of {} s left no time to try more copies than these", asked.limits.time_limit_s));
+    choice.placed.notes.push_back(
+        fmt::format("the time limit of {} s left no time to try larger numbers of redundant experts",
+                    asked.limits.time_limit_s));
   choice.placed.solve_ms = deadline.seconds() * 1e3;
   return choice;
 }

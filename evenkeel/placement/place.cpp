@@ -46,7 +46,7 @@ class Solve {
         is_joint() || (recordings_.size() == 1 && !internal::has_replicas(options_) && !options_.from);
     if (!by_speed && std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
       solved.notes.emplace_back(
-          "experts are placed as if all ranks were equally fast; max/mean before and after is by speed");
+          "experts are placed as if all ranks were equally fast, but max/mean before and after is by speed");
     return solved;
   }
 
@@ -252,8 +252,8 @@ class Solve {
   PlaceResult incrementally_as_served() const {
     const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
     const std::string by_even_split = fmt::format(
-        "moves are chosen for an even split over copies and made only where '{}' serves them more evenly; a "
-        "new placement may be better",
+        "moves are chosen as if copies shared their tokens evenly, and made only where ranks are more level "
+        "under dispatch '{}'; placing anew may be better",
         name_of(options_.dispatch));
     PlaceResult best = as_served(incrementally(grouped()));
     if (nodes_matter() && stays_in_nodes(from)) {
@@ -307,8 +307,8 @@ class Solve {
   PlaceResult with_move_notes(PlaceResult solved, const std::string& note = {}) const {
     if (!note.empty()) solved.notes.push_back(note);
     const std::int64_t moved = move_between(*options_.from, solved.placement, {}).experts;
-    solved.notes.push_back(fmt::format("{} experts are where they were not before; at most {} could move",
-                                       moved, options_.max_moves));
+    solved.notes.push_back(
+        fmt::format("{} experts got a new home; at most {} moves were allowed", moved, options_.max_moves));
     const std::vector<double> all = loads();
     solved.missing_copies =
         describe_missing_copies(moves(all, grouped()), solved.placement, options_.redundant_experts);
@@ -321,10 +321,10 @@ class Solve {
       const std::optional<int> capacity = problem_.topology.capacity(rank);
       const int slots = slots_per_rank[rank.offset()];
       if (capacity && *capacity < slots)
-        throw Infeasible(
-            fmt::format("rank {} has capacity for {} physical experts a layer; slots are shared out evenly, "
-                        "{} to this rank",
-                        rank.value(), *capacity, slots));
+        throw Infeasible(fmt::format(
+            "rank {} has capacity for {} physical experts a layer, but gets {} slots, since slots are "
+            "shared out evenly; raise its capacity, or use fewer redundant experts",
+            rank.value(), *capacity, slots));
     }
   }
 
@@ -356,7 +356,7 @@ void note_layers_without_load(const RoutingProfile& profile, std::vector<std::st
     if (profile.total_load(layer) == 0) without.push_back(profile.layers().number_of(layer.value()));
   if (!without.empty())
     notes.push_back(
-        fmt::format("layers {} have no assignment: any homes are level there, and max/mean counts "
+        fmt::format("layers {} have no assignment: any placement is level there, and their max/mean counts "
                     "as 1",
                     to_text(LayerNumbers(std::move(without)))));
 }
@@ -366,7 +366,8 @@ std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOp
   note_layers_without_load(problem.profile, notes);
   if (problem.sources.estimated)
     notes.emplace_back(
-        "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
+        "it is not known which rank each token comes from: each rank is assumed to send an equal part of "
+        "every expert's load");
   if (!internal::traffic_is_unknown(problem.profile, problem.traffic)) return notes;
   notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
   const bool nodes_count =
@@ -393,7 +394,7 @@ Topology nodes_for_groups(const Topology& topology, const PlaceOptions& options)
     throw InvalidArgument(
         "whole_groups",
         fmt::format("{} ranks cannot hold {} groups whole", topology.num_ranks(), options.num_groups),
-        "a number of ranks that divides the groups, or is divided by them");
+        fmt::format("a number of ranks that divides {0} or is a multiple of {0}", options.num_groups));
   return with_parts_as_nodes(topology, *parts);
 }
 
@@ -404,7 +405,7 @@ void conclude(PlaceResult& result, const SolveLimits& limits) {
   });
   if (result.proven_optimal && result.objective != result.bound)
     result.notes.push_back(fmt::format(
-        "within the requested gap of {}, which counts as proven here: a better placement may exist",
+        "the placement counts as proven since it is within the requested gap of {}; a better one may exist",
         limits.relative_gap));
   result.ended_by_time =
       !result.proven_optimal && (result.ended_by_time || result.solve_ms >= limits.time_limit_s * 1e3);
@@ -418,7 +419,7 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
   const PlaceOptions options = paired(profile, asked);
   const Topology solved_on = nodes_for_groups(topology, options);
   internal::validate_options(profile, solved_on, options, recordings.size() > 1);
-  if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
+  if (recordings.size() > 1) internal::require_plain(options, "several recordings, unless across is sum");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
     even = even_source_counts(profile, topology.num_ranks());

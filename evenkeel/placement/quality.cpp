@@ -46,7 +46,7 @@ CopyShares shares_in(const PlacementProblem& problem, const Placement& placement
 void require_fit(const PlacementProblem& problem, const Placement& placement) {
   if (placement.num_ranks() != problem.topology.num_ranks())
     throw InvalidArgument("placement", fmt::format("is for {} ranks", placement.num_ranks()),
-                          fmt::format("{}, as the topology has", problem.topology.num_ranks()));
+                          fmt::format("{} ranks, as the topology has", problem.topology.num_ranks()));
   internal::require_fit("profile", problem.profile.num_layers(), problem.profile.num_experts(), placement);
 }
 

@@ -23,8 +23,8 @@ void add_to_homes(std::span<const double> to_expert, const LayerPlacement& homes
 SourceCounts no_counts(const TraceInfo& info, int num_ranks) {
   if (num_ranks < 1) throw InvalidArgument("num_ranks", fmt::format("is {}", num_ranks), "1 or more");
   if (info.num_experts < 1)
-    throw InvalidArgument("num_experts", fmt::format("{} does not say it", info.name),
-                          "set it, or open_trace()");
+    throw InvalidArgument("num_experts", fmt::format("{} does not say how many experts there are", info.name),
+                          "to set it, or to read the file with open_trace()");
   SourceCounts counts{.num_layers = info.num_layers, .num_ranks = num_ranks, .num_experts = info.num_experts};
   counts.counts.assign(static_cast<std::size_t>(info.num_layers) * static_cast<std::size_t>(num_ranks) *
                            static_cast<std::size_t>(info.num_experts),
@@ -75,8 +75,8 @@ RankTraffic layer_to_layer_traffic(const RoutingProfile& profile, const Placemen
 RankTraffic dispatch_traffic(const SourceCounts& sources, const Placement& placement, LayerId layer) {
   internal::require_fit("traffic's source", sources.num_layers, sources.num_experts, placement);
   if (sources.num_ranks != placement.num_ranks())
-    throw InvalidArgument("sources", fmt::format("are of {} ranks", sources.num_ranks),
-                          fmt::format("{}, as the placement has", placement.num_ranks()));
+    throw InvalidArgument("sources", fmt::format("are for {} ranks", sources.num_ranks),
+                          fmt::format("{} ranks, as the placement has", placement.num_ranks()));
   if (layer.value() < 0 || layer.value() >= sources.num_layers)
     throw InvalidArgument("layer", fmt::format("no layer {}", layer.value()),
                           fmt::format("0..{}", sources.num_layers - 1));

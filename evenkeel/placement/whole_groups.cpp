@@ -30,8 +30,7 @@ bool are_whole(const Placement& placement, int num_groups, int num_parts) {
 void require_keeps_groups(const PlaceOptions& options, const std::string& model) {
   const auto refuse = [&](const char* option, const char* value, const char* allowed) {
     throw InvalidArgument(
-        option,
-        fmt::format("{} does not keep groups whole, and a permuted checkpoint needs that: {}", value, model),
+        option, fmt::format("{} may split groups of experts, and permute needs them whole: {}", value, model),
         fmt::format("{}, or groups 1, which lets experts of a group go anywhere", allowed));
   };
   if (options.objective == PlaceOptions::Objective::joint) refuse("objective", "joint", "two-stage");
@@ -66,13 +65,13 @@ std::string keep_groups_whole(const RoutingGroups& groups, int num_experts, int 
                                num_experts % num_ranks == 0 && num_ranks > 1;
   if (!groups.bind() || !can_be_permuted) return "";
   const std::string model =
-      fmt::format("the model chooses {} of {} groups of experts first", groups.chosen, groups.count);
+      fmt::format("the model's router first chooses {} of {} groups of experts", groups.chosen, groups.count);
   const std::optional<int> parts = parts_for_groups(groups.count, num_ranks);
   if (!parts)
     return fmt::format(
         "{}, and {} ranks cannot hold them whole: permute refuses this placement. It accepts one for a "
-        "number of ranks that divides {} or that {} divides",
-        model, num_ranks, groups.count, groups.count);
+        "number of ranks that divides {} or is a multiple of it",
+        model, num_ranks, groups.count);
   if (options.from && options.from->num_experts() == num_experts && options.from->num_ranks() == num_ranks &&
       !are_whole(*options.from, groups.count, *parts))
     return fmt::format(

@@ -78,7 +78,7 @@ class Check {
   void check_rank_loads() {
     for (RankId rank : indices<RankId>(placement_.num_ranks()))
       if (plan_.rank_loads[rank.offset()] != given_[rank.offset()])
-        report("rank {}: load {} is claimed, its segments hold {}", rank.value(),
+        report("rank {}: the plan gives it load {}, but its segments add up to {}", rank.value(),
                plan_.rank_loads[rank.offset()], given_[rank.offset()]);
   }
 

@@ -1,5 +1,5 @@
-// The checker: from a step plan's segments alone it recomputes everything that the plan claims, and says what
-// is wrong.
+// Checks a step plan: recomputes loads and transfers from its segments alone, and lists what differs or
+// breaks a rule.
 #pragma once
 
 #include <cstdint>

@@ -20,9 +20,9 @@ void require_single_homes(const LayerPlacement& layer, const std::string& where)
     for (RankId rank : layer.homes(expert)) ranks.push_back(rank.value());
     throw InvalidArgument(
         "placement",
-        fmt::format("{}expert {} has copies on ranks {}, and an order of experts has one place for each",
+        fmt::format("{}expert {} has copies on ranks {}, but experts in contiguous order have one home each",
                     where, expert.value(), fmt::join(ranks, ", ")),
-        "one home an expert (no redundant experts)");
+        "a placement without redundant experts");
   }
 }
 
@@ -41,9 +41,9 @@ void require_equal_sizes(const LayerPlacement& layer, const std::string& where) 
     if (layer.natives(rank).size() != share)
       throw InvalidArgument(
           "placement",
-          fmt::format("{}rank {} is home to {} experts, and contiguous expert parallelism gives it {}", where,
-                      rank.value(), layer.natives(rank).size(), share),
-          "as many experts on every rank (--sizes equal)");
+          fmt::format("{}rank {} is home to {} experts, but contiguous expert parallelism gives each rank {}",
+                      where, rank.value(), layer.natives(rank).size(), share),
+          "equally many experts on every rank (--sizes equal)");
   }
 }
 

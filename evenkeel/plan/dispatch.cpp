@@ -116,7 +116,7 @@ CopyShares::CopyShares(const Placement& placement, const Topology& topology, Dis
     : num_experts_(static_cast<std::size_t>(placement.num_experts())), begin_{0} {
   if (placement.num_ranks() != topology.num_ranks())
     throw InvalidArgument("placement", fmt::format("is for {} ranks", placement.num_ranks()),
-                          fmt::format("{}, as the topology has", topology.num_ranks()));
+                          fmt::format("{} ranks, as the topology has", topology.num_ranks()));
   if (dispatch == Dispatch::even) {
     for (int row = 0; row < placement.num_layers(); ++row)
       for (ExpertId expert : indices<ExpertId>(num_experts_)) {

@@ -20,10 +20,10 @@ void require_homes(const std::vector<int>& homes, std::size_t expert, int num_ra
   const auto refuse = [&](const std::string& why, const std::string& allowed) {
     throw InvalidArgument(fmt::format("homes of expert {}", expert), why, allowed);
   };
-  if (homes.empty()) refuse("no rank", "at least one");
+  if (homes.empty()) refuse("has no rank", "at least one rank");
   for (auto home = homes.begin(); home != homes.end(); ++home) {
     if (*home < 0 || *home >= num_ranks)
-      refuse(fmt::format("no rank {}", *home), fmt::format("0..{}", num_ranks - 1));
+      refuse(fmt::format("rank {} does not exist", *home), fmt::format("0..{}", num_ranks - 1));
     if (std::find(homes.begin(), home, *home) != home)
       refuse(fmt::format("rank {} twice", *home), "each rank at most once");
   }
@@ -80,9 +80,8 @@ Placement::Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers)
   }
   if (numbers_.known() && std::ssize(numbers_.numbers()) != num_layers())
     throw InvalidArgument(
-        "layers",
-        fmt::format("{} layers are named, but there are {}", numbers_.numbers().size(), num_layers()),
-        fmt::format("{} layers", num_layers()));
+        "layers", fmt::format("{} layer numbers for {} layers", numbers_.numbers().size(), num_layers()),
+        fmt::format("{} layer numbers", num_layers()));
 }
 
 int Placement::row_for(const NumberedRows& loads, std::optional<int> layer, const std::string& name) const {
@@ -91,7 +90,7 @@ int Placement::row_for(const NumberedRows& loads, std::optional<int> layer, cons
   if (!by_number && loads.num_rows > 1) paired_rows(loads, {name, numbers_, num_layers()}, "placement");
   if (loads.num_rows == 1 && loads.layers.known()) layer = loads.layers.number_of(0);
   if (!layer)
-    throw InvalidArgument("layer", fmt::format("the placement has {} layers", num_layers()),
+    throw InvalidArgument("layer", fmt::format("is not given, and the placement has {} layers", num_layers()),
                           numbers_.known() ? to_text(numbers_) : fmt::format("0..{}", num_layers() - 1));
   // Where layers are matched row by row, the loads' numbers say which row it is.
   const auto row = by_number || loads.num_rows == 1 ? numbers_.row_of(*layer, num_layers())

@@ -9,8 +9,8 @@ namespace evenkeel {
 namespace {
 
 [[noreturn]] void throw_not_counted() {
-  throw InvalidArgument("experts", "the choices of this rank do not match its counts",
-                        "the choices that were counted");
+  throw InvalidArgument("experts", "the expert ids of this rank's tokens do not match its counts",
+                        "the expert ids that were counted");
 }
 
 // Numbers the rows that go to one rank, from `first` on; `assignments` are the positions sent to it. Fills

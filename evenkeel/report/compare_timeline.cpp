@@ -68,7 +68,8 @@ class MethodTrace {
 
 ChromeTrace timeline_of(const ComparedRecordings& all) {
   if (!all.comparison.has_seconds)
-    throw InvalidArgument("timeline", "needs to know what steps take", "a model and a machine");
+    throw InvalidArgument("timeline", "needs predicted times of steps",
+                          "to leave it out, or to give a model and a machine");
   const PlanPicture& plain = all.comparison.methods.front().picture;
   ChromeTrace trace;
   trace.about = {{"layer", std::int64_t{all.layers.number_of(plain.layer)}},

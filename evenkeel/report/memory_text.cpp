@@ -233,18 +233,17 @@ std::vector<std::string> notes_of(const ModelDescription& model) {
   std::vector<std::string> notes = model.notes;
   const auto is_other = [](const Weight& weight) { return weight.kind == WeightKind::other; };
   if (const auto first = std::ranges::find_if(model.weights, is_other); first != model.weights.end())
-    notes.push_back(fmt::format(
-        "{} of unknown kind ({}, ...), {} weights, whole on each device of the first stage (`other`); what "
-        "they keep for backward is not counted",
-        counted(std::ranges::count_if(model.weights, is_other), "tensor is", "tensors are"), first->name,
-        weights_text(model.parameters(WeightKind::other))));
+    notes.push_back(
+        fmt::format("{} of unknown kind ({}, ...): {} weights, counted whole on each device of the first "
+                    "stage (`other`), without their activations",
+                    counted(std::ranges::count_if(model.weights, is_other), "tensor is", "tensors are"),
+                    first->name, weights_text(model.parameters(WeightKind::other))));
   const auto is_state = [](const CacheShape& cache) { return cache.unit == CacheShape::Unit::state; };
   if (std::ranges::any_of(model.caches,
                           [&](const auto& layer) { return std::ranges::any_of(layer, is_state); }))
     notes.emplace_back(
-        "layers with linear attention or a state space are counted as keeping what attention keeps: they are "
-        "not "
-        "modelled");
+        "activations of layers with linear attention or a state space are not modelled; they are counted as "
+        "those of attention");
   return notes;
 }
 

@@ -34,7 +34,7 @@ std::vector<RoutingCase> recorded_cases(const ServingModel& serving, const std::
                                         std::span<const RoutingProfile> steps) {
   const std::int64_t experts = serving.model().experts.count;
   if (steps.empty())
-    throw InvalidArgument("counts", fmt::format("{} does not say its steps", name),
+    throw InvalidArgument("counts", fmt::format("{} is not divided into steps", name),
                           "counts [steps, layers, experts], a trace, or a server's recording of steps");
   if (steps.front().num_experts() != experts)
     throw InvalidArgument(

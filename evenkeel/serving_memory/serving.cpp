@@ -29,7 +29,7 @@ MemorySetup layout_setup(const ServingSetup& setup) {
   const Parallelism& parallel = setup.parallel;
   if (parallel.context != 1 || parallel.virtual_stages != 1)
     throw InvalidArgument("parallel", fmt::format("cp={}, vp={}", parallel.context, parallel.virtual_stages),
-                          "tp, pp, ep, dp and etp of a model that is served");
+                          "cp=1 and vp=1, since the model is served");
   MemorySetup layout{.parallel = parallel, .bytes = {.gradient = 0, .optimizer = 0}};
   layout.extra.replicated = true;
   layout.extra.kept_tensors = true;  // key heads are repeated if there are fewer of them than devices

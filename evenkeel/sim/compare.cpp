@@ -57,7 +57,8 @@ class MethodRun {
     if (setup.layer) result_.copy_bytes = copy_bytes(homes, setup.layer->sizes.sent_weight_bytes);
     if (method.fsdp) {
       if (!setup.layer || !setup.machine)
-        throw InvalidArgument("methods", "fsdp needs sizes and rates", "a model and a machine");
+        throw InvalidArgument("methods", "fsdp needs sizes and rates",
+                              "fsdp with a model and a machine, or other methods");
       gathered_.emplace(setup);
     } else {
       for (int group = 0; group < shape.groups; ++group) replays_.emplace_back(setup, method, homes);
@@ -288,7 +289,7 @@ Comparison compare(StepSource& steps, const GroupShape& shape, const SimSetup& s
   }
   if (assignments == 0)
     throw InvalidArgument("recordings", "have no assignments in the steps that are judged",
-                          "a recording of some tokens");
+                          "a recording with tokens in these steps");
   const double layer_steps = static_cast<double>(all.num_steps) * steps.num_layers();
   all.assignments_per_step = static_cast<double>(assignments) / layer_steps;
   all.tokens_per_step = all_tokens > 0 ? static_cast<double>(all_tokens) / layer_steps

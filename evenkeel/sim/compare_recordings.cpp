@@ -15,7 +15,7 @@ constexpr double kMostAssignments = 1e12;
 void require_effect(const CompareOptions& options, bool has_place_from, int num_judged) {
   const bool places = std::ranges::any_of(options.methods, &Method::is_placed);
   const auto refuse = [](const char* argument) {
-    throw InvalidArgument(argument, "no method that is compared places experts",
+    throw InvalidArgument(argument, "none of the compared methods places experts",
                           "to leave it out, or a method with eplb:R, moetuner, joint or robust");
   };
   if (has_place_from && !places) refuse("place_from");
@@ -34,7 +34,8 @@ std::vector<Method> methods_of(const CompareRequest& request, const Known& known
   std::vector<Method> asked =
       request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known);
   if (request.slots && std::ranges::find(asked, Method::Step::slots, &Method::step) == asked.end())
-    throw InvalidArgument("slots", "no method that is compared keeps slots", "a method with slots:S");
+    throw InvalidArgument("slots", "none of the compared methods has slots",
+                          "to leave it out, or a method with slots:S");
   std::vector<Method> methods = {parse_method("ep")};
   for (Method& method : asked) {
     if (method.name == "ep") continue;
@@ -80,9 +81,9 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
                           fmt::format("{} has {}", place_from.front().name, place_from.front().shape()),
                           fmt::format("{}, as {} has", first.shape(), first.name));
   if (request.machine.model && steps->assignments_per_step() > kMostAssignments)
-    throw InvalidArgument("recordings",
-                          fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
-                          "token counts; shares or averages, only without a model");
+    throw InvalidArgument(
+        "recordings", fmt::format("{:g} assignments in a step", steps->assignments_per_step()),
+        fmt::format("at most {:g}; shares and averages work only without a model", kMostAssignments));
   if (const std::int64_t left = steps->tokens_left_out(); left > 0)
     all.notes.push_back(fmt::format("{} tokens after the last whole step are left out", left));
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);

@@ -47,8 +47,8 @@ std::vector<std::unique_ptr<Planner>> planners_for(const Method& method, const S
       break;
     case Step::best:
       if (!setup.layer || !setup.machine)
-        throw InvalidArgument("methods", "best needs sizes and rates to predict the fastest",
-                              "level, or a model and a machine");
+        throw InvalidArgument("methods", "best needs sizes and rates to predict times",
+                              "level, or best with a model and a machine");
       add(Kind::ep, false);
       add(Kind::least_loaded, false);
       add(Kind::level, false);
@@ -112,7 +112,7 @@ void require_slots(const Method& method, const SimSetup& setup, const LayerPlace
                           "level, or steps without backward");
   if (!homes.has_single_homes())
     throw InvalidArgument("methods", method.name + ", but slots need one home for each expert",
-                          "slots over homes without copies");
+                          "slots with a placement that makes no copies");
   if (method.slots > homes.num_experts())
     throw InvalidArgument("methods",
                           fmt::format("{}, but there are {} experts", method.name, homes.num_experts()),
@@ -135,8 +135,9 @@ Nodes nodes_for(const Method& method, const SimSetup& setup) {
                           "two-levels without slots");
   Nodes nodes(setup.topology.description().node_of_rank);
   if (!nodes.two_levels())
-    throw InvalidArgument("methods", method.name + ": two-levels needs several nodes, one of several ranks",
-                          "a machine of several nodes, or to leave it out");
+    throw InvalidArgument("methods",
+                          method.name + ": two-levels needs several nodes, at least one with several ranks",
+                          "such a topology, or a method without two-levels");
   return nodes;
 }
 
@@ -152,8 +153,8 @@ LayerReplay::LayerReplay(const SimSetup& setup, const Method& method, std::vecto
       foreign_(setup.topology.num_ranks()) {
   if (method.memory != Method::Memory::unlimited && !(setup.budget && setup.layer))
     throw InvalidArgument("methods",
-                          method.name + " needs a budget, and a model that says how large rows are",
-                          "a budget beside it");
+                          method.name + " needs a budget, and a model that gives the sizes of rows",
+                          "a budget and a model, or a method without memfine and budget");
   if (method.step == Step::slots) require_slots(method, setup, homes.front());
   if (setup.layer && setup.machine)
     seconds_.emplace(setup.layer->sizes, *setup.machine, setup.topology, nodes_, method.node_sums);

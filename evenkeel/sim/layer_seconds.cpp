@@ -189,7 +189,7 @@ void LayerSeconds::combine(const ChunkWork& chunk) {
   }
 }
 
-// A row for each that dispatch sent, in the opposite direction: within nodes first.
+// Sends one row back for each row that dispatch sent: first within nodes, then to the tokens' ranks.
 void LayerSeconds::combine_in_nodes(const ChunkWork& chunk) {
   for (std::size_t rank = 0; rank < ranks_ && !is_backward_; ++rank)  // results of one row are added
     touch_memory(rank, SimPhase::combine,

@@ -106,7 +106,7 @@ class MethodParser {
     }
   }
   void once(bool& seen, std::string_view part, Number takes, const std::optional<std::int64_t>& number) {
-    if (seen) refuse(part, "is the second part of its kind");
+    if (seen) refuse(part, "does not go with an earlier part of the same kind");
     if (takes == Number::needed && !number) refuse(part, fmt::format("needs a number, as in {}:8", part));
     if (takes == Number::none && number) refuse(part, "takes no number");
     seen = true;

@@ -89,7 +89,8 @@ bool planners_know_links(const Topology::Description& topology) {
 void require_budget(const SimSetup& setup) {
   if (!setup.budget) return;
   if (!setup.layer)
-    throw InvalidArgument("budget", "needs to know how large rows and experts are", "a model beside it");
+    throw InvalidArgument("budget", "needs the sizes of rows and experts",
+                          "to leave it out, or to give a model");
   BudgetShape shape;
   shape.chunk = setup.layer->chunk;
   shape.max_tokens = setup.most_tokens;
@@ -106,10 +107,11 @@ Topology group_topology(const Topology& topology, const GroupShape& shape) {
   Topology::Description group = all;
   group.node_of_rank.resize(ranks);
   const auto refuse = [&] {
-    throw InvalidArgument("topology",
-                          fmt::format("{} ranks make {} groups of {}, and these differ", topology.num_ranks(),
-                                      shape.groups, shape.ranks),
-                          "nodes and ranks that are alike in all groups of expert parallelism");
+    throw InvalidArgument(
+        "topology",
+        fmt::format("{} ranks make {} groups of expert parallelism of {} ranks, and these groups differ",
+                    topology.num_ranks(), shape.groups, shape.ranks),
+        "the same nodes in each group, and no links, speeds or capacities by rank");
   };
   if (!all.links.empty() || !all.speeds.empty() || !all.capacities.empty()) refuse();
   for (std::size_t rank = 0; rank < all.node_of_rank.size(); ++rank)

@@ -46,7 +46,8 @@ class TraceSteps final : public StepSource {
     num_steps_ = static_cast<int>(steps_.size());
     top_k_ = cut.top_k.value_or(info.top_k);
     if (*top_k_ > info.top_k)
-      throw InvalidArgument("top_k", fmt::format("{}, but {} has {} a token", *top_k_, info.name, info.top_k),
+      throw InvalidArgument("top_k",
+                            fmt::format("{}, but {} has {} experts a token", *top_k_, info.name, info.top_k),
                             fmt::format("1..{}", info.top_k));
     const std::int64_t ranks = std::int64_t{shape.ranks} * shape.groups;
     std::int64_t tokens = 0;
@@ -312,7 +313,7 @@ void require_one_model(const std::string& first, const StepSource& a, const std:
                        steps.top_k() ? fmt::format(", {} a token", *steps.top_k()) : "");
   };
   throw InvalidArgument("recordings", fmt::format("{}, but {}", what_it_has(other, b), what_it_has(first, a)),
-                        "recordings of the same layers, experts and top-k");
+                        "recordings with equal numbers of layers, experts and experts a token");
 }
 
 }  // namespace

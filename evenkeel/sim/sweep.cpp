@@ -23,9 +23,10 @@ class Setter {
     const std::size_t equals = over.find('=');
     name_ = over.substr(0, equals);
     if (equals == std::string_view::npos || !knows(name_))
-      throw InvalidArgument(argument_, fmt::format("'{}'", over),
-                            "NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, "
-                            "imbalance-threshold, min-segment");
+      throw InvalidArgument(
+          argument_, fmt::format("'{}'", over),
+          "NAME=VALUE,VALUE,... with one NAME of ranks, step-tokens, top-k, budget, link, slots, "
+          "imbalance-threshold, min-segment");
     values_ = split(over.substr(equals + 1), ',');
   }
 
@@ -61,8 +62,10 @@ class Setter {
     for (std::size_t rank = 0; rank < all.node_of_rank.size(); ++rank)
       alike &= all.node_of_rank[rank] == static_cast<int>(rank) / of_node;
     if (!alike || !all.links.empty() || !all.speeds.empty() || !all.capacities.empty())
-      throw InvalidArgument(argument_, name_ + ", but the topology says each rank's links, speed or capacity",
-                            "a topology of nodes that are alike");
+      throw InvalidArgument(
+          argument_,
+          name_ + " cannot vary: the topology has unequal nodes, or links, speeds or capacities by rank",
+          "a topology of equal nodes");
   }
   void set_ranks(SimRequest& machine, const std::string& value) const {
     require_levels(machine.topology);
@@ -70,14 +73,14 @@ class Setter {
     const int of_node = std::min(ranks, machine.topology.num_ranks() / machine.topology.num_nodes());
     if (ranks % of_node != 0)
       throw InvalidArgument(argument_, fmt::format("{} ranks", ranks),
-                            fmt::format("whole nodes of {}", of_node));
+                            fmt::format("a multiple of {}, the ranks of a node", of_node));
     const Topology::Description& all = machine.topology.description();
     machine.topology = Topology::uniform(ranks / of_node, of_node, all.within, all.across);
   }
   void set_link(SimRequest& machine, const std::string& value) const {
     require_levels(machine.topology);
     if (!machine.topology_has_links)
-      throw InvalidArgument(argument_, "link, but the topology does not describe links",
+      throw InvalidArgument(argument_, "link cannot vary: the topology does not describe links",
                             "a topology with links");
     Topology::Description all = machine.topology.description();
     (machine.topology.num_nodes() > 1 ? all.across : all.within).gigabytes_per_s =

@@ -24,10 +24,10 @@ class TensorError {
   // Adds one element. Throws Unsupported if a value is not finite, since no error can be given then.
   void see(double reference, double measured) {
     if (!(std::isfinite(reference) && std::isfinite(measured)))
-      throw Unsupported(
-          fmt::format("element {} of the {} is {}, where the dense evaluation has {:.3g}: these weights and "
-                      "rows are beyond what the step's type can compute with",
-                      seen_, name_, measured, reference));
+      throw Unsupported(fmt::format(
+          "element {} of the {} is {}, but the dense evaluation has {:.3g}: these weights and rows "
+          "overflow the step's number type; use smaller ones",
+          seen_, name_, measured, reference));
     error_ = std::max(error_, std::abs(measured - reference));
     magnitude_ = std::max(magnitude_, std::abs(reference));
     ++seen_;
@@ -144,10 +144,10 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
                       "largest value of the dense evaluation; please report it",
                       planner, error));
     if (accuracy[candidate].bitwise_equal == false)
-      throw Unsupported(
-          fmt::format("the step under {} is wrong on this machine: its output is not bit-equal to "
-                      "one rank's under ep, though this CPU passed that test; please report it",
-                      planner));
+      throw Unsupported(fmt::format(
+          "the step under {} is wrong on this machine: its output differs in bits from that of one rank "
+          "under ep, though this CPU passed the test for equal bits; please report it",
+          planner));
   }
 }
 

@@ -31,7 +31,10 @@ void validate(const RecordedCounts& counts, const ModelDescription& model) {
   const auto fail = [&](const std::string& why) { throw ParseError(counts.file, counts.array, why); };
   const std::vector<std::int64_t>& shape = counts.shape;
   if (shape.size() != 2 && shape.size() != 3)
-    fail("is not [steps, layers] of rows, nor [steps, layers, experts] of assignments");
+    fail(
+        fmt::format("has {} dimensions; allowed: [steps, layers] of rows, or [steps, layers, experts] of "
+                    "assignments",
+                    shape.size()));
   if (shape[0] < 1) fail("has no steps");
   if (shape[1] != model.num_layers && shape[1] != model.num_moe_layers())
     fail(fmt::format("has {} layers; the model has {}, {} of them with experts", shape[1], model.num_layers,
@@ -41,7 +44,7 @@ void validate(const RecordedCounts& counts, const ModelDescription& model) {
   constexpr std::int64_t most_rows_read = std::int64_t{1} << 32;
   for (const std::int64_t count : counts.values)
     if (count < 0 || count > most_rows_read)
-      fail(fmt::format("has {}, which is not a number of rows", count));
+      fail(fmt::format("has the number {}; allowed: 0..{} rows or assignments", count, most_rows_read));
 }
 
 // Assignments of the fullest rank, with contiguous experts.

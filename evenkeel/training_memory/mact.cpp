@@ -12,7 +12,8 @@ namespace {
 void require_bins(std::span<const std::int64_t> bins) {
   const bool ascend = std::ranges::adjacent_find(bins, std::ranges::greater_equal()) == bins.end();
   if (bins.empty() || bins.front() < 1 || !ascend)
-    throw InvalidArgument("bins", "are not chunk counts in ascending order", "such as 1,2,4,8");
+    throw InvalidArgument("bins", "are not chunk counts in ascending order",
+                          "ascending numbers, 1 or more, such as 1,2,4,8");
 }
 
 }  // namespace

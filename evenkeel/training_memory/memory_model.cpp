@@ -20,7 +20,8 @@ void require_degrees(const Parallelism& parallel) {
   for (const std::int64_t degree : {parallel.tensor, parallel.pipeline, parallel.expert, parallel.data,
                                     parallel.virtual_stages, parallel.context, parallel.expert_tensor})
     if (degree < 1 || degree > most_degree)
-      throw InvalidArgument("parallel", fmt::format("{}", degree), fmt::format("1..{}", most_degree));
+      throw InvalidArgument("parallel", fmt::format("a degree of {}", degree),
+                            fmt::format("1..{}", most_degree));
   const internal::Wide devices =
       internal::Wide{parallel.tensor} * parallel.context * parallel.data * parallel.pipeline;
   if (devices > most_devices)
@@ -49,7 +50,7 @@ void require_parts(const ModelDescription& model, const SelectiveRecompute& sele
   const auto require = [](bool has, const char* part, const char* lack) {
     if (!has)
       throw InvalidArgument("recompute", fmt::format("{}, but the model has no {}", part, lack),
-                            "parts that it has");
+                            "parts that the model has");
   };
   const bool dense = std::ranges::find(model.has_experts, false) != model.has_experts.end();
   require(!selective.mla_up_proj || model.attention.latent, "mla_up_proj", "latent attention");
@@ -59,13 +60,11 @@ void require_parts(const ModelDescription& model, const SelectiveRecompute& sele
 
 void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   if (model.weights.empty())
-    throw Unsupported(
-        fmt::format("the config.json of a '{}' alone does not say all its weights; give the folder of its "
-                    "checkpoint (--model "
-                    "DIR: the safetensors headers are read), or in Python the model itself, which may be on "
-                    "the meta device: "
-                    "evenkeel.memory(model)",
-                    model.family));
+    throw Unsupported(fmt::format(
+        "the config.json of a '{}' alone does not describe all its weights; give the folder of its "
+        "checkpoint (--model DIR: the safetensors headers are read), or in Python the model "
+        "itself, which may be on the meta device: evenkeel.memory(model)",
+        model.family));
   const Parallelism& parallel = setup.parallel;
   require_degrees(parallel);
   require_positive("sequence", setup.sequence);
@@ -74,7 +73,7 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
     throw InvalidArgument("parallel",
                           fmt::format("pp={} with vp={} makes more stages than the model has layers, {}",
                                       parallel.pipeline, parallel.virtual_stages, model.num_layers),
-                          "pp x vp of at most the layers");
+                          fmt::format("pp x vp of at most {}", model.num_layers));
   if (parallel.expert > model.experts.count)
     throw InvalidArgument(
         "parallel", fmt::format("ep={}, but the model has {} experts", parallel.expert, model.experts.count),
@@ -83,19 +82,20 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
     throw InvalidArgument("parallel",
                           fmt::format("etp={} does not divide the width of an expert, {}",
                                       parallel.expert_tensor, model.experts.intermediate),
-                          "etp that does");
+                          fmt::format("an etp that divides {}", model.experts.intermediate));
   require_whole_experts(parallel);
   if (setup.extra.kept_tensors && model.attention.heads % parallel.tensor != 0)
     throw InvalidArgument(
         "parallel",
         fmt::format("tp={} does not divide the {} attention heads", parallel.tensor, model.attention.heads),
-        "tp that does");
+        fmt::format("a tp that divides {}", model.attention.heads));
   if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
-    throw InvalidArgument("recompute",
-                          setup.full_recompute
-                              ? "parts of a layer beside full recomputation"
-                              : "parts of a layer, which the paper's Table 2 does not tell apart",
-                          "parts without full recomputation, of the tensors that frameworks keep");
+    throw InvalidArgument(
+        "recompute",
+        setup.full_recompute ? "parts of a layer cannot be combined with full recomputation"
+                             : "parts of a layer need the term kept-tensors: the paper's Table 2 does not "
+                               "separate them",
+        setup.full_recompute ? "either of the two" : "to count kept-tensors, or none or full");
   require_parts(model, setup.selective);
 }
 
@@ -129,12 +129,11 @@ void require_whole_model(const std::vector<PipelinePiece>& pieces, const ModelDe
     return;
   throw InvalidArgument(
       "pipeline_layout",
-      fmt::format("has {} pieces with {} layers, {} for further tokens, {} embeddings and {} heads",
+      fmt::format("has {} pieces with {} layers, {} prediction layers, {} embeddings and {} heads",
                   pieces.size(), sum.layers, sum.prediction_layers, embeddings, heads),
-      fmt::format(
-          "pp x vp = {} pieces with {} layers, {} for further tokens, one embedding and one head; any "
-          "number for further tokens where the term prediction is not counted",
-          number, model.num_layers, model.prediction_layers.size()));
+      fmt::format("pp x vp = {} pieces with {} layers, {} prediction layers (any number if the term "
+                  "prediction is not counted), one embedding and one head",
+                  number, model.num_layers, model.prediction_layers.size()));
 }
 
 }  // namespace

@@ -46,18 +46,24 @@ ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
   for (const std::string& name : without) {
     const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
     if (term == named_terms.end() || !(terms.*term->on) || named(name))
-      throw InvalidArgument("--without", fmt::format("'{}'", name), "a term that is counted by default");
+      throw InvalidArgument("--without", fmt::format("'{}'", name),
+                            "a term that is counted by default and not in --with");
     terms.*term->on = false;
   }
   if (terms.expert_outputs && !terms.kept_tensors)
-    throw InvalidArgument("--with", "expert-outputs", "without --paper, whose Table 2 has them as row 13");
+    throw InvalidArgument(
+        "--with",
+        "expert-outputs needs the term kept-tensors; without it, row 13 of the paper's Table 2 "
+        "counts them already",
+        "to leave it out, or to count kept-tensors");
   if (terms.layer_gradients && !terms.kept_tensors)
-    throw InvalidArgument("--with", "layer-gradients", "beside --with kept-tensors");
+    throw InvalidArgument("--with", "layer-gradients needs the term kept-tensors",
+                          "to leave it out, or to count kept-tensors");
   terms.fused_cross_entropy = cross_entropy == CrossEntropy::fused;
   if (cross_entropy != CrossEntropy::chunked) return terms;
   for (const char* name : {"logits", "all"})
     if (named(name))
-      throw InvalidArgument("--cross-entropy", fmt::format("'chunked' beside --with {}", name),
+      throw InvalidArgument("--cross-entropy", fmt::format("'chunked' does not work with --with {}", name),
                             "one of the two");
   terms.logits = false;
   return terms;
@@ -69,7 +75,8 @@ void parse_recompute(const std::string& argument, const std::string& text, Memor
   if (text == "none" || text == "full") return;
   for (const std::string& part : split(text, ',')) {
     if (part == "none" || part == "full")
-      throw InvalidArgument(argument, fmt::format("'{}' beside others", part), "it alone, or parts");
+      throw InvalidArgument(argument, fmt::format("'{}' cannot be combined with others", part),
+                            fmt::format("{} alone, or parts", part));
     const auto known = std::ranges::find(recompute_parts | std::views::keys, part).base();
     if (known == recompute_parts.end())
       throw InvalidArgument(
@@ -96,7 +103,7 @@ constexpr std::size_t most_symbols = 1 << 16;
 
 // Expands repeats: "(tt|)*2" becomes "tt|tt|".
 std::string without_repeats(const std::string& argument, const std::string& text) {
-  const auto fail = [&](const char* why) -> void {
+  const auto fail = [&](const std::string& why) -> void {
     throw InvalidArgument(argument, fmt::format("'{}' {}", text, why),
                           "layers of each piece (3,4,4,3), or Megatron-Core's E, t, m, L and | with (..)*N");
   };
@@ -109,7 +116,7 @@ std::string without_repeats(const std::string& argument, const std::string& text
     if (symbol == '(') {
       open.push_back(all.size());
     } else if (symbol == ')') {
-      if (open.empty()) fail("closes a ( that is not open");
+      if (open.empty()) fail("has a ) without a (");
       last = open.back();
       open.pop_back();
     } else if (symbol == '*') {
@@ -117,17 +124,17 @@ std::string without_repeats(const std::string& argument, const std::string& text
       const std::int64_t times = parse_whole(argument, text.substr(i + 1, digits - i - 1), 1, most_symbols);
       const std::string part = all.substr(last);
       if (part.empty() || part.size() * static_cast<std::size_t>(times) > most_symbols)
-        fail("repeats too much, or nothing");
+        fail("has a * that repeats nothing, or makes more than 65536 symbols");
       for (std::int64_t n = 1; n < times; ++n) all += part;
       i = digits - 1;
     } else if (std::string_view("EtmL|").find(symbol) == std::string_view::npos) {
-      fail("has an unknown symbol");
+      fail(fmt::format("has an unknown symbol, {}", symbol));
     } else {
       last = all.size();
       all += symbol;
     }
   }
-  if (!open.empty()) fail("does not close its (");
+  if (!open.empty()) fail("has a ( without a )");
   return all;
 }
 

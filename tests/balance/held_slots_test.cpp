@@ -172,14 +172,16 @@ std::string said_of(const LayerPlacement& homes, const PlannerOptions& o, std::i
 TEST(HeldSlots, RefuseWhatCannotStay) {
   const LayerPlacement homes = LayerPlacement::contiguous(4, 2);
   EXPECT_EQ(said_of(homes, {.kind = Kind::ep}),
-            "planner: ep; allowed: level, if slots stay filled between steps");
-  EXPECT_EQ(said_of(homes, options(0)), "borrow_slots: 0; allowed: 1..4, if slots stay filled between steps");
-  EXPECT_EQ(said_of(homes, options(kUnlimitedSlots)),
-            "borrow_slots: 9223372036854775807; allowed: 1..4, if slots stay filled between steps");
+            "planner: ep; allowed: level, if borrowed experts stay in slots between steps");
+  EXPECT_EQ(said_of(homes, options(0)),
+            "borrow_slots: 0; allowed: 1..4, if borrowed experts stay in slots between steps");
+  EXPECT_EQ(
+      said_of(homes, options(kUnlimitedSlots)),
+      "borrow_slots: 9223372036854775807; allowed: 1..4, if borrowed experts stay in slots between steps");
   EXPECT_EQ(said_of(homes, options(1), 999), "renew_above: 999 thousandths; allowed: 1000 or more");
   EXPECT_EQ(said_of(LayerPlacement({{0, 1}, {1}}, 2), options(1)),
-            "placement: has copies of experts; allowed: one home for each expert, if slots stay filled "
-            "between steps");
+            "placement: has copies of experts; allowed: one home for each expert, if borrowed experts stay "
+            "in slots between steps");
 }
 
 }  // namespace

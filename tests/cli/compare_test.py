@@ -425,9 +425,9 @@ class Refusals(CompareTest):
             ("nothing", "'nothing' is no part of a method"),
             ("ep,", "'' is no part of a method"),
             ("nothing+ep", "'nothing+ep': 'nothing' is no part of a method"),
-            ("ep+llep", "'ep+llep': 'llep' is the second part of its kind"),
-            ("ep+ep", "'ep+ep': 'ep' is the second part of its kind"),
-            ("joint+robust", "'joint+robust': 'robust' is the second part of its kind"),
+            ("ep+llep", "'ep+llep': 'llep' does not go with an earlier part of the same kind"),
+            ("ep+ep", "'ep+ep': 'ep' does not go with an earlier part of the same kind"),
+            ("joint+robust", "'joint+robust': 'robust' does not go with an earlier part of the same kind"),
             ("eplb+ep", "'eplb+ep': 'eplb' needs a number, as in eplb:8"),
             ("fsdp+ep", "'fsdp+ep': 'fsdp' cannot be combined with other parts"),
             ("slots:70000", "'slots:70000' needs a whole number in 1..65536"),
@@ -442,16 +442,18 @@ class Refusals(CompareTest):
     def test_methods_that_the_set_up_cannot_carry_out(self):
         for given, message in [
             ("ep,ep", "'ep' twice; allowed: each method once"),
-            ("fsdp", "fsdp needs sizes and rates; allowed: a model and a machine"),
-            ("best", "best needs sizes and rates to predict the fastest; allowed: level, or a model and a machine"),
-            ("memfine", "memfine needs a budget, and a model that says how large rows are; allowed: a budget beside it"),
+            ("fsdp", "fsdp needs sizes and rates; allowed: fsdp with a model and a machine, or other methods"),
+            ("best", "best needs sizes and rates to predict times; allowed: level, or best with a model and a machine"),
+            ("memfine", "memfine needs a budget, and a model that gives the sizes of rows; allowed: a budget and a model, "
+             "or a method without memfine and budget"),
             ("llep+budget",
-             "llep+budget needs a budget, and a model that says how large rows are; allowed: a budget beside it"),
+             "llep+budget needs a budget, and a model that gives the sizes of rows; allowed: a budget and a model, or a "
+             "method without memfine and budget"),
             ("level-links", "level-links, but links are unknown or all alike; allowed: level, or a "
                             "topology whose links within nodes and across differ"),
             ("slots:9", "slots:9, but there are 8 experts; allowed: 1..8 slots"),
-            ("eplb:4+slots:2", "eplb:4+slots:2, but slots need one home for each expert; allowed: slots over homes "
-                               "without copies"),
+            ("eplb:4+slots:2", "eplb:4+slots:2, but slots need one home for each expert; allowed: slots with a "
+                               "placement that makes no copies"),
         ]:  # fmt: skip
             with self.subTest(given):
                 self.refused([*self.here, "--methods", given], f"--methods: {message}")
@@ -466,7 +468,7 @@ class Refusals(CompareTest):
         self.refused([*self.here, "--place-from", "empty.npz"], "empty.npz: has no assignments", 3, "ParseError")
         (self.folder / "padding.npz").write_bytes(npz("topk_ids", [40, 1, 1], [-1] * 40))
         self.refused(["padding.npz", "--ranks", RANKS, "--methods", "level"], "recordings: have no assignments in the "
-                     "steps that are judged; allowed: a recording of some tokens", 4)  # fmt: skip
+                     "steps that are judged; allowed: a recording with tokens in these steps", 4)  # fmt: skip
         self.refused(["padding.npz", "--ranks", RANKS], "recordings: have no assignments in the steps that placements "
                      "are made from; allowed: other recordings to place from, or methods without placements", 4)  # fmt: skip
         (self.folder / "zero.npz").write_bytes(npz("counts", [2, 1, EXPERTS], [0] * 16))
@@ -536,12 +538,13 @@ class Refusals(CompareTest):
         self.refused([trace, "--topology", "bad.json"], "--topology: gives speeds, but steps are planned and timed for "
                      "ranks that are alike; allowed: a topology without speeds")  # fmt: skip
         self.write("bad.json", {"format": "evenkeel.topology.v1", "node_of_rank": [0] * 9 + [1] * 7})
-        self.refused([trace, "--topology", "bad.json"], "--topology: 16 ranks make 2 groups of 8, and these differ; "
-                     "allowed: nodes and ranks that are alike in all groups of expert parallelism")  # fmt: skip
+        self.refused([trace, "--topology", "bad.json"], "--topology: 16 ranks make 2 groups of expert parallelism of 8 "
+                     "ranks, and these groups differ; allowed: the same nodes in each group, and no links, speeds or "
+                     "capacities by rank")  # fmt: skip
 
     def test_options_that_would_have_no_effect(self):
         self.loads()
-        no_homes = ("no method that is compared places experts; allowed: to leave it out, or a method with eplb:R, "
+        no_homes = ("none of the compared methods places experts; allowed: to leave it out, or a method with eplb:R, "
                     "moetuner, joint or robust")  # fmt: skip
         for words, message in [
             (["--place-every", 20], "--place-every: 20, but the number of steps judged is 20; allowed: 1..19"),
@@ -549,7 +552,7 @@ class Refusals(CompareTest):
             (["--place-every", 5, "--methods", "level"], f"--place-every: {no_homes}"),
             (["--place-from", "c.npz", "--methods", "level"], f"--place-from: {no_homes}"),
             (["--step-tokens", 401], "--step-tokens: 401, but t.npz has 400 tokens; allowed: 1..400"),
-            (["--top-k", 3], "--top-k: 3, but t.npz has 2 a token; allowed: 1..2"),
+            (["--top-k", 3], "--top-k: 3, but t.npz has 2 experts a token; allowed: 1..2"),
         ]:  # fmt: skip
             self.refused([*self.here, *words], message)
         self.refused(["c.npz", "--ranks", RANKS, "--step-tokens", 10], "--step-tokens: c.npz has loads, already "
@@ -568,8 +571,8 @@ class Refusals(CompareTest):
                      "--timeline: needs to know what steps take; allowed: --model, and --cost or --device")  # fmt: skip
         self.refused([*self.here, "--over", "ranks=2,4", "--csv", "s.csv"], "--csv: is for one comparison, not for --over; "
                      "allowed: to leave it out")  # fmt: skip
-        self.refused([*self.here, "--over", "size=2"], "--over: 'size=2'; allowed: NAME=VALUE,VALUE,... of ranks, "
-                     "step-tokens, top-k, budget, link, slots, imbalance-threshold, min-segment")  # fmt: skip
+        self.refused([*self.here, "--over", "size=2"], "--over: 'size=2'; allowed: NAME=VALUE,VALUE,... with one NAME "
+                     "of ranks, step-tokens, top-k, budget, link, slots, imbalance-threshold, min-segment")  # fmt: skip
         self.refused([*self.here, "--over", "ranks=2,3.5"], "--over: '3.5'; allowed: a whole number in 1..65536")
 
 

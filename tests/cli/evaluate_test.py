@@ -259,7 +259,7 @@ class Evaluate(PlacedTest):
         for recording, placement, data, part in [
             (own, "p.json", OWN, "made from this data, so it is optimistic that"),
             (self.counts("sum.json", sums), "p.json", OWN, "not enough data"),
-            (own, "v.json", None, "if it was not made from this data"),
+            (own, "v.json", None, "if the placement was not made from this data"),
         ]:
             with self.subTest(recording=recording, placement=placement):
                 report = self.evaluate(recording, placement, *words)["verdict"]

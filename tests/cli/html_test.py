@@ -107,7 +107,7 @@ class Pages(CommandTest):
     def setUp(self):
         super().setUp()
         errors = self.call("plan", "no file", "--ranks", 1, "--html", "x.html").stderr
-        if "this build has no pages" in errors:
+        if "this build has no HTML pages" in errors:
             self.skipTest(errors)
 
     def page(self, words, name="page.html"):

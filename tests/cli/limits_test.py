@@ -55,7 +55,7 @@ class Limits(CommandTest):
         wide = ["--hidden", 1 << 20, "--intermediate", 1 << 20, "--experts", 4, "--top-k", 1, "--ranks", 2]
         for words in [["run", "--scenario", "balanced", "--tokens", 1, *wide], ["bench", "--tokens", 1, *wide]]:
             start = time.monotonic()
-            self.assert_refused(words, 4, "Unsupported", "takes at least", "weights", "the machine has free")
+            self.assert_refused(words, 4, "Unsupported", "takes at least", "weights", "the machine's free memory is")
             self.assertLess(time.monotonic() - start, 10)
         done = self.call_under(
             ["run", "--scenario", "balanced", "--ranks", 1, "--experts", 1, "--top-k", 1, "--tokens", 1,
@@ -77,7 +77,7 @@ class Limits(CommandTest):
             self.folder.chmod(0o755)
         done = self.call_under([*SMALL, "--json"], {resource.RLIMIT_NPROC: 1}, user)
         self.assertEqual(done.returncode, 4, done.stderr)
-        for part in ["threads wanted", "one for each rank", "ulimit -u", "pids.max"]:
+        for part in ["threads are needed", "one for each rank", "ulimit -u", "pids.max"]:
             self.assertIn(part, done.stderr)
         self.assertEqual(json.loads(done.stdout)["error"]["type"], "Unsupported")
 

@@ -266,13 +266,13 @@ class Memory(CommandTest):
             # Options that have no effect together with another.
             ([*qwen, "--static-bytes", "40GB", "--with", "sharded-optimizer"], "--with", "is about static memory"),
             ([*qwen, "--static-bytes", "40GB", "--bytes", "optimizer=0"], "--bytes", "is about static memory"),
-            ([*qwen, "--with", "all", "--cross-entropy", "chunked"], "--cross-entropy", "'chunked' beside --with all"),
-            ([*qwen, "--with", "logits", "--cross-entropy", "chunked"], "--cross-entropy", "beside --with logits"),
+            ([*qwen, "--with", "all", "--cross-entropy", "chunked"], "--cross-entropy", "'chunked' does not work with --with all"),
+            ([*qwen, "--with", "logits", "--cross-entropy", "chunked"], "--cross-entropy", "does not work with --with logits"),
             ([*qwen, "--device", "h100", "--device-memory", "80GB"], "--device-memory", "is what"),
             ([*qwen, "--paper", "--recompute", "moe_act"], "--recompute", "Table 2"),
             ([*qwen, "--paper", "--cross-entropy", "fused"], "--cross-entropy", "applies to logits, which --paper does not count"),
-            ([*qwen, "--paper", "--with", "expert-outputs"], "--with", "whose Table 2 has them as row 13"),
-            ([*qwen, "--paper", "--with", "layer-gradients"], "--with", "beside --with kept-tensors"),
+            ([*qwen, "--paper", "--with", "expert-outputs"], "--with", "row 13 of the paper's Table 2"),
+            ([*qwen, "--paper", "--with", "layer-gradients"], "--with", "needs the term kept-tensors"),
             # Options that a search for layouts cannot use.
             ([*search, 8, "--parallel", "tp=2"], "--parallel", "tp is chosen by --gpus"),
             ([*search, 8, "--static-bytes", "1GB"], "--static-bytes", "is of one"),
@@ -298,7 +298,7 @@ class Memory(CommandTest):
         for shape, value, part in [
             ([2, 3], 1, "has 3 layers; the model has 8"),
             ([0, 8], 1, "has no steps"),
-            ([1, 8], -1, "has -1, which is not a number of rows"),
+            ([1, 8], -1, "has the number -1; allowed: 0.."),
             ([1, 8, 4], 1, "has 4 experts; the model has 32"),
             ([8], 1, "[steps, layers]"),
         ]:

@@ -103,11 +103,12 @@ class Permute(CommandTest):
         self.write("loads.json", {"loads": [[50, 1, 2, 40, 3, 4, 30, 5], [1, 2, 50, 60, 4, 3, 2, 1]]})
         place = ["place", "loads.json", "--ranks", 4, "--model", "in", "-o", "p.json"]
         permute = ["permute", "in", "--placement", "p.json", "-o"]
-        self.assertIn("the model chooses 2 of 4 groups of experts first", self.json(*place)["after"]["notes"][0])
+        notes = self.json(*place)["after"]["notes"]
+        self.assertIn("the model's router first chooses 2 of 4 groups of experts", notes[0])
         self.assertEqual(self.call(*permute, "whole").returncode, 0)
         self.json(*place, "--groups", 1)
         self.assert_refused([*permute, "no"], 4, "Infeasible", "into one group")
-        self.assert_refused([*place, "--solver", "exact"], 2, "InvalidArgument", "--solver: exact does not keep groups",
+        self.assert_refused([*place, "--solver", "exact"], 2, "InvalidArgument", "--solver: exact may split groups",
                             "groups 1")  # fmt: skip
 
     def test_an_output_that_is_taken_and_a_placement_that_does_not_fit_are_usage(self):

@@ -60,8 +60,8 @@ class Place(CommandTest):
         for more, same in [(words[:2], True), (words, False)]:
             known, estimated = (self.json("place", each, *more)["after"] for each in (trace, "tiny.safetensors"))
             self.assertEqual(known == estimated, same)
-        self.assertNotIn("where tokens live", str(known["notes"]))
-        self.assertIn("where tokens live is not known", estimated["notes"][0])
+        self.assertNotIn("which rank each token comes from", str(known["notes"]))
+        self.assertIn("it is not known which rank each token comes from", estimated["notes"][0])
         self.assertLess(known["crossing"], estimated["crossing"])
 
     def test_a_topology_comes_from_a_file_or_a_name(self):
@@ -97,7 +97,7 @@ class Place(CommandTest):
             ([*copies, "--dispatch", "static", "--format", "trtllm", "-o", "x.yaml"],
              ["--dispatch: static is a rule of SGLang, but the file is for trtllm; allowed: even, or a file for "
               "sglang"]),
-            ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint has no meaning beside expert groups"]),
+            ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint does not work with expert groups"]),
             ([*copies, "--objective", "joint", "--format", "sglang", "--moe-layers", "0-3", "-o", "x.json"],
              ["--dispatch: 'static' does not use copies evenly, as objective joint assumes"]),
             (["--ranks", 4, "--gap", "1"], ["--gap: '1'"]),

@@ -132,11 +132,11 @@ class Plan(CommandTest):
         self.assertIn("MiB", self.shown(words[0], "rows.json", *words[2:], "--planner", "level"))
         for changed, message in [
             (["plan", "counts.json", "--device", "h100"], "--device: needs --topology"),
-            ([*words[:3], "bare.json", *words[4:]], "--topology: says nothing of its links"),
+            ([*words[:3], "bare.json", *words[4:]], "--topology: the topology does not describe its links"),
             ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
             ([*words, "--cost", "c.json"], "--device: is already given by --cost"),
-            ([*words, "--expert-bytes", "0"], "--expert-bytes: 0 bytes of one expert; allowed: 1..1e15"),
-            ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: 8e+15 bytes of one expert"),
+            ([*words, "--expert-bytes", "0"], "--expert-bytes: an expert has 0 bytes; allowed: 1..1e15 bytes"),
+            ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: an expert has 8e+15 bytes"),
             (words[:4] + words[6:], "--topology: needs --model"),
             (words[:-2], "--topology: needs the rates of a rank"),
             ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),

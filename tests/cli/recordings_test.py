@@ -130,9 +130,9 @@ class Recordings(CommandTest):
     def test_what_several_recordings_are_not_placed_by_is_refused(self):
         words = ["place", EARLY, LATE, "--ranks", 8]
         for more, part in [
-            (["--objective", "joint"], "--objective: joint has no meaning beside several recordings"),
-            (["--solver", "exact"], "--solver: exact does not solve several recordings"),
-            (["--sizes", "free"], "--sizes: free has no meaning beside several recordings"),
+            (["--objective", "joint"], "--objective: joint does not work with several recordings"),
+            (["--solver", "exact"], "--solver: exact does not work with several recordings"),
+            (["--sizes", "free"], "--sizes: free does not work with several recordings"),
             (["--across", "best"], "--across: 'best'"),
         ]:
             with self.subTest(more=more):

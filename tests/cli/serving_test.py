@@ -215,5 +215,5 @@ class Serving(CommandTest):
             self.assert_refused(words, 2, "InvalidArgument", "--counts", part, "a recording of the model's 128 experts")
         (self.folder / "whole.npz").write_bytes(npz("counts", [1, 128], [1] * 128))
         self.assert_refused(
-            [*served, "--counts", "whole.npz"], 2, "InvalidArgument", "--counts", "does not say its steps"
+            [*served, "--counts", "whole.npz"], 2, "InvalidArgument", "--counts", "is not divided into steps"
         )

@@ -141,7 +141,7 @@ class Rates(shared.PlacedTest):
         self.assertNotIn("TFLOP/s", notes)
         said, notes = self.verdict("--device", "h100", "--nodes", 2)
         self.assertIsNone(said["move_ms"])
-        self.assertIn("its link is that within a node", notes)
+        self.assertIn("its link speed is for links within a node", notes)
 
     def test_a_cost_file_says_the_rate_and_the_link_unless_a_topology_does(self):
         said, notes = self.verdict("--cost", "c.json")

@@ -125,7 +125,7 @@ TEST(Place, FromAProfileAloneSaysThatTokensAreSpreadEvenly) {
   const PlaceResult placed =
       place(profile, Topology::uniform(1, 4), {.traffic = TrafficModel::dispatch_combine});
   ASSERT_EQ(placed.notes.size(), 1u);
-  EXPECT_NE(placed.notes[0].find("where tokens live is not known"), std::string::npos);
+  EXPECT_NE(placed.notes[0].find("it is not known which rank each token comes from"), std::string::npos);
   EXPECT_NEAR(placed.after.crossing, placed.after.total * 3 / 4, 1e-6);
 }
 
@@ -171,8 +171,7 @@ TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
       EXPECT_LE(placed.after.max_over_mean[layer], placed.before.max_over_mean[layer] + 1e-12);
     EXPECT_NEAR(placed.objective.at("max_over_mean"), placed.after.max_over_mean_mean, 1e-9);
     ASSERT_EQ(placed.notes.size(), 1u);
-    EXPECT_NE(placed.notes[0].find(std::to_string(moved) + " experts are where they were not before"),
-              std::string::npos);
+    EXPECT_NE(placed.notes[0].find(std::to_string(moved) + " experts got a new home"), std::string::npos);
     if (moves > 1) {
       EXPECT_LT(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean);
     }
@@ -241,9 +240,9 @@ TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatCapacitiesAllow) {
   }
 }
 
-// Parses N from "all of them take N moves"; -1 if missing.
+// Parses N from "all of them need N moves"; -1 if missing.
 int moves_for_all(const std::string& missing) {
-  const std::string before = "all of them take ";
+  const std::string before = "all of them need ";
   const std::size_t at = missing.find(before);
   return at == std::string::npos ? -1 : std::stoi(missing.substr(at + before.size()));
 }
@@ -286,7 +285,7 @@ TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
               place(profile, Topology::uniform(1, 4),
                     {.redundant_experts = 3, .from = copies.placement, .max_moves = 1});
             }),
-            "from: has 12 physical experts in layer 0; allowed: at most 8 experts and 3 copies");
+            "from: has 12 physical experts in layer 0; allowed: at most 11: 8 experts and 3 redundant ones");
 }
 
 struct ProgressLog {
@@ -391,21 +390,21 @@ std::string refusal(const PlaceOptions& options, const Topology& topology = Topo
 
 TEST(Place, RefusesOptionsThatContradictEachOther) {
   EXPECT_EQ(refusal({.sizes = ClusterSizes::free, .redundant_experts = 4}),
-            "sizes: free has no meaning beside redundant experts; allowed: equal");
+            "sizes: free does not work with redundant experts; allowed: equal");
   EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .num_groups = 2}),
-            "objective: joint has no meaning beside expert groups; allowed: two-stage");
+            "objective: joint does not work with expert groups; allowed: two-stage");
   EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .dispatch = Dispatch::fixed}),
             "dispatch: 'static' does not use copies evenly, as objective joint assumes; allowed: even, or "
             "objective two-stage");
   EXPECT_EQ(refusal({.solver = Solver::exact, .num_groups = 2}),
-            "solver: exact does not solve expert groups; allowed: fast");
-  EXPECT_EQ(
-      refusal({.max_moves = 3}),
-      "max_moves: is 3, but there is no placement to move from; allowed: from, a placement to start at");
+            "solver: exact does not work with expert groups; allowed: fast");
+  EXPECT_EQ(refusal({.max_moves = 3}),
+            "max_moves: is 3, but there is no placement to move from; allowed: 0, or from, a placement to "
+            "start at");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4), .max_moves = -1}),
-            "max_moves: is -1 beside from; allowed: 0 or more: how many experts may get another home");
+            "max_moves: is -1; allowed: 0 or more: how many experts may get another home");
   EXPECT_EQ(refusal({.solver = Solver::exact, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
-            "solver: exact does not solve a placement to start from; allowed: fast");
+            "solver: exact does not work with a placement to start from; allowed: fast");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 2), .max_moves = 1}),
             "from: has 2 layers of 8 experts on 2 ranks; allowed: 2 layers of 8 experts on 4 ranks");
 }
@@ -413,18 +412,18 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
 TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
   const PairObjective total = PairObjective::total;
   EXPECT_EQ(refusal({.pairs = total, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
-            "pairs: total has no meaning beside a placement to start from; allowed: worst");
+            "pairs: total does not work with a placement to start from; allowed: worst");
   EXPECT_EQ(refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
-            "pairs: total has no meaning where balance alone decides and it is not known where tokens live; "
-            "allowed: worst");
+            "pairs: total needs to know which rank each token comes from, which the recording does not say; "
+            "allowed: worst, or source counts (from a trace)");
   const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
   for (const std::size_t recordings : {1u, 2u})
-    EXPECT_EQ(
-        message_of<InvalidArgument>([&] {
-          place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2), {.pairs = total});
-        }),
-        "pairs: total counts transitions, and the profile has none (it was made without, or from counts "
-        "or steps); allowed: worst");
+    EXPECT_EQ(message_of<InvalidArgument>([&] {
+                place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2),
+                      {.pairs = total});
+              }),
+              "pairs: total counts transitions between layers, and the profile has none (it was made without "
+              "them, or from counts or steps); allowed: worst");
   const RoutingProfile profile = random_profile(0, 2, 8);
   for (const PlaceOptions& options : {PlaceOptions{.pairs = total},
                                       {.objective = Objective::joint, .pairs = total},
@@ -472,29 +471,31 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
   EXPECT_EQ(message_of<Infeasible>([] {
               place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {3, 4}}));
             }),
-            "8 physical experts a layer, but the ranks have capacity for 7");
-  EXPECT_EQ(
-      message_of<Infeasible>([] {
-        place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
-              {.redundant_experts = 4});
-      }),
-      "rank 0 has capacity for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
+            "8 physical experts a layer, but all ranks together have capacity for 7");
+  EXPECT_EQ(message_of<Infeasible>([] {
+              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
+                    {.redundant_experts = 4});
+            }),
+            "rank 0 has capacity for 4 physical experts a layer, but gets 6 slots, since slots are shared "
+            "out evenly; raise its capacity, or use fewer redundant experts");
   EXPECT_EQ(refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
             "topology: has nodes of different sizes or ranks out of order, but expert groups stay in a node; "
-            "allowed: nodes of one size, filled in order");
+            "allowed: nodes with equally many ranks, numbered node by node");
 }
 
 TEST(Place, RefusesAProfileThatDoesNotSayWhatTheModelNeeds) {
   const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
-  EXPECT_EQ(
-      message_of<InvalidArgument>(
-          [&] { place(counts, Topology::uniform(1, 2), {.objective = PlaceOptions::Objective::joint}); }),
-      "traffic: the joint objective counts transitions, and the profile has none (it was made without, or "
-      "from counts); allowed: a profile with transitions, or dispatch-combine, where loads alone decide");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              place(counts, Topology::uniform(1, 2), {.objective = PlaceOptions::Objective::joint});
+            }),
+            "traffic: objective joint counts transitions between layers, and the profile has none (it was "
+            "made without them, or from counts); allowed: a profile with transitions, or dispatch-combine, "
+            "which needs loads alone");
   const SourceCounts sources = even_source_counts(counts, 2);
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { place(counts, Topology::uniform(1, 2), {.sources = sources}); }),
-      "sources: have no meaning under layer_to_layer; allowed: traffic dispatch_combine");
+      "sources: apply only to traffic dispatch_combine; allowed: to leave them out, or traffic "
+      "dispatch_combine");
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               place(counts, Topology::uniform(1, 4),
                     {.traffic = TrafficModel::dispatch_combine, .sources = sources});

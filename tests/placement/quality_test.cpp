@@ -239,7 +239,7 @@ TEST(PlacementQuality, OfAPlacementForAnotherTopologyOrProfileIsRefused) {
   const SourceCounts none;
   const PlacementProblem problem{.profile = profile, .topology = topology, .sources = none};
   EXPECT_EQ(message_of<InvalidArgument>([&] { placement_quality(problem, Placement::contiguous(2, 4, 3)); }),
-            "placement: is for 3 ranks; allowed: 2, as the topology has");
+            "placement: is for 3 ranks; allowed: 2 ranks, as the topology has");
   EXPECT_EQ(message_of<InvalidArgument>([&] { balance_objective(problem, Placement::contiguous(1, 4, 2)); }),
             "placement: has 1 layers of 4 experts; allowed: 2 layers of 4 experts, as the profile has");
 }

@@ -47,7 +47,7 @@ TEST(Traffic, OfAPlacementOfAnotherShapeIsRefused) {
   const SourceCounts sources = even_source_counts(profile, 2);
   EXPECT_EQ(message_of<InvalidArgument>(
                 [&] { dispatch_traffic(sources, Placement::contiguous(3, 4, 4), LayerId(0)); }),
-            "sources: are of 2 ranks; allowed: 4, as the placement has");
+            "sources: are for 2 ranks; allowed: 4 ranks, as the placement has");
   EXPECT_EQ(message_of<InvalidArgument>(
                 [&] { dispatch_traffic(sources, Placement::contiguous(3, 4, 2), LayerId(3)); }),
             "layer: no layer 3; allowed: 0..2");

@@ -32,7 +32,7 @@ TEST(Place, KeepsAModelsGroupsWholeWhateverTheNodes) {
     const Topology topology = Topology::uniform(nodes, ranks_per_node, {450, 0}, {50, 0});
     PlaceOptions options;
     const std::string said = keep_groups_whole({.count = groups, .chosen = 2}, 48, ranks, options);
-    EXPECT_NE(said.find("groups of experts first: the experts of a group stay together"), std::string::npos);
+    EXPECT_NE(said.find("groups of experts: the experts of a group stay together"), std::string::npos);
     const PlaceResult placed = place(profile, topology, options);
     for (int layer = 0; layer < 3; ++layer) expect_whole_groups(placed.placement.layer(layer), groups);
     options.from = placed.placement;

@@ -97,7 +97,7 @@ TEST(CheckPlan, FindsARankThatDoesNotExist) {
 TEST(CheckPlan, FindsAWrongRankLoad) {
   PlanRecord plan = sound();
   plan.rank_loads[1] = 8;
-  EXPECT_THAT(check(plan), ElementsAre("rank 1: load 8 is claimed, its segments hold 7"));
+  EXPECT_THAT(check(plan), ElementsAre("rank 1: the plan gives it load 8, but its segments add up to 7"));
 }
 
 TEST(CheckPlan, FindsAMissingTransfer) {

@@ -58,17 +58,15 @@ TEST(ContiguousOrder, MakesContiguousParallelismThePlacement) {
 TEST(ContiguousOrder, RefusesCopies) {
   const LayerPlacement layer({{0}, {1, 0}}, 2);
   EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(layer); }),
-            "placement: expert 1 has copies on ranks 1, 0, and an order of experts has one place for each; "
-            "allowed: "
-            "one home an expert (no redundant experts)");
+            "placement: expert 1 has copies on ranks 1, 0, but experts in contiguous order have one home "
+            "each; allowed: a placement without redundant experts");
 }
 
 TEST(ContiguousOrder, RefusesUnequalSizes) {
   const LayerPlacement layer({{0}, {1}, {1}, {1}}, 2);
   EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(layer); }),
-            "placement: rank 0 is home to 1 experts, and contiguous expert parallelism gives it 2; allowed: "
-            "as many "
-            "experts on every rank (--sizes equal)");
+            "placement: rank 0 is home to 1 experts, but contiguous expert parallelism gives each rank 2; "
+            "allowed: equally many experts on every rank (--sizes equal)");
 }
 
 TEST(ContiguousOrder, RefusesRanksThatDoNotDivideTheExperts) {

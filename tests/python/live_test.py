@@ -144,7 +144,7 @@ class InFull(LiveTest):
 
     def test_the_cap_does_not_hold_and_the_line_says_so(self):
         live = np.tile(np.arange(24) % 12, (LAYERS, 1))
-        line = self.check(live, "in layer 0 no rank holds expert 12", Options(max_moves=5))
+        line = self.check(live, "in layer 0 of the map in use, no rank holds expert 12", Options(max_moves=5))
         self.assertIn(", which EVENKEEL_MAX_MOVES does not limit: ", line)
 
     def test_other_layers_are_refused(self):

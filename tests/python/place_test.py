@@ -138,7 +138,7 @@ class Place(PackageTest):
             ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: is for several recordings"),
             ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: is for objective="joint"'),
             ({"ranks": 4, "dispatch": "fixed"}, ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"),
-            ({**start, "redundant_experts": "auto"}, ek.InvalidArgument, "from_: says how many slots there are"),
+            ({**start, "redundant_experts": "auto"}, ek.InvalidArgument, "from_: does not work with redundant"),
             ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
             ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),
         ]:  # fmt: skip
@@ -200,7 +200,8 @@ class LayersWithoutLoad(PackageTest):
                 placed = ek.place(profile, 2)
                 self.assertEqual(placed.num_layers, len(loads))
                 self.assertAlmostEqual(placed.before.max_over_mean_mean, before, places=12)
-                note = f"layers {empty} have no assignment: any homes are level there, and max/mean counts as 1"
+                why = "any placement is level there, and their max/mean counts as 1"
+                note = f"layers {empty} have no assignment: {why}"
                 self.assertEqual(placed.notes[0], note)
                 alone = "the profile has no transitions: traffic is not known, and balance alone decides"
                 self.assertIn(alone, placed.notes)

@@ -116,9 +116,9 @@ class Placements(PackageTest):
 
     def test_refuses_homes_that_are_none(self):
         for homes, ranks, message in [
-            ([[[0], []]], None, "homes of expert 1: no rank"),
+            ([[[0], []]], None, "homes of expert 1: has no rank"),
             ([[[0, 0]]], None, "rank 0 twice"),
-            ([[0, 5]], 2, "no rank 5; allowed: 0..1"),
+            ([[0, 5]], 2, "rank 5 does not exist; allowed: 0..1"),
             ([[0, -1]], None, "no rank -1"),
             ([], 2, "no layer"),
             ([[0, 1], [0]], None, "unequal lengths"),

@@ -89,7 +89,7 @@ class Plan(PackageTest):
             ({"device": "abacus"}, "device: "),
             ({"expert_bytes": 0}, "expert_bytes: 0"),
             ({"backward": 1}, "backward: is a int"),
-            ({"topology": bare}, "topology: says nothing of its links"),
+            ({"topology": bare}, "topology: the topology does not describe its links"),
             ({"ranks": 8}, "ranks: 8, but 2x8xh100 has 16"),
             ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: one of 8 ranks"),
         ]:
@@ -157,7 +157,7 @@ class Plan(PackageTest):
             (profile, {"layers": []}, "layers: is empty"),
             (profile, {"ranks": None}, "ranks: loads by expert do not say"),
             (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
-            (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: the placement has 2 layers"),
+            (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: is not given, and the placement has 2 layers"),
             ([1, 2], {}, "loads: shape [2]; allowed: [layers, experts]"),
         ]:
             self.assert_raises(ek.InvalidArgument, message, ek.plan_layers, given, **{"ranks": 2} | named)

@@ -194,14 +194,16 @@ TEST(Comparison, OfWhatDoesNotFitIsRefused) {
   request = request_of("8xh100", 16, 2);
   request.methods = "memfine";
   EXPECT_EQ(said(request),
-            "methods: memfine needs a budget, and a model that says how large rows are; allowed: a budget "
-            "beside it");
+            "methods: memfine needs a budget, and a model that gives the sizes of rows; allowed: a budget "
+            "and a model, or a method without memfine and budget");
   request.methods = "level-links";
   EXPECT_EQ(said(request),
             "methods: level-links, but links are unknown or all alike; allowed: level, or a topology "
             "whose links within nodes and across differ");
   request = {.machine = {.topology = Topology::uniform(1, 8)}, .methods = "fsdp"};
-  EXPECT_EQ(said(request), "methods: fsdp needs sizes and rates; allowed: a model and a machine");
+  EXPECT_EQ(
+      said(request),
+      "methods: fsdp needs sizes and rates; allowed: fsdp with a model and a machine, or other methods");
   request = request_of("8xh100", 16, 2);
   request.machine.budget = 10;
   EXPECT_THAT(message_of<BudgetTooSmall>([&] { compared(recording, request); }), ::testing::HasSubstr("10 "));

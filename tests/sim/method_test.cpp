@@ -54,7 +54,8 @@ TEST(Method, OfNothingKnownIsRefusedWithWhatThereIs) {
   EXPECT_EQ(said("level+fsdp"),
             std::string("methods: 'level+fsdp': 'fsdp' cannot be combined with other parts") + kAllowed);
   EXPECT_EQ(said("llep+level"),
-            std::string("methods: 'llep+level': 'level' is the second part of its kind") + kAllowed);
+            std::string("methods: 'llep+level': 'level' does not go with an earlier part of the same kind") +
+                kAllowed);
   EXPECT_EQ(said("eplb"), std::string("methods: 'eplb' needs a number, as in eplb:8") + kAllowed);
   EXPECT_EQ(said("level:3"), std::string("methods: 'level:3' takes no number") + kAllowed);
   EXPECT_EQ(said("moetuner:8"), std::string("methods: 'moetuner:8' takes no number") + kAllowed);

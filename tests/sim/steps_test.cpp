@@ -96,7 +96,7 @@ TEST(Steps, OfATraceAreWindowsWhereTokensAreSaid) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               steps_of(std::span(&recording, 1), {4, 1}, {.top_k = 3});
             }),
-            "top_k: 3, but trace has 2 a token; allowed: 1..2");
+            "top_k: 3, but trace has 2 experts a token; allowed: 1..2");
 }
 
 TEST(Steps, OfLoadsAreTheFilesOwnAndComeFromAllRanksAlike) {

@@ -86,15 +86,15 @@ TEST(Sweep, OfWhatCannotBeIsRefusedBeforeAnythingRuns) {
     return message_of<InvalidArgument>([&] { swept(recording, request, over); });
   };
   constexpr const char* kOverAllowed =
-      "; allowed: NAME=VALUE,VALUE,... of ranks, step-tokens, top-k, budget, link, slots, "
+      "; allowed: NAME=VALUE,VALUE,... with one NAME of ranks, step-tokens, top-k, budget, link, slots, "
       "imbalance-threshold, "
       "min-segment";
   EXPECT_EQ(said("size=3"), std::string("over: 'size=3'") + kOverAllowed);
   EXPECT_EQ(said("ranks"), std::string("over: 'ranks'") + kOverAllowed);
   EXPECT_EQ(said("ranks=8,0"), "over: '0'; allowed: a whole number in 1..65536");
-  EXPECT_EQ(said("ranks=8,6"), "over: 6 ranks; allowed: whole nodes of 4");
+  EXPECT_EQ(said("ranks=8,6"), "over: 6 ranks; allowed: a multiple of 4, the ranks of a node");
   EXPECT_EQ(said("link=3"),
-            "over: link, but the topology does not describe links; allowed: a topology with links");
+            "over: link cannot vary: the topology does not describe links; allowed: a topology with links");
   EXPECT_EQ(said("step-tokens=many"), "over: 'many'; allowed: a whole number, 1 or more");
 }
 

@@ -241,11 +241,10 @@ TEST(MemoryModel, PiecesOfThePipelineAreThoseThatAreGiven) {
   EXPECT_EQ(memory.prediction_layers(0), 1);
   for (const char* text :
        {"30,31", "30,31,0,1", "Et*61|t|m|L", "Et*61|||mL|", "Et*61|||L", "t*61|||mL", "Et*61||L|mL"})
-    EXPECT_THAT(
-        message_of<InvalidArgument>([&] { make(text); }),
-        AllOf(HasSubstr("pipeline_layout: has "),
-              HasSubstr("allowed: pp x vp = 4 pieces with 61 layers, 1 for further tokens, one embedding "
-                        "and one head")))
+    EXPECT_THAT(message_of<InvalidArgument>([&] { make(text); }),
+                AllOf(HasSubstr("pipeline_layout: has "),
+                      HasSubstr("allowed: pp x vp = 4 pieces with 61 layers, 1 prediction layers (any number "
+                                "if the term prediction is not counted), one embedding and one head")))
         << text;
 }
 
@@ -262,11 +261,11 @@ TEST(ParsePipeline, TakesLayersOfEachPieceOrMegatronsLetters) {
        {std::pair("", "--pipeline-layout: "),
         {"3,,4", "--pipeline-layout: "},
         {"3,-1", "-1"},
-        {"Et)|L", "'Et)|L' closes a ( that is not open"},
-        {"E(t|L", "does not close its ("},
-        {"Ex|L", "has an unknown symbol; allowed: layers of each piece (3,4,4,3), or"},
-        {"*3t|L", "repeats too much, or nothing"},
-        {"E(t*60000)*60000|L", "repeats too much, or nothing"},
+        {"Et)|L", "'Et)|L' has a ) without a ("},
+        {"E(t|L", "has a ( without a )"},
+        {"Ex|L", "has an unknown symbol, x; allowed: layers of each piece (3,4,4,3), or"},
+        {"*3t|L", "has a * that repeats nothing, or makes more than 65536 symbols"},
+        {"E(t*60000)*60000|L", "has a * that repeats nothing, or makes more than 65536 symbols"},
         {"Et*0|L", "0"},
         {"Et*|L", "--pipeline-layout: "}})
     EXPECT_THAT(message_of<InvalidArgument>([&] { parse(text); }), HasSubstr(part)) << text;
@@ -367,8 +366,9 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
     const auto make = [&] { MemoryModel(model_named("memfine-model-1"), setup); };
     EXPECT_THAT(message_of<InvalidArgument>(make), HasSubstr(message));
   };
-  refused({.parallel = {.tensor = 0}}, "parallel: 0; allowed: 1..1048576");
-  refused({.parallel = {.expert_tensor = (1 << 20) + 1}}, "parallel: 1048577; allowed: 1..1048576");
+  refused({.parallel = {.tensor = 0}}, "parallel: a degree of 0; allowed: 1..1048576");
+  refused({.parallel = {.expert_tensor = (1 << 20) + 1}},
+          "parallel: a degree of 1048577; allowed: 1..1048576");
   refused(
       {.parallel = {.tensor = 1 << 20, .data = 1 << 20, .context = 2}},
       "tp=1048576 x cp=2 x dp=1048576 x pp=1 are too many devices; allowed: at most 1099511627776 devices");
@@ -376,7 +376,8 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
           "pp=9 with vp=2 makes more stages than the model has layers, 16");
   refused({.parallel = {.expert = 257}}, "ep=257, but the model has 256 experts; allowed: 1..256");
   refused({.sequence = 0}, "sequence: 0; allowed: 1 or more");
-  refused({.selective = {.moe = true}}, "recompute: parts of a layer beside full recomputation");
+  refused({.selective = {.moe = true}},
+          "recompute: parts of a layer cannot be combined with full recomputation");
   refused({.parallel = {.expert_tensor = 3}}, "etp=3 does not divide the width of an expert, 2048");
   refused(
       {.parallel = {.expert = 8, .data = 4}},

@@ -56,7 +56,7 @@ CudaPlanner::CudaPlanner(const PlacementView& homes, const PlanRules& rules) : h
   if (least > most)
     throw Unsupported("planning on a GPU for " + std::to_string(homes.num_experts) + " experts on " +
                       std::to_string(homes.num_ranks) + " ranks needs " + std::to_string(least) +
-                      " bytes of shared memory, but a block has " + std::to_string(most));
+                      " bytes of shared memory, but a block of this GPU has at most " + std::to_string(most));
   const int with_counts = least + kInteger * homes.num_ranks * homes.num_experts;
   counts_in_shared_ = with_counts <= most;
   shared_bytes_ = counts_in_shared_ ? with_counts : least;

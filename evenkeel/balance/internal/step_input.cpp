@@ -16,8 +16,9 @@ void require_step_input(const Counts& counts, const LayerPlacement& placement,
                           fmt::format("{}, as in the placement", placement.num_ranks()));
   if (base_load.empty()) return;
   if (base_load.size() != static_cast<std::size_t>(counts.num_ranks()))
-    throw InvalidArgument("base_load", fmt::format("{} ranks", base_load.size()),
-                          fmt::format("none or {}, as in counts", counts.num_ranks()));
+    throw InvalidArgument("base_load",
+                          fmt::format("{} numbers for {} ranks", base_load.size(), counts.num_ranks()),
+                          fmt::format("none, or one for each of the {} ranks", counts.num_ranks()));
   std::int64_t sum = counts.total();
   for (std::size_t rank = 0; rank < base_load.size(); ++rank) {
     if (base_load[rank] < 0)

@@ -225,13 +225,16 @@ class ClusterSolve {
   [[noreturn]] static void refuse(const ProgramAnswer& found, std::int64_t columns) {
     if (found.end == ProgramAnswer::End::infeasible)
       throw Infeasible(
-          "no sizes give every rank the same total of experts over all layers (Eq. 13) within its capacity");
+          "no cluster sizes within the ranks' capacities give every rank the same number of experts over "
+          "all layers (Eq. 13); raise the capacities, or use sizes equal");
     if (columns > most_columns)
-      throw Unsupported(fmt::format("the program of all layers has {} variables, and at most {} are tried",
-                                    columns, most_columns));
+      throw Unsupported(
+          fmt::format("solver exact makes a program of {} variables for all layers, above the limit of {}; "
+                      "use solver fast or sizes equal",
+                      columns, most_columns));
     throw Infeasible(
-        "no sizes that give every rank the same total of experts over all layers (Eq. 13) were found "
-        "in time; allow more time");
+        "no cluster sizes that give every rank the same number of experts over all layers (Eq. 13) were "
+        "found in time; raise the time limit");
   }
 
   // The bound that the caller has proven; 0 if none.

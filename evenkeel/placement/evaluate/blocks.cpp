@@ -95,7 +95,7 @@ std::string why_no_blocks(std::span<const Recording> recordings) {
   const Units units = units_of(fewest);
   if (!units.name)
     return fmt::format(
-        "{} says neither its sequences nor its steps, and tokens of one sequence are not independent",
+        "{} does not say where sequences or steps begin, and tokens of one sequence are not independent",
         fewest.name);
   return fmt::format("{} has {} {}{}, and {} are needed", fewest.name, units.count, units.name,
                      units.count == 1 ? "" : "s", Recording::num_blocks);

@@ -43,7 +43,7 @@ Placement NamedPlacement::on(const Recording& recording, int num_ranks) const {
   if (placement->num_experts() != profile.num_experts())
     throw InvalidArgument(
         argument, fmt::format("{} is for {} experts", name, placement->num_experts()),
-        fmt::format("one for {} experts, as {} has", profile.num_experts(), recording.name));
+        fmt::format("a placement for {} experts, as {} has", profile.num_experts(), recording.name));
   return placement->paired_with(recording.rows(), name, argument);
 }
 
@@ -104,11 +104,12 @@ std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ra
 Move move_between(const Placement& before, const Placement& after, const StepModel& model) {
   if (before.num_layers() != after.num_layers() || before.num_experts() != after.num_experts() ||
       before.num_ranks() != after.num_ranks())
-    throw InvalidArgument("placement",
-                          fmt::format("has {} layers of {} experts on {} ranks", after.num_layers(),
-                                      after.num_experts(), after.num_ranks()),
-                          fmt::format("{} layers of {} experts on {} ranks, like the placement before",
-                                      before.num_layers(), before.num_experts(), before.num_ranks()));
+    throw InvalidArgument(
+        "placement",
+        fmt::format("has {} layers of {} experts on {} ranks", after.num_layers(), after.num_experts(),
+                    after.num_ranks()),
+        fmt::format("{} layers of {} experts on {} ranks, like the placement before the move",
+                    before.num_layers(), before.num_experts(), before.num_ranks()));
   Move move;
   std::vector<std::int64_t> on_rank(static_cast<std::size_t>(after.num_ranks()), 0);
   for (int layer = 0; layer < after.num_layers(); ++layer)

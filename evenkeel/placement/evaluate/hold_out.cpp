@@ -88,7 +88,7 @@ std::optional<HeldOut> hold_out(std::span<const Recording> recordings, PlacedFor
     held_out.notes.emplace_back("held-out data was judged with placements by the fast solver");
   if (ended_by_time)
     held_out.notes.emplace_back(
-        "held-out data was judged with placements that the time limit ended; they may be worse");
+        "held-out data was judged with placements that were cut short by the time limit; they may be worse");
   return held_out;
 }
 

@@ -50,7 +50,7 @@ KnownMachine of_device(const DevicePreset& device, bool tflops_known, bool link_
                     device.name, device.summary, taken, 100 * assumed_share_of_peak));
   if (!link_known && !one_node)
     known.notes.push_back(fmt::format(
-        "{}: its link is that within a node; give a link or a topology for the links between nodes",
+        "{}: its link speed is for links within a node; give a link or a topology for links between nodes",
         device.name));
   return known;
 }
@@ -91,7 +91,7 @@ ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> by
   const char* const said_by = bytes ? "expert_bytes" : "model";
   if (!bytes && model.dtype_bytes > 0) bytes = work.elements * static_cast<double>(model.dtype_bytes);
   if (bytes && !(*bytes >= 1 && *bytes <= kMostBytes))
-    throw InvalidArgument(said_by, fmt::format("{:g} bytes of one expert", *bytes), "1..1e15");
+    throw InvalidArgument(said_by, fmt::format("an expert has {:g} bytes", *bytes), "1..1e15 bytes");
   return {.work = work, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
 }
 

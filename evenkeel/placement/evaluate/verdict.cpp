@@ -92,11 +92,11 @@ class Decision {
     switch (verdict_.answer) {
       case Answer::pays:
         return fmt::format("it pays: {}{}", moves() ? against_move() : "nothing has to move, and " + saved(),
-                           verdict_.measured_on ? "" : ", if it was not made from this data");
+                           verdict_.measured_on ? "" : ", if the placement was not made from this data");
       case Answer::does_not_pay:
-        return fmt::format("it does not pay: {}{}",
-                           gain_upper_bound() <= 0 || !moves() ? saved() : against_move(),
-                           optimistic() ? ", and that is optimistic: it was made from this data" : "");
+        return fmt::format(
+            "it does not pay: {}{}", gain_upper_bound() <= 0 || !moves() ? saved() : against_move(),
+            optimistic() ? ", and that is optimistic: the placement was made from this data" : "");
       case Answer::depends:
         return fmt::format("it depends on {}: {}", unknowns(),
                            verdict_.break_even_steps
@@ -114,8 +114,9 @@ class Decision {
                                            optimistic() ? " of other traffic" : "");
     const std::string there = grouped(static_cast<std::int64_t>(evidence_.tokens));
     if (optimistic())
-      return fmt::format("not enough data: it was made from this data, so it is optimistic that {}; {}",
-                         saved(), enough);
+      return fmt::format(
+          "not enough data: the placement was made from this data, so it is optimistic that {}; {}", saved(),
+          enough);
     if (!evidence_.gain)
       return fmt::format("not enough data: {}, so the effect of chance is not known; {}, and there are {}",
                          evidence_.why_no_gain, enough, there);
@@ -246,8 +247,9 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
                    const Evidence& evidence, const Move& move, const StepModel& model, int num_layers,
                    int num_ranks, std::optional<double> horizon) {
   if (before.empty() || before.size() != after.size())
-    throw InvalidArgument("recordings", fmt::format("{} before and {} after", before.size(), after.size()),
-                          "the same recordings, one or more");
+    throw InvalidArgument(
+        "recordings", fmt::format("{} are judged before and {} after the move", before.size(), after.size()),
+        "the same recordings before and after, one or more");
   Verdict verdict{.recordings = static_cast<int>(before.size()),
                   .move = move,
                   .gain = evidence.gain,

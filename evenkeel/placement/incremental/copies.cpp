@@ -31,11 +31,12 @@ std::string describe_moves_for_all(IncrementalProblem problem, std::int64_t aske
   problem.max_moves = std::numeric_limits<int>::max();
   const internal::Deadline deadline(problem.limits);
   const IncrementalResult all = place_incrementally(problem);
-  if (deadline.passed()) return "time ran out before the moves for all of them were known";
+  if (deadline.passed()) return "time ran out before it was known how many moves all of them need";
   const std::int64_t made = num_copies(all.placement);
-  if (made >= asked) return fmt::format("all of them take {} moves", all.moves);
-  return fmt::format("{} moves make {} of them; the others find no slot or make no rank lighter", all.moves,
-                     made);
+  if (made >= asked) return fmt::format("all of them need {} moves", all.moves);
+  return fmt::format(
+      "with {} moves there would be {} of them; the others have no free slot or make no rank lighter",
+      all.moves, made);
 }
 
 }  // namespace
@@ -58,9 +59,9 @@ std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_
       of_layer.push_back(static_cast<std::int32_t>(from.layer(layer).natives(rank).size()));
     const int held = std::reduce(of_layer.begin(), of_layer.end());
     if (redundant_experts > 0 && held > wanted)
-      throw InvalidArgument(
-          "from", fmt::format("has {} physical experts in layer {}", held, layer),
-          fmt::format("at most {} experts and {} copies", from.num_experts(), redundant_experts));
+      throw InvalidArgument("from", fmt::format("has {} physical experts in layer {}", held, layer),
+                            fmt::format("at most {}: {} experts and {} redundant ones", wanted,
+                                        from.num_experts(), redundant_experts));
     if (redundant_experts > 0) add_free_slots(of_layer, wanted, from.num_experts(), topology);
     slots.insert(slots.end(), of_layer.begin(), of_layer.end());
   }
@@ -73,8 +74,8 @@ std::string describe_missing_copies(const IncrementalProblem& problem, const Pla
   const std::int64_t made = num_copies(placed);
   if (made >= asked) return "";
   return fmt::format(
-      "{} of the {} requested redundant experts, over all layers, were placed: moves go where they gain "
-      "most, and at most {} were allowed; {}",
+      "only {} of the {} requested redundant experts, over all layers, were placed: at most {} moves were "
+      "allowed, and they went where they gain most; {}",
       made, asked, problem.max_moves, describe_moves_for_all(problem, asked));
 }
 

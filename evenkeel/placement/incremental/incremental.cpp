@@ -36,8 +36,8 @@ void require_sizes(const IncrementalProblem& p) {
                       static_cast<std::size_t>(current.num_experts());
   if (p.num_recordings < 1 || p.loads.size() != wanted)
     throw InvalidArgument("loads",
-                          fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
-                          fmt::format("{} layers x {} experts for each of one or more recordings",
+                          fmt::format("{} numbers for {} recordings", p.loads.size(), p.num_recordings),
+                          fmt::format("{} layers x {} experts for each recording, one or more",
                                       current.num_layers(), current.num_experts()));
   for (std::size_t i = 0; i < wanted; ++i)
     if (!std::isfinite(p.loads[i]) || p.loads[i] < 0)
@@ -49,16 +49,16 @@ void require_sizes(const IncrementalProblem& p) {
                             "0 or more, finite");
   if (p.max_moves < 0) throw InvalidArgument("max_moves", fmt::format("{}", p.max_moves), "0 or more");
   if (p.num_nodes < 1 || p.num_nodes > current.num_ranks())
-    throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
-                          "1..ranks");
+    throw InvalidArgument("num_nodes", fmt::format("{} nodes for {} ranks", p.num_nodes, current.num_ranks()),
+                          fmt::format("1..{}", current.num_ranks()));
   if (!p.slots_per_rank.empty() &&
       p.slots_per_rank.size() !=
           static_cast<std::size_t>(current.num_layers()) * static_cast<std::size_t>(current.num_ranks()))
     throw InvalidArgument("slots_per_rank", fmt::format("{} numbers", p.slots_per_rank.size()),
                           fmt::format("{} layers x {} ranks", current.num_layers(), current.num_ranks()));
   if (p.alternative != nullptr && current.num_ranks() % p.num_nodes != 0)
-    throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
-                          "with an alternative, a divisor of the ranks");
+    throw InvalidArgument("num_nodes", fmt::format("{} nodes for {} ranks", p.num_nodes, current.num_ranks()),
+                          fmt::format("a divisor of {}, if an alternative is given", current.num_ranks()));
   if (!std::isfinite(p.least_gain) || p.least_gain < 0)
     throw InvalidArgument("least_gain", fmt::format("{}", p.least_gain), "0 or more, finite");
   if (p.alternative != nullptr && (p.alternative->num_layers() != current.num_layers() ||
@@ -129,10 +129,10 @@ class LayerChoices {
               ? held
               : problem.slots_per_rank[static_cast<std::size_t>(layer) * ranks + rank.offset()];
       if (slots < held)
-        throw InvalidArgument(
-            "slots_per_rank",
-            fmt::format("layer {}: rank {} holds {} experts in {} slots", layer, rank.value(), held, slots),
-            "as many slots as homes, or more");
+        throw InvalidArgument("slots_per_rank",
+                              fmt::format("layer {}: rank {} holds {} experts, but has {} slots", layer,
+                                          rank.value(), held, slots),
+                              "at least as many slots as experts on the rank");
       slots_.push_back(slots);
       free_.push_back(slots - held);
     }
@@ -161,9 +161,9 @@ class LayerChoices {
     for (RankId rank : indices<RankId>(slots_.size()))
       if (std::ssize(made.natives(rank)) != slots_[rank.offset()])
         throw InvalidArgument("alternative",
-                              fmt::format("rank {} holds {} experts in {} slots", rank.value(),
+                              fmt::format("rank {} holds {} experts, but has {} slots", rank.value(),
                                           made.natives(rank).size(), slots_[rank.offset()]),
-                              "as many experts as slots");
+                              "as many experts as slots on each rank");
     const LayerPlacement kept = renumbered(made, before_, num_nodes);
     std::vector<std::vector<std::int32_t>> lists(static_cast<std::size_t>(kept.num_experts()));
     for (ExpertId e : indices<ExpertId>(kept.num_experts()))

@@ -71,10 +71,10 @@ std::string why_no_start(std::span<const std::int32_t> expert_in, const ReplicaP
 
 std::string why_in_full(std::span<const std::int32_t> live, const ReplicaProblem& problem) {
   const MapSizes sizes(problem);
-  if (live.empty()) return "there is no map in use";
+  if (live.empty()) return "no map is in use yet";
   for (std::size_t l = 0; l < sizes.layers; ++l) {
     const std::string why = why_no_start(live.subspan(l * sizes.slots, sizes.slots), problem);
-    if (!why.empty()) return fmt::format("in layer {} {}", l, why);
+    if (!why.empty()) return fmt::format("in layer {} of the map in use, {}", l, why);
   }
   return "";
 }
@@ -233,7 +233,8 @@ LiveResult rebalance_live(const LiveProblem& problem) {
   std::string why = why_in_full(live, of_each);
   if (!why.empty()) return place_in_full(problem, of_each, live, std::move(why));
   if (is_in_order(live, MapSizes(of_each))) {
-    LiveResult in_full = place_in_full(problem, of_each, live, "experts are in order, whatever their loads");
+    LiveResult in_full =
+        place_in_full(problem, of_each, live, "the map in use has experts in the order of their numbers");
     if (pays(in_full, problem)) return in_full;
   }
   return move_few(problem, of_each, std::move(live));

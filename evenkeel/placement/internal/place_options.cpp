@@ -12,14 +12,14 @@ namespace evenkeel::internal {
 // Solvers that balance copies support neither the paper's free sizes nor an integer program.
 void require_equal_and_fast(const PlaceOptions& options, const char* beside) {
   if (options.sizes == ClusterSizes::free)
-    throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
+    throw InvalidArgument("sizes", fmt::format("free does not work with {}", beside), "equal");
   if (options.solver == PlaceOptions::Solver::exact)
-    throw InvalidArgument("solver", fmt::format("exact does not solve {}", beside), "fast");
+    throw InvalidArgument("solver", fmt::format("exact does not work with {}", beside), "fast");
 }
 
 void require_plain(const PlaceOptions& options, const char* beside) {
   if (options.objective == PlaceOptions::Objective::joint)
-    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
+    throw InvalidArgument("objective", fmt::format("joint does not work with {}", beside), "two-stage");
   require_equal_and_fast(options, beside);
 }
 
@@ -72,13 +72,13 @@ void require_replicas(const RoutingProfile& profile, const Topology& topology, c
   const std::vector<int>& nodes = topology.description().node_of_rank;
   if (topology.num_ranks() % topology.num_nodes() != 0)
     throw InvalidArgument("topology", "has nodes of different sizes, but expert groups stay in a node",
-                          "nodes of one size");
+                          "nodes with equally many ranks");
   const int ranks_per_node = topology.num_ranks() / topology.num_nodes();
   for (int rank = 0; rank < topology.num_ranks(); ++rank)
     if (nodes[static_cast<std::size_t>(rank)] != rank / ranks_per_node)
       throw InvalidArgument(
           "topology", "has nodes of different sizes or ranks out of order, but expert groups stay in a node",
-          "nodes of one size, filled in order");
+          "nodes with equally many ranks, numbered node by node");
 }
 
 void require_from_in_capacity(const LayerPlacement& from, int layer, const Topology& topology) {
@@ -110,11 +110,11 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
     if (options.max_moves != 0)
       throw InvalidArgument("max_moves",
                             fmt::format("is {}, but there is no placement to move from", options.max_moves),
-                            "from, a placement to start at");
+                            "0, or from, a placement to start at");
     return;
   }
   if (options.max_moves < 0)
-    throw InvalidArgument("max_moves", fmt::format("is {} beside from", options.max_moves),
+    throw InvalidArgument("max_moves", fmt::format("is {}", options.max_moves),
                           "0 or more: how many experts may get another home");
   require_plain(options, "a placement to start from");
   const Placement& from = *options.from;
@@ -144,12 +144,14 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
   const bool needed = options.objective == Objective::joint;
   if (options.traffic == TrafficModel::layer_to_layer) {
     if (!options.sources.empty())
-      throw InvalidArgument("sources", "have no meaning under layer_to_layer", "traffic dispatch_combine");
+      throw InvalidArgument("sources", "apply only to traffic dispatch_combine",
+                            "to leave them out, or traffic dispatch_combine");
     if (needed && traffic_is_unknown(profile, options.traffic))
-      throw InvalidArgument("traffic",
-                            "the joint objective counts transitions, and the profile has none (it was made "
-                            "without, or from counts)",
-                            "a profile with transitions, or dispatch-combine, where loads alone decide");
+      throw InvalidArgument(
+          "traffic",
+          "objective joint counts transitions between layers, and the profile has none (it was made "
+          "without them, or from counts)",
+          "a profile with transitions, or dispatch-combine, which needs loads alone");
     return;
   }
   const SourceCounts& sources = options.sources;
@@ -161,13 +163,17 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
 // The total over pairs is refused where traffic is unknown or has no effect.
 void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, bool balance_alone) {
   if (options.pairs == PairObjective::worst_pair) return;
-  const auto refuse = [](const char* why) { throw InvalidArgument("pairs", why, "worst"); };
-  if (options.from) refuse("total has no meaning beside a placement to start from");
+  const auto refuse = [](const char* why, const char* allowed = "worst") {
+    throw InvalidArgument("pairs", why, allowed);
+  };
+  if (options.from) refuse("total does not work with a placement to start from");
   if (traffic_is_unknown(profile, options.traffic))
     refuse(
-        "total counts transitions, and the profile has none (it was made without, or from counts or steps)");
+        "total counts transitions between layers, and the profile has none (it was made without them, or "
+        "from counts or steps)");
   if (balance_alone && options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
-    refuse("total has no meaning where balance alone decides and it is not known where tokens live");
+    refuse("total needs to know which rank each token comes from, which the recording does not say",
+           "worst, or source counts (from a trace)");
 }
 
 void require_slots(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
@@ -185,8 +191,8 @@ void require_slots(const RoutingProfile& profile, const Topology& topology, cons
     slots += capacity.value_or(0);
   }
   if (limited && slots < physical)
-    throw Infeasible(
-        fmt::format("{} physical experts a layer, but the ranks have capacity for {}", physical, slots));
+    throw Infeasible(fmt::format("{} physical experts a layer, but all ranks together have capacity for {}",
+                                 physical, slots));
 }
 
 }  // namespace

@@ -74,8 +74,8 @@ class RankRule {
     if (auto ranks = find()) return *std::move(ranks);
     throw Infeasible(
         has_totals()
-            ? "no ranks were found for these clusters that give every rank the same number of experts "
-              "over all layers (Eq. 13)"
+            ? "no assignment of these clusters to ranks was found that gives every rank the same number of "
+              "experts over all layers (Eq. 13)"
             : "a cluster has more experts than the capacity of any rank left for it");
   }
 

@@ -28,8 +28,8 @@ void require_capacity(const PlacementProblem& problem, const Sizes& capacities) 
   constexpr std::int64_t most_counted = std::numeric_limits<int>::max();
   if (const std::int64_t all = std::int64_t{experts} * problem.profile.num_layers();
       problem.sizes == ClusterSizes::free && all > most_counted)
-    throw InvalidArgument("sizes", fmt::format("free, with {} experts in all layers", all),
-                          fmt::format("at most {}, or equal", most_counted));
+    throw InvalidArgument("sizes", fmt::format("free does not work with {} experts over all layers", all),
+                          fmt::format("free for at most {} experts, or equal", most_counted));
 }
 
 EvenShares even_shares(int count, const Sizes& capacities) {

@@ -184,16 +184,19 @@ class JointSolve {
   void require_small() {
     program_tried_ = columns(parts_.front()) <= most_columns;
     if (!program_tried_ && best_.empty())
-      throw Unsupported(fmt::format("the joint program has {} variables, and at most {} are tried",
-                                    columns(parts_.front()), most_columns));
+      throw Unsupported(fmt::format(
+          "objective joint with solver exact makes a program of {} variables, above the limit of {}; "
+          "use solver fast, or start from its answer",
+          columns(parts_.front()), most_columns));
   }
 
   [[noreturn]] static void refuse(ProgramAnswer::End end) {
-    throw Infeasible(end == ProgramAnswer::End::infeasible
-                         ? "no sizes give every rank the same total of experts over all layers (Eq. 13) "
-                           "within its capacity"
-                         : "no homes that give every rank the same total of experts (Eq. 13) were found in "
-                           "time; allow more time");
+    throw Infeasible(
+        end == ProgramAnswer::End::infeasible
+            ? "no cluster sizes within the ranks' capacities give every rank the same number of experts over "
+              "all layers (Eq. 13); raise the capacities, or use sizes equal"
+            : "no placement that gives every rank the same number of experts over all layers (Eq. 13) was "
+              "found in time; raise the time limit");
   }
 
   // Returns true if the solver ended by itself, false if time cut it off.

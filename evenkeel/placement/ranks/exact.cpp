@@ -138,11 +138,11 @@ class RankSolve {
     if (rule_.holds(ranks)) return ranks;
     ranks = ranks_with_equal_totals(sizes_, sizes_rule_, deadline_).ranks;
     if (!ranks.empty()) return ranks;
-    throw Infeasible(
-        rule_.has_totals()
-            ? "no ranks for clusters of these sizes give every rank the same total of experts over all "
-              "layers (Eq. 13) within its capacity; choose the sizes together"
-            : "clusters of these sizes do not fit the ranks' capacity for experts");
+    throw Infeasible(rule_.has_totals()
+                         ? "clusters of these sizes cannot be assigned so that every rank has the same "
+                           "number of experts over all layers (Eq. 13) within its capacity; choose the sizes "
+                           "together"
+                         : "clusters of these sizes do not fit the ranks' capacities; raise these");
   }
 
   double objective(const std::vector<Ranks>& ranks) const {

@@ -25,7 +25,7 @@ void require_even(const EplbProblem& p) {
   const int even = (std::max(p.num_replicas, p.num_experts) + p.num_gpus - 1) / p.num_gpus * p.num_gpus;
   throw InvalidArgument("num_replicas",
                         fmt::format("{} is not a multiple of num_gpus = {}", p.num_replicas, p.num_gpus),
-                        fmt::format("a multiple of {}, such as {}: {} redundant experts", p.num_gpus, even,
+                        fmt::format("a multiple of {}, such as {} ({} redundant experts)", p.num_gpus, even,
                                     even - p.num_experts));
 }
 

@@ -75,9 +75,10 @@ class LayerReplicas {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       const std::size_t slots = nodes_[n].num_slots;
       if (num_groups_ > 1 && slots > 0 && slots < group_size_)
-        throw Infeasible(
-            fmt::format("node {} has {} slots, fewer than the {} experts of a group, which stay together", n,
-                        slots, group_size_));
+        throw Infeasible(fmt::format(
+            "node {} has {} slots, but a group has {} experts, which stay on one node; use fewer nodes "
+            "or smaller groups",
+            n, slots, group_size_));
       group_nodes_.push_back({.num_ranks = static_cast<std::int32_t>(nodes_[n].num_ranks),
                               .most_groups = static_cast<std::int32_t>(slots / group_size_)});
     }
@@ -262,12 +263,13 @@ void require_sizes(const ReplicaProblem& p) {
   require(p.num_ranks >= 1 && p.num_ranks < kMostIndexed, "num_ranks", fmt::format("{} ranks", p.num_ranks),
           fmt::format("1..{}", kMostIndexed - 1));
   require(p.num_nodes >= 1 && p.num_nodes <= p.num_ranks, "num_nodes",
-          fmt::format("{} nodes of {} ranks", p.num_nodes, p.num_ranks), "1..ranks");
+          fmt::format("{} nodes for {} ranks", p.num_nodes, p.num_ranks), fmt::format("1..{}", p.num_ranks));
   require(p.num_groups >= 1 && p.num_experts % p.num_groups == 0, "num_groups",
-          fmt::format("{} groups of {} experts", p.num_groups, p.num_experts), "a divisor of the experts");
+          fmt::format("{} experts cannot form {} groups of equal size", p.num_experts, p.num_groups),
+          fmt::format("a divisor of {}", p.num_experts));
   if (p.num_physical < p.num_experts)
-    throw Infeasible(
-        fmt::format("{} slots for {} experts: each expert needs one", p.num_physical, p.num_experts));
+    throw Infeasible(fmt::format("{} slots are too few for {} experts: each expert needs one", p.num_physical,
+                                 p.num_experts));
 }
 
 void require_num_loads(const ReplicaProblem& p) {

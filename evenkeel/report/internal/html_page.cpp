@@ -15,7 +15,8 @@ namespace evenkeel {
 
 void require_pages() {
   if (page_files::d3.empty())
-    throw Unsupported("this build has no pages, since d3 was not found: install node-d3 and build again");
+    throw Unsupported(
+        "this build has no HTML pages, since d3 was not found: install node-d3 and build again");
 }
 
 namespace internal {

@@ -1,8 +1,8 @@
 // Predicts the number of tokens per step from which on each method is faster than plain EP, at the recorded
 // routing.
 //
-// Method    A few of the judged steps and layers are scaled by powers of two, as loads that come evenly from
-//           all ranks. The search finds the smallest power from which on the method stays at least 1 %
+// Method    The loads of a few judged steps and layers are scaled by powers of two and taken to come evenly
+//           from all ranks. The search finds the smallest power from which on the method stays at least 1 %
 //           faster, then narrows it down between two powers.
 // Assumes   Smaller steps are as uneven as the recorded ones; in truth chance makes them more uneven. Memory
 //           has no limit.

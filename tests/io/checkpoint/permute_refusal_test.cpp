@@ -331,11 +331,12 @@ TEST_F(Refusal, OfAPlacementThatDoesNotFitSaysWhichWould) {
       {"olmoe", shuffled_placement(2, 12, 4, 1),
        "placement: is for 12 experts; allowed: one for the 8 experts of the checkpoint"},
       {"olmoe", Placement({fine, LayerPlacement({{0}, {1, 0}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)}),
-       "placement: layer 1: expert 1 has copies on ranks 1, 0, and an order of experts has one place for "
-       "each; allowed: one home an expert (no redundant experts)"},
+       "placement: layer 1: expert 1 has copies on ranks 1, 0, but experts in contiguous order have one home "
+       "each; allowed: a placement without redundant experts"},
       {"olmoe", Placement({fine, LayerPlacement({{0}, {1}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)}),
-       "placement: layer 1: rank 0 is home to 3 experts, and contiguous expert parallelism gives it 4; "
-       "allowed: as many experts on every rank (--sizes equal)"},
+       "placement: layer 1: rank 0 is home to 3 experts, but contiguous expert parallelism gives each rank "
+       "4; "
+       "allowed: equally many experts on every rank (--sizes equal)"},
   };
   for (const auto& [family, placement, message] : unfit) {
     std::filesystem::remove_all(in());

@@ -95,14 +95,14 @@ TEST(Blocks, ThereAreNoneOfTooFewUnitsAndItIsSaidWhatIsMissing) {
   EXPECT_EQ(why_no_blocks(few_sequences), "t.npz has 1 sequence, and 20 are needed");
   EXPECT_DOUBLE_EQ(times_to_have_blocks(few_sequences), 20);
   const std::vector<Recording> whole = {{.name = "c.json", .profile = loads({1, 1})}};
-  EXPECT_THAT(why_no_blocks(whole), HasSubstr("c.json says neither its sequences nor its steps"));
+  EXPECT_THAT(why_no_blocks(whole), HasSubstr("c.json does not say where sequences or steps begin"));
 }
 
 TEST(Blocks, AreNotWindowsOfTokens) {
   std::vector<Recording> windows = {of_steps("t.npz", 40)};
   windows[0].steps_are_windows = true;
   EXPECT_THAT(blocks_of(windows), IsEmpty());
-  EXPECT_THAT(why_no_blocks(windows), HasSubstr("neither its sequences nor its steps"));
+  EXPECT_THAT(why_no_blocks(windows), HasSubstr("does not say where sequences or steps begin"));
   windows[0].sequence_blocks.assign(Recording::num_blocks, loads({1, 3}));
   EXPECT_THAT(sizes(blocks_of(windows)), ::testing::Each(1U));
 }

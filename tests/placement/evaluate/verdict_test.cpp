@@ -115,7 +115,7 @@ TEST_F(Verdicts, AGainOnItsOwnWindowThatDoesNotCoverTheMoveDoesNotPay) {
   EXPECT_EQ(
       verdict.sentence,
       "it does not pay: 20.00 us a step are saved, the move takes 50.00 ms, so it pays after 2500 steps, "
-      "and the horizon is 1000 steps, and that is optimistic: it was made from this data");
+      "and the horizon is 1000 steps, and that is optimistic: the placement was made from this data");
   EXPECT_EQ(of(1.20, 1.18, 3000).answer, Answer::not_enough_data);
 }
 
@@ -123,7 +123,7 @@ TEST_F(Verdicts, WhereThePlacementDoesNotSayWhatItWasMadeFromPaysIsConditional) 
   evidence_.measured_on.reset();
   const Verdict verdict = of_gain(0.25, 0.05, 1000);
   EXPECT_EQ(verdict.answer, Answer::pays);
-  EXPECT_THAT(verdict.sentence, HasSubstr(", if it was not made from this data"));
+  EXPECT_THAT(verdict.sentence, HasSubstr(", if the placement was not made from this data"));
 }
 
 TEST_F(Verdicts, SayWhatIsNotKnownOnceTheGainIs) {

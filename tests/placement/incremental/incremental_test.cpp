@@ -200,7 +200,7 @@ TEST(Incremental, SaysWhatIsWrong) {
   EXPECT_THAT(message({live, std::span(loads).first(3), 1}), testing::HasSubstr("1 layers x 4 experts"));
   const std::vector<double> negative = {1, 2, -3, 4};
   EXPECT_THAT(message({live, negative, 1}), testing::HasSubstr("layer 0, expert 2: -3"));
-  EXPECT_THAT(message({live, loads, 1, 3}), testing::HasSubstr("3 nodes of 2 ranks"));
+  EXPECT_THAT(message({live, loads, 1, 3}), testing::HasSubstr("3 nodes for 2 ranks"));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .least_gain = nan}),
             "least_gain: nan; allowed: 0 or more, finite");
@@ -209,12 +209,14 @@ TEST(Incremental, SaysWhatIsWrong) {
             "alternative: 1 layers x 4 experts on 4 ranks; allowed: 1 layers x 4 experts on 2 ranks, as the "
             "current placement has");
   const Placement uneven({LayerPlacement({{0}, {0}, {0}, {1}}, 2)});
-  EXPECT_EQ(message({.current = live, .loads = loads, .max_moves = 1, .alternative = &uneven}),
-            "alternative: rank 0 holds 3 experts in 2 slots; allowed: as many experts as slots");
+  EXPECT_EQ(
+      message({.current = live, .loads = loads, .max_moves = 1, .alternative = &uneven}),
+      "alternative: rank 0 holds 3 experts, but has 2 slots; allowed: as many experts as slots on each rank");
   EXPECT_THAT(message({live, loads, 1, 1, {2}}), testing::HasSubstr("1 layers x 2 ranks"));
   const std::vector<double> huge(4, 1e308);
   EXPECT_EQ(message({live, huge, 1}), "loads: the loads of layer 0 add up to inf; allowed: a finite total");
-  EXPECT_THAT(message({live, loads, 1, 1, {2, 1}}), testing::HasSubstr("rank 1 holds 2 experts in 1 slots"));
+  EXPECT_THAT(message({live, loads, 1, 1, {2, 1}}),
+              testing::HasSubstr("rank 1 holds 2 experts, but has 1 slots"));
 }
 
 // The least sum over all choices of one offer per layer.

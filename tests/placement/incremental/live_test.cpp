@@ -202,7 +202,7 @@ TEST(LiveRebalancing, ExpertsInOrderArePlacedInFullWhereThatPaysAndTheMovesAreAl
   for (int slot = 0; slot < model.slots(); ++slot) model.live.push_back(slot % 8);
   model.loads = {9, 1, 2, 3, 4, 5, 6, 20};
   const LiveResult in_full = rebalance_live(model.problem());
-  EXPECT_EQ(in_full.placed_in_full, "experts are in order, whatever their loads");
+  EXPECT_EQ(in_full.placed_in_full, "the map in use has experts in the order of their numbers");
   EXPECT_EQ(in_full.moves, count_moves(model, in_full.physical_to_logical));
   EXPECT_EQ(rebalance_live(model.problem(in_full.moves - 1)).placed_in_full, "");
   EXPECT_LE(rebalance_live(model.problem(in_full.moves - 1)).moves, in_full.moves - 1);
@@ -235,13 +235,14 @@ TEST(LiveRebalancing, SaysWhyItPlacesInFull) {
     return result.placed_in_full;
   };
   EXPECT_EQ(why({1, 0, 2, 3, 0, 1}), "");
-  EXPECT_EQ(why({}), "there is no map in use");
+  EXPECT_EQ(why({}), "no map is in use yet");
   EXPECT_EQ(why({0, 1, 0, 2, 3, 1}), "in layer 0 rank 0 holds expert 0 twice");
   EXPECT_EQ(why({0, 1, 2, 0, 1, 2}), "in layer 0 no rank holds expert 3");
   model.nodes = model.groups = 2;
   model.slots_of_rank = 2;
   model.live = {0, 2, 1, 3};
-  EXPECT_EQ(rebalance_live(model.problem()).placed_in_full, "in layer 0 group 0 is on nodes 0 and 1");
+  EXPECT_EQ(rebalance_live(model.problem()).placed_in_full,
+            "in layer 0 of the map in use, group 0 is on nodes 0 and 1");
 }
 
 TEST(LiveRebalancing, MeasuresTheMapInUseInFullToo) {
@@ -265,7 +266,7 @@ TEST(LiveRebalancing, ALayerWithoutLoadKeepsItsExperts) {
   EXPECT_EQ(result.moves, 2);
   model.live = {0, 1, 2, 3, 0, 1, 2, 3};
   const LiveResult in_full = rebalance_live(model.problem());
-  EXPECT_EQ(in_full.placed_in_full, "experts are in order, whatever their loads");
+  EXPECT_EQ(in_full.placed_in_full, "the map in use has experts in the order of their numbers");
   EXPECT_EQ(homes(model, in_full.physical_to_logical, 0), homes(model, model.live, 0));
   EXPECT_EQ(in_full.moves, count_moves(model, in_full.physical_to_logical));
 }

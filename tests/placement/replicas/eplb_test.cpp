@@ -90,7 +90,7 @@ TEST(RebalanceExperts, RefusesWhatTheOriginalAsserts) {
   EXPECT_THAT(message({1, 4, {}, 8, 2, 0, 4}), testing::HasSubstr("num_nodes"));
   EXPECT_THAT(message({1, 4, {}, 8, 0, 2, 4}), testing::HasSubstr("num_groups"));
   EXPECT_THAT(message({1, 4, {}, 8, 2, 2, 0}), testing::HasSubstr("num_gpus"));
-  EXPECT_THAT(message({1, 4, {}, 2, 1, 1, 1}), testing::HasSubstr("2 slots for 4 experts"));
+  EXPECT_THAT(message({1, 4, {}, 2, 1, 1, 1}), testing::HasSubstr("2 slots are too few for 4 experts"));
 }
 
 }  // namespace

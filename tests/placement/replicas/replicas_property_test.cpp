@@ -170,7 +170,7 @@ TEST(ReplicasErrors, SayWhatIsWrongAndWhatWouldBeRight) {
   EXPECT_EQ(message(good), "none");
   ReplicaCase c = good;
   c.num_physical = 3;
-  EXPECT_THAT(message(c), testing::HasSubstr("3 slots for 4 experts"));
+  EXPECT_THAT(message(c), testing::HasSubstr("3 slots are too few for 4 experts"));
   c = good;
   c.loads[2] = -1;
   EXPECT_THAT(message(c), testing::HasSubstr("layer 0, expert 2: -1"));
@@ -182,12 +182,12 @@ TEST(ReplicasErrors, SayWhatIsWrongAndWhatWouldBeRight) {
   EXPECT_THAT(message(c), testing::HasSubstr("2 numbers"));
   c = good;
   c.num_groups = 3;
-  EXPECT_THAT(message(c), testing::HasSubstr("3 groups of 4 experts"));
+  EXPECT_THAT(message(c), testing::HasSubstr("4 experts cannot form 3 groups"));
   c = good;
   c.num_nodes = 3;
-  EXPECT_THAT(message(c), testing::HasSubstr("3 nodes of 2 ranks"));
+  EXPECT_THAT(message(c), testing::HasSubstr("3 nodes for 2 ranks"));
   c = {1, 4, {1, 2, 3, 4}, 6, 3, 3, 2};
-  EXPECT_THAT(message(c), testing::HasSubstr("2 groups of experts cannot fill 3 nodes"));
+  EXPECT_THAT(message(c), testing::HasSubstr("2 groups of experts do not fit on 3 nodes"));
   for (int ReplicaCase::*size : {&ReplicaCase::num_layers, &ReplicaCase::num_experts, &ReplicaCase::num_ranks,
                                  &ReplicaCase::num_nodes, &ReplicaCase::num_groups}) {
     c = good;

@@ -315,7 +315,7 @@ TEST(CopyChoice, SaysThatTheTimeLeftNumbersUntriedAndKeepsWhatWasPlaced) {
   const CopyChoice cut = choose_copies(one, Topology::uniform(1, 128), {.limits = {.time_limit_s = 1e-6}});
   EXPECT_EQ(cut.tried.size(), 1);
   EXPECT_THAT(cut.placed.notes,
-              testing::Contains(HasSubstr("the time limit of 1e-06 s left no time to try more")));
+              testing::Contains(HasSubstr("the time limit of 1e-06 s left no time to try larger numbers")));
   const CopyChoice whole = choose_copies(one, Topology::uniform(1, 128), {});
   EXPECT_THAT(whole.placed.notes, testing::Not(testing::Contains(HasSubstr("time limit"))));
   PlaceOptions same;

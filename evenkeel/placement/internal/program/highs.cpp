@@ -241,7 +241,8 @@ ProgramAnswer solve(const Program& program, const ProgramOptions& options, const
   Highs& highs = run->highs;
   set_options(highs, options, deadline.relative_gap());
   if (highs.passModel(lp_of(program)) == HighsStatus::kError)
-    throw InvalidArgument("the profile", "makes a program that HiGHS refuses");
+    throw InvalidArgument("the profile", "the solver HiGHS rejects the integer program made from it",
+                          "solver fast");
   watch(*run);
   give_start(highs, program, options.start);
   ProgramAnswer answer;

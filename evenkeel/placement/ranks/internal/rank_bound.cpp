@@ -85,7 +85,8 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
   return 0;
 }
 
-// The traffic that stays on a rank is at most the largest of each row, or of each column.
+// The traffic that stays on its rank, over all ranks, is at most the sum of the rows' largest values, and at
+// most that of the columns'.
 double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
   const auto P = traffic.num_ranks();
   double by_rows = 0;

@@ -60,8 +60,8 @@ class GroupPacking {
     descend(0);
     if (best_node_of_[0] < 0)
       throw Infeasible(fmt::format(
-          "{} groups of experts cannot fill {} nodes so that each has enough experts for its ranks "
-          "and no more than its slots hold",
+          "{} groups of experts do not fit on {} nodes: a node has too few slots for its groups, or too few "
+          "experts to give each slot of a rank another one; use other groups, nodes or redundant experts",
           group_loads.size(), nodes.size()));
     if (steps_left_ > 0) bound_ = best_;
   }
