@@ -50,7 +50,7 @@ class Errors(CommandTest):
             (["plan", self.loads, "--placement", "p.json", "--layer", 3], ["--layer: 3", "one layer"]),
             (["run", "--scenario", "balanced", "--layer", 0, *small], ["--layer", "there is neither"]),
             (["run", "--scenario", "balanced", "--sequences", "0:1", *small], ["--sequences"]),
-            (["run", "--scenario", "balanced", "--trace", "t.npz", *small], ["excludes --trace"]),
+            (["run", "--scenario", "balanced", "--trace", "t.npz", *small], ["cannot be combined with --trace"]),
             (["run", *small], ["--scenario", "--trace"]),
             (["run", "--scenario", "balanced", "--planner", "level,level", *small], ["'level' twice"]),
             (["bench", "--ablation", "tokens", "--scenarios", "balanced"], ["--scenarios"]),

@@ -110,7 +110,7 @@ class Place(CommandTest):
             (["--ranks", 4, "--assignment-us", "1"], ["--assignment-us", "joint"]),
             (["--ranks", 4, "--across", "sum"], ["--across", "several recordings"]),
             (["--ranks", 4, "--steps"], ["does not say its steps"]),
-            (["--ranks", 4, "--step-tokens", 5], ["is for --steps"]),
+            (["--ranks", 4, "--step-tokens", 5], ["applies only to --steps"]),
         ]:  # fmt: skip
             with self.subTest(words=words):
                 self.assert_refused(["place", "profile.json", *words], 2, "InvalidArgument", *parts)

@@ -113,7 +113,7 @@ class Compare(CompareTest):
              "recordings: recording 1 has 1 layers of 2 experts, but recording 0 has 1 layers of 4 experts"),
             ({"recordings": profile, "num_experts": 4}, ek.InvalidArgument, "num_experts: is about files"),
             ({"recordings": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
-            ({"ranks": None}, ek.InvalidArgument, "ranks: is not given, nor is topology"),
+            ({"ranks": None}, ek.InvalidArgument, "ranks: is missing, and so is topology"),
             ({"ranks": 0}, ek.InvalidArgument, "ranks: 0; allowed: 1..65536"),
             ({"ranks": 8, "nodes": 3}, ek.InvalidArgument, "nodes: 8 ranks do not divide evenly"),
             ({"topology": "4xh100"}, ek.InvalidArgument, "ranks: 8, but 4xh100 has 4"),

@@ -93,7 +93,7 @@ class Evaluate(EvaluateTest):
             ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
             ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is already given by cost"),
             ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
-            ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
+            ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: applies only to traces"),
             ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
             ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
@@ -143,7 +143,7 @@ class VerdictOfPlace(EvaluateTest):
         for named, error, message in [
             ({"judge": wide}, ek.InvalidArgument, "judge: recording 0 has 12 experts; allowed: 16, as recording 0 has"),
             ({"judge": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
-            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on profiles alone"),
+            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on RoutingProfile objects alone"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, 4, **named)

@@ -84,7 +84,7 @@ class Plan(PackageTest):
                 "backward: needs topology",
             ),
             ({"model": None}, "topology: needs model"),
-            ({"device": None}, "topology: needs the rates of a rank"),
+            ({"device": None}, "topology: needs cost or device"),
             ({"cost": "cost.json"}, "device: is already given by cost"),
             ({"device": "abacus"}, "device: "),
             ({"expert_bytes": 0}, "expert_bytes: 0"),
@@ -109,7 +109,7 @@ class Plan(PackageTest):
         self.assertEqual((plan.num_ranks, plan.rank_loads.tolist()), (2, [100, 100]))
         self.assertEqual([(s.rank, s.begin, s.end) for s in plan.segments[1]], [(0, 0, 40), (1, 40, 50)])
         self.assertEqual([(t.expert, t.sender, t.receiver) for t in plan.transfers], [(1, 0, 1)])
-        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but there are counts of 2", ek.plan, counts, 3)
+        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but loads has counts of 2", ek.plan, counts, 3)
 
     def test_takes_the_layer_of_a_profile_and_of_a_placement(self):
         profile = ek.RoutingProfile(loads=[[10, 20, 30], [7, 8, 9]])

@@ -197,7 +197,7 @@ class TransformersTest(unittest.TestCase):
         ours = {"fsdp_size": 2, "ep_size": 2, "ep_implementation": "evenkeel"}
         alone, stock = ours | {"ep_size": 1}, ours | {"ep_implementation": "all_to_all"}
         for loads, said in (
-            ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; ours needs an ep_size above 1"),
+            ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; evenkeel needs an ep_size above 1"),
             ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
             ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
         ):
@@ -210,7 +210,7 @@ class TransformersTest(unittest.TestCase):
         for name in ("all_to_all", "auto"):
             before = EPImplementationInterface()[name]
             with self.assertRaisesRegex(
-                ek.errors.InvalidArgument, f'name: "{name}" is .*, which would be gone; allowed'
+                ek.errors.InvalidArgument, f'name: "{name}" is .*, which would be replaced; allowed'
             ):
                 evenkeel.transformers.register(name)
             self.assertIs(EPImplementationInterface()[name], before)

@@ -76,7 +76,7 @@ def _step_backward(grad: torch.Tensor, ticket: torch.Tensor, wanted: Sequence[to
     """Gradients of what is `wanted`, whose shapes alone are read."""
     kept = _kept.take(ticket)
     if kept is None:
-        raise RuntimeError("this graph's step has gone backward already; a second time needs a forward of its own")
+        raise RuntimeError("backward has already run for this compiled step; run forward again before another backward")
     made, inputs = kept
     with torch._C._ForceDispatchKeyGuard(*_dispatch), torch.enable_grad():
         grads = torch.autograd.grad(made, inputs, grad, allow_unused=True)

@@ -215,6 +215,9 @@ def _phases(
 
 
 def least_bytes(phases: Phases, k: int, ranks: int) -> int:
-    """What runs every routing, a token of each rank at a time: with an expert lent to all, unless less is enough without."""
+    """The fewest bytes that run every routing, one token of each rank at a time.
+
+    Assumes an expert lent to all ranks, unless fewer bytes are enough without lending.
+    """
     without = max(phase.of_one_token(k, ranks) for phase in phases.together)
     return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.apart))
