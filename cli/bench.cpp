@@ -55,7 +55,7 @@ void require_only(const CLI::App& app, const std::string& mode) {
 }
 
 void run_calibration(const CLI::App& app, const BenchArguments& options) {
-  const char* const why = "is about scenarios, and --calibrate runs none";
+  const char* const why = "applies only to scenarios, but --calibrate runs none";
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
         "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html",

@@ -127,7 +127,8 @@ def _check_dispatcher(mode: str, dispatcher: object) -> None:
     if dispatcher is None:
         return
     if mode != "slots":
-        raise invalid("dispatcher", 'applies only to mode="slots"; mode is "exchange"', 'mode="slots", or to leave it out')
+        why = 'applies only to mode="slots"; mode is "exchange"'
+        raise invalid("dispatcher", why, 'mode="slots", or to leave it out')
     if not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
         raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
 

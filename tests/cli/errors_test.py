@@ -48,7 +48,7 @@ class Errors(CommandTest):
             (["plan", self.loads, "--ranks", 2, "--ranks", 3], ["--ranks"]),
             (["plan", self.loads, "--ranks", 2, "--layer", 3], ["--layer: 3", "one layer"]),
             (["plan", self.loads, "--placement", "p.json", "--layer", 3], ["--layer: 3", "one layer"]),
-            (["run", "--scenario", "balanced", "--layer", 0, *small], ["--layer", "there is neither"]),
+            (["run", "--scenario", "balanced", "--layer", 0, *small], ["--layer", "but neither is given"]),
             (["run", "--scenario", "balanced", "--sequences", "0:1", *small], ["--sequences"]),
             (["run", "--scenario", "balanced", "--trace", "t.npz", *small], ["cannot be combined with --trace"]),
             (["run", *small], ["--scenario", "--trace"]),

@@ -193,11 +193,11 @@ class Serving(CommandTest):
         for words, option, part in [
             *[([*qwen, option, 2], option, "has no meaning without --serve") for option in (
                 "--sequences", "--context", "--tokens", "--redundant-experts", "--slots", "--expert-bytes")],
-            *[([*served, option, value], option, "is for training") for option, value in [
+            *[([*served, option, value], option, "applies only to training") for option, value in [
                 ("--gpus", 8), ("--seq", 8), ("--micro-batch", 2), ("--recompute", "none"), ("--cross-entropy", "fused"),
                 ("--with", "fsdp"), ("--without", "logits"), ("--borrowed-experts", 1), ("--allocation-granule", 512),
                 ("--static-bytes", 0), ("--bins", 1), ("--steps", "0:1")]],
-            ([*served, "--paper"], "--paper", "is for training"),
+            ([*served, "--paper"], "--paper", "applies only to training"),
             ([*qwen, "--bytes", "cache=1"], "--bytes", "cache applies only with --serve"),
             ([*served, "--bytes", "gradient=2"], "--bytes", "activation, weight and cache"),
             ([*served, "--parallel", "cp=2"], "--parallel", "cp cannot be combined with --serve"),

@@ -111,7 +111,7 @@ class Compare(CompareTest):
             ({"recordings": [profile, 3]}, ek.InvalidArgument, "recordings: is a int"),
             ({"recordings": [profile, ek.RoutingProfile(loads=[[1, 2]])]}, ek.InvalidArgument,
              "recordings: recording 1 has 1 layers of 2 experts, but recording 0 has 1 layers of 4 experts"),
-            ({"recordings": profile, "num_experts": 4}, ek.InvalidArgument, "num_experts: is about files"),
+            ({"recordings": profile, "num_experts": 4}, ek.InvalidArgument, "num_experts: applies only to files"),
             ({"recordings": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
             ({"ranks": None}, ek.InvalidArgument, "ranks: is missing, and so is topology"),
             ({"ranks": 0}, ek.InvalidArgument, "ranks: 0; allowed: 1..65536"),

@@ -51,7 +51,7 @@ class Place(PackageTest):
         self.assertIn("made from one recording", of_one)
         self.assertEqual(len(spread.notes), 2)
         self.assert_raises(
-            ek.InvalidArgument, 'sources: apply only to traffic="dispatch-combine"', ek.place, profile, 4, sources=sources
+            ek.InvalidArgument, "sources: apply only to traffic=", ek.place, profile, 4, sources=sources
         )
 
     def test_a_result_is_a_placement_and_its_file_says_who_made_it(self):

@@ -155,7 +155,7 @@ class Plan(PackageTest):
         for given, named, message in [
             (profile, {"layers": [4]}, "layers: 4, but the profile has no such layer; allowed: 3, 5"),
             (profile, {"layers": []}, "layers: is empty"),
-            (profile, {"ranks": None}, "ranks: loads by expert do not say"),
+            (profile, {"ranks": None}, "ranks: is missing, and loads by expert"),
             (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
             (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: the placement has 2 layers"),
             ([1, 2], {}, "loads: shape [2]; allowed: [layers, experts]"),
@@ -189,5 +189,5 @@ class Plan(PackageTest):
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [5, 6], **({"ranks": 2} | named))
-        self.assert_raises(ek.InvalidArgument, "ranks: loads by expert do not say", ek.plan, [5, 6])
+        self.assert_raises(ek.InvalidArgument, "ranks: is missing, and loads by expert", ek.plan, [5, 6])
         self.assert_raises(ek.InvalidArgument, "-1", ek.plan, [5, -1], 2)

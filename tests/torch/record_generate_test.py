@@ -391,7 +391,7 @@ class ThreadsAndOtherCalls(RecordTest):
 
         model, options = generating()
         wrap = Wrap(model)
-        message = "whose generate() calls the base model, the base model"
+        message = "if a wrapper's generate() calls the base model, record the base model"
         self.assert_refused(ek.Unsupported, message, wrap, run=lambda: wrap.generate(**options))
         with evenkeel.torch.record(model, self.path):
             wrap.generate(**options)

@@ -238,7 +238,7 @@ class TransformersTest(unittest.TestCase):
         self.assertEqual(len(done.stdout.splitlines()), 2)
 
     def test_options_are_checked_at_once(self) -> None:
-        said = "placement: .* allowed: none here, and a model loaded from what `evenkeel permute CHECKPOINT"
+        said = "placement: .* allowed: to leave it out, and to load what `evenkeel permute CHECKPOINT"
         with self.assertRaisesRegex(ek.errors.InvalidArgument, said):
             evenkeel.transformers.register(placement=ek.Placement.contiguous(1, 8, 2))
         links = {"planner": "ep", "topology": "2x8xh100"}

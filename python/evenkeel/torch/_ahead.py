@@ -65,7 +65,8 @@ class LayerAhead:
         """What the step does in place of these `ids`, which are compared with what was said; `again` within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
-            why = f"has ids {list(ahead.shape)} for layer {self.name}, but its router on this rank chose {list(ids.shape)}"
+            chose = f"its router on this rank chose {list(ids.shape)}"
+            why = f"has ids {list(ahead.shape)} for layer {self.name}, but {chose}"
             raise invalid("routed_experts", why, "[tokens, layers, k], for the tokens that this rank runs")
         if self.replay and not self._forced:
             raise invalid(

@@ -162,7 +162,7 @@ def _require_chosen(names: list[str], every: np.ndarray) -> None:
                 why = f"did not call layer {name} on rank {rank}"
                 raise invalid_on_all("model", why, "a forward that calls every evenkeel layer")
             if number:
-                why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, the first: {first}"
+                why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, first token {first}"
                 right = "the same experts, or replay=True; and each backward within the block of its forward"
                 raise invalid_on_all("routed_experts", why, right)
 
