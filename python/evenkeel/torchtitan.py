@@ -199,7 +199,7 @@ def _check_carrying(dispatcher: LocalTokenDispatcher.Config) -> None:
     if isinstance(dispatcher, MinimalAsyncEPTokenDispatcher.Config):
         raise invalid(
             "token_dispatcher",
-            f"is {name}, whose one buffer in a process cannot hold both experts and slots",
+            f"is {name}, whose one buffer in a process is for one number of experts, so not for slots too",
             'another moe_comm_backend, such as "standard"',
         )
     if isinstance(dispatcher, DeepEPTokenDispatcher.Config) and dispatcher.cudagraphable:
